@@ -1,0 +1,60 @@
+"""Every error that autotune raises on purpose.
+
+One base class, so `except AutotuneError` catches what a user can act on and nothing else.
+A message says what is wrong, where, and what to do, in one line. A failed tuning candidate is
+not an error: it is a `Failure` value (see `autotune.measure`).
+"""
+
+from __future__ import annotations
+
+
+class AutotuneError(Exception):
+    """Base class of all errors that autotune raises on purpose."""
+
+
+class ModelError(AutotuneError):
+    """The ONNX model is missing, damaged or inconsistent."""
+
+
+class UnsupportedError(ModelError):
+    """The model is valid, but uses operators or features that autotune does not support."""
+
+
+class TargetError(AutotuneError):
+    """The target string is malformed, names an unknown CPU, or cannot run on this machine."""
+
+
+class WorkloadError(AutotuneError):
+    """An operator description has impossible shapes, dtypes or attributes."""
+
+
+class ScheduleError(AutotuneError):
+    """A schedule step is illegal: applying it would change the result or has no meaning."""
+
+
+class ConfigError(AutotuneError):
+    """A config names an unknown knob, or gives a knob a value outside its space."""
+
+
+class LoweringError(AutotuneError):
+    """Loop IR is malformed: a verifier found what a pass should never produce."""
+
+
+class CodegenError(AutotuneError):
+    """LLVM refused the generated code, or an object could not be linked."""
+
+
+class DatabaseError(AutotuneError):
+    """The tuning database cannot be opened, read, written or understood."""
+
+
+class MeasureError(AutotuneError):
+    """The measuring machinery itself failed (not a candidate: that is a `Failure`)."""
+
+
+class InputError(AutotuneError):
+    """`run` was given wrong feeds: name, shape or dtype."""
+
+
+class CompiledModelError(AutotuneError):
+    """A compiled model file is damaged, of another version, or made for another CPU."""
