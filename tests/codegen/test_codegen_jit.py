@@ -1,0 +1,174 @@
+"""compile_ir and load_objects: the code runs, symbols stay apart, and mistakes become one-line errors."""
+
+from __future__ import annotations
+
+import ctypes
+
+import llvmlite.binding as llvm
+import pytest
+
+from autotune.codegen.jit import assembly, check_features, compile_ir, count_spills, ir_hash, load_objects
+from autotune.errors import CodegenError, TargetError
+
+CPU, FEATURES = "x86-64-v3", ""
+
+needs_avx512 = pytest.mark.skipif(not llvm.get_host_cpu_features().get("avx512f"), reason="this CPU has no AVX-512")
+
+
+def constant(value: int, symbol: str = "answer") -> bytes:
+    return compile_ir(f"define i64 @{symbol}() {{ ret i64 {value} }}", cpu=CPU, features=FEATURES).object_code
+
+
+def call(address: int, *arguments: int) -> int:
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(arguments))
+    return int(prototype(address)(*arguments))
+
+
+def register_tile(rows: int) -> str:
+    """A loop over k with `rows` x 2 accumulators of 16 floats, the shape of every GEMM-like kernel."""
+    cells = [(i, j) for i in range(rows) for j in range(2)]
+    lines = ["declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)"]
+    lines += ["define void @tile(ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %n) {", "entry:"]
+    for i, j in cells:
+        lines += [f"%acc{i}_{j} = alloca <16 x float>, align 64"]
+        lines += [f"store <16 x float> zeroinitializer, ptr %acc{i}_{j}, align 64"]
+    lines += ["br label %loop", "loop:", "%k = phi i64 [0, %entry], [%next, %loop]", f"%ak = mul i64 %k, {rows}"]
+    for j in range(2):
+        lines += [f"%bp{j} = getelementptr [2 x <16 x float>], ptr %b, i64 %k, i64 {j}"]
+        lines += [f"%b{j} = load <16 x float>, ptr %bp{j}, align 64"]
+    for i in range(rows):
+        lines += [f"%ai{i} = add i64 %ak, {i}", f"%ap{i} = getelementptr float, ptr %a, i64 %ai{i}"]
+        lines += [
+            f"%as{i} = load float, ptr %ap{i}",
+            f"%ae{i} = insertelement <16 x float> poison, float %as{i}, i32 0",
+        ]
+        lines += [f"%a{i} = shufflevector <16 x float> %ae{i}, <16 x float> poison, <16 x i32> zeroinitializer"]
+    for i, j in cells:
+        fma = f"call <16 x float> @llvm.fma.v16f32(<16 x float> %a{i}, <16 x float> %b{j}, <16 x float> %old{i}_{j})"
+        lines += [f"%old{i}_{j} = load <16 x float>, ptr %acc{i}_{j}, align 64", f"%new{i}_{j} = {fma}"]
+        lines += [f"store <16 x float> %new{i}_{j}, ptr %acc{i}_{j}, align 64"]
+    lines += ["%next = add nuw nsw i64 %k, 1", "%more = icmp ult i64 %next, %n", "br i1 %more, label %loop, label %end"]
+    lines += ["end:"]
+    for i, j in cells:
+        lines += [f"%out{i}_{j} = load <16 x float>, ptr %acc{i}_{j}, align 64"]
+        lines += [f"%cp{i}_{j} = getelementptr [2 x <16 x float>], ptr %c, i64 {i}, i64 {j}"]
+        lines += [f"store <16 x float> %out{i}_{j}, ptr %cp{i}_{j}, align 64"]
+    return "\n".join([*lines, "ret void", "}"])
+
+
+def test_code_runs() -> None:
+    text = "define i64 @add(i64 %a, i64 %b) { %c = add i64 %a, %b ret i64 %c }"
+    with load_objects([compile_ir(text, cpu=CPU, features=FEATURES).object_code]) as library:
+        assert call(library.address("add"), 40, 2) == 42
+
+
+def test_constant_tables_and_quoted_names_survive_the_assembler() -> None:
+    text = """
+    @table = private constant [3 x i64] [i64 5, i64 -7, i64 11]
+    @"odd \\22name\\22" = private constant [4 x i8] c"\\5C\\22\\00a"
+    define i64 @pick(i64 %i) {
+      %p = getelementptr [3 x i64], ptr @table, i64 0, i64 %i
+      %v = load i64, ptr %p
+      %q = getelementptr i8, ptr @"odd \\22name\\22", i64 %i
+      %b = load i8, ptr %q
+      %w = zext i8 %b to i64
+      %r = add i64 %v, %w
+      ret i64 %r
+    }"""
+    with load_objects([compile_ir(text, cpu=CPU, features=FEATURES).object_code]) as library:
+        assert [call(library.address("pick"), i) for i in range(3)] == [5 + 0x5C, -7 + 0x22, 11]
+
+
+def test_libraries_have_their_own_symbols() -> None:
+    first, second = load_objects([constant(1)]), load_objects([constant(2)])
+    assert (call(first.address("answer")), call(second.address("answer"))) == (1, 2)
+    first.close()
+    assert call(second.address("answer")) == 2
+
+
+def test_objects_of_one_library_see_each_other() -> None:
+    caller = "declare i64 @answer() define i64 @twice() { %v = call i64 @answer() %w = shl i64 %v, 1 ret i64 %w }"
+    with load_objects([compile_ir(caller, cpu=CPU, features=FEATURES).object_code, constant(21)]) as library:
+        assert call(library.address("twice")) == 42
+
+
+def test_imports_and_process_symbols_resolve() -> None:
+    text = """
+    declare i64 @hook(i64)
+    declare ptr @memset(ptr, i32, i64)
+    declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+    declare i64 @syscall(i64, ...)
+    define i64 @outer(i64 %x) {
+      %buffer = alloca i64
+      call ptr @memset(ptr %buffer, i32 1, i64 8)
+      %ones = load i64, ptr %buffer
+      %y = call i64 @hook(i64 %x)
+      %z = add i64 %ones, %y
+      ret i64 %z
+    }
+    define ptr @thread_create() { ret ptr @pthread_create }
+    define i64 @thread_id() { %r = call i64 (i64, ...) @syscall(i64 186) ret i64 %r }"""
+    data = compile_ir(text, cpu=CPU, features=FEATURES).object_code
+    with load_objects([constant(5, "five")]) as other, load_objects([data], {"hook": other.address("five")}) as library:
+        assert call(library.address("outer"), 0) == 0x0101010101010101 + 5
+        assert call(library.address("thread_create")) != 0
+        assert call(library.address("thread_id")) > 0
+
+
+def test_bad_ir_is_one_line() -> None:
+    for text in ("define i64 @f() { ret i32 0 }", "not IR", "define i64 @f() { %x = add i64 %x, 1 ret i64 %x }"):
+        with pytest.raises(CodegenError, match="LLVM refused the IR") as caught:
+            compile_ir(text, cpu=CPU, features=FEATURES)
+        assert "\n" not in str(caught.value)
+
+
+def test_link_errors() -> None:
+    with pytest.raises(CodegenError, match="cannot link"):
+        load_objects([b"not an object"])
+    with pytest.raises(CodegenError, match="cannot link.*answer"):
+        load_objects([constant(1), constant(2)])
+    with load_objects([constant(1)]) as library, pytest.raises(CodegenError, match="nothing_here"):
+        library.address("nothing_here")
+    text = "declare i64 @missing_symbol() define i64 @f() { %v = call i64 @missing_symbol() ret i64 %v }"
+    library = load_objects([compile_ir(text, cpu=CPU, features=FEATURES).object_code])
+    with pytest.raises(CodegenError, match="cannot resolve 'f'"):
+        library.address("f")
+    library.close()
+    library.close()
+    with pytest.raises(CodegenError, match="closed"):
+        library.address("f")
+
+
+def test_object_and_hash_are_reproducible() -> None:
+    text = register_tile(4)
+    first, second = (compile_ir(text, cpu="x86-64-v4", features="") for _ in range(2))
+    assert first == second
+    assert first.ir_hash == ir_hash(text) != ir_hash(text + "\n")
+
+
+@pytest.mark.parametrize("rows", [14, 28])
+def test_spill_count_tells_good_tiles_from_bad(rows: int) -> None:
+    compiled = compile_ir(register_tile(rows), cpu="x86-64-v4", features="")
+    assert compiled.fmas == 2 * rows
+    assert (compiled.spills == 0) == (rows == 14)
+
+
+def test_count_spills_counts_vector_stack_traffic_only() -> None:
+    text = (
+        "\tvmovups\t%zmm0, 64(%rsp)\n\tvmovaps\t(%rsp), %ymm3\n\tvfmadd231ps\t128(%rsp), %zmm1, %zmm2\n"
+        "\tvmovups\t(%rbp,%rax,4), %zmm0\n\tmovq\t%rax, 8(%rsp)\n\tvmovss\t%xmm0, 4(%rsp)\n\tvpdpbusd\t%zmm0, %zmm1, %zmm2\n"
+    )
+    assert count_spills(text) == (3, 2)
+
+
+@needs_avx512
+def test_features_reach_the_code_generator() -> None:
+    text = "define <16 x float> @f(<16 x float> %a) { %b = fadd <16 x float> %a, %a ret <16 x float> %b }"
+    assert "zmm" in assembly(text, cpu="x86-64-v3", features="+avx512f")
+    assert "zmm" not in assembly(text, cpu="x86-64-v3", features="")
+
+
+def test_missing_features_are_named() -> None:
+    check_features(["avx2"], ["avx2", "fma"])
+    with pytest.raises(TargetError, match="avx512_bf16, avx512_vnni"):
+        check_features(["avx2", "avx512_vnni", "avx512_bf16"], ["avx2"])
