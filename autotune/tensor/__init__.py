@@ -1,0 +1,29 @@
+"""What is computed: dtypes, tensors, expressions, stages, and their NumPy evaluation."""
+
+from autotune.tensor.compute_def import ComputeDef
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Const, Expr, Read, Var, cast, const, maximum, minimum, read, select, unary
+from autotune.tensor.layout import Layout
+from autotune.tensor.reducer import Reducer, arg_reducer
+from autotune.tensor.stage import (
+    Axis,
+    Stage,
+    Tensor,
+    compute,
+    compute_many,
+    max_,
+    min_,
+    placeholder,
+    prod_,
+    reduce,
+    reduce_axis,
+    scan,
+    sum_,
+    table,
+)
+
+__all__ = [
+    "Axis", "ComputeDef", "Const", "DType", "Expr", "Layout", "Read", "Reducer", "Stage", "Tensor", "Var",
+    "arg_reducer", "cast", "compute", "compute_many", "const", "max_", "maximum", "min_", "minimum", "placeholder",
+    "prod_", "read", "reduce", "reduce_axis", "scan", "select", "sum_", "table", "unary",
+]  # fmt: skip

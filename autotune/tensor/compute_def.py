@@ -1,0 +1,172 @@
+"""ComputeDef: a small DAG of stages, the mathematics of one kernel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.errors import WorkloadError
+from autotune.tensor.expr import Expr, Read, rewrite, walk
+from autotune.tensor.json import stage_from_json, stage_to_json, tensor_from_json, tensor_to_json
+from autotune.tensor.stage import Stage, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeDef:
+    """What is computed, nothing about how.
+
+    Attributes:
+        inputs: tensors that the kernel is given, in operand order.
+        stages: in topological order; a scan stage may also read its own output.
+        outputs: names of the tensors that the kernel leaves, in operand order.
+    """
+
+    inputs: tuple[Tensor, ...]
+    stages: tuple[Stage, ...]
+    outputs: tuple[str, ...]
+
+    @staticmethod
+    def build(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> ComputeDef:
+        """Collect every stage that `outputs` need, give tensors unique names, and sort them.
+
+        Raises:
+            WorkloadError: when an output is an input, or a stage reads a placeholder missing from `inputs`.
+        """
+        return _Collector(inputs).collect(outputs)
+
+    def stage(self, name: str) -> Stage:
+        """The stage that writes tensor `name`."""
+        for stage in self.stages:
+            if any(t.name == name for t in stage.outputs):
+                return stage
+        raise KeyError(name)
+
+    def tensor(self, name: str) -> Tensor:
+        for tensor in self.tensors:
+            if tensor.name == name:
+                return tensor
+        raise KeyError(name)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Inputs, then every tensor that a stage writes."""
+        return self.inputs + tuple(t for s in self.stages for t in s.outputs)
+
+    @property
+    def output_tensors(self) -> tuple[Tensor, ...]:
+        return tuple(self.tensor(n) for n in self.outputs)
+
+    def to_json(self) -> str:
+        """Canonical text: equal definitions give equal bytes."""
+        data = {
+            "inputs": [tensor_to_json(t) for t in self.inputs],
+            "stages": [stage_to_json(s) for s in self.stages],
+            "outputs": list(self.outputs),
+        }
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> ComputeDef:
+        data = json.loads(text)
+        inputs = tuple(tensor_from_json(t) for t in data["inputs"])
+        known = {t.name: t for t in inputs}
+        stages = []
+        for item in data["stages"]:
+            stage = stage_from_json(item, known)
+            known.update({t.name: t for t in stage.outputs})
+            stages.append(stage)
+        return ComputeDef(inputs, tuple(stages), tuple(data["outputs"]))
+
+    @property
+    def key(self) -> str:
+        """16 hex digits that name this definition."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        lines = [f"{t.name}: {t.dtype}{list(t.shape)}" + (" constant" if t.constant else "") for t in self.inputs]
+        for stage in self.stages:
+            axes = ", ".join(f"{a.name}<{a.extent}" for a in stage.axes)
+            values = ", ".join(map(str, stage.body))
+            if stage.reducer is not None:
+                over = ", ".join(f"{a.name}<{a.extent}" for a in stage.reduce_axes)
+                values = f"{stage.reducer.name}[{over}] {values}"
+            lines.append(f"{', '.join(t.name for t in stage.outputs)}[{axes}] = {values}")
+        return "\n".join(lines)
+
+
+class _Collector:
+    """Depth-first, without recursion over stages: chains may be long."""
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        self.renamed: dict[int, Tensor] = {}
+        self.inputs = tuple(inputs)
+        self.taken: set[str] = set()
+        self.stages: list[Stage] = []
+        self.done: set[int] = set()
+        for t in self.inputs:
+            if t.stage is not None:
+                raise WorkloadError(f"{t.name} is computed, it cannot be an input")
+            if t.name in self.taken:
+                raise WorkloadError(f"two inputs are named {t.name}")
+            self.taken.add(t.name)
+
+    def collect(self, outputs: Sequence[Tensor]) -> ComputeDef:
+        pending = list(reversed(outputs))
+        names: dict[tuple[int, str], str] = {}
+        while pending:
+            tensor = pending[-1]
+            stage = tensor.stage
+            if stage is None:
+                raise WorkloadError(f"output {tensor.name} is an input; copy it with compute()")
+            if id(stage) in self.done:
+                pending.pop()
+                continue
+            missing = [t for t in self._producers(stage) if id(t.stage) not in self.done]
+            if missing:
+                pending.extend(missing)
+                continue
+            pending.pop()
+            self._emit(stage, names)
+        ordered = tuple(names[(id(t.stage), t.name)] for t in outputs)
+        return ComputeDef(self.inputs, tuple(self.stages), ordered)
+
+    def _producers(self, stage: Stage) -> list[Tensor]:
+        own = {t.name for t in stage.outputs}
+        found = []
+        for body in stage.body:
+            for e in walk(body):
+                if isinstance(e, Read) and e.tensor.stage is not None:
+                    found.append(e.tensor)
+                elif isinstance(e, Read) and e.tensor not in self.inputs:
+                    if not (stage.scan_axis and e.tensor.name in own):
+                        raise WorkloadError(f"{stage.name} reads {e.tensor.name}, which is neither computed nor an input")
+        return found
+
+    def _emit(self, stage: Stage, names: dict[tuple[int, str], str]) -> None:
+        own = {}
+        for t in stage.outputs:
+            name, n = t.name, 1
+            while name in self.taken:
+                n += 1
+                name = f"{t.name}_{n}"
+            self.taken.add(name)
+            own[t.name] = Tensor(name, t.shape, t.dtype)
+            names[(id(stage), t.name)] = name
+
+        def rename(e: Expr) -> Expr | None:
+            if not isinstance(e, Read):
+                return None
+            if e.tensor.stage is not None:
+                new = Tensor(names[(id(e.tensor.stage), e.tensor.name)], e.tensor.shape, e.tensor.dtype)
+                return Read(new, e.indices, e.when, e.otherwise)
+            if stage.scan_axis and e.tensor.name in own and e.tensor not in self.inputs:
+                return Read(own[e.tensor.name], e.indices, e.when, e.otherwise)
+            return None
+
+        body = tuple(rewrite(b, rename) for b in stage.body)
+        self.stages.append(
+            Stage(tuple(own.values()), stage.axes, stage.reduce_axes, body, stage.reducer, stage.scan_axis)
+        )
+        self.done.add(id(stage))

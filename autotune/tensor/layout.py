@@ -1,0 +1,144 @@
+"""Layout: the physical form of one tensor in memory.
+
+A logical tensor (N, C, H, W) may live as NCHW16c with a zero halo of one around H and W: dimension 1 is split
+into blocks of 16, the block index stays in place and the position inside the block comes last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import WorkloadError
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Physical dimensions of a tensor of `rank` logical dimensions, outermost first.
+
+    Attributes:
+        order: each physical dimension as (logical dimension, block): block 0 is what is left of that dimension
+            (its outer part); block b > 0 is the position inside blocks of b, and there is at most one per dimension.
+        halo: per logical dimension (before, after): elements kept free around the data, zero by agreement.
+            Blocked dimensions have no halo.
+    """
+
+    order: tuple[tuple[int, int], ...]
+    halo: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def row_major(rank: int) -> Layout:
+        return Layout(tuple((d, 0) for d in range(rank)), ((0, 0),) * rank)
+
+    @staticmethod
+    def blocked(rank: int, blocks: Sequence[tuple[int, int]], order: Sequence[int] | None = None) -> Layout:
+        """Outer parts in `order` (default: logical order), then the blocks in the order given.
+
+        `Layout.blocked(4, [(1, 16)])` is NCHW16c.
+        """
+        outer = tuple((d, 0) for d in (order if order is not None else range(rank)))
+        return Layout(outer + tuple((d, b) for d, b in blocks), ((0, 0),) * rank)
+
+    def with_halo(self, halo: Sequence[tuple[int, int]]) -> Layout:
+        """The same order with another halo.
+
+        Raises:
+            WorkloadError: for a negative halo, or a halo on a blocked dimension.
+        """
+        pairs = tuple((int(b), int(a)) for b, a in halo)
+        blocked = {d for d, block in self.order if block}
+        for d, pair in enumerate(pairs):
+            if min(pair) < 0 or (d in blocked and pair != (0, 0)):
+                raise WorkloadError(f"dimension {d} of a layout cannot have the halo {pair}")
+        return Layout(self.order, pairs)
+
+    @property
+    def rank(self) -> int:
+        return len(self.halo)
+
+    def block(self, dimension: int) -> int:
+        """Block size of a logical dimension, 1 when it is not blocked."""
+        return next((b for d, b in self.order if d == dimension and b), 1)
+
+    def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Extents in memory: blocks are rounded up, halos added."""
+        out = []
+        for d, block in self.order:
+            if block:
+                out.append(block)
+            else:
+                inner = self.block(d)
+                before, after = self.halo[d]
+                out.append((shape[d] + inner - 1) // inner + before + after)
+        return tuple(out)
+
+    def strides(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Elements between neighbours, per physical dimension."""
+        physical = self.physical_shape(shape)
+        return tuple(math.prod(physical[i + 1 :]) for i in range(len(physical)))
+
+    def elements(self, shape: Sequence[int]) -> int:
+        """Elements in memory, padding and halo included."""
+        return math.prod(self.physical_shape(shape))
+
+    def allocated(self, shape: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Per logical dimension, the half-open range of logical indices that exist in memory."""
+        out = []
+        for d, extent in enumerate(shape):
+            inner = self.block(d)
+            before, after = self.halo[d]
+            out.append((-before, (extent + inner - 1) // inner * inner + after))
+        return tuple(out)
+
+    def pack(self, array: Array) -> Array:
+        """The physical array (C-contiguous) of a logical one; padding and halo are zero."""
+        padding = [(lo_hi[0] * -1, lo_hi[1] - n) for lo_hi, n in zip(self.allocated(array.shape), array.shape)]
+        padded = np.pad(array, padding) if any(p != (0, 0) for p in padding) else array
+        return np.ascontiguousarray(self._split_axes(padded))
+
+    def unpack(self, physical: Array, shape: Sequence[int]) -> Array:
+        """The logical array of shape `shape` from a physical one."""
+        grid = [hi - lo for lo, hi in self.allocated(shape)]
+        split, position = self._split_plan(grid)
+        transposed = np.transpose(physical.reshape(self.physical_shape(shape)), np.argsort(position))
+        whole = transposed.reshape(grid)
+        return np.ascontiguousarray(whole[tuple(slice(b, b + n) for (b, _), n in zip(self.halo, shape))])
+
+    def _split_axes(self, padded: Array) -> Array:
+        split, position = self._split_plan(padded.shape)
+        return padded.reshape(split).transpose(position)
+
+    def _split_plan(self, grid: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Shape with every blocked dimension split in two, and where each physical dimension finds its axis."""
+        split: list[int] = []
+        where: dict[tuple[int, bool], int] = {}
+        for d, extent in enumerate(grid):
+            inner = self.block(d)
+            where[(d, False)] = len(split)
+            split.append(extent // inner)
+            if inner > 1 or (d, 1) in self.order:
+                where[(d, True)] = len(split)
+                split.append(inner)
+        return split, [where[(d, bool(block))] for d, block in self.order]
+
+    def to_json(self) -> Any:
+        """A plain JSON value; `from_json` is its inverse."""
+        return {"order": [list(p) for p in self.order], "halo": [list(p) for p in self.halo]}
+
+    @staticmethod
+    def from_json(data: Any) -> Layout:
+        order = tuple((int(d), int(b)) for d, b in data["order"])
+        return Layout(order, tuple((int(b), int(a)) for b, a in data["halo"]))
+
+    def __str__(self) -> str:
+        names = "NCHW" if self.rank == 4 else "ABCDEFGH"
+        text = "".join(f"{block}{names[d].lower()}" if block else names[d] for d, block in self.order)
+        halo = [f"{names[d]}{b}+{a}" for d, (b, a) in enumerate(self.halo) if b or a]
+        return text + (f" halo {' '.join(halo)}" if halo else "")

@@ -1,0 +1,230 @@
+"""Tensors and the stages that compute them: the language in which operators are written.
+
+    A, B = placeholder((64, 32), "f32", "A"), placeholder((32, 16), "f32", "B")
+    k = reduce_axis(32, "k")
+    C = compute((64, 16), lambda i, j: sum_(A[i, k] * B[k, j], k), name="C")
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Union
+
+from autotune.errors import WorkloadError
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Expr, ExprLike, Read, Table, Var, as_expr, read
+from autotune.tensor.reducer import BUILTIN, Reducer
+
+MAX_ELEMENTS = 2**40
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop of a stage's domain: 0 <= name < extent."""
+
+    name: str
+    extent: int
+
+    @property
+    def var(self) -> Var:
+        return Var(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A named array of known shape. `stage` is what computes it; None for inputs and inside a ComputeDef."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    stage: Stage | None = field(default=None, compare=False, repr=False)
+    constant: bool = field(default=False, compare=False)
+
+    def __getitem__(self, indices: ExprLike | Axis | tuple[ExprLike | Axis, ...]) -> Read:
+        items = indices if isinstance(indices, tuple) else (indices,)
+        return read(self, tuple(i.var if isinstance(i, Axis) else i for i in items))
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction(Expr):
+    """A reduction, allowed only as the whole body of a stage."""
+
+    reducer: Reducer
+    values: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One loop nest: for every point of `axes`, the body (folded by `reducer` over `reduce_axes`).
+
+    Attributes:
+        outputs: the tensors written, all of shape (extent of each axis); several for tuple reducers.
+        axes: spatial axes, one per dimension of the outputs.
+        reduce_axes: axes folded by the reducer; empty when there is none.
+        body: one expression per output.
+        reducer: how values combine, None for an elementwise stage.
+        scan_axis: name of the sequential axis along which the stage reads its own earlier elements, or None.
+    """
+
+    outputs: tuple[Tensor, ...]
+    axes: tuple[Axis, ...]
+    reduce_axes: tuple[Axis, ...]
+    body: tuple[Expr, ...]
+    reducer: Reducer | None = None
+    scan_axis: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.outputs[0].name
+
+    @property
+    def all_axes(self) -> tuple[Axis, ...]:
+        return self.axes + self.reduce_axes
+
+    def axis(self, name: str) -> Axis:
+        for axis in self.all_axes:
+            if axis.name == name:
+                return axis
+        raise KeyError(name)
+
+
+def placeholder(shape: Sequence[int], dtype: DType | str = DType.f32, name: str = "x", constant: bool = False) -> Tensor:
+    """An input tensor; `constant` marks weights, whose physical form is prepared once at compile time."""
+    return Tensor(name, check_shape(shape, name), DType(dtype), None, constant)
+
+
+def check_shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
+    """The shape as a tuple of ints.
+
+    Raises:
+        WorkloadError: for negative extents, or more elements than any machine holds.
+    """
+    elements = 1
+    for extent in shape:
+        if not isinstance(extent, int) or extent < 0:
+            raise WorkloadError(f"{name}: shape {tuple(shape)} has the impossible extent {extent!r}")
+        elements *= max(extent, 1)
+    if elements > MAX_ELEMENTS:
+        raise WorkloadError(f"{name}: shape {tuple(shape)} has {elements} elements, more than {MAX_ELEMENTS}")
+    return tuple(shape)
+
+
+def reduce_axis(extent: int, name: str = "k") -> Axis:
+    """An axis to be folded by a reducer."""
+    if extent < 0:
+        raise WorkloadError(f"reduce axis {name} has the impossible extent {extent}")
+    return Axis(name, extent)
+
+
+Axes = Union[Axis, Sequence[Axis]]
+
+
+def reduce(reducer: Reducer, values: Sequence[Expr], axes: Axes) -> Reduction:
+    """Fold `values` (one per component of the reducer) over `axes`."""
+    axes = (axes,) if isinstance(axes, Axis) else tuple(axes)
+    if len(values) != len(reducer.dtypes):
+        raise WorkloadError(f"reducer {reducer.name} folds {len(reducer.dtypes)} values, got {len(values)}")
+    for value, dtype in zip(values, reducer.dtypes):
+        if value.dtype is not dtype:
+            raise WorkloadError(f"reducer {reducer.name} folds {dtype}, got `{value}` of {value.dtype}")
+    return Reduction(reducer, tuple(values), axes, values[0].dtype)
+
+
+def sum_(value: Expr, axes: Axes) -> Reduction:
+    return reduce(BUILTIN["sum"](value.dtype), (value,), axes)
+
+
+def prod_(value: Expr, axes: Axes) -> Reduction:
+    return reduce(BUILTIN["prod"](value.dtype), (value,), axes)
+
+
+def max_(value: Expr, axes: Axes) -> Reduction:
+    return reduce(BUILTIN["max"](value.dtype), (value,), axes)
+
+
+def min_(value: Expr, axes: Axes) -> Reduction:
+    return reduce(BUILTIN["min"](value.dtype), (value,), axes)
+
+
+Body = Union[Expr, Sequence[Expr]]
+
+
+def compute(shape: Sequence[int], fn: Callable[..., Body], name: str = "compute") -> Tensor:
+    """The tensor whose element at (i, j, ...) is `fn(i, j, ...)`; axes are named after fn's parameters.
+
+    Raises:
+        WorkloadError: on impossible shapes, dtypes that differ, or a reduction inside a larger expression.
+    """
+    return compute_many(shape, fn, (name,))[0]
+
+
+def compute_many(shape: Sequence[int], fn: Callable[..., Body], names: Sequence[str]) -> tuple[Tensor, ...]:
+    """Like `compute`, with one output tensor per component of a tuple reducer (argmax, online softmax)."""
+    extents = check_shape(shape, names[0])
+    axes = _axes(extents, fn, names[0])
+    body = fn(*(axis.var for axis in axes))
+    return _stage(axes, body, names, None)
+
+
+def scan(
+    shape: Sequence[int], axis: int, fn: Callable[..., Expr], init: float = 0.0, dtype: DType | str = DType.f32,
+    name: str = "scan",
+) -> Tensor:  # fmt: skip
+    """A sequential stage: `fn(previous, i, j, ...)` sees its own value one step earlier along `axis`.
+
+    At the first step `previous` is `init`.
+    """
+    extents = check_shape(shape, name)
+    parameters = list(inspect.signature(fn).parameters)[1:]
+    axes = tuple(Axis(p if extents else p, e) for p, e in zip(parameters, extents))
+    if len(axes) != len(extents):
+        raise WorkloadError(f"{name}: scan over {len(extents)} axes needs a function of previous and {len(extents)} indices")
+    state = Tensor(name, extents, DType(dtype))
+    step = axes[axis].var
+    earlier = tuple(a.var - 1 if n == axis else a.var for n, a in enumerate(axes))
+    previous = read(state, earlier, when=step >= 1, otherwise=init)
+    return _stage(axes, fn(previous, *(a.var for a in axes)), (name,), axes[axis].name)[0]
+
+
+def table(name: str, rows: Sequence[Sequence[float]], dtype: DType | str = DType.f32) -> Callable[..., Table]:
+    """A small constant matrix as a function of its indices (Winograd's transforms, interpolation weights)."""
+    values = tuple(float(v) for row in rows for v in row)
+    shape = (len(rows), len(rows[0]))
+
+    def at(*indices: ExprLike | Axis) -> Table:
+        exprs = tuple(i.var if isinstance(i, Axis) else as_expr(i, DType.i64) for i in indices)
+        return Table(name, values, shape, exprs, DType(dtype))
+
+    return at
+
+
+def _axes(extents: tuple[int, ...], fn: Callable[..., Body], name: str) -> tuple[Axis, ...]:
+    parameters = inspect.signature(fn).parameters
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values()):
+        names = [f"i{n}" for n in range(len(extents))]
+    else:
+        names = list(parameters)
+    if len(names) != len(extents):
+        raise WorkloadError(f"{name}: shape {extents} needs a function of {len(extents)} indices, got {len(names)}")
+    return tuple(Axis(n, e) for n, e in zip(names, extents))
+
+
+def _stage(axes: tuple[Axis, ...], body: Body, names: Sequence[str], scan_axis: str | None) -> tuple[Tensor, ...]:
+    reducer, reduce_axes = None, ()
+    if isinstance(body, Reduction):
+        reducer, reduce_axes, values = body.reducer, body.axes, body.values
+    else:
+        values = (body,) if isinstance(body, Expr) else tuple(body)
+    if len(values) != len(names):
+        raise WorkloadError(f"{names[0]}: {len(values)} values for the outputs {list(names)}")
+    taken = [a.name for a in (*axes, *reduce_axes)]
+    if len(set(taken)) != len(taken):
+        raise WorkloadError(f"{names[0]}: two axes have the same name among {taken}")
+    shape = tuple(a.extent for a in axes)
+    bare = tuple(Tensor(n, shape, v.dtype) for n, v in zip(names, values))
+    stage = Stage(bare, axes, reduce_axes, values, reducer, scan_axis)
+    return tuple(Tensor(t.name, t.shape, t.dtype, stage) for t in bare)
