@@ -1,0 +1,174 @@
+"""Knobs: named, typed, ordered lists of values. A tile size, a split, a loop order, a switch.
+
+One class serves every kind, because a knob's kind follows from its values: integers have an order
+and near neighbours, tuples of integers are near when their factors are, strings and switches are not
+ordered. The functions below build the usual lists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from autotune.errors import ConfigError
+from autotune.search_spaces.config import KnobValue, check_value
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A knob with explicit values, all of one type, without repetition.
+
+    Args:
+        name: the knob's name in configs.
+        values: int, str, bool, or tuples of ints of one length.
+        default: the value of an untuned kernel; the first value when None.
+
+    Raises:
+        ConfigError: no values, repeated or mixed values, or a default that is not among them.
+    """
+
+    name: str
+    values: tuple[KnobValue, ...]
+    default: KnobValue | None = None
+    _index: dict[tuple[type, KnobValue], int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = tuple(check_value(self.name, value) for value in self.values)
+        if not values:
+            raise ConfigError(f"knob {self.name!r} has no values; give it at least one")
+        if len({_kind(value) for value in values}) > 1:
+            raise ConfigError(f"knob {self.name!r} mixes values of different types: {values}; use one type per knob")
+        index = {(type(value), value): position for position, value in enumerate(values)}
+        if len(index) < len(values):
+            raise ConfigError(f"knob {self.name!r} repeats a value: {values}")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "default", values[0] if self.default is None else check_value(self.name, self.default))
+        object.__setattr__(self, "_index", index)
+        self.index(self.default)
+
+    def index(self, value: object) -> int:
+        """The position of `value` in `values`; ConfigError when it is not one of them."""
+        if isinstance(value, list):
+            value = tuple(value)
+        try:
+            return self._index[(type(value), value)]  # type: ignore[index]
+        except (KeyError, TypeError):
+            raise ConfigError(f"knob {self.name!r} cannot be {value!r}; its values are {_shown(self.values)}") from None
+
+    def near(self, value: object) -> tuple[KnobValue, ...]:
+        """The values one small step away: adjacent integers, close splits, any other string or switch."""
+        here = self.values[self.index(value)]
+        if isinstance(here, tuple):
+            return _near_splits(here, self.values)
+        if type(here) is not int:
+            return tuple(other for other in self.values if other != here)
+        smaller = [other for other in self.values if isinstance(other, int) and other < here]
+        larger = [other for other in self.values if isinstance(other, int) and other > here]
+        return (*([max(smaller)] if smaller else []), *([min(larger)] if larger else []))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        first = self.values[0]
+        if isinstance(first, str):
+            return tuple(f"{self.name}={value}" for value in self.values)
+        if isinstance(first, tuple):
+            return tuple(f"{self.name}.{position}" for position in range(len(first)))
+        return (self.name,)
+
+    def encode(self, value: KnobValue) -> tuple[float, ...]:
+        """Numbers for a model, one per feature name: the number itself, one per part, or one-hot."""
+        if isinstance(value, str):
+            return tuple(float(other == value) for other in self.values)
+        if isinstance(value, tuple):
+            return tuple(float(part) for part in value)
+        return (float(value),)
+
+
+def flag(name: str, default: bool = False) -> Choice:
+    """A switch."""
+    return Choice(name, (False, True), default)
+
+
+def tile(
+    name: str,
+    extent: int,
+    *,
+    limit: int | None = None,
+    multiple_of: int = 1,
+    exact: bool = False,
+    default: int | None = None,
+) -> Choice:
+    """A tile size for an axis of `extent`: at most `limit`, a multiple of `multiple_of`.
+
+    `exact` keeps the divisors of the extent. Otherwise sizes that need the same number of tiles are one
+    choice, the smallest, which wastes least in the last tile; so there are about 2*sqrt(extent) sizes.
+    A default that is not in the list becomes the nearest size below it, else the smallest.
+    """
+    _positive(name, extent=extent, multiple_of=multiple_of)
+    longest = extent if limit is None else min(extent, limit)
+    sizes: Iterable[int] = range(multiple_of, longest + 1, multiple_of)
+    if exact:
+        kept = [size for size in sizes if extent % size == 0]
+    else:
+        smallest: dict[int, int] = {}
+        for size in sizes:
+            smallest.setdefault(-(-extent // size), size)
+        kept = list(smallest.values())
+    if not kept:
+        raise ConfigError(
+            f"knob {name!r} has no tile size for extent {extent} that is a multiple of {multiple_of} and at most "
+            f"{longest}{' and divides the extent' if exact else ''}; raise the limit or lower the multiple"
+        )
+    wanted = kept[0] if default is None else max((size for size in kept if size <= default), default=kept[0])
+    return Choice(name, tuple(kept), wanted)
+
+
+def split(
+    name: str,
+    extent: int,
+    parts: int,
+    *,
+    max_inner: int | None = None,
+    default: Sequence[int] | None = None,
+) -> Choice:
+    """Exact splits of an axis: tuples of `parts` factors, outermost first, whose product is `extent`.
+
+    `max_inner` bounds the innermost factor. The default is (extent, 1, ..., 1) unless given.
+    """
+    _positive(name, extent=extent, parts=parts)
+    factorings = [factors for factors in _factorings(extent, parts) if max_inner is None or factors[-1] <= max_inner]
+    first = (extent, *(1 for _ in range(parts - 1)))
+    return Choice(name, tuple(sorted(factorings)), tuple(first if default is None else default))
+
+
+def _factorings(extent: int, parts: int) -> list[tuple[int, ...]]:
+    if parts == 1:
+        return [(extent,)]
+    divisors = [size for size in range(1, extent + 1) if extent % size == 0]
+    return [(size, *rest) for size in divisors for rest in _factorings(extent // size, parts - 1)]
+
+
+def _positive(knob: str, **numbers: int) -> None:
+    for what, number in numbers.items():
+        if number < 1:
+            raise ConfigError(f"knob {knob!r}: {what} must be at least 1, got {number}")
+
+
+def _kind(value: KnobValue) -> tuple[type, int]:
+    return type(value), len(value) if isinstance(value, tuple) else 0
+
+
+def _near_splits(here: tuple[int, ...], values: tuple[KnobValue, ...], most: int = 12) -> tuple[KnobValue, ...]:
+    """The nearest by the distance between logarithms of the parts: moving one prime factor is a small step."""
+
+    def distance(other: tuple[int, ...]) -> float:
+        return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, other))
+
+    others = [other for other in values if isinstance(other, tuple) and other != here]
+    return tuple(sorted(others, key=lambda other: (distance(other), other))[:most])
+
+
+def _shown(values: tuple[KnobValue, ...], most: int = 12) -> str:
+    listed = ", ".join(repr(value) for value in values[:most])
+    return listed if len(values) <= most else f"{listed}, ... ({len(values)} in all)"

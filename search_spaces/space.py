@@ -1,0 +1,324 @@
+"""ConfigSpace: the product of some knobs, minus what named constraints exclude. TaskSpace: a union of those.
+
+Both have one interface, `Space`, so a search strategy does not care how many templates a task has.
+Random numbers come from the caller's `random.Random`; the same seed gives the same configs everywhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import ConfigError
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.knobs import Choice
+
+SAMPLE_TRIES = 2_000
+ENUMERABLE = 50_000
+
+
+class Space(Protocol):
+    """What a search strategy may ask of a set of configs."""
+
+    @property
+    def size(self) -> int:
+        """How many configs there are before constraints."""
+
+    def count_valid(self, limit: int = ENUMERABLE) -> int | None:
+        """How many configs are valid; None when the space is larger than `limit`."""
+
+    def default(self) -> Config:
+        """The config of an untuned kernel."""
+
+    def sample(self, rng: random.Random) -> Config:
+        """A valid config at random; ConfigError when there seems to be none."""
+
+    def neighbours(self, config: Config, rng: random.Random) -> list[Config]:
+        """All valid configs one small step away, in random order."""
+
+    def mutate(self, config: Config, rng: random.Random) -> Config:
+        """A valid config near `config` and different from it, unless the space has only one."""
+
+    def crossover(self, mother: Config, father: Config, rng: random.Random) -> Config:
+        """A valid config whose knobs come from one parent or the other; the mother when none is found."""
+
+    def index_of(self, config: Config) -> int:
+        """The number of a config, 0 to size - 1."""
+
+    def config_at(self, index: int) -> Config:
+        """The config of that number, valid or not."""
+
+    def enumerate(self) -> Iterator[Config]:
+        """All valid configs in the order of their numbers."""
+
+    def validate(self, config: Config) -> None:
+        """Raises ConfigError, saying what to change, when the config is not a valid point of the space."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the numbers that `encode` returns."""
+
+    def encode(self, config: Config) -> NDArray[np.float32]:
+        """float32 vector for the cost model; NaN where a knob does not apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A named rule over the whole assignment; `message` says what it wants, for the person who broke it."""
+
+    name: str
+    holds: Callable[[Config], bool]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSpace:
+    """All assignments of the knobs that satisfy every constraint (see `Space` for the methods)."""
+
+    knobs: tuple[Choice, ...]
+    constraints: tuple[Constraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [knob.name for knob in self.knobs]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"the space has two knobs named {name!r}; knob names must differ")
+
+    def knob(self, name: str) -> Choice:
+        for knob in self.knobs:
+            if knob.name == name:
+                return knob
+        names = [knob.name for knob in self.knobs]
+        raise ConfigError(f"unknown knob {name!r}{suggest(name, names)}; the knobs are {', '.join(names) or 'none'}")
+
+    @property
+    def size(self) -> int:
+        return math.prod(len(knob.values) for knob in self.knobs)
+
+    def count_valid(self, limit: int = ENUMERABLE) -> int | None:
+        if not self.constraints:
+            return self.size
+        return sum(1 for _ in self.enumerate()) if self.size <= limit else None
+
+    def default(self) -> Config:
+        config = Config.of((knob.name, knob.default) for knob in self.knobs)
+        self.validate(config)
+        return config
+
+    def sample(self, rng: random.Random) -> Config:
+        for _ in range(SAMPLE_TRIES):
+            config = Config.of((knob.name, rng.choice(knob.values)) for knob in self.knobs)
+            if self.satisfies(config):
+                return config
+        # Few or none are valid. A small space can be searched exactly, which keeps the choice uniform.
+        valid = list(self.enumerate()) if self.size <= ENUMERABLE else []
+        if valid:
+            return rng.choice(valid)
+        broken = max(self.constraints, key=lambda rule: not rule.holds(config))
+        raise ConfigError(
+            f"no valid config found among {self.size} after {SAMPLE_TRIES} tries, the space seems empty; "
+            f"for example {config.to_json()} breaks {broken.name!r}: {broken.message}"
+        )
+
+    def neighbours(self, config: Config, rng: random.Random) -> list[Config]:
+        moved = [config.replace(**{knob.name: value}) for knob in self.knobs for value in knob.near(config[knob.name])]
+        valid = [other for other in moved if self.satisfies(other)]
+        rng.shuffle(valid)
+        return valid
+
+    def mutate(self, config: Config, rng: random.Random) -> Config:
+        movable = [knob for knob in self.knobs if len(knob.values) > 1]
+        if not movable:
+            return config
+        for attempt in range(100):
+            # Mostly one small step; sometimes further, so that a ridge of invalid configs can be jumped.
+            changed = config
+            for knob in rng.sample(movable, k=min(len(movable), 1 + attempt // 25 + (rng.random() < 0.3))):
+                near = knob.near(changed[knob.name])
+                changed = changed.replace(**{knob.name: rng.choice(near if rng.random() < 0.6 else knob.values)})
+            if changed != config and self.satisfies(changed):
+                return changed
+        return self.sample(rng)
+
+    def crossover(self, mother: Config, father: Config, rng: random.Random) -> Config:
+        for _ in range(50):
+            child = Config.of((knob.name, rng.choice((mother, father))[knob.name]) for knob in self.knobs)
+            if self.satisfies(child):
+                return child
+        return mother
+
+    def index_of(self, config: Config) -> int:
+        number = 0
+        for knob in self.knobs:
+            number = number * len(knob.values) + knob.index(config[knob.name])
+        return number
+
+    def config_at(self, index: int) -> Config:
+        if not 0 <= index < self.size:
+            raise ConfigError(f"config number {index} is outside the space, which has {self.size}")
+        values = []
+        for knob in reversed(self.knobs):
+            index, position = divmod(index, len(knob.values))
+            values.append((knob.name, knob.values[position]))
+        return Config.of(values)
+
+    def enumerate(self) -> Iterator[Config]:
+        return (config for index in range(self.size) if self.satisfies(config := self.config_at(index)))
+
+    def satisfies(self, config: Config) -> bool:
+        """Whether every constraint holds."""
+        return all(rule.holds(config) for rule in self.constraints)
+
+    def validate(self, config: Config) -> None:
+        for name in config:
+            self.knob(name).index(config[name])
+        missing = [knob.name for knob in self.knobs if knob.name not in config]
+        if missing:
+            raise ConfigError(f"the config lacks the knob {missing[0]!r}: {config.to_json()}")
+        for rule in self.constraints:
+            if not rule.holds(config):
+                raise ConfigError(f"the config breaks the rule {rule.name!r}: {rule.message}: {config.to_json()}")
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(name for knob in self.knobs for name in knob.feature_names)
+
+    def encode(self, config: Config) -> NDArray[np.float32]:
+        return np.array([number for knob in self.knobs for number in knob.encode(config[knob.name])], np.float32)
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """`, did you mean 'x'?` when a known name is close, else nothing."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One template's part of a task space."""
+
+    space: ConfigSpace
+    default: Config
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpace:
+    """The union of several templates' spaces; each config says which one it is from (see `Space`).
+
+    A template is sampled in proportion to its weight, not to its size: a template with a thousand times
+    more knob values is not a thousand times more likely to be the right one.
+
+    Args:
+        members: template name to its space; the first one holds the default of the task.
+    """
+
+    members: Mapping[str, Member]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise ConfigError("a task space needs at least one template")
+        for name, member in self.members.items():
+            if not member.weight > 0:
+                raise ConfigError(f"template {name!r} has the weight {member.weight}; it must be positive")
+
+    def _named(self, config: Config) -> tuple[str, Member]:
+        name = config.template
+        if name is None:
+            raise ConfigError(f"the config does not name its template: {config.to_json()}")
+        if name not in self.members:
+            known = list(self.members)
+            raise ConfigError(
+                f"unknown template {name!r}{suggest(name, known)}; the templates of this task are {', '.join(known)}"
+            )
+        return name, self.members[name]
+
+    @property
+    def size(self) -> int:
+        return sum(member.space.size for member in self.members.values())
+
+    def count_valid(self, limit: int = ENUMERABLE) -> int | None:
+        counts = [member.space.count_valid(limit) for member in self.members.values()]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def default(self) -> Config:
+        name, member = next(iter(self.members.items()))
+        return member.default.replace(template=name)
+
+    def defaults(self) -> list[Config]:
+        """The default of every template, the task's own first: good first guesses."""
+        return [member.default.replace(template=name) for name, member in self.members.items()]
+
+    def sample(self, rng: random.Random) -> Config:
+        weights = [member.weight for member in self.members.values()]
+        name = rng.choices(list(self.members), weights)[0]
+        return self.members[name].space.sample(rng).replace(template=name)
+
+    def neighbours(self, config: Config, rng: random.Random) -> list[Config]:
+        name, member = self._named(config)
+        return [other.replace(template=name) for other in member.space.neighbours(config.without("template"), rng)]
+
+    def mutate(self, config: Config, rng: random.Random) -> Config:
+        name, member = self._named(config)
+        if member.space.size == 1:
+            return self.sample(rng)
+        return member.space.mutate(config.without("template"), rng).replace(template=name)
+
+    def crossover(self, mother: Config, father: Config, rng: random.Random) -> Config:
+        name, member = self._named(mother)
+        if father.template != name:
+            return mother
+        child = member.space.crossover(mother.without("template"), father.without("template"), rng)
+        return child.replace(template=name)
+
+    def index_of(self, config: Config) -> int:
+        wanted = self._named(config)[0]
+        before = 0
+        for name, member in self.members.items():
+            if name == wanted:
+                break
+            before += member.space.size
+        return before + member.space.index_of(config)
+
+    def config_at(self, index: int) -> Config:
+        if not 0 <= index < self.size:
+            raise ConfigError(f"config number {index} is outside the space, which has {self.size}")
+        for name, member in self.members.items():
+            if index < member.space.size:
+                break
+            index -= member.space.size
+        return member.space.config_at(index).replace(template=name)
+
+    def enumerate(self) -> Iterator[Config]:
+        for name, member in self.members.items():
+            for config in member.space.enumerate():
+                yield config.replace(template=name)
+
+    def validate(self, config: Config) -> None:
+        self._named(config)[1].space.validate(config.without("template"))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """`template=NAME` for each template, then each template's knobs as `NAME/knob`."""
+        names = [f"template={name}" for name in self.members]
+        for name, member in self.members.items():
+            names += [f"{name}/{feature}" for feature in member.space.feature_names]
+        return tuple(names)
+
+    def encode(self, config: Config) -> NDArray[np.float32]:
+        wanted = self._named(config)[0]
+        parts = [np.array([name == wanted for name in self.members], np.float32)]
+        for name, member in self.members.items():
+            if name == wanted:
+                parts.append(member.space.encode(config))
+            else:
+                parts.append(np.full(len(member.space.feature_names), np.nan, np.float32))
+        return np.concatenate(parts)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune.errors import ConfigError
+from autotune.search_spaces.knobs import Choice, flag, split, tile
+
+
+def test_default_is_the_first_value_unless_given() -> None:
+    assert Choice("k", (3, 5)).default == 3
+    assert Choice("k", (3, 5), 5).default == 5
+
+
+@pytest.mark.parametrize(
+    ("values", "default"),
+    [((), None), ((1, 1), None), ((1, True), None), ((1, "a"), None), (((1, 2), (1,)), None), ((1, 2), 3), ((1.5,), 0)],
+)
+def test_bad_knobs_are_refused(values: tuple[object, ...], default: object) -> None:
+    with pytest.raises(ConfigError, match="knob 'k'"):
+        Choice("k", values, default)  # type: ignore[arg-type]
+
+
+def test_index_keeps_types_apart() -> None:
+    assert Choice("k", (0, 1)).index(1) == 1
+    with pytest.raises(ConfigError, match=r"knob 'k' cannot be True; its values are 0, 1"):
+        Choice("k", (0, 1)).index(True)
+
+
+def test_neighbours_follow_the_kind_of_the_values() -> None:
+    assert Choice("k", (8, 1, 4, 2)).near(4) == (2, 8)
+    assert Choice("k", (8, 1, 4, 2)).near(1) == (2,)
+    assert Choice("k", ("a", "b", "c")).near("b") == ("a", "c")
+    assert flag("k").near(True) == (False,)
+    close = split("k", 64, 3).near((4, 4, 4))
+    assert (2, 8, 4) in close and (64, 1, 1) not in close
+
+
+def test_encoding_has_one_number_per_feature_name() -> None:
+    for knob in (Choice("k", (1, 2)), Choice("k", ("a", "b")), flag("k"), split("k", 12, 3)):
+        for value in knob.values:
+            assert len(knob.encode(value)) == len(knob.feature_names)
+    assert Choice("k", ("a", "b")).encode("b") == (0.0, 1.0)
+    assert Choice("k", ("a", "b")).feature_names == ("k=a", "k=b")
+    assert split("k", 12, 2).encode((3, 4)) == (3.0, 4.0)
+
+
+@given(st.integers(1, 400), st.integers(1, 4))
+def test_split_lists_every_exact_factoring_once(extent: int, parts: int) -> None:
+    knob = split("k", extent, parts)
+    assert len(set(knob.values)) == len(knob.values)
+    assert all(isinstance(v, tuple) and len(v) == parts and math.prod(v) == extent for v in knob.values)
+    assert knob.default == (extent,) + (1,) * (parts - 1)
+    if parts == 2:
+        assert len(knob.values) == sum(extent % n == 0 for n in range(1, extent + 1))
+
+
+def test_split_bounds_the_innermost_factor() -> None:
+    assert all(isinstance(v, tuple) and v[-1] <= 4 for v in split("k", 64, 2, max_inner=4).values)
+    with pytest.raises(ConfigError, match="cannot be"):
+        split("k", 64, 2, max_inner=4, default=(8, 8))
+
+
+@given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 3000))
+def test_tile_keeps_the_smallest_size_of_each_tile_count(extent: int, limit: int, default: int) -> None:
+    knob = tile("k", extent, limit=limit, default=default)
+    sizes = [size for size in knob.values if isinstance(size, int)]
+    counts = [math.ceil(extent / size) for size in sizes]
+    assert len(set(counts)) == len(counts) <= 2 * math.isqrt(extent) + 1
+    assert all(size == 1 or math.ceil(extent / (size - 1)) > math.ceil(extent / size) for size in sizes)
+    assert max(sizes) <= min(extent, limit)
+    assert isinstance(knob.default, int) and (knob.default <= default or knob.default == sizes[0])
+
+
+def test_tile_can_be_exact_and_a_multiple() -> None:
+    assert tile("k", 48, exact=True).values == (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)
+    assert tile("k", 64, multiple_of=16).values == (16, 32, 64)
+    with pytest.raises(ConfigError, match="'k' has no tile size for extent 10 .* raise the limit"):
+        tile("k", 10, multiple_of=16)
+    with pytest.raises(ConfigError, match="extent must be at least 1"):
+        tile("k", 0)
