@@ -1,0 +1,75 @@
+"""`autotune`: registers the commands, and turns every ending into one line and an exit code.
+
+A new command is a file `autotune/cli/<command>.py` with one function, and one line in `COMMANDS`.
+Exit codes: 0 done, 1 an `AutotuneError`, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, ParamSpec
+
+import typer
+
+from autotune.errors import AutotuneError
+
+# name on the command line -> the function; its docstring is the help text
+COMMANDS: dict[str, Callable[..., None]] = {}
+
+Args = ParamSpec("Args")
+
+
+def ending(command: Callable[Args, None]) -> Callable[Args, None]:
+    """The command, with a deliberate error as one line and exit code 1, and Ctrl-C as one line and 130."""
+
+    @functools.wraps(command)
+    def run(*args: Args.args, **kwargs: Args.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except AutotuneError as error:
+            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return run
+
+
+def print_version(wanted: bool) -> None:
+    """The version of the installed distribution; a checkout that is not installed has none."""
+    if wanted:
+        try:
+            print(f"autotune {version('autotune-compiler')}")
+        except PackageNotFoundError:
+            print("autotune (not installed: run `pip install -e .` in the root)")
+        raise typer.Exit
+
+
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Tune and compile ONNX models for this CPU."""
+
+
+def make_app(commands: dict[str, Callable[..., None]]) -> typer.Typer:
+    """The command line over `commands`."""
+    app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.callback()(options)
+    for name, command in commands.items():
+        app.command(name)(ending(command))
+    return app
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point: runs one command and exits the process with its code."""
+    make_app(COMMANDS)(args, prog_name="autotune")
+
+
+if __name__ == "__main__":
+    main()
