@@ -1,0 +1,1 @@
+"""Measuring: candidates are built and run in isolated worker processes, verified, then timed."""
