@@ -68,7 +68,9 @@ def _handle(handler: Handler, request: Message) -> Message | Failure:
     except Exception as error:  # noqa: BLE001 (process boundary)
         traceback.print_exc()
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        return Failure("runtime", f"{type(error).__name__}: {error} ({os.path.basename(frame.filename)}:{frame.lineno})")
+        return Failure(
+            "runtime", f"{type(error).__name__}: {error} ({os.path.basename(frame.filename)}:{frame.lineno})"
+        )
 
 
 def _bind_life_to(parent_pid: int) -> None:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from autotune.errors import MeasureError
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 _PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"atm1"

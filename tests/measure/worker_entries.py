@@ -24,7 +24,10 @@ def misbehave(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure
         served += 1
         match request.body["do"]:
             case "echo":
-                seen: list[Json] = [signal.getsignal(signal.SIGINT) == signal.SIG_IGN, os.environ["OPENBLAS_NUM_THREADS"]]
+                seen: list[Json] = [
+                    signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
+                    os.environ["OPENBLAS_NUM_THREADS"],
+                ]
                 return Message({"pid": os.getpid(), "served": served, "init": dict(init), "seen": seen}, request.blobs)
             case "sleep":
                 time.sleep(float(str(request.body["seconds"])))
