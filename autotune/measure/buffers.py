@@ -1,0 +1,65 @@
+"""Buffers that make a kernel's stray access visible: a fault, a NaN, or a changed canary."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import MeasureError
+
+ALIGNMENT = 64  # bytes: the kernel ABI's promise
+POISON = 0xFF  # every byte: NaN in all our float types, -1 in integers, true in bool
+
+_PROT_NONE = 0
+
+
+class GuardedBuffer:
+    """`size` bytes between two pages that nobody may touch.
+
+    The data ends at the rear guard page, up to the alignment: reading or writing past it ends in SIGSEGV. What
+    lies between the front guard page and the data is poisoned, so that a read before the start gives NaN
+    and a write there is found by `slack_intact`.
+    """
+
+    def __init__(self, size: int) -> None:
+        page = mmap.PAGESIZE
+        room = -(-size // ALIGNMENT) * ALIGNMENT
+        inner = max(1, -(-room // page)) * page
+        try:
+            self._map = mmap.mmap(-1, inner + 2 * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(f"no memory for a buffer of {size} bytes: {os.strerror(error.errno or 0)}") from error
+        whole = np.frombuffer(self._map, np.uint8)
+        start = page + inner - room
+        self._front = whole[page:start]
+        self._rear = whole[start + size : page + inner]
+        self.bytes: npt.NDArray[np.uint8] = whole[start : start + size]
+        self.address = int(whole.ctypes.data) + start
+        self._front.fill(POISON)
+        self._rear.fill(POISON)
+        self.poison()
+        for guard in (0, page + inner):
+            _protect(int(whole.ctypes.data) + guard, page)
+
+    def poison(self) -> None:
+        """Overwrite the data with bytes that are NaN as a float."""
+        self.bytes.fill(POISON)
+
+    def view(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """The data as an array; it shares memory."""
+        return self.bytes.view(dtype).reshape(shape)
+
+    def slack_intact(self) -> bool:
+        """Whether nobody wrote between the data and the guard pages."""
+        return bool((self._front == POISON).all() and (self._rear == POISON).all())
+
+
+def _protect(address: int, size: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), _PROT_NONE) != 0:
+        raise MeasureError(f"mprotect failed: {os.strerror(ctypes.get_errno())}")

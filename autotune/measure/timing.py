@@ -1,0 +1,131 @@
+"""One clock, one statistic per purpose. Whoever turns samples into a number does it here.
+
+- A kernel's time is the *minimum* of its batches: on a shared machine it repeats within about 1 %, where
+  mean and median follow the neighbours.
+- A model's latency is the *median* of interleaved rounds: what a user sees.
+- A speed-up is peer time / our time, both from the same interleaved rounds.
+- Spread says how much to trust a number: how far the median lies above the minimum, relative to the minimum.
+
+Clocks drift, so a probe (a fixed FMA loop, GFLOP/s) runs between the batches. A trial whose probe is clearly
+slower than the best probe seen is suspect and timed again.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+# Runs a kernel `number` times and returns the seconds of all of them; the loop is compiled code.
+TimedLoop = Callable[[int], float]
+# One short burst of a fixed FMA loop: GFLOP/s at this moment.
+Probe = Callable[[], float]
+
+_DRIFT = 0.05  # a probe this much below the best one: neighbours or a lower clock
+
+
+def kernel_seconds(batches: Sequence[float]) -> float:
+    """The time of a kernel from the per-call seconds of its batches."""
+    return min(batches)
+
+
+def latency(rounds: Sequence[float]) -> float:
+    """The latency of a model from the seconds of its interleaved rounds."""
+    return statistics.median(rounds)
+
+
+def speedup(ours: float, peer: float) -> float:
+    """How many times faster than the peer we are (above 1: we win)."""
+    return peer / ours
+
+
+def spread(samples: Sequence[float]) -> float:
+    """(median - minimum) / minimum."""
+    fastest = min(samples)
+    return (statistics.median(samples) - fastest) / fastest
+
+
+def drifted(probe: float, best_probe: float) -> bool:
+    """Whether a time taken at `probe` GFLOP/s is suspect, given the best probe seen on this machine."""
+    return probe < best_probe * (1 - _DRIFT)
+
+
+def interleave(contenders: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+    """Call each contender once per round, in turn; its samples. Every other round goes backwards, so that no
+    contender always runs after the same neighbour."""
+    samples: list[list[float]] = [[] for _ in contenders]
+    for number in range(rounds):
+        order = range(len(contenders)) if number % 2 == 0 else range(len(contenders) - 1, -1, -1)
+        for position in order:
+            samples[position].append(contenders[position]())
+    return samples
+
+
+@dataclass(frozen=True, slots=True)
+class TimingPolicy:
+    """How long to measure one kernel.
+
+    Attributes:
+        batches: how many batches the minimum is taken over.
+        min_batch_seconds: a batch repeats the kernel until it lasts this long, so that the clock's
+            resolution and the loop's start do not matter.
+        max_seconds: stop early, after at least one batch, when all batches together take longer.
+        abort_ratio: a kernel this many times slower than the incumbent is not worth more batches.
+        retries: how often a trial with a drifted probe is timed again.
+    """
+
+    batches: int = 8
+    min_batch_seconds: float = 0.002
+    max_seconds: float = 1.0
+    abort_ratio: float = 3.0
+    retries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """`seconds` per call (minimum of `batches` batches of `number` calls), their spread, and the probe's best."""
+
+    seconds: float
+    spread: float
+    batches: int
+    number: int
+    probe_gflops: float
+
+
+def calls_per_batch(one_call: float, policy: TimingPolicy) -> int:
+    """How many calls fill a batch."""
+    return max(1, math.ceil(policy.min_batch_seconds / max(one_call, 1e-9)))
+
+
+def time_kernel(loop: TimedLoop, probe: Probe, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
+    """Time a kernel that has run before (code and data are as warm as they will be).
+
+    A kernel slower than `abort_ratio` times the incumbent gets one batch: its time is then rough, and enough.
+    """
+    estimate = min(loop(1), loop(1))
+    number = calls_per_batch(estimate, policy)
+    hopeless = incumbent is not None and estimate > policy.abort_ratio * incumbent
+    samples: list[float] = [estimate] if number == 1 else []
+    probes = [probe()]
+    spent = 0.0
+    while not samples or (not hopeless and len(samples) < policy.batches and spent < policy.max_seconds):
+        batch = loop(number)
+        spent += batch
+        samples.append(batch / number)
+        probes.append(probe())
+    return Timing(kernel_seconds(samples), spread(samples), len(samples), number, max(probes))
+
+
+def time_steadily(
+    loop: TimedLoop, probe: Probe, policy: TimingPolicy, best_probe: float, incumbent: float | None = None
+) -> Timing:
+    """`time_kernel`, again when the probe says that the machine was slower than it can be; the best try counts."""
+    best = time_kernel(loop, probe, policy, incumbent)
+    for _ in range(policy.retries):
+        if not drifted(best.probe_gflops, best_probe):
+            break
+        again = time_kernel(loop, probe, policy, incumbent)
+        if again.seconds < best.seconds:
+            best = again
+    return best

@@ -1,0 +1,58 @@
+"""A stray access must be seen: each test commits one, the faulting ones in a process of their own."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.measure.buffers import ALIGNMENT, GuardedBuffer
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("size", [0, 1, 64, 100, 4096, 5000, 1 << 20])
+def test_aligned_poisoned_and_writable(size: int) -> None:
+    buffer = GuardedBuffer(size)
+    assert buffer.address % ALIGNMENT == 0
+    assert buffer.bytes.size == size
+    assert (buffer.bytes == 0xFF).all()
+    buffer.bytes[:] = 7
+    assert buffer.slack_intact()
+    buffer.poison()
+    assert (buffer.bytes == 0xFF).all()
+
+
+def test_poison_is_nan_and_views_share_memory() -> None:
+    buffer = GuardedBuffer(24 * 4)
+    view = buffer.view(np.float32, (2, 3, 4))
+    assert np.isnan(view).all()
+    view[1, 2, 3] = 1.0
+    assert buffer.bytes[-1] == 0x3F
+    assert view.ctypes.data == buffer.address
+
+
+@pytest.mark.parametrize("offset", [100, -1, 127, -64])
+def test_a_write_into_the_slack_is_found(offset: int) -> None:
+    buffer = GuardedBuffer(100)
+    inside = np.ctypeslib.as_array((ctypes.c_uint8 * 192).from_address(buffer.address - 64))
+    inside[64 + offset] = 0
+    assert not buffer.slack_intact()
+
+
+@pytest.mark.parametrize(("offset", "access"), [(4096, "write"), (4096, "read"), (-1, "write"), (-1, "read")])
+def test_beyond_the_guards_is_a_fault(offset: int, access: str) -> None:
+    act = "memset(address, 0, 1)" if access == "write" else "string_at(address, 1)"
+    code = f"""
+import ctypes
+from autotune.measure.buffers import GuardedBuffer
+buffer = GuardedBuffer(4096)
+address = buffer.address + {offset}
+ctypes.{act}
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True)
+    assert done.returncode == -11

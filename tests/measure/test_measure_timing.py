@@ -1,0 +1,97 @@
+"""The statistics, on a clock that the tests own."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.measure.timing import (
+    TimingPolicy,
+    calls_per_batch,
+    drifted,
+    interleave,
+    kernel_seconds,
+    latency,
+    speedup,
+    spread,
+    time_kernel,
+    time_steadily,
+)
+
+POLICY = TimingPolicy(batches=4, min_batch_seconds=0.01, max_seconds=1.0)
+
+
+class FakeKernel:
+    """A kernel of known speed; every batch may be disturbed."""
+
+    def __init__(self, seconds: float, noise: tuple[float, ...] = (1.0,)) -> None:
+        self.seconds, self.noise, self.calls = seconds, noise, []
+
+    calls: list[int]
+
+    def __call__(self, number: int) -> float:
+        self.calls.append(number)
+        return number * self.seconds * self.noise[len(self.calls) % len(self.noise)]
+
+
+def test_each_purpose_has_its_statistic() -> None:
+    samples = [3.0, 1.0, 2.0]
+    assert kernel_seconds(samples) == 1.0
+    assert latency(samples) == 2.0
+    assert spread(samples) == 1.0
+    assert speedup(ours=0.5, peer=1.5) == 3.0
+
+
+def test_batches_are_long_enough_for_the_clock() -> None:
+    assert calls_per_batch(0.0003, POLICY) == 34
+    assert calls_per_batch(5.0, POLICY) == 1
+    assert calls_per_batch(0.0, POLICY) == 10**7
+
+
+def test_noise_above_the_minimum_does_not_count() -> None:
+    kernel = FakeKernel(0.001, (1.0, 1.7, 1.2))
+    timing = time_kernel(kernel, lambda: 100.0, POLICY)
+    assert timing.seconds == pytest.approx(0.001)
+    assert (timing.batches, timing.number, timing.probe_gflops) == (4, 9, 100.0)
+    assert timing.spread > 0.05
+    assert kernel.calls == [1, 1, 9, 9, 9, 9]
+
+
+def test_a_hopeless_kernel_is_measured_once() -> None:
+    slow = FakeKernel(0.031)
+    timing = time_kernel(slow, lambda: 100.0, POLICY, incumbent=0.010)
+    assert timing.batches == 1
+    assert timing.seconds == pytest.approx(0.031)
+    assert slow.calls == [1, 1]
+    close = FakeKernel(0.029)
+    assert time_kernel(close, lambda: 100.0, POLICY, incumbent=0.010).batches == 4
+
+
+def test_time_limit_stops_the_batches() -> None:
+    kernel = FakeKernel(0.6)
+    assert time_kernel(kernel, lambda: 100.0, POLICY).batches == 3  # the estimate counts: it is a batch of one
+
+
+def test_drift_is_timed_again_and_the_faster_try_counts() -> None:
+    assert drifted(94.0, 100.0)
+    assert not drifted(96.0, 100.0)
+    probes = iter([80.0] * 5 + [100.0] * 5)
+    kernel = FakeKernel(0.001, (1.3,) * 7 + (1.0,) * 6)
+    timing = time_steadily(kernel, lambda: next(probes), POLICY, best_probe=100.0)
+    assert timing.probe_gflops == 100.0
+    assert timing.seconds == pytest.approx(0.001)
+    assert len(kernel.calls) == 12
+    calm = FakeKernel(0.001)
+    time_steadily(calm, lambda: 99.0, POLICY, best_probe=100.0)
+    assert len(calm.calls) == 6
+
+
+def test_interleaving_alternates_direction() -> None:
+    order: list[str] = []
+
+    def contender(name: str, seconds: float) -> float:
+        order.append(name)
+        return seconds
+
+    samples = interleave([lambda: contender("a", 1.0), lambda: contender("b", 2.0)], rounds=3)
+    assert samples == [[1.0] * 3, [2.0] * 3]
+    assert "".join(order) == "abbaab"
