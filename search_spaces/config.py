@@ -133,7 +133,7 @@ class Config(Mapping[str, KnobValue]):
         if not isinstance(other, Config):
             return NotImplemented
         return self.entries == other.entries and all(
-            type(mine) is type(theirs) for (_, mine), (_, theirs) in zip(self.entries, other.entries)
+            type(mine) is type(theirs) for (_, mine), (_, theirs) in zip(self.entries, other.entries, strict=True)
         )
 
     def __hash__(self) -> int:

@@ -163,7 +163,7 @@ def _near_splits(here: tuple[int, ...], values: tuple[KnobValue, ...], most: int
     """The nearest by the distance between logarithms of the parts: moving one prime factor is a small step."""
 
     def distance(other: tuple[int, ...]) -> float:
-        return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, other))
+        return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, other, strict=True))
 
     others = [other for other in values if isinstance(other, tuple) and other != here]
     return tuple(sorted(others, key=lambda other: (distance(other), other))[:most])

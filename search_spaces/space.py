@@ -79,17 +79,30 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class Derived:
+    """A number that follows from the whole assignment and that the cost model should see.
+
+    Trees cut one feature at a time, so they are slow to learn a product: live registers, the share of
+    work wasted in tails, bytes of a tile. Such numbers are worth more than the knobs they come from.
+    """
+
+    name: str
+    of: Callable[[Config], float]
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigSpace:
     """All assignments of the knobs that satisfy every constraint (see `Space` for the methods)."""
 
     knobs: tuple[Choice, ...]
     constraints: tuple[Constraint, ...] = ()
+    derived: tuple[Derived, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [knob.name for knob in self.knobs]
+        names = [knob.name for knob in self.knobs] + [number.name for number in self.derived]
         for name in names:
             if names.count(name) > 1:
-                raise ConfigError(f"the space has two knobs named {name!r}; knob names must differ")
+                raise ConfigError(f"the space has two knobs or derived numbers named {name!r}; their names must differ")
 
     def knob(self, name: str) -> Choice:
         for knob in self.knobs:
@@ -188,10 +201,12 @@ class ConfigSpace:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        return tuple(name for knob in self.knobs for name in knob.feature_names)
+        knobs = (name for knob in self.knobs for name in knob.feature_names)
+        return (*knobs, *(number.name for number in self.derived))
 
     def encode(self, config: Config) -> NDArray[np.float32]:
-        return np.array([number for knob in self.knobs for number in knob.encode(config[knob.name])], np.float32)
+        knobs = [part for knob in self.knobs for part in knob.encode(config[knob.name])]
+        return np.array([*knobs, *(number.of(config) for number in self.derived)], np.float32)
 
 
 def suggest(name: str, known: list[str]) -> str:
@@ -291,10 +306,11 @@ class TaskSpace:
     def config_at(self, index: int) -> Config:
         if not 0 <= index < self.size:
             raise ConfigError(f"config number {index} is outside the space, which has {self.size}")
-        for name, member in self.members.items():
-            if index < member.space.size:
-                break
+        members = iter(self.members.items())
+        name, member = next(members)
+        while index >= member.space.size:
             index -= member.space.size
+            name, member = next(members)
         return member.space.config_at(index).replace(template=name)
 
     def enumerate(self) -> Iterator[Config]:

@@ -16,8 +16,11 @@ values = st.one_of(st.booleans(), st.integers(-(2**40), 2**40), st.text(max_size
 def test_json_round_trip_keeps_value_and_key(knobs: dict[str, object]) -> None:
     config = Config.of(knobs)
     again = Config.from_json(config.to_json())
-    assert again == config and hash(again) == hash(config) and again.key == config.key
-    assert len(config.key) == 16 and int(config.key, 16) >= 0
+    assert again == config
+    assert hash(again) == hash(config)
+    assert again.key == config.key
+    assert len(config.key) == 16
+    assert int(config.key, 16) >= 0
 
 
 def test_order_of_entries_does_not_matter_and_template_comes_first() -> None:
@@ -48,7 +51,8 @@ def test_typed_getters() -> None:
     config = Config.of(n=3, on=True, name="x", parts=(2, 3))
     assert (config.get_int("n"), config.get_bool("on"), config.get_str("name")) == (3, True, "x")
     assert config.get_ints("parts") == (2, 3)
-    assert config.get("absent") is None and "absent" not in config
+    assert config.get("absent") is None
+    assert "absent" not in config
     with pytest.raises(ConfigError, match="'on' must be an integer"):
         config.get_int("on")
     with pytest.raises(ConfigError, match="no knob 'absent'; it has n, name, on, parts"):

@@ -36,7 +36,8 @@ def test_neighbours_follow_the_kind_of_the_values() -> None:
     assert Choice("k", ("a", "b", "c")).near("b") == ("a", "c")
     assert flag("k").near(True) == (False,)
     close = split("k", 64, 3).near((4, 4, 4))
-    assert (2, 8, 4) in close and (64, 1, 1) not in close
+    assert (2, 8, 4) in close
+    assert (64, 1, 1) not in close
 
 
 def test_encoding_has_one_number_per_feature_name() -> None:
@@ -72,13 +73,14 @@ def test_tile_keeps_the_smallest_size_of_each_tile_count(extent: int, limit: int
     assert len(set(counts)) == len(counts) <= 2 * math.isqrt(extent) + 1
     assert all(size == 1 or math.ceil(extent / (size - 1)) > math.ceil(extent / size) for size in sizes)
     assert max(sizes) <= min(extent, limit)
-    assert isinstance(knob.default, int) and (knob.default <= default or knob.default == sizes[0])
+    assert isinstance(knob.default, int)
+    assert knob.default <= default or knob.default == sizes[0]
 
 
 def test_tile_can_be_exact_and_a_multiple() -> None:
     assert tile("k", 48, exact=True).values == (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)
     assert tile("k", 64, multiple_of=16).values == (16, 32, 64)
-    with pytest.raises(ConfigError, match="'k' has no tile size for extent 10 .* raise the limit"):
+    with pytest.raises(ConfigError, match=r"'k' has no tile size for extent 10 .* raise the limit"):
         tile("k", 10, multiple_of=16)
     with pytest.raises(ConfigError, match="extent must be at least 1"):
         tile("k", 0)

@@ -63,7 +63,8 @@ def test_templates_are_chosen_by_operator_and_ordered_by_priority() -> None:
     assert registry.default_config(WORKLOAD, TARGET) == Config.of(template="conv2d.winograd", tile=2)
     space = task_space(WORKLOAD, TARGET)
     assert space.default() == Config.of(template="conv2d.winograd", tile=2)
-    assert space.size == 6 and space.members["conv2d.winograd"].weight == 2.0
+    assert space.size == 6
+    assert space.members["conv2d.winograd"].weight == 2.0
 
 
 @pytest.mark.usefixtures("templates")
@@ -91,7 +92,7 @@ def test_make_schedule_refuses_wrong_configs(config: Config, message: str) -> No
 @pytest.mark.usefixtures("templates")
 def test_a_workload_without_template_is_refused() -> None:
     assert templates_for(OTHER, TARGET) == []
-    with pytest.raises(WorkloadError, match="no template can compute sort; known templates: conv2d.direct"):
+    with pytest.raises(WorkloadError, match=r"no template can compute sort; known templates: conv2d.direct"):
         task_space(OTHER, TARGET)
 
 

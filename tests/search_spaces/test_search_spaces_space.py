@@ -9,7 +9,7 @@ import pytest
 from autotune.errors import ConfigError
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.knobs import Choice, flag, split, tile
-from autotune.search_spaces.space import ConfigSpace, Constraint, Member, Space, TaskSpace
+from autotune.search_spaces.space import ConfigSpace, Constraint, Derived, Member, Space, TaskSpace
 
 
 def fits(config: Config) -> bool:
@@ -20,6 +20,7 @@ RULE = Constraint("registers", fits, "rows * cols must be at most 32")
 TILES = ConfigSpace(
     (tile("rows", 16), Choice("cols", (1, 2, 4, 8)), flag("unroll"), split("k", 12, 2), Choice("order", ("rc", "cr"))),
     (RULE,),
+    (Derived("area", lambda config: config.get_int("rows") * config.get_int("cols")),),
 )
 SMALL = ConfigSpace((Choice("rows", (1, 2, 3)),))
 TASK = TaskSpace(
@@ -40,13 +41,15 @@ def test_everything_the_space_returns_is_valid(space: Space) -> None:
             space.validate(config)
             assert space.config_at(space.index_of(config)) == config
             vector = space.encode(config)
-            assert vector.dtype == np.float32 and vector.shape == (len(space.feature_names),)
+            assert vector.dtype == np.float32
+            assert vector.shape == (len(space.feature_names),)
 
 
 @pytest.mark.parametrize("space", SPACES)
 def test_count_enumeration_and_size_agree(space: Space) -> None:
     listed = list(space.enumerate())
-    assert len(listed) == len(set(listed)) == space.count_valid() < space.size
+    assert len(listed) == len(set(listed)) == space.count_valid()
+    assert len(listed) < space.size
     assert [space.index_of(config) for config in listed] == sorted(space.index_of(config) for config in listed)
     assert space.count_valid(limit=1) is None
 
@@ -91,7 +94,7 @@ def test_a_lone_valid_config_is_found_and_an_empty_space_is_reported() -> None:
     one = ConfigSpace(knobs, (Constraint("only", lambda c: (c["rows"], c["cols"]) == (200, 7), "rows 200, cols 7"),))
     assert one.sample(random.Random(0)) == Config.of(rows=200, cols=7)
     empty = ConfigSpace(knobs, (Constraint("never", lambda c: False, "nothing is ever right"),))
-    with pytest.raises(ConfigError, match="seems empty.*'never': nothing is ever right"):
+    with pytest.raises(ConfigError, match=r"seems empty.*'never': nothing is ever right"):
         empty.sample(random.Random(0))
 
 
@@ -124,13 +127,20 @@ def test_validate_wants_every_knob_and_a_template() -> None:
 
 def test_encoding_marks_the_other_templates_as_missing() -> None:
     vector = TASK.encode(Config.of(template="small", rows=2))
-    named = dict(zip(TASK.feature_names, vector))
-    assert named["template=small"] == 1 and named["template=big"] == 0 and named["small/rows"] == 2
+    named = dict(zip(TASK.feature_names, vector, strict=True))
+    assert named["template=small"] == 1
+    assert named["template=big"] == 0
+    assert named["small/rows"] == 2
     assert np.isnan(named["big/rows"])
 
 
+def test_derived_numbers_are_features() -> None:
+    config = TILES.default().replace(rows=4, cols=8)
+    assert dict(zip(TILES.feature_names, TILES.encode(config), strict=True))["area"] == 32
+
+
 def test_bad_spaces_are_refused() -> None:
-    with pytest.raises(ConfigError, match="two knobs named 'a'"):
+    with pytest.raises(ConfigError, match="two knobs or derived numbers named 'a'"):
         ConfigSpace((flag("a"), flag("a")))
     with pytest.raises(ConfigError, match="at least one template"):
         TaskSpace({})
