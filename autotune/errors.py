@@ -58,3 +58,7 @@ class InputError(AutotuneError):
 
 class CompiledModelError(AutotuneError):
     """A compiled model file is damaged, of another version, or made for another CPU."""
+
+
+class CostModelError(AutotuneError):
+    """A cost model was given other features than it was trained on, or its file is damaged."""

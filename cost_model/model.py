@@ -1,0 +1,93 @@
+"""CostModel: ranks candidates before they are measured. Here also the two baselines that a learnt one must beat."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.cost_model.features import Features
+from autotune.errors import CostModelError
+
+RETRAIN_GROWTH = 0.2
+
+
+class CostModel(Protocol):
+    """Learns from measured candidates, then scores new ones."""
+
+    def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
+        """Trains from scratch.
+
+        Args:
+            features: one row per measured candidate.
+            seconds: (rows,) measured times; infinity for a candidate that failed.
+            groups: (rows,) the task of each row; only candidates of one task are compared.
+        """
+
+    def predict(self, features: Features) -> NDArray[np.float64]:
+        """(rows,) scores; higher is faster. Only their order within one task means something."""
+
+
+def is_stale(trained_rows: int, rows: int) -> bool:
+    """Whether enough was measured since the last fit to train again: 20 % more rows."""
+    return rows > 0 and rows >= trained_rows * (1 + RETRAIN_GROWTH)
+
+
+def throughput(seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(rows,) speed relative to the fastest of the same group: 1 is the best, 0 a failed candidate."""
+    check_rows(seconds, groups)
+    labels = np.zeros(len(seconds))
+    for group in np.unique(groups):
+        rows = groups == group
+        best = seconds[rows].min()
+        if np.isfinite(best):
+            labels[rows] = best / seconds[rows]
+    return labels
+
+
+def check_rows(seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
+    if len(seconds) != len(groups):
+        raise CostModelError(f"{len(seconds)} times but {len(groups)} groups; give one of each per candidate")
+    if np.isnan(seconds).any() or (seconds <= 0).any():
+        raise CostModelError("times must be positive, or infinity for a failed candidate")
+
+
+@dataclass(slots=True)
+class RandomModel:
+    """Scores at random: what a search without any knowledge does."""
+
+    rng: random.Random
+
+    def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
+        check_rows(seconds, groups)
+
+    def predict(self, features: Features) -> NDArray[np.float64]:
+        return np.array([self.rng.random() for _ in range(len(features))])
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineModel:
+    """Time is the larger of arithmetic at peak and memory traffic at full bandwidth; learns nothing.
+
+    Args:
+        peak: floating-point operations per second.
+        bandwidth: bytes per second.
+        flops: the feature that counts operations, padding and recomputation included.
+        bytes: the feature that counts bytes moved.
+    """
+
+    peak: float
+    bandwidth: float
+    flops: str = "flops"
+    bytes: str = "bytes"
+
+    def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
+        check_rows(seconds, groups)
+
+    def predict(self, features: Features) -> NDArray[np.float64]:
+        arithmetic = features.column(self.flops).astype(np.float64) / self.peak
+        traffic = features.column(self.bytes).astype(np.float64) / self.bandwidth
+        return -np.maximum(arithmetic, traffic)
