@@ -1,0 +1,24 @@
+"""Tuning records: every trial, good or failed, in one SQLite file. See docs/concepts/records.md."""
+
+from __future__ import annotations
+
+from autotune.records.database import Database, WorkloadSummary
+from autotune.records.location import default_database_path
+from autotune.records.match import Match, TargetFit, Tier, confirm_ir, fit_target
+from autotune.records.record import TEMPLATE_INTERFACE, TuningRecord
+from autotune.records.session import Session, SessionState
+
+__all__ = [
+    "Database",
+    "Match",
+    "Session",
+    "SessionState",
+    "TEMPLATE_INTERFACE",
+    "TargetFit",
+    "Tier",
+    "TuningRecord",
+    "WorkloadSummary",
+    "confirm_ir",
+    "default_database_path",
+    "fit_target",
+]

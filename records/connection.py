@@ -1,0 +1,188 @@
+"""One connection to a database file: opening, settings, migrations, transactions, and errors in one clear line.
+
+WAL with synchronous=NORMAL: a transaction that was committed survives `kill -9` of any process; after a power
+cut the newest may be missing, but the file is whole. Readers never wait for the writer, nor it for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database as SqliteDatabase
+
+from autotune.errors import DatabaseError
+from autotune.records.schema import APPLICATION_ID, STEPS, migrations
+
+Parameters = Sequence[object] | dict[str, object]
+
+# Fragments of SQLite's messages (Python 3.10 does not give its error codes), and what a user can do about each.
+_ADVICE = (
+    ("not a database", "is not a SQLite file, so no tuning database; name another file"),
+    ("malformed", "is damaged; `autotune db verify` says where, `autotune db export` saves what can still be read"),
+    ("is locked", "is being written by another process; wait for it to end, or stop it"),
+    ("readonly", "cannot be written: the file or its folder is read-only; change its permissions or copy it"),
+    ("disk is full", "cannot be written: the disk is full; free some space, nothing stored is lost"),
+    ("disk i/o error", "cannot be written: the disk refused (full, over quota, or failing)"),
+    ("unable to open", "cannot be opened: check the permissions of the file and of its folder"),
+)
+
+
+class Connection:
+    """Owned by one thread of one process; `transaction` takes the write lock at once, so it cannot fail halfway."""
+
+    def __init__(self, path: Path, read_only: bool, raw: sqlite3.Connection) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._migrations = migrations()
+        self._db = SqliteDatabase(raw, recursive_triggers=False, execute_plugins=False)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], read_only: bool, busy_seconds: float) -> Connection:
+        """Opens the file, creating or migrating it unless `read_only`; DatabaseError says why it cannot be used."""
+        file = Path(path)
+        _check_file(file, read_only)
+        if not read_only:
+            return cls._connect(file, "rwc", False, busy_seconds)
+        try:
+            return cls._connect(file, "ro", True, busy_seconds)
+        except DatabaseError as error:
+            # WAL needs to create two small files beside the database. Where that is forbidden, a database
+            # that was closed cleanly can be read as it is: nobody can be writing it there.
+            if "permissions" not in str(error) or _has_content(Path(f"{file}-wal")):
+                raise
+        return cls._connect(file, "ro&immutable=1", True, busy_seconds)
+
+    @classmethod
+    def _connect(cls, file: Path, mode: str, read_only: bool, busy_seconds: float) -> Connection:
+        with explained(file):
+            raw = sqlite3.connect(
+                f"{file.absolute().as_uri()}?mode={mode}", uri=True, timeout=busy_seconds, isolation_level=None
+            )
+        self = cls(file, read_only, raw)
+        try:
+            self._check_ours()
+            if not read_only:
+                self._prepare(busy_seconds)
+            self._check_schema()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _check_ours(self) -> None:
+        tables = self.rows("SELECT count(*) AS n FROM sqlite_master")[0]["n"]
+        application = self.rows("PRAGMA application_id")[0]["application_id"]
+        if tables and application != APPLICATION_ID:
+            raise DatabaseError(f"{self.path} is a SQLite file of another program; name another file")
+        if self.read_only and not tables:
+            raise DatabaseError(f"{self.path} is empty: nothing has been tuned into it yet")
+
+    def _prepare(self, busy_seconds: float) -> None:
+        self.execute("PRAGMA foreign_keys = ON")
+        self._use_wal(busy_seconds)
+        self.execute("PRAGMA synchronous = NORMAL")
+        while True:
+            # Looked up under the write lock: another process may be migrating the same file right now.
+            with self.transaction():
+                self._refuse_newer()
+                pending = [migration.name for migration in self._migrations.pending(self._db)]
+                if pending:
+                    self._migrations.apply(self._db, stop_before=pending[1:2])
+            if len(pending) <= 1:
+                return
+
+    def _use_wal(self, busy_seconds: float) -> None:
+        """SQLite does not wait for other connections when it changes the mode, so we do."""
+        deadline = time.monotonic() + busy_seconds
+        while True:
+            try:
+                self.execute("PRAGMA journal_mode = WAL")
+            except DatabaseError as error:
+                if "another process" not in str(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def _refuse_newer(self) -> None:
+        newer = [step.name for step in self._migrations.applied(self._db) if step.name not in STEPS]
+        if newer:
+            raise DatabaseError(
+                f"{self.path} was written by a newer autotune (schema {newer[-1]}); upgrade autotune to use it"
+            )
+
+    def _check_schema(self) -> None:
+        with explained(self.path):
+            self._refuse_newer()
+            pending = self._migrations.pending(self._db)
+        if pending:
+            raise DatabaseError(
+                f"{self.path} was written by an older autotune; "
+                f"run `autotune db upgrade --db {self.path}` once to bring it up to date"
+            )
+
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
+        """All rows of a query, as mappings from column to value."""
+        with explained(self.path):
+            return list(self._db.query(sql, parameters))
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+        """Runs one statement; the number of rows it changed."""
+        with explained(self.path):
+            return int(self._db.execute(sql, parameters).rowcount)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing: an exception inside rolls everything back."""
+        if self.read_only:
+            raise DatabaseError(f"{self.path} was opened for reading only")
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            with explained(self.path):
+                yield
+            self.execute("COMMIT")
+        except BaseException:
+            # A full disk may have rolled back already, and then there is nothing to roll back.
+            with contextlib.suppress(sqlite3.Error):
+                self._db.conn.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors into a DatabaseError that names the file and says what to do."""
+    try:
+        yield
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        said = str(error)
+        for fragment, advice in _ADVICE:
+            if fragment in said.lower():
+                raise DatabaseError(f"{path} {advice} ({said})") from error
+        raise DatabaseError(f"{path}: {said}") from error
+
+
+def _check_file(file: Path, read_only: bool) -> None:
+    try:
+        if file.is_dir():
+            raise DatabaseError(f"{file} is a folder; name a file in it")
+        if file.exists() and not file.is_file():
+            raise DatabaseError(f"{file} is not a regular file; name another file")
+        if read_only and not file.exists():
+            raise DatabaseError(f"{file} does not exist; `autotune tune` creates it")
+        if not file.parent.is_dir():
+            raise DatabaseError(f"{file.parent} is not a folder; create it first, or name another file")
+    except (OSError, ValueError) as error:
+        raise DatabaseError(f"{str(file)!r} cannot be opened: {error}") from None
+
+
+def _has_content(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0

@@ -1,0 +1,303 @@
+"""Database: the tuning database, one SQLite file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from autotune.errors import DatabaseError
+from autotune.records.connection import Connection
+from autotune.records.fields import text_key
+from autotune.records.match import Match, TargetFit, Tier, fit_target
+from autotune.records.record import TuningRecord
+from autotune.records.rows import iterate_trials, read_trials, store_shared, store_trial
+from autotune.records.session import Session, SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSummary:
+    """One workload on one target: how much was tried and the best verified seconds (None: none verified)."""
+
+    workload_key: str
+    anchor_key: str | None
+    description: str
+    target_key: str
+    target: str
+    trials: int
+    verified: int
+    failed: int
+    best_seconds: float | None
+
+
+class Database:
+    """Tuning records in one file. Opened by one process for writing, and by any number for reading.
+
+    Use it as a context manager, in the thread that opened it. Every method raises DatabaseError, one line,
+    when the file cannot be read or written.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        # Keys of workloads, targets and interfaces known to be stored: nothing ever deletes those.
+        self._stored: set[tuple[str, ...]] = set()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        read_only: bool = False,
+        *,
+        make_parents: bool = False,
+        busy_seconds: float = 30.0,
+    ) -> Database:
+        """Opens `path`; unless `read_only`, creates it (with its folders if `make_parents`) or upgrades its schema.
+
+        `busy_seconds` is how long to wait for another process that is writing.
+        """
+        if make_parents and not read_only:
+            parent = Path(path).parent
+            try:
+                parent.mkdir(parents=True, exist_ok=True)
+            except (OSError, ValueError) as error:
+                raise DatabaseError(f"the folder {str(parent)!r} cannot be created: {error}") from None
+        return cls(Connection.open(path, read_only, busy_seconds))
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @property
+    def path(self) -> Path:
+        return self.connection.path
+
+    # Writing
+
+    def add(self, record: TuningRecord) -> None:
+        """Stores one trial in its own transaction; it replaces an earlier trial of the same identity."""
+        self.add_many((record,))
+
+    def add_many(self, records: Iterable[TuningRecord]) -> None:
+        """Stores all of `records`, or none."""
+        fresh: set[tuple[str, ...]] = set()
+        with self.connection.transaction():
+            for record in records:
+                shared = (record.workload_key, record.workload, record.target_key, record.target, record.interface)
+                if shared not in self._stored and shared not in fresh:
+                    store_shared(self.connection, record)
+                    fresh.add(shared)
+                store_trial(self.connection, record)
+        self._stored |= fresh
+
+    # Sessions
+
+    def add_session(self, session: Session) -> None:
+        """Stores a new session, or replaces the one of the same id."""
+        with self.connection.transaction():
+            self.connection.execute(
+                "INSERT OR REPLACE INTO sessions "
+                "(id, state, started, heartbeat, finished, pid, host, command, versions) VALUES "
+                "(:id, :state, :started, :heartbeat, :finished, :pid, :host, :command, :versions)",
+                session.to_mapping(),
+            )
+
+    def heartbeat(self, session_id: str, now: float) -> None:
+        """Says that the session lives at `now`; one that was taken for dead is running again."""
+        self._update_session("state = 'running', finished = NULL, heartbeat = :now", session_id, now)
+
+    def finish(self, session_id: str, state: SessionState, now: float) -> None:
+        """Ends the session: FINISHED, or INTERRUPTED when there was more to do."""
+        if state is SessionState.RUNNING:
+            raise DatabaseError("a session ends as finished or interrupted, not as running")
+        self._update_session(f"state = '{state.value}', heartbeat = :now, finished = :now", session_id, now)
+
+    def _update_session(self, change: str, session_id: str, now: float) -> None:
+        with self.connection.transaction():
+            changed = self.connection.execute(
+                f"UPDATE sessions SET {change} WHERE id = :id", {"id": session_id, "now": now}
+            )
+        if not changed:
+            raise DatabaseError(f"{self.path} has no session {session_id!r}")
+
+    def mark_stale_sessions(self, now: float, *, host: str, timeout: float = 120.0) -> list[Session]:
+        """Marks dead running sessions interrupted and returns them as they were.
+
+        Dead: no heartbeat for `timeout` seconds, or started on this `host` by a process that is gone.
+        """
+        stale = [session for session in self.sessions() if session.is_stale(now, timeout, host)]
+        if stale:
+            with self.connection.transaction():
+                for session in stale:
+                    self.connection.execute(
+                        "UPDATE sessions SET state = 'interrupted', finished = heartbeat "
+                        "WHERE id = ? AND state = 'running' AND heartbeat = ?",
+                        (session.id, session.heartbeat),
+                    )
+        return stale
+
+    def sessions(self) -> list[Session]:
+        """All sessions, oldest first."""
+        rows = self.connection.rows("SELECT * FROM sessions ORDER BY started, id")
+        return [Session.from_mapping(row) for row in rows]
+
+    # Reading
+
+    def best(
+        self,
+        workload_key: str,
+        target_key: str,
+        target: str,
+        *,
+        interface: str | None = None,
+        residency: str | None = None,
+    ) -> Match:
+        """The fastest verified record of the workload, nearest to the target first, and how well it fits.
+
+        Args:
+            target: The target's JSON; it decides between compatible and foreign.
+            interface: Canonical JSON of the layouts wanted; None means any.
+            residency: Where the weights will be; records measured elsewhere are compatible. None means any.
+
+        An exact match is to be confirmed by re-lowering: see `confirm_ir`.
+        """
+        exact = self._fastest(workload_key, target_key, interface, residency)
+        if exact is not None:
+            return Match(Tier.EXACT, "measured on this target", exact)
+        if residency is not None:
+            elsewhere = self._fastest(workload_key, target_key, interface, None)
+            if elsewhere is not None:
+                reason = f"measured with weights in {elsewhere.residency or 'an unknown place'}, here {residency}"
+                return Match(Tier.COMPATIBLE, reason, elsewhere)
+        return self._best_of_other_targets(workload_key, target_key, target, interface, residency)
+
+    def _best_of_other_targets(
+        self, workload_key: str, target_key: str, target: str, interface: str | None, residency: str | None
+    ) -> Match:
+        others = self.connection.rows(
+            "SELECT key, json FROM targets WHERE key <> :target AND EXISTS (SELECT 1 FROM trials "
+            "WHERE workload_key = :workload AND target_key = targets.key AND verified = 1)",
+            {"workload": workload_key, "target": target_key},
+        )
+        found: list[tuple[TargetFit, TuningRecord]] = []
+        for other in others:
+            record = self._fastest(workload_key, other["key"], interface, residency)
+            record = record or self._fastest(workload_key, other["key"], interface, None)
+            if record is not None:
+                found.append((fit_target(other["json"], target), record))
+        if not found:
+            return Match(Tier.MISS, self._why_missing(workload_key, interface))
+        fit, record = min(
+            found,
+            key=lambda pair: (pair[0].tier is Tier.FOREIGN, pair[0].distance, pair[1].seconds, pair[1].target_key),
+        )
+        return Match(fit.tier, fit.reason, record)
+
+    def _why_missing(self, workload_key: str, interface: str | None) -> str:
+        trials = self.connection.rows(
+            "SELECT count(*) AS n, coalesce(sum(verified), 0) AS good FROM trials WHERE workload_key = ?",
+            (workload_key,),
+        )[0]
+        if trials["n"] == 0:
+            return "never tuned"
+        if trials["good"] == 0:
+            return f"{trials['n']} trials, none verified"
+        return "tuned, but not for this interface" if interface is not None else "tuned, but not readable"
+
+    def _fastest(
+        self, workload_key: str, target_key: str, interface: str | None, residency: str | None
+    ) -> TuningRecord | None:
+        found = self.top(workload_key, target_key, 1, interface=interface, residency=residency)
+        return found[0] if found else None
+
+    def top(
+        self,
+        workload_key: str,
+        target_key: str,
+        k: int,
+        *,
+        interface: str | None = None,
+        residency: str | None = None,
+    ) -> list[TuningRecord]:
+        """The `k` fastest verified records of a workload on a target, fastest first; ties by config key."""
+        where, parameters = _conditions(workload_key, target_key, interface, residency)
+        return read_trials(
+            self.connection,
+            f"WHERE {where} AND trials.verified = 1 ORDER BY trials.seconds, trials.config_key LIMIT :k",
+            {**parameters, "k": k},
+        )
+
+    def trials(
+        self,
+        workload_key: str | None = None,
+        target_key: str | None = None,
+        *,
+        interface: str | None = None,
+        residency: str | None = None,
+    ) -> Iterator[TuningRecord]:
+        """All trials, failures too, that have the given keys, in the order in which they were first stored."""
+        where, parameters = _conditions(workload_key, target_key, interface, residency)
+        return iterate_trials(self.connection, where, parameters)
+
+    def configs_tried(
+        self,
+        workload_key: str,
+        target_key: str,
+        *,
+        interface: str | None = None,
+        residency: str | None = None,
+    ) -> frozenset[str]:
+        """Keys of the configs that have a trial, good or failed."""
+        where, parameters = _conditions(workload_key, target_key, interface, residency)
+        rows = self.connection.rows(f"SELECT DISTINCT config_key FROM trials WHERE {where}", parameters)
+        return frozenset(row["config_key"] for row in rows)
+
+    def by_anchor(self, anchor_key: str, target_key: str | None = None) -> Iterator[TuningRecord]:
+        """Trials of every workload with this anchor, for transfer: they guide the search, and are never applied."""
+        where, parameters = _conditions(None, target_key, None, None)
+        return iterate_trials(
+            self.connection,
+            f"{where} AND trials.workload_key IN (SELECT key FROM workloads WHERE anchor_key = :anchor)",
+            {**parameters, "anchor": anchor_key},
+        )
+
+    def interfaces(self, workload_key: str, target_key: str) -> list[str]:
+        """The interfaces (canonical JSON) for which the workload has a verified record on the target."""
+        rows = self.connection.rows(
+            "SELECT json FROM interfaces WHERE key IN (SELECT interface_key FROM trials "
+            "WHERE workload_key = ? AND target_key = ? AND verified = 1) ORDER BY key",
+            (workload_key, target_key),
+        )
+        return [row["json"] for row in rows]
+
+    def workloads(self) -> list[WorkloadSummary]:
+        """One summary per workload and target that has trials."""
+        rows = self.connection.rows(
+            "SELECT t.workload_key, w.anchor_key, w.description, t.target_key, g.json AS target, count(*) AS trials, "
+            "sum(t.verified) AS verified, count(t.failure_kind) AS failed, "
+            "min(CASE WHEN t.verified = 1 THEN t.seconds END) AS best_seconds "
+            "FROM trials t JOIN workloads w ON w.key = t.workload_key JOIN targets g ON g.key = t.target_key "
+            "GROUP BY t.workload_key, t.target_key ORDER BY w.description, t.workload_key, t.target_key"
+        )
+        return [WorkloadSummary(**row) for row in rows]
+
+
+def _conditions(
+    workload_key: str | None, target_key: str | None, interface: str | None, residency: str | None
+) -> tuple[str, dict[str, object]]:
+    """A WHERE condition on trials and its parameters; None leaves a column free."""
+    given = {"workload_key": workload_key, "target_key": target_key, "residency": residency}
+    conditions = [f"trials.{name} = :{name}" for name, value in given.items() if value is not None]
+    parameters: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if interface is not None:
+        conditions.append("trials.interface_key = :interface_key")
+        parameters["interface_key"] = text_key(interface)
+    return " AND ".join(conditions) or "1", parameters

@@ -1,0 +1,188 @@
+"""What a field of a record may hold, and canonical JSON: the checks that every way in shares.
+
+A record enters by a call, from a database row or from a line of JSON, and is checked by the same
+functions each time, so that a stored row never surprises a reader. Each check takes the field's name
+and value, returns the value in its normal form, and raises DatabaseError saying what is wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import numbers
+import re
+from typing import Any
+
+from autotune.errors import DatabaseError
+
+MAX_KEY = 128
+MAX_MESSAGE = 4096
+_KEY = re.compile(r"[!-~]+\Z")
+_KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse_json(text: str) -> Any:
+    """`json.loads`, but NaN and Infinity are refused; ValueError for anything that is not JSON."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def dump_json(value: object) -> str:
+    """Canonical JSON: sorted keys, no spaces, ASCII; ValueError for NaN and infinity."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _canonical(text: str) -> str:
+    return dump_json(parse_json(text))
+
+
+# Thousands of rows share one workload, target and interface: parse each of those texts once.
+_canonical_shared = functools.lru_cache(maxsize=4096)(_canonical)
+
+
+def text_key(text: str) -> str:
+    """16 hex digits of the SHA-256 of `text`: the one rule for keys."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise DatabaseError(f"{name} must be a string, got {_shown(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise DatabaseError(f"{name} cannot be stored as UTF-8: {_shown(value)}") from None
+    return value
+
+
+def optional_text(name: str, value: object) -> str | None:
+    return None if value is None else text(name, value)
+
+
+def key(name: str, value: object) -> str:
+    """A short printable name without spaces: a hash, a template, a session id."""
+    if not isinstance(value, str) or len(value) > MAX_KEY or not _KEY.match(value):
+        raise DatabaseError(f"{name} must be 1 to {MAX_KEY} printable characters without spaces, got {_shown(value)}")
+    return value
+
+
+def optional_key(name: str, value: object) -> str | None:
+    return None if value is None else key(name, value)
+
+
+def short_name(name: str, value: object) -> str:
+    """A key that may be empty, meaning unknown."""
+    return "" if value == "" else key(name, value)
+
+
+def failure_kind(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > MAX_KEY or not _KIND.match(value):
+        raise DatabaseError(f"{name} must be one lower-case word such as 'timeout', got {_shown(value)}")
+    return value
+
+
+def message(name: str, value: object) -> str | None:
+    """Free text from compilers and crashes: cut and cleaned instead of refused, a trial must not be lost by it."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise DatabaseError(f"{name} must be a string, got {_shown(value)}")
+    return value[:MAX_MESSAGE].encode("utf-8", "replace").decode()
+
+
+def shared_json(name: str, value: object) -> str:
+    """JSON text that many rows repeat, in canonical form."""
+    return _checked_json(name, value, _canonical_shared)
+
+
+def own_json(name: str, value: object) -> str:
+    """JSON text that one row has to itself, in canonical form."""
+    return _checked_json(name, value, _canonical)
+
+
+def optional_json(name: str, value: object) -> str | None:
+    """As `own_json`; None and the JSON null are the same nothing."""
+    checked = "null" if value is None else own_json(name, value)
+    return None if checked == "null" else checked
+
+
+def _checked_json(name: str, value: object, canonical: Any) -> str:
+    if not isinstance(value, str):
+        raise DatabaseError(f"{name} must be JSON text, got {_shown(value)}")
+    try:
+        return str(canonical(value))
+    except ValueError as error:
+        raise DatabaseError(f"{name} must be JSON text, got {_shown(value)}: {error}") from None
+
+
+def number(name: str, value: object) -> float:
+    """A finite float."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise DatabaseError(f"{name} must be a number, got {_shown(value)}")
+    try:
+        real = float(value)
+    except OverflowError:
+        real = math.inf
+    if not math.isfinite(real):
+        raise DatabaseError(f"{name} must be finite, got {_shown(value)}")
+    return real
+
+
+def optional_number(name: str, value: object) -> float | None:
+    return None if value is None else number(name, value)
+
+
+def non_negative(name: str, value: object) -> float | None:
+    """A finite float >= 0, or None."""
+    real = optional_number(name, value)
+    if real is not None and real < 0:
+        raise DatabaseError(f"{name} must not be negative, got {_shown(value)}")
+    return real
+
+
+def positive(name: str, value: object) -> float | None:
+    """A finite float > 0, or None."""
+    real = optional_number(name, value)
+    if real is not None and real <= 0:
+        raise DatabaseError(f"{name} must be greater than 0, got {_shown(value)}")
+    return real
+
+
+def error_size(name: str, value: object) -> float | None:
+    """An error found by verification: >= 0, where inf is a fact (the output overflowed, or was NaN), or None."""
+    if isinstance(value, float) and (math.isnan(value) or value == math.inf):
+        return math.inf
+    return non_negative(name, value)
+
+
+def optional_count(name: str, value: object) -> int | None:
+    """An integer from 1 to 2**63 - 1, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 1 <= int(value) < 2**63:
+        raise DatabaseError(f"{name} must be a positive integer, got {_shown(value)}")
+    return int(value)
+
+
+def flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise DatabaseError(f"{name} must be True or False, got {_shown(value)}")
+    return value
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."

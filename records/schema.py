@@ -1,0 +1,100 @@
+"""The tables, as migrations: each is applied in its own transaction together with the row that says so.
+
+A migration that has been released is never edited; a change of the schema is a new one at the end.
+docs/adr/0004-record-schema-and-keys.md explains the choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlite_utils import Database as SqliteDatabase
+from sqlite_utils import Migrations
+
+APPLICATION_ID = 0x41544E45
+"""Stored in the file's header: tells our files from other SQLite files."""
+
+
+def migrations() -> Migrations:
+    """The steps, in order, as sqlite-utils applies them."""
+    steps = Migrations("autotune.records")
+    for name, step in STEPS.items():
+        steps(name=name)(step)
+    return steps
+
+
+def _initial(db: SqliteDatabase) -> None:
+    for statement in _INITIAL:
+        db.execute(statement)
+
+
+_INITIAL = (
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    """
+    CREATE TABLE workloads (
+        key         TEXT PRIMARY KEY NOT NULL,
+        anchor_key  TEXT,
+        json        TEXT NOT NULL,
+        description TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX workloads_anchor ON workloads (anchor_key)",
+    "CREATE TABLE targets (key TEXT PRIMARY KEY NOT NULL, json TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE interfaces (key TEXT PRIMARY KEY NOT NULL, json TEXT NOT NULL) WITHOUT ROWID",
+    """
+    CREATE TABLE sessions (
+        id        TEXT PRIMARY KEY NOT NULL,
+        state     TEXT NOT NULL CHECK (state IN ('running', 'finished', 'interrupted')),
+        started   REAL NOT NULL,
+        heartbeat REAL NOT NULL,
+        finished  REAL,
+        pid       INTEGER NOT NULL,
+        host      TEXT NOT NULL,
+        command   TEXT NOT NULL,
+        versions  TEXT NOT NULL
+    )
+    """,
+    # session_id is provenance, not a reference: a record may outlive, or travel without, its session.
+    """
+    CREATE TABLE trials (
+        id               INTEGER PRIMARY KEY,
+        workload_key     TEXT NOT NULL REFERENCES workloads (key),
+        target_key       TEXT NOT NULL REFERENCES targets (key),
+        interface_key    TEXT NOT NULL REFERENCES interfaces (key),
+        residency        TEXT NOT NULL,
+        config_key       TEXT NOT NULL,
+        config           TEXT NOT NULL,
+        template         TEXT NOT NULL,
+        steps            TEXT,
+        ir_hash          TEXT NOT NULL,
+        object_hash      TEXT NOT NULL,
+        seconds          REAL CHECK (seconds > 0),
+        spread           REAL,
+        number           INTEGER,
+        batches          INTEGER,
+        probe_gflops     REAL,
+        max_abs_err      REAL,
+        max_rel_err      REAL,
+        tolerance        REAL,
+        verified         INTEGER NOT NULL CHECK (verified IN (0, 1)),
+        failure_kind     TEXT,
+        failure_message  TEXT,
+        predicted        REAL,
+        session_id       TEXT,
+        created          REAL NOT NULL,
+        llvm_version     TEXT NOT NULL,
+        autotune_version TEXT NOT NULL,
+        UNIQUE (workload_key, target_key, interface_key, residency, config_key),
+        CHECK ((seconds IS NULL) <> (failure_kind IS NULL)),
+        CHECK (verified = 0 OR seconds IS NOT NULL)
+    )
+    """,
+    # Answers `best` and `top` without touching a row that cannot be the answer.
+    """
+    CREATE INDEX trials_best ON trials (workload_key, target_key, seconds, config_key) WHERE verified = 1
+    """,
+)
+
+STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
+    "0001_initial": _initial,
+}

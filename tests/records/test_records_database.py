@@ -1,0 +1,169 @@
+"""Database: what is stored comes back, replaced rows are replaced, keys select."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.errors import DatabaseError
+from autotune.records import Database, TuningRecord
+from tests.records.records_samples import TARGET_KEY, make_failure, make_record, records, target_json
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(records(), max_size=12))
+def test_what_is_added_comes_back(added: list[TuningRecord]) -> None:
+    expected: dict[object, TuningRecord] = {}
+    first: dict[str, TuningRecord] = {}
+    for record in added:
+        # A workload's description and anchor are stored once, as its first record says.
+        shared = first.setdefault(record.workload_key, record)
+        expected[record.identity] = replace(record, anchor_key=shared.anchor_key, description=shared.description)
+    with tempfile.TemporaryDirectory() as folder, Database.open(Path(folder, "db.sqlite")) as db:
+        for record in added:
+            db.add(record)
+        assert {record.identity: record for record in db.trials()} == expected
+        assert len(list(db.trials())) == len(expected)
+
+
+def test_a_second_trial_replaces_the_first(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add(make_record(1))
+        db.add(make_failure(1, "incorrect"))
+        assert list(db.trials()) == [make_failure(1, "incorrect")]
+        db.add(make_record(1, seconds=5e-4))
+        assert list(db.trials()) == [make_record(1, seconds=5e-4)]
+
+
+def test_residency_interface_and_target_make_separate_rows(tmp_path: Path) -> None:
+    separate = [
+        make_record(1),
+        make_record(1, residency="DRAM"),
+        make_record(1, interface="[1]"),
+        make_record(1, target=target_json(threads=2)),
+    ]
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many(separate)
+        assert list(db.trials()) == separate
+
+
+def test_add_many_stores_all_or_none(tmp_path: Path) -> None:
+    def breaking() -> Iterator[TuningRecord]:
+        yield make_record(1)
+        raise KeyError("the caller's own mistake")
+
+    with Database.open(tmp_path / "db.sqlite") as db:
+        with pytest.raises(KeyError):
+            db.add_many(breaking())
+        assert list(db.trials()) == []
+        db.add(make_record(1))
+        assert list(db.trials()) == [make_record(1)]
+
+
+def test_one_key_cannot_have_two_meanings(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add(make_record(1))
+        for changes in ({"workload": '{"op":"matmul"}'}, {"target": target_json(threads=9)}):
+            with pytest.raises(DatabaseError, match="already belongs to"):
+                db.add(make_record(2, workload_key=make_record().workload_key, target_key=TARGET_KEY, **changes))
+        assert list(db.trials()) == [make_record(1)]
+
+
+def test_trials_select_by_key(tmp_path: Path) -> None:
+    other = make_record(1, workload='{"op":"matmul"}', anchor_key=None)
+    elsewhere = make_record(2, target=target_json(threads=2), interface="[1]", residency="L2")
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many([make_record(0), other, elsewhere])
+        assert list(db.trials(other.workload_key)) == [other]
+        assert list(db.trials(target_key=elsewhere.target_key)) == [elsewhere]
+        assert list(db.trials(interface="[1]")) == [elsewhere]
+        assert list(db.trials(residency="L2")) == [elsewhere]
+        assert list(db.trials("unknown")) == []
+        assert list(db.by_anchor("anchor")) == [make_record(0), elsewhere]
+        assert list(db.by_anchor("anchor", TARGET_KEY)) == [make_record(0)]
+
+
+def test_trials_may_be_written_while_they_are_read(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many(make_record(i) for i in range(1200))
+        seen = 0
+        for record in db.trials():
+            db.add(make_record(5000 + seen))
+            assert record == make_record(seen)
+            seen += 1
+        assert seen == 1200
+
+
+def test_configs_tried_counts_failures(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many([make_record(1), make_failure(2), make_record(1, interface="[1]")])
+        tried = {make_record(1).config_key, make_record(2).config_key}
+        assert db.configs_tried(make_record().workload_key, TARGET_KEY) == tried
+        assert db.configs_tried(make_record().workload_key, TARGET_KEY, interface="[1]") == {make_record(1).config_key}
+        assert db.configs_tried(make_record().workload_key, "elsewhere") == frozenset()
+
+
+def test_top_is_sorted_and_verified(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many([make_record(3), make_record(1), make_failure(0), make_record(2), make_record(4, verified=False)])
+        assert db.top(make_record().workload_key, TARGET_KEY, 2) == [make_record(1), make_record(2)]
+        assert len(db.top(make_record().workload_key, TARGET_KEY, 10)) == 3
+
+
+def test_interfaces_of_verified_records(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many([make_record(1, interface='["a"]'), make_failure(2, interface='["b"]'), make_record(3)])
+        assert sorted(db.interfaces(make_record().workload_key, TARGET_KEY)) == ['["a"]', "null"]
+
+
+def test_workloads_are_summed_up(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many([make_record(1), make_record(2), make_failure(3), make_record(4, verified=False)])
+        (summary,) = db.workloads()
+    assert (summary.trials, summary.verified, summary.failed) == (4, 2, 1)
+    assert summary.best_seconds == make_record(1).seconds
+    assert (summary.description, summary.anchor_key, summary.target_key) == ("conv2d 64x64", "anchor", TARGET_KEY)
+
+
+def test_best_and_top_use_the_index(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        plan = db.connection.rows(
+            "EXPLAIN QUERY PLAN SELECT * FROM trials WHERE trials.workload_key = 'w' AND trials.target_key = 't' "
+            "AND trials.verified = 1 ORDER BY trials.seconds, trials.config_key LIMIT 1"
+        )
+    assert ["USING INDEX trials_best" in step["detail"] for step in plan] == [True]
+
+
+def test_reopening_gives_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "db.sqlite"
+    with Database.open(path) as db:
+        db.add(make_record(1))
+    with Database.open(path) as db:
+        db.add(make_record(2))
+    with Database.open(path, read_only=True) as db:
+        assert list(db.trials()) == [make_record(1), make_record(2)]
+        assert db.path == path
+
+
+def test_a_reader_sees_what_the_writer_has_added(tmp_path: Path) -> None:
+    path = tmp_path / "db.sqlite"
+    with Database.open(path) as writer, Database.open(path, read_only=True) as reader:
+        writer.add(make_record(1))
+        assert list(reader.trials()) == [make_record(1)]
+        with pytest.raises(DatabaseError, match="opened for reading only"):
+            reader.add(make_record(2))
+
+
+def test_odd_file_names(tmp_path: Path) -> None:
+    path = tmp_path / "with space?and%23#hash.sqlite"
+    with Database.open(path) as db:
+        db.add(make_record(1))
+    assert path.exists()
+    with Database.open(str(path), read_only=True) as db:
+        assert len(list(db.trials())) == 1
