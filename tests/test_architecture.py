@@ -15,7 +15,8 @@ PACKAGE = ROOT / "autotune"
 DOORS: dict[str, set[str]] = {
     "errors": set(),
     "machine": {"errors"},
-    "target": {"machine"},
+    "cpus": {"machine"},
+    "target": {"machine", "cpus"},
     "tensor": {"errors"},
     "ops": {"tensor"},
     "schedule": {"tensor"},

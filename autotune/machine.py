@@ -1,0 +1,194 @@
+"""The one place that looks at the CPU: its name and features, its caches, and how much of it this process may use.
+
+Everything is read, nothing is measured (measured peaks: `autotune.measure.peaks`). Functions that read the file
+system take its root, so that tests show them other machines.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from autotune.errors import TargetError
+
+_ROOT = Path("/")
+_KIB = 1024
+# What a level is taken for where sysfs hides it, as some virtual machines do: small for any CPU with AVX2, because
+# a tile that is too small costs a little and one that is too large costs a lot.
+_FALLBACK_BYTES = {1: 32 * _KIB, 2: 256 * _KIB, 3: 2048 * _KIB}
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Data cache sizes in bytes as one core sees them: its own L1 and L2, the L3 that it shares."""
+
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """This machine, as this process may use it.
+
+    Attributes:
+        cpu: LLVM's name for the CPU.
+        model: the vendor's name for it, from /proc/cpuinfo.
+        features: every feature that LLVM finds, sorted.
+        cores: the logical CPUs that the affinity mask allows.
+        quota: CPU time per wall time that the control group allows; None without a limit.
+        allowed_cores: how many threads are worth running: `cores`, cut to the quota.
+        memory_bytes: installed memory, cut to the control group's limit.
+    """
+
+    cpu: str
+    model: str
+    features: tuple[str, ...]
+    caches: Caches
+    cores: tuple[int, ...]
+    quota: float | None
+    allowed_cores: int
+    memory_bytes: int
+
+
+def this_machine() -> Machine:
+    """Look at this machine.
+
+    Raises:
+        TargetError: not Linux on x86-64.
+    """
+    check_supported(platform.system(), platform.machine())
+    return Machine(
+        cpu=cpu_name(),
+        model=model_name(),
+        features=cpu_features(),
+        caches=read_caches(),
+        cores=affinity(),
+        quota=cpu_quota(),
+        allowed_cores=allowed_cores(),
+        memory_bytes=memory_bytes(),
+    )
+
+
+def check_supported(system: str, architecture: str) -> None:
+    """Refuse any system but Linux on x86-64, by the names that `platform` gives.
+
+    Raises:
+        TargetError: another system or architecture.
+    """
+    if (system, architecture) != ("Linux", "x86_64"):
+        raise TargetError(f"autotune runs on Linux x86_64, and this is {system} {architecture}: use such a machine")
+
+
+def cpu_name() -> str:
+    """LLVM's name for this CPU, e.g. 'znver4'."""
+    return str(llvm.get_host_cpu_name())
+
+
+def cpu_features() -> tuple[str, ...]:
+    """LLVM's names of all features that this CPU has and the system enables, sorted."""
+    return tuple(sorted(name for name, present in llvm.get_host_cpu_features().items() if present))
+
+
+def known_features() -> tuple[str, ...]:
+    """LLVM's names of all CPU features of this architecture, present or not, sorted."""
+    return tuple(sorted(llvm.get_host_cpu_features()))
+
+
+def model_name(root: Path = _ROOT) -> str:
+    """The vendor's name of the CPU, or 'unknown'."""
+    match = re.search(r"^model name\s*: *(.+)$", _read(root / "proc/cpuinfo"), re.MULTILINE)
+    return match[1].strip() if match else "unknown"
+
+
+def read_caches(root: Path = _ROOT, core: int | None = None) -> Caches:
+    """Cache sizes from sysfs, as `core` (default: the first allowed) sees them.
+
+    A level that sysfs does not list gets a small default, and at least the size of the level inside it.
+    """
+    if core is None:
+        core = affinity()[0]
+    sizes: dict[int, int] = {}
+    for index in sorted((root / f"sys/devices/system/cpu/cpu{core}/cache").glob("index[0-9]*")):
+        size = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size"))
+        level = _read(index / "level")
+        if size and level.isdigit() and _read(index / "type") in {"Data", "Unified"}:
+            sizes[int(level)] = int(size[1]) * _KIB ** " KMG".index(size[2] or " ")
+    levels = [0]
+    for level_number, fallback in _FALLBACK_BYTES.items():
+        levels.append(sizes.get(level_number) or max(fallback, levels[-1]))
+    return Caches(*levels[1:])
+
+
+def affinity() -> tuple[int, ...]:
+    """The logical CPUs that this process may run on, sorted."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def allowed_cores(root: Path = _ROOT) -> int:
+    """How many threads are worth running: the affinity mask, cut to the whole cores of the CPU quota; at least 1."""
+    cores = len(affinity())
+    quota = cpu_quota(root)
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def cpu_quota(root: Path = _ROOT) -> float | None:
+    """Cores' worth of CPU time that the control groups (v1 or v2) of this process allow; None without a limit."""
+    limits = []
+    for group in _control_groups("cpu", root):
+        if (group / "cpu.max").exists():  # v2: "<quota|max> <period>"
+            quota, period = (_read(group / "cpu.max").split() + ["", ""])[:2]
+        else:  # v1: a quota of -1 is none
+            quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period) > 0:
+            limits.append(int(quota) / int(period))
+    return min(limits, default=None)
+
+
+def memory_bytes(root: Path = _ROOT) -> int:
+    """Memory that this process may use: what is installed, cut to the control groups' limits; 0 if unknown."""
+    total = re.search(r"^MemTotal: *(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
+    limits = [int(total[1]) * _KIB] if total else []
+    for group in _control_groups("memory", root):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = _read(group / name)
+            if limit.isdigit():  # not "max"
+                limits.append(int(limit))
+    return min(limits, default=0)
+
+
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
+    """The folders of the control groups that hold this process, for one controller, inner to outer.
+
+    Inside a container, /proc/self/cgroup may name folders that only the host sees; then the walk up still meets the
+    mount itself, which is the container's own group.
+    """
+    mount = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        names = controllers.split(",")
+        if controllers == "":  # v2: one tree for all controllers; beside v1 it hangs under unified/
+            tops = [mount, mount / "unified"]
+        elif controller in names:
+            tops = [mount / controllers, mount / controller]
+        else:
+            continue
+        for top in tops:
+            if top.is_dir():
+                folder = top / path.strip("/")
+                yield from (place for place in (folder, *folder.parents) if place.is_relative_to(top))
+                break
+
+
+def _read(path: Path) -> str:
+    """The text of a small file, stripped; empty where it does not exist or cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

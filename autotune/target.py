@@ -1,0 +1,195 @@
+"""`Target`: the CPU, its features and caches, and the number of threads that code is made and measured for."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+
+from autotune import cpus, machine
+from autotune.errors import TargetError
+
+_AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"})
+_AVX2 = frozenset({"avx2", "fma"})
+
+# Features that only the system or an explicit intrinsic of ours could use: LLVM never selects them from our IR, and
+# kernels and hypervisors hide or show them at will. They are no part of the code's identity.
+_NOT_FOR_CODE = frozenset(
+    """
+    cldemote clflushopt clwb clzero enqcmd fsgsbase fxsr hreset invpcid kl lwp movdir64b movdiri movrs mwaitx pconfig
+    pku prefetchi ptwrite raoint rdpid rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk uintr usermsr waitpkg
+    wbnoinvd widekl xsave xsavec xsaveopt xsaves
+    """.split()
+)
+_FORM = "write 'native' or 'x86 [-mcpu=NAME] [-num-cores=N]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is made for. Equal targets may exchange code and measured times.
+
+    Attributes:
+        arch: 'x86_64'.
+        cpu: LLVM's name of the CPU; picks LLVM's instruction costs.
+        features: the instruction set features that code may use, LLVM's names, sorted. Exact: those left out are off.
+        num_threads: threads that run one kernel together.
+        l1_bytes, l2_bytes, l3_bytes: data caches as one core sees them.
+
+    Raises:
+        TargetError: not x86-64, no AVX2 and FMA, or fewer than one thread.
+    """
+
+    arch: str
+    cpu: str
+    features: tuple[str, ...]
+    num_threads: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.arch != "x86_64":
+            raise TargetError(f"architecture {self.arch!r} is not supported: autotune makes code for x86_64")
+        missing = sorted(_AVX2 - set(self.features))
+        if missing:
+            raise TargetError(f"CPU {self.cpu!r} lacks {' and '.join(missing)}: autotune needs AVX2 and FMA at least")
+        if self.num_threads < 1:
+            raise TargetError(f"num-cores is {self.num_threads}, and must be at least 1")
+
+    @classmethod
+    def parse(cls, text: str | Target | None = None) -> Target:
+        """The target that a text names: "native" or "x86" for this CPU (as None is), "x86 -mcpu=haswell -num-cores=2".
+
+        Left out, the CPU and its features are this machine's, and so is the number of threads: the cores that the
+        affinity mask and the CPU quota allow. The caches are always this machine's, since it does the measuring;
+        a target that describes another machine comes from there, by `to_json`.
+
+        Raises:
+            TargetError: malformed, an unknown CPU or one without AVX2 and FMA, or this is not Linux on x86-64.
+        """
+        if isinstance(text, Target):
+            return text
+        host = machine.this_machine()
+        options = _parse_options("native" if text is None else text)
+        cpu = options.get("-mcpu", "native")
+        if cpu == "native":
+            cpu, features = host.cpu, host.features
+        elif cpu in cpus.CPUS:
+            features = cpus.features_of(cpu)
+        else:
+            raise TargetError(
+                f"-mcpu={cpu}: LLVM knows no such CPU with AVX2 and FMA{_suggest(cpu, cpus.CPUS)}; "
+                "`autotune machine` names this one"
+            )
+        return cls(
+            arch="x86_64",
+            cpu=cpu,
+            features=tuple(sorted(set(features) - _NOT_FOR_CODE)),
+            num_threads=_parse_cores(options["-num-cores"]) if "-num-cores" in options else host.allowed_cores,
+            l1_bytes=host.caches.l1_bytes,
+            l2_bytes=host.caches.l2_bytes,
+            l3_bytes=host.caches.l3_bytes,
+        )
+
+    def __str__(self) -> str:
+        return f"x86 -mcpu={self.cpu} -num-cores={self.num_threads}"
+
+    @property
+    def triple(self) -> str:
+        """LLVM's target triple."""
+        return cpus.TRIPLE
+
+    @property
+    def llvm_features(self) -> str:
+        """The features in LLVM's form, those that are off named too, so that the CPU's name brings none back."""
+        off = [name for name in machine.known_features() if name not in {*self.features, *_NOT_FOR_CODE}]
+        # LLVM reads left to right, and "+x" switches on all that x implies: what is off comes last, so it wins
+        return ",".join([f"+{name}" for name in self.features] + [f"-{name}" for name in off])
+
+    @property
+    def vector_bits(self) -> int:
+        """Width of the widest vectors to use: 512 with AVX-512 F, VL, BW and DQ, else 256."""
+        return 512 if set(self.features) >= _AVX512 else 256
+
+    @property
+    def num_vector_registers(self) -> int:
+        """Vector registers that code can name: 32 with AVX-512, else 16."""
+        return 32 if self.vector_bits == 512 else 16
+
+    def lanes(self, dtype_bytes: int) -> int:
+        """Elements of `dtype_bytes` bytes in one vector."""
+        return self.vector_bits // (8 * dtype_bytes)
+
+    def has(self, *features: str) -> bool:
+        """Whether code may use all of these features."""
+        return set(features) <= set(self.features)
+
+    def missing_features(self) -> tuple[str, ...]:
+        """The features that code for this target may use and this machine's CPU lacks."""
+        return tuple(sorted(set(self.features) - set(machine.cpu_features())))
+
+    def runs_on_host(self) -> bool:
+        """Whether this machine's CPU has every feature of the target."""
+        return not self.missing_features()
+
+    @property
+    def key(self) -> str:
+        """Identity for records, e.g. 'x86_64-znver4-t2-0123456789ab': readable first, then a hash of all fields."""
+        return f"{self.arch}-{self.cpu}-t{self.num_threads}-{hashlib.sha256(self.to_json().encode()).hexdigest()[:12]}"
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, no spaces; equal targets give equal bytes."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Target:
+        """The target that `to_json` wrote.
+
+        Raises:
+            TargetError: not JSON, fields missing or unknown, or of the wrong type.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise TargetError(f"target is not JSON: {error}") from None
+        names = {field.name for field in fields(cls)}
+        if not isinstance(values, dict) or values.keys() != names:
+            raise TargetError(f"target JSON must be an object with exactly {', '.join(sorted(names))}")
+        features = values["features"]
+        strings = [values["arch"], values["cpu"], *(features if isinstance(features, list) else [None])]
+        numbers = [value for name, value in values.items() if name not in {"arch", "cpu", "features"}]
+        if not (all(type(value) is str for value in strings) and all(type(value) is int for value in numbers)):
+            raise TargetError("target JSON: arch, cpu and each feature are strings, everything else is a whole number")
+        return cls(**{**values, "features": tuple(sorted(set(features)))})
+
+
+def _parse_options(text: str) -> dict[str, str]:
+    """The options of a target text: {"-mcpu": "haswell", "-num-cores": "2"}."""
+    first, *rest = text.split() or [""]
+    if first not in {"x86", "native"}:
+        raise TargetError(f"unknown target {first!r}{_suggest(first, ['x86', 'native'])}; {_FORM}")
+    options: dict[str, str] = {}
+    for word in rest:
+        name, _, value = word.partition("=")
+        if name not in {"-mcpu", "-num-cores"}:
+            suggestion = _suggest(name, ["-mcpu", "-num-cores"])
+            raise TargetError(f"unknown target option {name!r} in {text!r}{suggestion}; {_FORM}")
+        if not value:
+            raise TargetError(f"target option {name!r} has no value in {text!r}; {_FORM}")
+        if name in options:
+            raise TargetError(f"target option {name!r} is given twice in {text!r}; give it once")
+        options[name] = value
+    return options
+
+
+def _parse_cores(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1024):
+        raise TargetError(f"-num-cores={text}: write a whole number from 1 to 1024")
+    return int(text)
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -1,0 +1,155 @@
+"""Reading the machine: other machines are shown as folders that look like their /proc and /sys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from autotune import machine
+from autotune.errors import TargetError
+from autotune.machine import Caches
+
+CPU = "sys/devices/system/cpu/cpu3/cache"
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text + "\n")
+    return root
+
+
+def cache(index: int, level: int, kind: str, size: str) -> dict[str, str]:
+    folder = f"{CPU}/index{index}"
+    return {f"{folder}/level": str(level), f"{folder}/type": kind, f"{folder}/size": size}
+
+
+def test_caches_leave_out_instructions_and_know_units(tmp_path: Path) -> None:
+    files = cache(0, 1, "Data", "48K") | cache(1, 1, "Instruction", "64K") | cache(2, 2, "Unified", "1M")
+    root = write(tmp_path, files | cache(3, 3, "Unified", "32768K"))
+    assert machine.read_caches(root, core=3) == Caches(48 << 10, 1 << 20, 32 << 20)
+
+
+def test_hidden_caches_get_small_defaults(tmp_path: Path) -> None:
+    assert machine.read_caches(tmp_path, core=3) == Caches(32 << 10, 256 << 10, 2 << 20)
+
+
+def test_a_hidden_level_is_at_least_the_level_inside_it(tmp_path: Path) -> None:
+    root = write(tmp_path, cache(0, 1, "Data", "32K") | cache(2, 2, "Unified", "4M") | cache(3, 3, "Unified", "none"))
+    assert machine.read_caches(root, core=3) == Caches(32 << 10, 4 << 20, 4 << 20)
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({}, None),
+        # v2: the group's own limit, and a tighter one above it
+        ({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}, None),
+        ({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.max": "250000 100000"}, 2.5),
+        (
+            {
+                "proc/self/cgroup": "0::/a/b",
+                "sys/fs/cgroup/a/b/cpu.max": "250000 100000",
+                "sys/fs/cgroup/a/cpu.max": "50000 100000",
+            },
+            0.5,
+        ),
+        # v2 in a container that names a folder of the host: the mount itself is the container's group
+        ({"proc/self/cgroup": "0::/docker/f00", "sys/fs/cgroup/cpu.max": "300000 100000"}, 3.0),
+        # v1, controllers mounted together; -1 is no limit
+        (
+            {
+                "proc/self/cgroup": "4:memory:/m\n2:cpu,cpuacct:/docker/f00",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "150000",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            1.5,
+        ),
+        (
+            {
+                "proc/self/cgroup": "2:cpu,cpuacct:/\n0::/",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            },
+            None,
+        ),
+        # not a number where one should be
+        ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": ""}, None),
+        ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "100000 0"}, None),
+    ],
+)
+def test_cpu_quota(files: dict[str, str], quota: float | None, tmp_path: Path) -> None:
+    assert machine.cpu_quota(write(tmp_path, files)) == quota
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores", "allowed"),
+    [("max", 8, 8), ("400000", 8, 4), ("350000", 8, 3), ("50000", 8, 1), ("900000", 8, 8), ("100000", 1, 1)],
+)
+def test_allowed_cores_are_whole_cores_of_affinity_and_quota(
+    limit: str, cores: int, allowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write(tmp_path, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": f"{limit} 100000"})
+    monkeypatch.setattr(machine, "affinity", lambda: tuple(range(cores)))
+    assert machine.allowed_cores(root) == allowed
+
+
+def test_affinity_follows_the_mask() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert machine.affinity() == (min(before),)
+        assert machine.allowed_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize(
+    ("files", "size"),
+    [
+        ({}, 0),
+        ({"proc/meminfo": "MemTotal:        1000 kB\nMemFree: 5 kB"}, 1000 << 10),
+        (
+            {
+                "proc/meminfo": "MemTotal:        1000 kB",
+                "proc/self/cgroup": "0::/a",
+                "sys/fs/cgroup/a/memory.max": "max",
+                "sys/fs/cgroup/memory.max": "4096",
+            },
+            4096,
+        ),
+        (
+            {
+                "proc/meminfo": "MemTotal:        1000 kB",
+                "proc/self/cgroup": "4:memory:/a",
+                "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "8192",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+            8192,
+        ),
+    ],
+)
+def test_memory(files: dict[str, str], size: int, tmp_path: Path) -> None:
+    assert machine.memory_bytes(write(tmp_path, files)) == size
+
+
+def test_model_name(tmp_path: Path) -> None:
+    assert machine.model_name(tmp_path) == "unknown"
+    write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 3 GHz\nflags\t: a b"})
+    assert machine.model_name(tmp_path) == "Some CPU @ 3 GHz"
+
+
+@pytest.mark.parametrize("host", [("Darwin", "arm64"), ("Linux", "aarch64"), ("Windows", "AMD64")])
+def test_other_systems_are_refused(host: tuple[str, str]) -> None:
+    with pytest.raises(TargetError, match=f"this is {host[0]} {host[1]}"):
+        machine.check_supported(*host)
+
+
+def test_this_machine_is_consistent() -> None:
+    here = machine.this_machine()
+    assert 1 <= here.allowed_cores <= len(here.cores)
+    assert set(here.features) <= set(machine.known_features())
+    assert 0 < here.caches.l1_bytes <= here.caches.l2_bytes
+    assert here.memory_bytes > 1 << 28
