@@ -1,0 +1,239 @@
+"""Primitives that reshape or mark the loops of one stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autotune.errors import ScheduleError
+from autotune.schedule.region import Regions
+from autotune.schedule.registry import check, primitive
+from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE, Fuse, Loop, Split, StageState, State
+
+MAX_LANES = 64
+MAX_UNROLL = 256
+
+
+@primitive
+def split(state: State, stage: str, loop: str, factor: int) -> State:
+    """Cut a loop in two; the last round of the outer loop is guarded when the factor does not divide.
+
+    rewrite:
+        for i in 0..n: S(i)
+        -->
+        for i.0 in 0..ceil(n / factor):
+          for i.1 in 0..factor:
+            if i.0 * factor + i.1 < n: S(i.0 * factor + i.1)
+    """
+    s = state.stage(stage)
+    at = s.position(loop)
+    old = s.loops[at]
+    check(factor >= 1, f"split {stage}.{loop}: factor {factor} must be at least 1")
+    check(old.mark == SERIAL, f"split {stage}.{loop}: the loop is already marked {old.mark}")
+    outer = Loop(f"{loop}.0", -(-old.extent // factor), old.reduce)
+    inner = Loop(f"{loop}.1", factor, old.reduce)
+    loops = (*s.loops[:at], outer, inner, *s.loops[at + 1 :])
+    relation = Split(loop, outer.name, inner.name, factor)
+    return settled(state, replace(s, loops=loops, relations=(*s.relations, relation)))
+
+
+@primitive
+def reorder(state: State, stage: str, loops: tuple[str, ...]) -> State:
+    """Put the named loops in the order given, in the places that they hold together.
+
+    rewrite:
+        for i: for j: S
+        -->
+        for j: for i: S
+    """
+    s = state.stage(stage)
+    check(len(set(loops)) == len(loops), f"reorder {stage}: a loop is named twice in {list(loops)}")
+    places = sorted(s.position(name) for name in loops)
+    new = list(s.loops)
+    for place, name in zip(places, loops):
+        new[place] = s.loop(name)
+    changed = replace(s, loops=tuple(new))
+    if s.stage.scan_axis is not None:
+        before = [x.name for x in s.loops if _derived(s, x.name, s.stage.scan_axis)]
+        after = [x.name for x in new if _derived(s, x.name, s.stage.scan_axis)]
+        check(before == after, f"reorder {stage}: the steps of scan axis {s.stage.scan_axis} must stay in order")
+    _check_vector_inside(changed)
+    return settled(state, changed)
+
+
+@primitive
+def fuse(state: State, stage: str, outer: str, inner: str) -> State:
+    """Make one loop of two neighbours.
+
+    rewrite:
+        for i in 0..n: for j in 0..m: S(i, j)
+        -->
+        for i*j in 0..n*m: S(i*j // m, i*j % m)
+    """
+    s = state.stage(stage)
+    at = s.position(outer)
+    check(s.position(inner) == at + 1, f"fuse {stage}: {inner} must come directly inside {outer}; reorder first")
+    a, b = s.loops[at], s.loops[at + 1]
+    check(a.reduce == b.reduce, f"fuse {stage}: {outer} and {inner} are not both spatial or both reduce loops")
+    check(a.mark == SERIAL == b.mark, f"fuse {stage}: {outer} or {inner} is already marked {a.mark or b.mark}")
+    if s.stage.scan_axis is not None:
+        scanned = any(_derived(s, n, s.stage.scan_axis) for n in (outer, inner))
+        check(not scanned, f"fuse {stage}: scan axis {s.stage.scan_axis} cannot be fused")
+    fused = Loop(f"{outer}*{inner}", a.extent * b.extent, a.reduce)
+    loops = (*s.loops[:at], fused, *s.loops[at + 2 :])
+    relation = Fuse(outer, inner, fused.name, b.extent)
+    return settled(state, replace(s, loops=loops, relations=(*s.relations, relation)))
+
+
+@primitive
+def vectorize(state: State, stage: str, loop: str) -> State:
+    """Execute all iterations at once, one per SIMD lane; a reduce loop becomes a tree across lanes.
+
+    rewrite:
+        for i in 0..lanes: S(i)
+        -->
+        S(<0, 1, ..., lanes - 1>)
+    """
+    s = state.stage(stage)
+    old = s.loop(loop)
+    check(old.mark == SERIAL, f"vectorize {stage}.{loop}: the loop is already marked {old.mark}")
+    check(1 <= old.extent <= MAX_LANES, f"vectorize {stage}.{loop}: extent {old.extent} is not in 1..{MAX_LANES}; split")
+    check(all(x.mark != VECTORIZE for x in s.loops), f"vectorize {stage}: another loop is already vectorized")
+    if old.reduce:
+        reducer = s.stage.reducer
+        simple = reducer is not None and reducer.name in ("sum", "prod", "max", "min")
+        check(simple, f"vectorize {stage}.{loop}: only sum, prod, max and min fold across lanes")
+    if s.stage.scan_axis is not None:
+        check(not _derived(s, loop, s.stage.scan_axis), f"vectorize {stage}.{loop}: a scan's steps are sequential")
+    changed = _mark(s, loop, VECTORIZE)
+    _check_vector_inside(changed)
+    for other in state.stages:
+        if other.at is not None and other.at[0] == s.name:
+            check(
+                s.position(other.at[1]) < s.position(loop),
+                f"vectorize {stage}.{loop}: {other.name} is computed inside it",
+            )
+    return state.put(changed)
+
+
+@primitive
+def unroll(state: State, stage: str, loop: str) -> State:
+    """Write every iteration out.
+
+    rewrite:
+        for i in 0..n: S(i)
+        -->
+        S(0); S(1); ...; S(n - 1)
+    """
+    s = state.stage(stage)
+    old = s.loop(loop)
+    check(old.mark == SERIAL, f"unroll {stage}.{loop}: the loop is already marked {old.mark}")
+    check(old.extent <= MAX_UNROLL, f"unroll {stage}.{loop}: extent {old.extent} is above {MAX_UNROLL}; split")
+    return state.put(_mark(s, loop, UNROLL))
+
+
+@primitive
+def parallel(state: State, stage: str, loop: str) -> State:
+    """Give every thread a contiguous share of the iterations. Only the outermost loop of a top-level stage.
+
+    rewrite:
+        for i in 0..n: S(i)
+        -->
+        for i in n * thread / threads .. n * (thread + 1) / threads: S(i)
+    """
+    s = state.stage(stage)
+    old = s.loop(loop)
+    check(s.at is None, f"parallel {stage}.{loop}: the stage is computed inside {s.at and s.at[0]}, not at the top level")
+    check(not old.reduce, f"parallel {stage}.{loop}: a reduce loop would race; use rfactor")
+    check(s.position(loop) == 0, f"parallel {stage}.{loop}: only the outermost loop can be shared among threads; reorder")
+    check(old.mark == SERIAL, f"parallel {stage}.{loop}: the loop is already marked {old.mark}")
+    if s.stage.scan_axis is not None:
+        check(not _derived(s, loop, s.stage.scan_axis), f"parallel {stage}.{loop}: a scan's steps are sequential")
+    return state.put(_mark(s, loop, PARALLEL))
+
+
+@primitive
+def partition(state: State, stage: str, loop: str) -> State:
+    """Separate the iterations that need no guard (interior) from those that do (edges and tail).
+
+    rewrite:
+        for i in 0..n: if g(i): S(i)
+        -->
+        for i in 0..a: if g(i): S(i)
+        for i in a..b: S(i)
+        for i in b..n: if g(i): S(i)
+    """
+    s = state.stage(stage)
+    mark = s.loop(loop).mark
+    check(mark == SERIAL, f"partition {stage}.{loop}: the loop is marked {mark}; only serial loops are partitioned")
+    return state.put(replace(s, partitioned=s.partitioned | {loop}))
+
+
+@primitive
+def pad(state: State, stage: str, axis: str) -> State:
+    """Compute beyond the axis' extent instead of guarding; refused unless all memory touched exists.
+
+    rewrite:
+        if i < n: S(i)
+        -->
+        S(i)
+    """
+    s = state.stage(stage)
+    names = [a.name for a in s.stage.axes]
+    check(axis in names, f"pad {stage}: no spatial axis {axis!r}; it has {', '.join(names)}")
+    return state.put(replace(s, padded=s.padded | {axis}))
+
+
+@primitive
+def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int) -> State:
+    """Ask for the cache lines of `tensor` that `loop` will read `distance` iterations later.
+
+    rewrite:
+        for i: S(T[i])
+        -->
+        for i: prefetch(T[i + distance]); S(T[i])
+    """
+    s = state.stage(stage)
+    s.position(loop)
+    known = sorted({r.tensor.name for r in s.reads()})
+    check(tensor in known, f"prefetch {stage}: it does not read {tensor!r}; it reads {', '.join(known)}")
+    check(distance >= 1, f"prefetch {stage}: distance {distance} must be at least 1")
+    return state.put(replace(s, prefetch=(*s.prefetch, (tensor, loop, distance))))
+
+
+def settled(state: State, changed: StageState) -> State:
+    """The new state, refused when it moves the region of a stage that is computed inside `changed`."""
+    new = state.put(changed)
+    attached = [s for s in new.stages if s.at is not None and s.at[0] == changed.name]
+    if attached:
+        regions = Regions(new)
+        for s in attached:
+            changed.position(s.at[1] if s.at else "")
+            if regions.of(s).extent != s.extents:
+                raise ScheduleError(
+                    f"changing the loops of {changed.name} changes the region of {s.name}, computed inside it; "
+                    f"schedule {changed.name} before compute_at"
+                )
+    return new
+
+
+def _mark(s: StageState, loop: str, mark: str) -> StageState:
+    return replace(s, loops=tuple(replace(x, mark=mark) if x.name == loop else x for x in s.loops))
+
+
+def _derived(s: StageState, loop: str, axis: str) -> bool:
+    """The loop is the axis, or part of it."""
+    names = {axis}
+    for r in s.relations:
+        if isinstance(r, Split) and r.parent in names:
+            names |= {r.outer, r.inner}
+        elif isinstance(r, Fuse) and names & {r.outer, r.inner}:
+            names.add(r.fused)
+    return loop in names
+
+
+def _check_vector_inside(s: StageState) -> None:
+    """Reduce loops inside a vectorized reduce loop would fold lanes too early, everything else is fine."""
+    for n, loop in enumerate(s.loops):
+        if loop.mark == VECTORIZE and loop.reduce:
+            later = [x.name for x in s.loops[n + 1 :]]
+            check(not later, f"vectorize {s.name}.{loop.name}: loops {', '.join(later)} must not be inside it; reorder")

@@ -1,0 +1,151 @@
+"""Primitives that decide where a stage is computed and how its tensors lie in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from autotune.errors import ScheduleError, WorkloadError
+from autotune.schedule.region import Regions
+from autotune.schedule.registry import check, primitive
+from autotune.schedule.state import LOCAL, REGISTER, VECTORIZE, Loop, StageState, State
+from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, select, substitute
+from autotune.tensor.layout import Layout
+from autotune.tensor.stage import Stage
+
+MAX_REGISTER_ELEMENTS = 4096
+
+
+@primitive
+def inline(state: State, stage: str) -> State:
+    """Recompute an elementwise stage wherever it is read.
+
+    rewrite:
+        T[i] = f(i)
+        S = g(T[e])
+        -->
+        S = g(f(e))
+    """
+    s = state.stage(stage)
+    check(s.stage.reducer is None, f"inline {stage}: it reduces; a reduction is computed at a loop instead")
+    check(s.stage.scan_axis is None, f"inline {stage}: it is a scan; compute it at a loop instead")
+    check(not any(t.name in state.outputs for t in s.stage.outputs), f"inline {stage}: it is an output of the kernel")
+    check(s.untouched, f"inline {stage}: it has already been scheduled")
+    check(len(s.stage.outputs) == 1, f"inline {stage}: it has several outputs")
+    others = tuple(_inlined(c, s.stage) for c in state.stages if c.name != s.name)
+    return replace(state, stages=others)
+
+
+def _inlined(consumer: StageState, producer: Stage) -> StageState:
+    name = producer.name
+
+    def expand(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or e.tensor.name != name:
+            return None
+        body = substitute(producer.body[0], {a.name: i for a, i in zip(producer.axes, e.indices)})
+        if e.when is None or e.otherwise is None:
+            return body
+        return _guarded(body, e.when, e.otherwise)
+
+    bodies = tuple(rewrite(b, expand) for b in consumer.stage.body)
+    if bodies == consumer.stage.body:
+        return consumer
+    return replace(consumer, stage=replace(consumer.stage, body=bodies))
+
+
+def _guarded(body: Expr, when: Expr, otherwise: Const) -> Expr:
+    """`body` where `when` holds, with every read inside protected by it."""
+
+    def protect(e: Expr) -> Expr | None:
+        if not isinstance(e, Read):
+            return None
+        if e.when is None:
+            return Read(e.tensor, e.indices, when, Const(0 if e.dtype.is_int else 0.0, e.dtype))
+        return Read(e.tensor, e.indices, Binary("and", when, e.when, when.dtype), e.otherwise)
+
+    if isinstance(body, Read) and body.when is None:
+        return Read(body.tensor, body.indices, when, otherwise)
+    if isinstance(body, Read) and body.otherwise == otherwise and body.when is not None:
+        return Read(body.tensor, body.indices, Binary("and", when, body.when, when.dtype), otherwise)
+    return select(when, rewrite(body, protect), otherwise)
+
+
+@primitive
+def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = LOCAL) -> State:
+    """Compute, in every iteration of a consumer's loop, just the part of a stage which that iteration reads.
+
+    The stage's loops become those of the region. `scope` "register" keeps it in registers (all indices must become
+    constants by unrolling), "local" in scratch memory of the thread.
+
+    rewrite:
+        for j: T[j] = f(j)
+        for i: for k: S(T[4*i + k])
+        -->
+        for i:
+          for j in 0..4: T[j] = f(4*i + j)
+          for k: S(T[k])
+    """
+    s, c = state.stage(stage), state.stage(consumer)
+    check(s.name != c.name, f"compute_at {stage}: a stage cannot be computed inside itself")
+    check(scope in (LOCAL, REGISTER), f"compute_at {stage}: scope {scope!r} is not {LOCAL!r} or {REGISTER!r}")
+    check(not any(t.name in state.outputs for t in s.stage.outputs), f"compute_at {stage}: it is an output; cache_write it")
+    check(s.untouched, f"compute_at {stage}: schedule its loops after compute_at, their extents depend on the place")
+    position = c.position(loop)
+    for outer in c.loops[: position + 1]:
+        check(outer.mark != VECTORIZE, f"compute_at {stage}: loop {outer.name} of {consumer} is vectorized")
+    check(bool(state.consumers(s)), f"compute_at {stage}: nothing reads it")
+    for reader in state.consumers(s):
+        inside = _inside(state, reader, c, position)
+        check(inside, f"compute_at {stage}: {reader.name} also reads it, outside {consumer}.{loop}")
+    placed = state.put(replace(s, at=(c.name, loop), scope=scope))
+    extents = Regions(placed).of(placed.stage(stage)).extent
+    loops = tuple(
+        Loop(a.name, e, n >= len(s.stage.axes)) for n, (a, e) in enumerate(zip(s.stage.all_axes, extents))
+    )
+    if scope == REGISTER:
+        elements = 1
+        for loop_ in loops[: len(s.stage.axes)]:
+            elements *= loop_.extent
+        check(elements <= MAX_REGISTER_ELEMENTS, f"compute_at {stage}: {elements} elements do not fit registers; use scope local")
+    return placed.put(replace(placed.stage(stage), loops=loops, extents=extents))
+
+
+def _inside(state: State, reader: StageState, c: StageState, position: int) -> bool:
+    """`reader` runs within the loop at `position` of stage `c`."""
+    while reader.name != c.name:
+        if reader.at is None:
+            return False
+        host, loop = reader.at
+        reader_host = state.stage(host)
+        if reader_host.name == c.name:
+            return c.position(loop) >= position
+        reader = reader_host
+    return True
+
+
+@primitive
+def layout(state: State, tensor: str, form: Any) -> State:
+    """Choose how a tensor lies in memory: blocks, order of dimensions, halo (`Layout` or its JSON form).
+
+    For a stage computed at a loop, the layout is that of the region it keeps.
+
+    rewrite:
+        T[n, c, h, w]
+        -->
+        T[n, c // 16, h + 1, w + 1, c % 16]
+    """
+    t = state.tensor(tensor)
+    try:
+        chosen = form if isinstance(form, Layout) else Layout.from_json(form)
+        chosen = chosen.with_halo(chosen.halo)
+    except (WorkloadError, KeyError, TypeError, ValueError) as error:
+        raise ScheduleError(f"layout {tensor}: {error}") from error
+    outer = sorted(d for d, block in chosen.order if not block)
+    check(outer == list(range(len(t.shape))), f"layout {tensor}: {chosen} does not name each of {len(t.shape)} dimensions once")
+    blocks = [d for d, block in chosen.order if block]
+    check(len(set(blocks)) == len(blocks), f"layout {tensor}: a dimension is blocked twice in {chosen}")
+    halo = any(h != (0, 0) for h in chosen.halo)
+    inner = not any(t.name == x.name for x in state.inputs) and t.name not in state.outputs
+    check(not (halo and inner), f"layout {tensor}: only inputs and outputs of the kernel have a halo")
+    kept = tuple((n, form_) for n, form_ in state.layouts if n != tensor)
+    return replace(state, layouts=(*kept, (tensor, chosen)))

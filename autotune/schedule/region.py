@@ -1,0 +1,107 @@
+"""Region inference: which part of a stage its consumers need inside one iteration of a loop.
+
+Interval arithmetic over quasi-affine indices (Halide's bounds inference): an index is the sum of a part that is fixed
+inside the loop, the region's base, and a part that varies, whose range is the region's extent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.schedule.state import StageState, State
+from autotune.tensor.linear import Linear, Ranges, to_linear
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A box: per axis of the stage, `extent` elements from `base` (a function of the loops around)."""
+
+    base: tuple[Linear, ...]
+    extent: tuple[int, ...]
+
+
+def whole(s: StageState) -> Region:
+    """All of a stage."""
+    axes = s.stage.all_axes
+    return Region(tuple(Linear() for _ in axes), tuple(a.extent for a in axes))
+
+
+class Regions:
+    """Regions of all stages of one state, computed on demand."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.ranges: Ranges = state.ranges()
+        self._known: dict[str, Region] = {}
+        self._values: dict[str, dict[str, Linear]] = {}
+
+    def of(self, s: StageState) -> Region:
+        """The region that `s` computes where it stands."""
+        if s.name not in self._known:
+            self._known[s.name] = self._infer(s)
+        return self._known[s.name]
+
+    def values(self, s: StageState) -> dict[str, Linear]:
+        """Each axis of `s` as a function of loop variables: region base + position inside it."""
+        if s.name not in self._values:
+            base = self.of(s).base
+            relative = s.relative()
+            self._values[s.name] = {a.name: b + relative[a.name] for a, b in zip(s.stage.all_axes, base)}
+        return self._values[s.name]
+
+    def _infer(self, s: StageState) -> Region:
+        if s.at is None:
+            return whole(s)
+        fixed = set(self.state.enclosing(s))
+        names = {t.name for t in s.stage.outputs}
+        boxes: list[tuple[Linear, int] | None] = []
+        for dimension, axis in enumerate(s.stage.axes):
+            box: tuple[Linear, int] | None = None
+            for consumer in self.state.consumers(s):
+                values = self.values(consumer)
+                for read in consumer.reads():
+                    if read.tensor.name in names:
+                        index = to_linear(read.indices[dimension], self.ranges, values)
+                        box = self._union(box, self._box(index, fixed), axis.extent)
+            boxes.append(box)
+        base, extent = [], []
+        for axis, box in zip(s.stage.axes, boxes):
+            if box is None or box[1] >= axis.extent:
+                base.append(Linear())
+                extent.append(axis.extent)
+            else:
+                base.append(box[0])
+                extent.append(box[1])
+        if s.stage.scan_axis is not None:
+            n = [a.name for a in s.stage.axes].index(s.stage.scan_axis)
+            base[n], extent[n] = Linear(), s.stage.axes[n].extent
+        for axis in s.stage.reduce_axes:
+            base.append(Linear())
+            extent.append(axis.extent)
+        return Region(tuple(base), tuple(extent))
+
+    def _box(self, index: Linear, fixed: set[str]) -> tuple[Linear, int]:
+        outer, inner = Linear(index.const), Linear()
+        for term, c in index.terms.items():
+            part = Linear(0, {term: c})
+            if isinstance(term, str):
+                outer, inner = (outer + part, inner) if term in fixed else (outer, inner + part)
+            elif all(v in fixed for v in part.variables()) and not _opaque(part):
+                outer = outer + part
+            else:
+                inner = inner + part
+        lo, hi = inner.range(self.ranges)
+        return outer + lo, hi - lo + 1
+
+    def _union(self, a: tuple[Linear, int] | None, b: tuple[Linear, int], full: int) -> tuple[Linear, int]:
+        if a is None:
+            return b
+        gap = b[0] - a[0]
+        if not gap.is_const:
+            return Linear(), full
+        start = min(0, gap.const)
+        return a[0] + start, max(a[1], gap.const + b[1]) - start
+
+
+def _opaque(value: Linear) -> bool:
+    return any(not isinstance(t, str) and not hasattr(t, "divisor") for t in value.terms)

@@ -1,0 +1,54 @@
+"""Schedule primitives by name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from autotune.errors import ScheduleError
+from autotune.schedule.state import State
+
+Primitive = Callable[..., State]
+_PRIMITIVES: dict[str, Primitive] = {}
+
+
+def primitive(fn: Primitive) -> Primitive:
+    """Register a function `(state, stage, ...) -> state` as a schedule step of its own name."""
+    _PRIMITIVES[fn.__name__] = fn
+    return fn
+
+
+def check(condition: bool, message: str) -> None:
+    """Refuse an illegal step."""
+    if not condition:
+        raise ScheduleError(message)
+
+
+def apply(state: State, name: str, args: tuple[Any, ...]) -> State:
+    """The state after one step.
+
+    Raises:
+        ScheduleError: when the step is unknown, has wrong arguments, or is illegal here.
+    """
+    fn = _PRIMITIVES.get(name)
+    if fn is None:
+        close = difflib.get_close_matches(name, _PRIMITIVES, 1)
+        raise ScheduleError(
+            f"unknown primitive {name!r}; " + (f"did you mean {close[0]}?" if close else f"known: {', '.join(names())}")
+        )
+    try:
+        inspect.signature(fn).bind(state, *args)
+    except TypeError as error:
+        raise ScheduleError(f"{name}{args}: {error}") from error
+    return fn(state, *args)
+
+
+def names() -> list[str]:
+    return sorted(_PRIMITIVES)
+
+
+def documentation(name: str) -> str:
+    """The docstring of a primitive: what it does, and its rewrite."""
+    return inspect.getdoc(_PRIMITIVES[name]) or ""

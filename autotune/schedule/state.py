@@ -1,0 +1,206 @@
+"""What a schedule has decided so far: stages with their loops, places and layouts.
+
+A `State` is an immutable value; primitives map one state to the next. Loop variables are named `stage.loop` once the
+nest is built, so they are unique in a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from autotune.errors import ScheduleError
+from autotune.tensor.compute_def import ComputeDef
+from autotune.tensor.expr import Read, walk
+from autotune.tensor.layout import Layout
+from autotune.tensor.linear import Linear, Range, Ranges
+from autotune.tensor.stage import Stage, Tensor
+
+SERIAL, PARALLEL, VECTORIZE, UNROLL = "", "parallel", "vectorize", "unroll"
+REGISTER, LOCAL, SHARED = "register", "local", "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    name: str
+    extent: int
+    reduce: bool = False
+    mark: str = SERIAL
+
+    def __str__(self) -> str:
+        return f"{self.mark + ' ' if self.mark else ''}{self.name}<{self.extent}"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """parent = outer * factor + inner."""
+
+    parent: str
+    outer: str
+    inner: str
+    factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """outer = fused // inner_extent, inner = fused % inner_extent."""
+
+    outer: str
+    inner: str
+    fused: str
+    inner_extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageState:
+    """One stage and what was decided about it.
+
+    Attributes:
+        stage: the stage, as rewritten by inline, cache and rfactor steps.
+        loops: its loops, outermost first.
+        relations: how loops derive from axes, in order of application.
+        extents: loop domain per axis of `stage.all_axes` (smaller than the axis once computed at a loop).
+        at: (consumer stage, its loop) inside which this stage is computed, or None for the kernel's top level.
+        scope: where a computed-at stage keeps its tensors: "register" or "local" (per thread).
+        partitioned: loops to split into the range where no guard is needed, and the rest.
+        padded: axes whose guard is dropped because all memory touched beyond their extent exists.
+        prefetch: (tensor name, loop, distance in iterations) requests.
+        intrinsic: (loop, name): from this loop inwards the nest is one hardware instruction, or None.
+    """
+
+    stage: Stage
+    loops: tuple[Loop, ...]
+    relations: tuple[Split | Fuse, ...] = ()
+    extents: tuple[int, ...] = ()
+    at: tuple[str, str] | None = None
+    scope: str = LOCAL
+    partitioned: frozenset[str] = frozenset()
+    padded: frozenset[str] = frozenset()
+    prefetch: tuple[tuple[str, str, int], ...] = ()
+    intrinsic: tuple[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.stage.name
+
+    @staticmethod
+    def fresh(stage: Stage) -> StageState:
+        spatial = tuple(Loop(a.name, a.extent) for a in stage.axes)
+        folded = tuple(Loop(a.name, a.extent, True) for a in stage.reduce_axes)
+        return StageState(stage, spatial + folded, extents=tuple(a.extent for a in stage.all_axes))
+
+    @property
+    def untouched(self) -> bool:
+        """No loop has been changed yet."""
+        return not self.relations and all(not loop.mark for loop in self.loops) and self.at is None
+
+    def position(self, loop: str) -> int:
+        """Index of a loop.
+
+        Raises:
+            ScheduleError: when the stage has no such loop; the message lists those it has.
+        """
+        for n, candidate in enumerate(self.loops):
+            if candidate.name == loop:
+                return n
+        raise ScheduleError(f"stage {self.name} has no loop {loop!r}; it has {', '.join(x.name for x in self.loops)}")
+
+    def loop(self, name: str) -> Loop:
+        return self.loops[self.position(name)]
+
+    def variable(self, loop: str) -> str:
+        return f"{self.name}.{loop}"
+
+    def relative(self) -> dict[str, Linear]:
+        """Each axis as a function of the loop variables, from 0 at the start of the region."""
+        ranges = self.ranges()
+        values = {loop.name: Linear.var(self.variable(loop.name)) for loop in self.loops}
+        for relation in reversed(self.relations):
+            if isinstance(relation, Split):
+                values[relation.parent] = values[relation.outer] * relation.factor + values[relation.inner]
+            else:
+                fused = values[relation.fused]
+                values[relation.outer] = fused.floordiv(relation.inner_extent, ranges)
+                values[relation.inner] = fused.floormod(relation.inner_extent, ranges)
+        return {axis.name: values[axis.name] for axis in self.stage.all_axes}
+
+    def ranges(self) -> dict[str, Range]:
+        return {self.variable(loop.name): (0, max(loop.extent - 1, 0)) for loop in self.loops}
+
+    def reads(self) -> Iterator[Read]:
+        for body in self.stage.body:
+            for e in walk(body):
+                if isinstance(e, Read):
+                    yield e
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All stages of a kernel, in topological order, and the layouts chosen for tensors (row-major unless set)."""
+
+    inputs: tuple[Tensor, ...]
+    stages: tuple[StageState, ...]
+    outputs: tuple[str, ...]
+    layouts: tuple[tuple[str, Layout], ...] = ()
+
+    @staticmethod
+    def of(definition: ComputeDef) -> State:
+        return State(definition.inputs, tuple(StageState.fresh(s) for s in definition.stages), definition.outputs)
+
+    def stage(self, name: str) -> StageState:
+        """The stage that writes tensor `name`.
+
+        Raises:
+            ScheduleError: when there is none; the message lists the stages.
+        """
+        for s in self.stages:
+            if any(t.name == name for t in s.stage.outputs):
+                return s
+        raise ScheduleError(f"no stage {name!r}; stages: {', '.join(s.name for s in self.stages)}")
+
+    def tensor(self, name: str) -> Tensor:
+        for t in self.tensors():
+            if t.name == name:
+                return t
+        raise ScheduleError(f"no tensor {name!r}; tensors: {', '.join(t.name for t in self.tensors())}")
+
+    def tensors(self) -> Iterator[Tensor]:
+        yield from self.inputs
+        for s in self.stages:
+            yield from s.stage.outputs
+
+    def consumers(self, s: StageState) -> list[StageState]:
+        """Stages that read a tensor of `s`, not counting a scan's reads of itself."""
+        names = {t.name for t in s.stage.outputs}
+        return [c for c in self.stages if c.name != s.name and any(r.tensor.name in names for r in c.reads())]
+
+    def layout(self, tensor: Tensor) -> Layout:
+        return dict(self.layouts).get(tensor.name) or Layout.row_major(len(tensor.shape))
+
+    def put(self, *changed: StageState) -> State:
+        """This state with stages of the same name replaced."""
+        new = {s.name: s for s in changed}
+        return replace(self, stages=tuple(new.get(s.name, s) for s in self.stages))
+
+    def ranges(self) -> Ranges:
+        """Inclusive ranges of all loop variables."""
+        out: dict[str, Range] = {}
+        for s in self.stages:
+            out.update(s.ranges())
+        return out
+
+    def enclosing(self, s: StageState) -> list[str]:
+        """Variables of the loops around stage `s`, outermost first."""
+        if s.at is None:
+            return []
+        consumer = self.stage(s.at[0])
+        inside = [consumer.variable(x.name) for x in consumer.loops[: consumer.position(s.at[1]) + 1]]
+        return self.enclosing(consumer) + inside
+
+    def __str__(self) -> str:
+        lines = []
+        for s in self.stages:
+            place = f" at {s.at[0]}.{s.at[1]} in {s.scope}" if s.at else ""
+            lines.append(f"{s.name}{place}: {', '.join(map(str, s.loops))}")
+        lines += [f"layout {name}: {layout}" for name, layout in self.layouts]
+        return "\n".join(lines)

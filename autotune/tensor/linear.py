@@ -1,0 +1,237 @@
+"""Quasi-affine integers: constant + sum of coefficient * term, the form in which indices are analysed.
+
+A term is a variable, a floor division or remainder by a positive constant, or an opaque expression (an indirect
+read). The constructors simplify with the ranges of the variables, which is all the index algebra that blocked
+layouts, splits and fusions need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+from autotune.errors import LoweringError
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Unary, Var
+
+Range = tuple[int, int]
+"""Inclusive bounds."""
+Ranges = Mapping[str, Range]
+UNBOUNDED: Range = (-(2**62), 2**62)
+
+
+class Linear:
+    """An immutable quasi-affine integer."""
+
+    __slots__ = ("_hash", "const", "terms")
+
+    def __init__(self, const: int = 0, terms: dict[Term, int] | None = None) -> None:
+        self.const = const
+        self.terms: dict[Term, int] = {t: c for t, c in terms.items() if c} if terms else {}
+        self._hash: int | None = None
+
+    @staticmethod
+    def var(name: str) -> Linear:
+        return Linear(0, {name: 1})
+
+    @property
+    def is_const(self) -> bool:
+        return not self.terms
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Linear) and self.const == other.const and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self.const, frozenset(self.terms.items())))
+        return self._hash
+
+    def __add__(self, other: Linear | int) -> Linear:
+        if isinstance(other, int):
+            return Linear(self.const + other, self.terms)
+        terms = dict(self.terms)
+        for term, c in other.terms.items():
+            terms[term] = terms.get(term, 0) + c
+        return Linear(self.const + other.const, terms)
+
+    def __sub__(self, other: Linear | int) -> Linear:
+        return self + (other * -1 if isinstance(other, Linear) else -other)
+
+    def __mul__(self, factor: int) -> Linear:
+        return Linear(self.const * factor, {t: c * factor for t, c in self.terms.items()}) if factor else Linear()
+
+    def range(self, ranges: Ranges) -> Range:
+        """Inclusive bounds of the value."""
+        lo = hi = self.const
+        for term, c in self.terms.items():
+            a, b = _term_range(term, ranges)
+            lo, hi = (lo + c * a, hi + c * b) if c > 0 else (lo + c * b, hi + c * a)
+        return lo, hi
+
+    def floordiv(self, divisor: int, ranges: Ranges) -> Linear:
+        """`self // divisor`, simplified."""
+        quotient, rest = self._split(divisor)
+        lo, hi = rest.range(ranges)
+        if lo // divisor == hi // divisor:
+            return quotient + lo // divisor
+        for c in rest.terms.values():
+            g = math.gcd(c, divisor)
+            if 1 < g:
+                coarse, fine = rest._split(g)
+                a, b = fine.range(ranges)
+                if 0 <= a and b < g:
+                    return quotient + (
+                        coarse.floordiv(divisor // g, ranges) if g < divisor else coarse
+                    )
+        if len(rest.terms) == 1 and rest.const == 0:
+            ((term, c),) = rest.terms.items()
+            if c == 1 and isinstance(term, Div):
+                return quotient + Linear(0, {Div(term.arg, term.divisor * divisor): 1})
+        return quotient + Linear(0, {Div(rest, divisor): 1})
+
+    def floormod(self, divisor: int, ranges: Ranges) -> Linear:
+        """`self % divisor`, simplified."""
+        _, rest = self._split(divisor)
+        lo, hi = rest.range(ranges)
+        if lo // divisor == hi // divisor:
+            return rest - lo // divisor * divisor
+        for c in rest.terms.values():
+            g = math.gcd(c, divisor)
+            if 1 < g < divisor:
+                coarse, fine = rest._split(g)
+                a, b = fine.range(ranges)
+                if 0 <= a and b < g:
+                    return coarse.floormod(divisor // g, ranges) * g + fine
+        return Linear(0, {Mod(rest, divisor): 1})
+
+    def _split(self, divisor: int) -> tuple[Linear, Linear]:
+        """(quotient, rest) with self = divisor * quotient + rest, the rest's constant in [0, divisor)."""
+        whole = {t: c // divisor for t, c in self.terms.items() if c % divisor == 0}
+        rest = {t: c for t, c in self.terms.items() if c % divisor}
+        return Linear(self.const // divisor, whole), Linear(self.const % divisor, rest)
+
+    def substitute(self, values: Mapping[str, Linear], ranges: Ranges) -> Linear:
+        """Replace variables, simplifying again under `ranges` (those of the new variables)."""
+        out = Linear(self.const)
+        for term, c in self.terms.items():
+            if isinstance(term, str):
+                out = out + (values[term] * c if term in values else Linear(0, {term: c}))
+            elif isinstance(term, Div):
+                out = out + term.arg.substitute(values, ranges).floordiv(term.divisor, ranges) * c
+            elif isinstance(term, Mod):
+                out = out + term.arg.substitute(values, ranges).floormod(term.divisor, ranges) * c
+            else:
+                out = out + Linear(0, {term: c})
+        return out
+
+    def variables(self) -> Iterator[str]:
+        """Names of the variables, those inside divisions too."""
+        for term in self.terms:
+            if isinstance(term, str):
+                yield term
+            elif isinstance(term, (Div, Mod)):
+                yield from term.arg.variables()
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        for term, c in sorted(self.terms.items(), key=lambda item: str(item[0])):
+            text = f"{'-' if c == -1 else '' if c == 1 else f'{c}*'}{term}"
+            parts.append(text if not parts else (f"- {text[1:]}" if text[0] == "-" else f"+ {text}"))
+        if self.const or not parts:
+            parts.append(str(self.const) if not parts else f"{'-' if self.const < 0 else '+'} {abs(self.const)}")
+        return " ".join(parts)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class Div:
+    arg: Linear
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"({self.arg})//{self.divisor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mod:
+    arg: Linear
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"({self.arg})%{self.divisor}"
+
+
+Term = Union[str, Div, Mod, Expr]
+
+
+def _term_range(term: Term, ranges: Ranges) -> Range:
+    if isinstance(term, str):
+        return ranges.get(term, UNBOUNDED)
+    if isinstance(term, Div):
+        lo, hi = term.arg.range(ranges)
+        return lo // term.divisor, hi // term.divisor
+    if isinstance(term, Mod):
+        lo, hi = term.arg.range(ranges)
+        return (lo, hi) if 0 <= lo and hi < term.divisor else (0, term.divisor - 1)
+    return UNBOUNDED
+
+
+def to_linear(e: Expr, ranges: Ranges, values: Mapping[str, Linear] | None = None) -> Linear:
+    """The quasi-affine form of an i64 expression; what is not affine becomes an opaque term.
+
+    Args:
+        e: an expression of dtype i64.
+        ranges: inclusive ranges of the variables of the result.
+        values: what to put in place of variables (an axis as a function of loops).
+    """
+    if isinstance(e, Const):
+        return Linear(int(e.value))
+    if isinstance(e, Var):
+        return values[e.name] if values and e.name in values else Linear.var(e.name)
+    if isinstance(e, Unary) and e.op == "neg":
+        return to_linear(e.a, ranges, values) * -1
+    if isinstance(e, Binary) and e.op in ("add", "sub", "mul", "floordiv", "floormod"):
+        a, b = to_linear(e.a, ranges, values), to_linear(e.b, ranges, values)
+        if e.op == "add":
+            return a + b
+        if e.op == "sub":
+            return a - b
+        if e.op == "mul" and (a.is_const or b.is_const):
+            return b * a.const if a.is_const else a * b.const
+        if e.op == "floordiv" and b.is_const and b.const > 0:
+            return a.floordiv(b.const, ranges)
+        if e.op == "floormod" and b.is_const and b.const > 0:
+            return a.floormod(b.const, ranges)
+    if e.dtype is not DType.i64 or isinstance(e, Cast) and e.a.dtype is DType.i64:
+        raise LoweringError(f"`{e}` is {e.dtype}, an index must be i64")
+    return Linear(0, {e: 1})
+
+
+def conjunction(e: Expr) -> Iterator[Expr]:
+    """The parts of a condition joined by `and`."""
+    if isinstance(e, Binary) and e.op == "and" and e.dtype is DType.bool:
+        yield from conjunction(e.a)
+        yield from conjunction(e.b)
+    else:
+        yield e
+
+
+def nonnegatives(e: Expr, ranges: Ranges, values: Mapping[str, Linear] | None = None) -> list[Linear] | None:
+    """Affine forms that are all >= 0 exactly where comparison `e` holds; None when it is not affine."""
+    if not isinstance(e, Binary) or e.a.dtype is not DType.i64:
+        return None
+    if e.op not in ("lt", "le", "gt", "ge", "eq"):
+        return None
+    a, b = to_linear(e.a, ranges, values), to_linear(e.b, ranges, values)
+    if any(isinstance(t, Expr) for t in (*a.terms, *b.terms)):
+        return None
+    if e.op == "lt":
+        return [b - a - 1]
+    if e.op == "le":
+        return [b - a]
+    if e.op == "gt":
+        return [a - b - 1]
+    return [a - b] if e.op == "ge" else [a - b, b - a]
