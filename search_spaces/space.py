@@ -37,6 +37,9 @@ class Space(Protocol):
     def default(self) -> Config:
         """The config of an untuned kernel."""
 
+    def defaults(self) -> list[Config]:
+        """Good first guesses, the default first: one per template."""
+
     def sample(self, rng: random.Random) -> Config:
         """A valid config at random; ConfigError when there seems to be none."""
 
@@ -124,6 +127,9 @@ class ConfigSpace:
         config = Config.of((knob.name, knob.default) for knob in self.knobs)
         self.validate(config)
         return config
+
+    def defaults(self) -> list[Config]:
+        return [self.default()]
 
     def sample(self, rng: random.Random) -> Config:
         for _ in range(SAMPLE_TRIES):
@@ -269,7 +275,6 @@ class TaskSpace:
         return member.default.replace(template=name)
 
     def defaults(self) -> list[Config]:
-        """The default of every template, the task's own first: good first guesses."""
         return [member.default.replace(template=name) for name, member in self.members.items()]
 
     def sample(self, rng: random.Random) -> Config:

@@ -1,0 +1,1 @@
+"""Search: which config to measure next, for which task, and when to stop."""

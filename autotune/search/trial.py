@@ -1,0 +1,34 @@
+"""Trial: one config and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autotune.errors import MeasureError
+from autotune.search_spaces.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Either `seconds`, of a kernel whose output was verified, or the `failure` kind."""
+
+    config: Config
+    seconds: float | None = None
+    failure: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.seconds is None) == (self.failure is None):
+            raise MeasureError(f"a trial has either seconds or a failure, got {self.seconds} and {self.failure}")
+
+    @property
+    def cost(self) -> float:
+        """Seconds; infinity for a failure, so that failures sort last."""
+        return math.inf if self.seconds is None else self.seconds
+
+
+def best_trial(trials: Iterable[Trial]) -> Trial | None:
+    """The fastest one that worked; the earliest among equals."""
+    best = min(trials, key=lambda trial: trial.cost, default=None)
+    return best if best is not None and best.seconds is not None else None
