@@ -1,0 +1,261 @@
+"""Real architectures with seeded random weights: `python -m benchmarks.zoo resnet50 -o resnet50.onnx`.
+
+Architectures come from the light models that the onnx package ships (their weights are constants), or are written
+here with onnx.helper. Weights are varied and He-scaled, so that activations stay finite through every layer
+and the outputs differ from class to class: a wrong kernel cannot hide behind zeros or saturation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+F32 = NDArray[np.float32]
+LIGHT = {
+    "alexnet": "bvlc_alexnet",
+    "densenet121": "densenet121",
+    "inception_v1": "inception_v1",
+    "inception_v2": "inception_v2",
+    "resnet50": "resnet50",
+    "shufflenet": "shufflenet",
+    "squeezenet": "squeezenet",
+    "vgg19": "vgg19",
+    "zfnet512": "zfnet512",
+}
+
+
+class Weights:
+    """Seeded random weights by role."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def kernel(self, shape: tuple[int, ...], fan_in: int, gain: float = 2.0) -> F32:
+        """He initialisation: variance gain / fan_in keeps the size of activations through a layer (and its relu)."""
+        scale = np.float32((gain / fan_in) ** 0.5)
+        return self._rng.standard_normal(shape, dtype=np.float32) * scale
+
+    def near(self, centre: float, spread: float, shape: tuple[int, ...]) -> F32:
+        """Uniform in centre ± spread: biases, scales, means, variances."""
+        return self._rng.uniform(centre - spread, centre + spread, shape).astype(np.float32)
+
+
+def build(name: str, seed: int = 0) -> onnx.ModelProto:
+    """The model of that name, one 1×3×224×224 input, with random weights.
+
+    Raises:
+        KeyError: there is no such model; `names()` lists them.
+    """
+    weights = Weights(seed)
+    return light(LIGHT[name], weights) if name in LIGHT else WRITTEN[name](Net(name, weights))
+
+
+def names() -> list[str]:
+    return sorted((*LIGHT, *WRITTEN))
+
+
+# Light models ------------------------------------------------------------------------------------------
+
+
+def light(file: str, weights: Weights) -> onnx.ModelProto:
+    """A light model of the onnx package with its constant weights replaced."""
+    path = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{file}.onnx"
+    model = onnx.load(path)
+    graph = model.graph
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    shapes = {name: array.shape for name, array in arrays.items() if array.dtype == np.float32}
+    shapes |= {
+        node.output[0]: tuple(arrays[node.input[0]].tolist())
+        for node in graph.node
+        if node.op_type == "ConstantOfShape"
+    }
+    layers = [node for node in graph.node if node.op_type != "ConstantOfShape"]
+    initialisers: dict[str, NDArray[np.generic]] = {}
+    renamed = {node.output[0]: node.input[0] for node in layers if node.op_type == "Unsqueeze"}
+    for node in layers:
+        for position, operand in enumerate(node.input):
+            name = renamed.get(operand, operand)
+            if name in initialisers:
+                continue
+            if name in shapes and node.op_type != "Unsqueeze":
+                initialisers[name] = _weight(node, position, shapes[name], weights)
+            elif name in arrays and name not in shapes:
+                initialisers[name] = arrays[name]  # the target of a Reshape
+    inputs = [value for value in graph.input if value.name not in shapes and value.name not in arrays]
+    tensors = [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in initialisers.items()]
+    fresh = helper.make_graph(layers, graph.name, inputs, list(graph.output), tensors)
+    return _finished(fresh, model.opset_import[0].version)
+
+
+def _weight(node: onnx.NodeProto, position: int, shape: tuple[int, ...], weights: Weights) -> F32:
+    """Values for operand `position` of `node`."""
+    if node.op_type == "Conv" and position == 1:
+        return weights.kernel(shape, int(np.prod(shape[1:])))
+    if node.op_type == "Gemm" and position == 1:
+        return weights.kernel(shape, shape[1])
+    if node.op_type == "BatchNormalization":
+        # Scales below 1 keep the sums of residual networks in range.
+        return weights.near(*((0.75, 0.25), (0.0, 0.2), (0.0, 0.2), (1.0, 0.5))[position - 1], shape)
+    if node.op_type == "Mul":
+        return weights.near(1.0, 0.25, shape)
+    return weights.near(0.0, 0.2, shape)
+
+
+# Models written here -----------------------------------------------------------------------------------
+
+
+class Net:
+    """A graph being written layer by layer; methods take and return value names."""
+
+    def __init__(self, name: str, weights: Weights) -> None:
+        self.name = name
+        self._weights = weights
+        self._nodes: list[onnx.NodeProto] = []
+        self._tensors: list[onnx.TensorProto] = []
+
+    def node(self, op: str, *inputs: str, **attrs: Any) -> str:
+        name = f"{op.lower()}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attrs))
+        return name
+
+    def tensor(self, array: F32) -> str:
+        name = f"weight_{len(self._tensors)}"
+        self._tensors.append(numpy_helper.from_array(array, name))
+        return name
+
+    def conv(
+        self, x: str, ins: int, outs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
+    ) -> str:
+        """A convolution with "same" padding."""
+        fan_in = ins // groups * kernel * kernel
+        weight = self.tensor(self._weights.kernel((outs, ins // groups, kernel, kernel), fan_in))
+        operands = [weight, self.tensor(self._weights.near(0.0, 0.2, (outs,)))] if bias else [weight]
+        return self.node("Conv", x, *operands, kernel_shape=[kernel] * 2, strides=[stride] * 2,
+                         pads=[kernel // 2] * 4, group=groups)  # fmt: skip
+
+    def norm(self, x: str, channels: int, scale: float = 0.75) -> str:
+        """Batch normalisation with random statistics."""
+        statistics = ((scale, 0.25), (0.0, 0.2), (0.0, 0.2), (1.0, 0.5))
+        operands = [self.tensor(self._weights.near(*pair, (channels,))) for pair in statistics]
+        return self.node("BatchNormalization", x, *operands, epsilon=1e-5)
+
+    def dense(self, x: str, ins: int, outs: int) -> str:
+        weight = self.tensor(self._weights.kernel((outs, ins), ins))
+        return self.node("Gemm", x, weight, self.tensor(self._weights.near(0.0, 0.2, (outs,))), transB=1)
+
+    def classifier(self, x: str, channels: int) -> str:
+        """Global average pool and a dense layer to 1000 classes."""
+        return self.dense(self.node("Flatten", self.node("GlobalAveragePool", x)), channels, 1000)
+
+    def finish(self, result: str) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self._nodes,
+            self.name,
+            [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, 224, 224])],
+            [helper.make_tensor_value_info(result, TensorProto.FLOAT, [1, 1000])],
+            self._tensors,
+        )
+        return _finished(graph, 13)
+
+
+def resnet18(net: Net) -> onnx.ModelProto:
+    """ResNet-18 as torchvision exports it, batch normalisations kept."""
+    x = net.node("Relu", net.norm(net.conv("input", 3, 64, 7, stride=2), 64))
+    x = net.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    ins = 64
+    for outs, first_stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        for stride in (first_stride, 1):
+            y = net.node("Relu", net.norm(net.conv(x, ins, outs, 3, stride), outs))
+            y = net.norm(net.conv(y, outs, outs, 3), outs)
+            if stride != 1 or ins != outs:
+                x = net.norm(net.conv(x, ins, outs, 1, stride), outs)
+            x = net.node("Relu", net.node("Add", y, x))
+            ins = outs
+    return net.finish(net.classifier(x, 512))
+
+
+def mobilenetv2(net: Net) -> onnx.ModelProto:
+    """MobileNetV2 1.0: expand, depthwise, project; ReLU6 as Clip with constant inputs."""
+    low, high = net.tensor(np.zeros((), np.float32)), net.tensor(np.full((), 6.0, np.float32))
+
+    def conv_norm_clip(x: str, ins: int, outs: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
+        return net.node("Clip", net.norm(net.conv(x, ins, outs, kernel, stride, groups), outs, 1.0), low, high)
+
+    x = conv_norm_clip("input", 3, 32, 3, 2)
+    ins = 32
+    settings = (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    )
+    for expansion, outs, repeats, first_stride in settings:
+        for repeat in range(repeats):
+            stride, hidden = first_stride if repeat == 0 else 1, ins * expansion
+            y = conv_norm_clip(x, ins, hidden, 1) if expansion != 1 else x
+            y = conv_norm_clip(y, hidden, hidden, 3, stride, groups=hidden)
+            y = net.norm(net.conv(y, hidden, outs, 1), outs)
+            x = net.node("Add", x, y) if stride == 1 and ins == outs else y
+            ins = outs
+    x = conv_norm_clip(x, ins, 1280, 1)
+    return net.finish(net.classifier(x, 1280))
+
+
+def vgg16(net: Net) -> onnx.ModelProto:
+    """VGG-16 without batch normalisation."""
+    x, ins = "input", 3
+    for outs, repeats in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(repeats):
+            x = net.node("Relu", net.conv(x, ins, outs, 3, bias=True))
+            ins = outs
+        x = net.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    x = net.node("Flatten", x)
+    for features in (25088, 4096):
+        x = net.node("Relu", net.dense(x, features, 4096))
+    return net.finish(net.dense(x, 4096, 1000))
+
+
+WRITTEN: dict[str, Callable[[Net], onnx.ModelProto]] = {
+    "mobilenetv2": mobilenetv2,
+    "resnet18": resnet18,
+    "vgg16": vgg16,
+}
+
+
+def _finished(graph: onnx.GraphProto, opset: int) -> onnx.ModelProto:
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="benchmarks.zoo")
+    model.ir_version = 8  # old enough for every peer that we compare with
+    return model
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.zoo", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument("name", choices=names())
+    parser.add_argument("-o", "--output", type=Path, help="file to write (default: NAME.onnx)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: 0)")
+    options = parser.parse_args(arguments)
+    path: Path = options.output or Path(f"{options.name}.onnx")
+    try:
+        onnx.save(build(options.name, options.seed), path)
+    except OSError as error:
+        print(f"cannot write '{path}': {error.strerror or error}", file=sys.stderr)
+        return 1
+    print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
