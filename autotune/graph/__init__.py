@@ -1,0 +1,33 @@
+"""The graph: SSA IR, ONNX frontend, passes, and partition into Workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from autotune.graph.ir import Graph, Node, Output, Value
+from autotune.graph.verify import verify
+
+if TYPE_CHECKING:
+    from autotune.graph.frontend.source import ModelSource
+
+__all__ = ["Graph", "Node", "Output", "Value", "load_model", "verify"]
+
+
+def load_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+    """Read an ONNX model (opset 7 or later) into a verified Graph.
+
+    Args:
+        path_or_bytes: a file, or its contents.
+        shapes: dimensions of inputs by name, needed where the model leaves them open.
+
+    Raises:
+        ModelError: missing, damaged or inconsistent model, or an unknown dimension.
+        UnsupportedError: the model uses what this compiler has not; everything is listed at once.
+    """
+    from autotune.graph.frontend import convert_model, read_model  # onnx is needed here only
+
+    model, folder = read_model(path_or_bytes)
+    graph = convert_model(model, folder, shapes or {})
+    verify(graph)
+    return graph

@@ -1,0 +1,49 @@
+"""GraphBuilder: where a graph is put together, value by value, with types inferred and checked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.graph.infer import infer
+from autotune.graph.ir import Array, Attrs, Graph, Node, Output, Value, constant_value, fresh_name
+from autotune.ops.workload import AttrValue
+
+
+class GraphBuilder:
+    """Collects inputs, constants and nodes in topological order. The only mutable form of a graph."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values: dict[str, Value] = {}
+        self.constants: dict[str, Array] = {}
+        self._inputs: list[Value] = []
+        self._nodes: list[Node] = []
+
+    def input(self, value: Value) -> str:
+        """Declare a graph input; its name is kept as it is."""
+        self._inputs.append(value)
+        self.values[value.name] = value
+        return value.name
+
+    def constant(self, array: Array, hint: str = "const") -> str:
+        """Add a constant by reference and return the name of its value."""
+        name = fresh_name(hint, self.values)
+        self.constants[name] = array
+        self.values[name] = constant_value(name, array)
+        return name
+
+    def emit(self, op: str, inputs: Sequence[str], hint: str = "", origin: str = "", **attrs: AttrValue) -> str:
+        """Append a node and return the name of its result. Raises WorkloadError if the types do not fit."""
+        dtype, shape = infer(op, [self.values[name] for name in inputs], attrs)
+        value = Value(fresh_name(hint or op, self.values), dtype, shape)
+        self._nodes.append(Node(op, tuple(inputs), value, make_attrs(**attrs), origin))
+        self.values[value.name] = value
+        return value.name
+
+    def build(self, outputs: Sequence[Output]) -> Graph:
+        return Graph(self.name, tuple(self._inputs), tuple(self._nodes), tuple(outputs), dict(self.constants))
+
+
+def make_attrs(**attrs: AttrValue) -> Attrs:
+    """Attributes in canonical form: sorted by name."""
+    return tuple(sorted(attrs.items()))

@@ -1,0 +1,202 @@
+"""Operators that move data: reshape, transpose, concat, slice, split, pad, expand, gather."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.frontend.node import OnnxNode, converts
+
+
+@converts("Reshape")
+def reshape(node: OnnxNode) -> str:
+    shape = list(node.constant_ints(1, "the shape"))
+    source = node.shape()
+    if not node.attr_int("allowzero", 0):
+        for axis, extent in enumerate(shape):
+            if extent == 0:
+                if axis >= len(source):
+                    raise ModelError(
+                        f"{node.label}: dimension {axis} of {tuple(shape)} copies one that {source} has not"
+                    )
+                shape[axis] = source[axis]
+    if shape.count(-1) > 1 or min(shape, default=0) < -1:
+        raise ModelError(f"{node.label}: impossible shape {tuple(shape)}")
+    if -1 in shape:
+        known = -math.prod(shape)
+        if known == 0 or math.prod(source) % known:
+            raise ModelError(f"{node.label}: {source} does not fit into {tuple(shape)}")
+        shape[shape.index(-1)] = math.prod(source) // known
+    return node.reshaped(node.input(0), shape)
+
+
+@converts("Flatten")
+def flatten(node: OnnxNode) -> str:
+    shape, rank = node.shape(), node.rank()
+    axis = node.attr_int("axis", 1)
+    if not -rank <= axis <= rank:
+        raise ModelError(f"{node.label}: axis {axis} is outside a tensor of rank {rank}")
+    axis = axis + rank if axis < 0 else axis
+    return node.reshaped(node.input(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+
+
+@converts("Squeeze")
+def squeeze(node: OnnxNode) -> str:
+    shape = node.shape()
+    given = node.ints_or_input("axes", 1)
+    axes = (
+        {node.axis(a, len(shape)) for a in given} if given is not None else {a for a, e in enumerate(shape) if e == 1}
+    )
+    if any(shape[axis] != 1 for axis in axes):
+        raise ModelError(f"{node.label}: axes {sorted(axes)} of {shape} are not all 1")
+    return node.reshaped(node.input(0), [extent for axis, extent in enumerate(shape) if axis not in axes])
+
+
+@converts("Unsqueeze")
+def unsqueeze(node: OnnxNode) -> str:
+    given = node.ints_or_input("axes", 1) or ()
+    rank = node.rank() + len(given)
+    axes = {node.axis(axis, rank) for axis in given}
+    if len(axes) != len(given):
+        raise ModelError(f"{node.label}: axes {given} repeat an axis")
+    extents = iter(node.shape())
+    return node.reshaped(node.input(0), [1 if axis in axes else next(extents) for axis in range(rank)])
+
+
+@converts("Transpose")
+def transpose(node: OnnxNode) -> str:
+    perm = node.attr_ints("perm", tuple(reversed(range(node.rank())))) or ()
+    if node.is_constant(0) and sorted(perm) == list(range(node.rank())):
+        return node.new_constant(node.constant(0, "data").transpose(perm))
+    return node.emit("transpose", node.input(0), perm=perm)
+
+
+@converts("Concat")
+def concat(node: OnnxNode) -> str:
+    inputs = node.all_inputs()
+    axis = node.axis(node.attr_int("axis", 1), node.rank())
+    return inputs[0] if len(inputs) == 1 else node.emit("concat", *inputs, axis=axis)
+
+
+@converts("Slice")
+def slice_(node: OnnxNode) -> str:
+    """Starts and ends clamp to the tensor as in NumPy; attributes before opset 10, inputs after."""
+    starts, ends = node.ints_or_input("starts", 1) or (), node.ints_or_input("ends", 2) or ()
+    axes = node.ints_or_input("axes", 3)
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (node.constant_ints(4, "steps") if node.given(4) else None) or (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise ModelError(
+            f"{node.label}: starts {starts}, ends {ends}, axes {axes} and steps {steps} do not fit together"
+        )
+    ranges = [range(extent) for extent in node.shape()]
+    for start, end, axis, step in zip(starts, ends, axes, steps):
+        axis = node.axis(axis, node.rank())
+        ranges[axis] = range(node.shape()[axis])[slice(start, end, step)]
+    return _sliced(node, ranges)
+
+
+def _sliced(node: OnnxNode, ranges: list[range]) -> str:
+    """The part of input 0 that the ranges select; a view when it is constant."""
+    if node.is_constant(0):
+        window = tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) if r else slice(0, 0) for r in ranges)
+        return node.new_constant(node.constant(0, "data")[window])
+    return node.emit(
+        "slice",
+        node.input(0),
+        begin=tuple(r.start for r in ranges),
+        size=tuple(len(r) for r in ranges),
+        step=tuple(r.step for r in ranges),
+    )
+
+
+@converts("Split")
+def split(node: OnnxNode) -> tuple[str, ...]:
+    axis = node.axis(node.attr_int("axis", 0), node.rank())
+    extent, parts = node.shape()[axis], len(node.proto.output)
+    sizes = node.ints_or_input("split", 1)
+    if sizes is None:
+        chunk = -(-extent // parts)
+        sizes = tuple(max(0, min(chunk, extent - i * chunk)) for i in range(parts))
+    if len(sizes) != parts or sum(sizes) != extent or min(sizes, default=0) < 0:
+        raise ModelError(f"{node.label}: sizes {sizes} do not split extent {extent} into {parts} outputs")
+    results, start = [], 0
+    for size in sizes:
+        ranges = [range(e) for e in node.shape()]
+        ranges[axis] = range(start, start + size)
+        results.append(_sliced(node, ranges))
+        start += size
+    return tuple(results)
+
+
+@converts("Pad")
+def pad(node: OnnxNode) -> str:
+    """Constant padding; negative pads crop. Attributes before opset 11, inputs after."""
+    mode = node.attr_string("mode", "constant")
+    if mode != "constant":
+        raise UnsupportedError(f"{node.label}: mode '{mode}'")
+    rank, shape = node.rank(), node.shape()
+    pads = node.ints_or_input("pads", 1) or ()
+    value = node.attr_float("value", 0.0)
+    if node.given(2):
+        value = float(node.constant(2, "the padding value").reshape(()))
+    if node.given(3):
+        pads = _spread(node, pads, node.constant_ints(3, "axes"))
+    if len(pads) != 2 * rank:
+        raise ModelError(f"{node.label}: {len(pads)} pads for a tensor of rank {rank}")
+    ranges = [range(max(0, -pads[d]), shape[d] - max(0, -pads[d + rank])) for d in range(rank)]
+    if any(r.start > r.stop for r in ranges):
+        raise ModelError(f"{node.label}: pads {pads} crop more than there is of {shape}")
+    x = node.input(0) if min(pads, default=0) >= 0 else _sliced(node, ranges)
+    if max(pads, default=0) <= 0:
+        return x
+    return node.emit("pad", x, pads=tuple(max(0, p) for p in pads), value=value)
+
+
+def _spread(node: OnnxNode, pads: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Pads of some axes as pads of all axes."""
+    if len(pads) != 2 * len(axes):
+        raise ModelError(f"{node.label}: {len(pads)} pads for {len(axes)} axes")
+    full = [0] * (2 * node.rank())
+    for position, axis in enumerate(axes):
+        axis = node.axis(axis, node.rank())
+        full[axis], full[axis + node.rank()] = pads[position], pads[position + len(axes)]
+    return tuple(full)
+
+
+@converts("Expand")
+def expand(node: OnnxNode) -> str:
+    """Broadcast: a view of a constant, else a product with ones."""
+    try:
+        shape = np.broadcast_shapes(node.shape(), node.constant_ints(1, "the shape"))
+    except ValueError as error:
+        raise ModelError(f"{node.label}: {node.shape()} does not broadcast to the shape given") from error
+    if shape == node.shape():
+        return node.input(0)
+    if node.is_constant(0):
+        return node.new_constant(np.broadcast_to(node.constant(0, "data"), shape))
+    if node.value().dtype == "bool":
+        raise UnsupportedError(f"{node.label}: Expand of bool values computed at run time")
+    one = node.constant_like(1, node.input(0), shape)
+    return node.emit("mul", node.input(0), one)
+
+
+@converts("Gather")
+def gather(node: OnnxNode) -> str:
+    """Constant data, or one constant index into run-time data (a slice)."""
+    rank = node.rank()
+    axis = node.axis(node.attr_int("axis", 0), rank)
+    indices = node.constant(1, "the indices")
+    extent = node.shape()[axis]
+    if indices.size and not (-extent <= indices.min() and indices.max() < extent):
+        raise ModelError(f"{node.label}: an index is outside axis {axis} of extent {extent}")
+    if node.is_constant(0):
+        return node.new_constant(np.take(node.constant(0, "data"), indices.astype(np.int64), axis=axis))
+    if indices.size != 1:
+        raise UnsupportedError(f"{node.label}: gather of several rows of data computed at run time")
+    position = int(indices.reshape(())) % extent
+    ranges = [range(e) for e in node.shape()]
+    ranges[axis] = range(position, position + 1)
+    return node.reshaped(_sliced(node, ranges), (*node.shape()[:axis], *indices.shape, *node.shape()[axis + 1 :]))

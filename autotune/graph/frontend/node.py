@@ -1,0 +1,183 @@
+"""What a converter sees of one ONNX node, and the registry of converters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Union
+
+import numpy as np
+import onnx
+from onnx import AttributeProto
+
+from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.builder import GraphBuilder
+from autotune.graph.frontend.source import tensor_array
+from autotune.graph.ir import Array, Value
+from autotune.ops.workload import AttrValue
+from autotune.tensor import DType
+
+Converted = Union[str, Sequence[str]]
+Converter = Callable[["OnnxNode"], Converted]
+_CONVERTERS: dict[str, Converter] = {}
+
+
+def converts(*op_types: str) -> Callable[[Converter], Converter]:
+    """Register a converter for operators of the default ONNX domain. It emits nodes and returns the results."""
+
+    def register(function: Converter) -> Converter:
+        for op_type in op_types:
+            _CONVERTERS[op_type] = function
+        return function
+
+    return register
+
+
+def converter_for(domain: str, op_type: str) -> Converter | None:
+    return _CONVERTERS.get(op_type) if domain in ("", "ai.onnx") else None
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One ONNX node during conversion. `inputs` are names of graph values, None where an input is omitted."""
+
+    proto: onnx.NodeProto
+    opset: int
+    inputs: tuple[str | None, ...]
+    builder: GraphBuilder
+    folder: Path | None
+
+    @property
+    def op(self) -> str:
+        return self.proto.op_type
+
+    @property
+    def label(self) -> str:
+        """How messages call this node."""
+        return f"node '{self.proto.name or next(iter(self.proto.output), '')}' ({self.op})"
+
+    # Attributes ------------------------------------------------------------------------------------
+
+    def _attribute(self, name: str, kind: int) -> AttributeProto | None:
+        attribute: AttributeProto
+        for attribute in self.proto.attribute:
+            if attribute.name == name:
+                if attribute.type != kind:
+                    raise ModelError(f"{self.label}: attribute '{name}' has the wrong type")
+                return attribute
+        return None
+
+    def has(self, name: str) -> bool:
+        return any(attribute.name == name for attribute in self.proto.attribute)
+
+    def attr_int(self, name: str, default: int) -> int:
+        attribute = self._attribute(name, AttributeProto.INT)
+        return default if attribute is None else attribute.i
+
+    def attr_float(self, name: str, default: float) -> float:
+        attribute = self._attribute(name, AttributeProto.FLOAT)
+        return default if attribute is None else attribute.f
+
+    def attr_string(self, name: str, default: str) -> str:
+        attribute = self._attribute(name, AttributeProto.STRING)
+        return default if attribute is None else attribute.s.decode("utf-8", "replace")
+
+    def attr_ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...] | None:
+        attribute = self._attribute(name, AttributeProto.INTS)
+        if attribute is None:
+            return None if default is None else tuple(default)
+        return tuple(attribute.ints)
+
+    def attr_floats(self, name: str) -> tuple[float, ...] | None:
+        attribute = self._attribute(name, AttributeProto.FLOATS)
+        return None if attribute is None else tuple(attribute.floats)
+
+    def attr_tensor(self, name: str) -> Array | None:
+        attribute = self._attribute(name, AttributeProto.TENSOR)
+        return None if attribute is None else tensor_array(attribute.t, self.folder, f"{self.label}: '{name}'")
+
+    # Operands --------------------------------------------------------------------------------------
+
+    def given(self, position: int) -> bool:
+        """Whether the optional input at `position` is there."""
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def input(self, position: int) -> str:
+        name = self.inputs[position] if position < len(self.inputs) else None
+        if name is None:
+            raise ModelError(f"{self.label}: input {position} is missing")
+        return name
+
+    def all_inputs(self) -> tuple[str, ...]:
+        return tuple(self.input(position) for position in range(len(self.inputs)))
+
+    def value(self, position: int = 0) -> Value:
+        """Type of an input."""
+        return self.builder.values[self.input(position)]
+
+    def shape(self, position: int = 0) -> tuple[int, ...]:
+        return self.value(position).shape
+
+    def rank(self, position: int = 0) -> int:
+        return len(self.shape(position))
+
+    def is_constant(self, position: int) -> bool:
+        return self.input(position) in self.builder.constants
+
+    def constant(self, position: int, what: str) -> Array:
+        """The array of an input that must be known while compiling (a shape, axes, ...)."""
+        name = self.input(position)
+        if name not in self.builder.constants:
+            raise UnsupportedError(f"{self.label}: {what} ('{name}') is computed at run time")
+        return self.builder.constants[name]
+
+    def constant_ints(self, position: int, what: str) -> tuple[int, ...]:
+        array = self.constant(position, what)
+        if array.dtype.kind not in "iu":
+            raise ModelError(f"{self.label}: {what} must be integers, not {array.dtype}")
+        return tuple(int(item) for item in array.reshape(-1))
+
+    def ints_or_input(self, name: str, position: int) -> tuple[int, ...] | None:
+        """Integers that old opsets give as an attribute and new ones as a constant input."""
+        if self.has(name):
+            return self.attr_ints(name)
+        return self.constant_ints(position, name) if self.given(position) else None
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis as a non-negative number, checked."""
+        if not -rank <= axis < rank:
+            raise ModelError(f"{self.label}: axis {axis} is outside a tensor of rank {rank}")
+        return axis % rank if rank else 0
+
+    # Results ---------------------------------------------------------------------------------------
+
+    @property
+    def hint(self) -> str:
+        """Names new values after the first ONNX output."""
+        return next((name for name in self.proto.output if name), self.op)
+
+    def emit(self, op: str, *inputs: str, **attrs: AttrValue) -> str:
+        """Append a graph node."""
+        return self.builder.emit(op, inputs, self.hint, self.proto.name, **attrs)
+
+    def new_constant(self, array: Array) -> str:
+        return self.builder.constant(array, self.hint)
+
+    def scalar(self, number: float, like: str) -> str:
+        """A scalar constant of the dtype of value `like`."""
+        return self.constant_like(number, like, ())
+
+    def constant_like(self, number: float, like: str, shape: Sequence[int]) -> str:
+        """A constant of the dtype of `like`, every element `number`, as a view of one element."""
+        dtype = DType(self.builder.values[like].dtype).numpy
+        return self.new_constant(np.broadcast_to(np.asarray(number, dtype=dtype), tuple(shape)))
+
+    def reshaped(self, name: str, shape: Sequence[int]) -> str:
+        """`name` in another shape; constants are viewed, no node is made when nothing changes."""
+        shape = tuple(shape)
+        if self.builder.values[name].shape == shape:
+            return name
+        if name in self.builder.constants and int(np.prod(shape)) == self.builder.constants[name].size:
+            return self.new_constant(self.builder.constants[name].reshape(shape))
+        return self.emit("reshape", name, shape=shape)

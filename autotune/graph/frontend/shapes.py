@@ -1,0 +1,57 @@
+"""Constants, and what is known about shapes while compiling: Shape and Size become constants."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.frontend.node import OnnxNode, converts
+from autotune.graph.frontend.source import MAX_ELEMENTS
+from autotune.graph.ir import Array
+
+
+@converts("Constant")
+def constant(node: OnnxNode) -> str:
+    return node.new_constant(_constant_array(node))
+
+
+def _constant_array(node: OnnxNode) -> Array:
+    if node.has("value"):
+        array = node.attr_tensor("value")
+    elif node.has("value_float"):
+        array = np.asarray(node.attr_float("value_float", 0.0), np.float32)
+    elif node.has("value_int"):
+        array = np.asarray(node.attr_int("value_int", 0), np.int64)
+    elif node.has("value_floats"):
+        array = np.asarray(node.attr_floats("value_floats"), np.float32)
+    elif node.has("value_ints"):
+        array = np.asarray(node.attr_ints("value_ints"), np.int64)
+    else:
+        raise UnsupportedError(f"{node.label}: a constant that is no tensor of numbers")
+    if array is None:
+        raise ModelError(f"{node.label}: the constant has no value")
+    return array
+
+
+@converts("ConstantOfShape")
+def constant_of_shape(node: OnnxNode) -> str:
+    """A broadcast view: no memory, whatever the shape says."""
+    shape = node.constant_ints(0, "the shape")
+    if min(shape, default=0) < 0 or math.prod(shape) > MAX_ELEMENTS:
+        raise ModelError(f"{node.label}: impossible shape {shape}")
+    value = node.attr_tensor("value")
+    scalar = np.zeros((), np.float32) if value is None else value.reshape(-1)[:1].reshape(())
+    return node.new_constant(np.broadcast_to(scalar, shape))
+
+
+@converts("Shape")
+def shape(node: OnnxNode) -> str:
+    end = node.attr_int("end", node.rank())
+    return node.new_constant(np.asarray(node.shape()[node.attr_int("start", 0) : end], np.int64))
+
+
+@converts("Size")
+def size(node: OnnxNode) -> str:
+    return node.new_constant(np.asarray(math.prod(node.shape()), np.int64))

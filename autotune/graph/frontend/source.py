@@ -1,0 +1,150 @@
+"""Reading an ONNX file or bytes into a ModelProto, and its tensors into arrays; nothing in it is trusted."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Union
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import TensorProto, numpy_helper
+
+from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.ir import Array
+from autotune.tensor import DType
+
+ModelSource = Union[str, "os.PathLike[str]", bytes]
+
+OLDEST_OPSET = 7
+MAX_ELEMENTS = 2**40  # as for every tensor: sizes beyond are damage or attack
+
+_DTYPES: dict[int, DType] = {
+    TensorProto.FLOAT: DType.f32,
+    TensorProto.DOUBLE: DType.f64,
+    TensorProto.FLOAT16: DType.f16,
+    TensorProto.BFLOAT16: DType.bf16,
+    TensorProto.INT8: DType.i8,
+    TensorProto.UINT8: DType.u8,
+    TensorProto.INT16: DType.i16,
+    TensorProto.UINT16: DType.u16,
+    TensorProto.INT32: DType.i32,
+    TensorProto.UINT32: DType.u32,
+    TensorProto.INT64: DType.i64,
+    TensorProto.UINT64: DType.u64,
+    TensorProto.BOOL: DType.bool,
+}
+
+
+def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
+    """Parse a model; gives it with the folder that may hold its external data (None for bytes).
+
+    Raises:
+        ModelError: no such file, unreadable, not ONNX, truncated, or of an opset that is too old or too new.
+    """
+    if isinstance(source, bytes):
+        data, folder, where = source, None, "the given bytes"
+    else:
+        path = Path(source)
+        where = f"'{path}'"
+        try:
+            data, folder = path.read_bytes(), path.parent
+        except OSError as error:
+            raise ModelError(f"cannot read model {where}: {error.strerror or error}") from error
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError(f"{where}: not an ONNX model, or truncated (export or download it again)") from error
+    if not model.ir_version or not model.HasField("graph"):
+        raise ModelError(f"{where}: not an ONNX model (it has no graph)")
+    return model, folder
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """The opset of the default domain, checked against what this frontend and the installed onnx know."""
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    if not versions:
+        raise ModelError("the model imports no opset of the ONNX domain; add one with onnx.helper.make_opsetid")
+    newest = onnx.defs.onnx_opset_version()
+    if versions[0] < OLDEST_OPSET:
+        raise UnsupportedError(
+            f"the model uses opset {versions[0]}; opset {OLDEST_OPSET} or later is needed"
+            " (convert it with onnx.version_converter)"
+        )
+    if versions[0] > newest:
+        raise UnsupportedError(
+            f"the model uses opset {versions[0]}; the installed onnx knows up to {newest}: upgrade onnx"
+        )
+    return int(versions[0])
+
+
+def dtype_of(elem_type: int, where: str) -> DType:
+    """The DType of an ONNX element type, or UnsupportedError."""
+    dtype = _DTYPES.get(elem_type)
+    if dtype is None:
+        known = elem_type in TensorProto.DataType.values()
+        name = TensorProto.DataType.Name(elem_type) if known else f"number {elem_type}"
+        raise UnsupportedError(f"{where} has the unsupported element type {name}")
+    return dtype
+
+
+def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
+    """The array of an initializer or attribute, by reference to its bytes where possible.
+
+    Args:
+        tensor: the ONNX tensor, inline or external.
+        folder: where external data may live; None forbids it.
+        where: names the tensor in messages.
+
+    Raises:
+        ModelError: the data does not fit the dims, or lies outside the model's folder.
+    """
+    dtype = dtype_of(tensor.data_type, where)
+    dims = tuple(tensor.dims)
+    if min(dims, default=0) < 0 or math.prod(dims) > MAX_ELEMENTS:
+        raise ModelError(f"{where} has impossible dimensions {dims}")
+    nbytes = math.prod(dims) * dtype.bytes
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raw = _external_bytes(tensor, folder, nbytes, where)
+    elif tensor.HasField("raw_data"):
+        raw = tensor.raw_data
+    else:
+        try:
+            array = numpy_helper.to_array(tensor)
+        except (ValueError, TypeError) as error:
+            raise ModelError(f"{where}: its data does not fit its dimensions {dims}") from error
+        return array
+    if len(raw) != nbytes:
+        raise ModelError(f"{where} has {len(raw)} bytes of data, its dimensions {dims} need {nbytes}")
+    return np.frombuffer(raw, dtype=dtype.numpy).reshape(dims)
+
+
+def _external_bytes(tensor: TensorProto, folder: Path | None, nbytes: int, where: str) -> bytes:
+    """Read external data from a file that really (after links) lies inside `folder`."""
+    if folder is None:
+        raise ModelError(f"{where} has external data: load the model by path, not from bytes")
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    try:
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", nbytes))
+    except ValueError as error:
+        raise ModelError(f"{where}: external data has a malformed offset or length") from error
+    path = Path(location)
+    root = folder.resolve()
+    real = (root / path).resolve()
+    if not location or path.is_absolute() or ".." in path.parts or not real.is_relative_to(root):
+        raise ModelError(f"{where}: external data '{location}' is outside the model's folder '{folder}'; refused")
+    if offset < 0 or length != nbytes:
+        raise ModelError(f"{where}: external data offset={offset} length={length} does not fit its {nbytes} bytes")
+    try:
+        with real.open("rb") as file:
+            file.seek(offset)
+            raw = file.read(nbytes)
+    except OSError as error:
+        raise ModelError(f"{where}: cannot read external data '{real}': {error.strerror or error}") from error
+    if len(raw) != nbytes:
+        raise ModelError(f"{where}: external data file '{real}' is too short (truncated copy?)")
+    return raw

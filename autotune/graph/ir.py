@@ -1,0 +1,170 @@
+"""The graph IR: operators on logical tensors in SSA form, as immutable values.
+
+Operator names and attributes are those of `autotune.ops` (NCHW, ONNX semantics, no default left open), so a
+piece of graph becomes a Workload by renumbering. Constants are NumPy arrays held by reference (possibly views):
+no pass copies a weight that it does not change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.ops.workload import AttrValue
+from autotune.tensor import DType
+
+Array = NDArray[np.generic]
+Attrs = tuple[tuple[str, AttrValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One SSA value: its name, dtype (`DType` string) and static shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * DType(self.dtype).bytes
+
+    def __str__(self) -> str:
+        return f"%{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator application with a single result. `origin` names the ONNX node it came from."""
+
+    op: str
+    inputs: tuple[str, ...]
+    output: Value
+    attrs: Attrs = ()
+    origin: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the value it defines."""
+        return self.output.name
+
+    def attr(self, name: str) -> AttrValue:
+        return dict(self.attrs)[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A graph output: `name` is what the user sees and never changes, `value` is the SSA value behind it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An SSA graph. `nodes` are in topological order; every name is defined exactly once.
+
+    Passes build a new Graph and share what they leave alone.
+    """
+
+    name: str
+    inputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Output, ...]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> Mapping[str, Value]:
+        """Every value by name: inputs, constants, node results."""
+        table = {value.name: value for value in self.inputs}
+        table.update((name, constant_value(name, array)) for name, array in self.constants.items())
+        table.update((node.output.name, node.output) for node in self.nodes)
+        return table
+
+    @cached_property
+    def producers(self) -> Mapping[str, Node]:
+        """The node that defines each value (inputs and constants have none)."""
+        return {node.output.name: node for node in self.nodes}
+
+    @cached_property
+    def consumers(self) -> Mapping[str, tuple[Node, ...]]:
+        """The nodes that read each value, each node once. Graph outputs are not counted here."""
+        table: dict[str, list[Node]] = {name: [] for name in self.values}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                table[name].append(node)
+        return {name: tuple(nodes) for name, nodes in table.items()}
+
+    @cached_property
+    def output_values(self) -> frozenset[str]:
+        """Names of the values that leave the graph."""
+        return frozenset(output.value for output in self.outputs)
+
+    def sole_consumer(self, name: str) -> Node | None:
+        """The one node that reads `name`, or None if it is read by several, by none, or leaves the graph."""
+        nodes = self.consumers[name]
+        return nodes[0] if len(nodes) == 1 and name not in self.output_values else None
+
+    def rewritten(
+        self,
+        nodes: Iterable[Node],
+        aliases: Mapping[str, str] | None = None,
+        constants: Mapping[str, Array] | None = None,
+    ) -> Graph:
+        """This graph with other nodes; reads of an alias become reads of what it stands for.
+
+        `constants` are added to the graph's own. An alias may stand for another alias.
+        """
+        aliases = aliases or {}
+
+        def resolve(name: str) -> str:
+            while name in aliases:
+                name = aliases[name]
+            return name
+
+        renamed = tuple(
+            replace(node, inputs=tuple(map(resolve, node.inputs))) if any(i in aliases for i in node.inputs) else node
+            for node in nodes
+        )
+        outputs = tuple(Output(output.name, resolve(output.value)) for output in self.outputs)
+        merged = {**self.constants, **constants} if constants else self.constants
+        return replace(self, nodes=renamed, outputs=outputs, constants=merged)
+
+    def __str__(self) -> str:
+        return format_graph(self)
+
+
+def constant_value(name: str, array: Array) -> Value:
+    """The Value of a constant array."""
+    return Value(name, DType.of(array.dtype).value, array.shape)
+
+
+def fresh_name(hint: str, taken: Mapping[str, object] | set[str]) -> str:
+    """`hint`, or `hint:1`, `hint:2`, ... : the first that is not taken."""
+    name, count = hint, 0
+    while name in taken:
+        count += 1
+        name = f"{hint}:{count}"
+    return name
+
+
+def format_graph(graph: Graph) -> str:
+    """The graph as text, one line per node; constants as types, without their numbers."""
+    lines = [f"graph {graph.name}({', '.join(map(str, graph.inputs))}) {{"]
+    lines += [f"  const {constant_value(name, array)}" for name, array in graph.constants.items()]
+    for node in graph.nodes:
+        attrs = "".join(f" {key}={value}" for key, value in node.attrs)
+        operands = ", ".join(f"%{name}" for name in node.inputs)
+        lines.append(f"  {node.output} = {node.op}({operands}){attrs}")
+    results = ", ".join(f"{output.name}=%{output.value}" for output in graph.outputs)
+    return "\n".join([*lines, f"  return {results}", "}"])

@@ -1,0 +1,241 @@
+"""Bad models are refused with one clear line; nothing outside the model's folder is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from autotune.errors import ModelError, UnsupportedError
+from autotune.graph import load_model
+
+MakeModel = Callable[..., onnx.ModelProto]
+
+
+def relu(source: str, result: str, name: str = "") -> onnx.NodeProto:
+    return helper.make_node("Relu", [source], [result], name=name)
+
+
+def refusal(
+    source: onnx.ModelProto | bytes | Path,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    kind: type[ModelError] = ModelError,
+) -> str:
+    if isinstance(source, onnx.ModelProto):
+        source = source.SerializeToString()
+    with pytest.raises(kind) as caught:
+        load_model(source, shapes)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    assert "No such file" in refusal(tmp_path / "absent.onnx")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    assert "directory" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 a zip file", b"\x00" * 100, b"hello"])
+def test_not_onnx(data: bytes) -> None:
+    assert "not an ONNX model" in refusal(data)
+
+
+def test_truncated(make_model: MakeModel) -> None:
+    weight = np.ones((64, 64), np.float32)
+    model = make_model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 64]}, ["y"], {"w": weight})
+    data = model.SerializeToString()
+    for length in (len(data) // 2, len(data) - 1):
+        assert "truncated" in refusal(data[:length])
+
+
+def test_dynamic_dimension_says_how_to_give_it(make_model: MakeModel) -> None:
+    model = make_model([relu("x", "y")], {"x": ["N", 3, None]}, ["y"])
+    assert "pass --shape x=1,3,1" in refusal(model)
+    assert "contradicts" in refusal(model, {"x": (1, 4, 5)})
+    assert "3 dimensions" in refusal(model, {"x": (1, 4)})
+    assert "no input" in refusal(model, {"z": (1,)})
+    assert load_model(model.SerializeToString(), {"x": (2, 3, 5)}).inputs[0].shape == (2, 3, 5)
+
+
+def test_a_symbol_is_bound_for_all_inputs(make_model: MakeModel) -> None:
+    model = make_model([helper.make_node("Add", ["x", "z"], ["y"])], {"x": ["N", 3], "z": ["N", 1]}, ["y"])
+    assert [value.shape for value in load_model(model.SerializeToString(), {"x": (4, 3)}).inputs] == [(4, 3), (4, 1)]
+    assert "contradicts" in refusal(model, {"x": (4, 3), "z": (5, 1)})
+
+
+@pytest.mark.parametrize("dims", [[-1, 3], [2**40, 2**40], [2**62, 8], [2**63 - 1]])
+def test_negative_and_huge_dimensions(make_model: MakeModel, dims: list[int]) -> None:
+    assert "impossible" in refusal(make_model([relu("x", "y")], {"x": dims}, ["y"]))
+
+
+def test_huge_intermediate_is_refused_before_any_memory_is_taken(make_model: MakeModel) -> None:
+    shape = np.asarray([2**31, 2**31], np.int64)
+    model = make_model([helper.make_node("ConstantOfShape", ["s"], ["y"])], {}, ["y"], {"s": shape})
+    assert "impossible shape" in refusal(model)
+    pads = np.asarray([0, 2**62], np.int64)
+    model = make_model([helper.make_node("Pad", ["x", "p"], ["y"])], {"x": [1]}, ["y"], {"p": pads})
+    assert "2^40" in refusal(model)
+
+
+def test_initializer_whose_data_does_not_fit(make_model: MakeModel) -> None:
+    model = make_model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [4]}, ["y"], {"w": np.ones(4, np.float32)})
+    tensor = model.graph.initializer[0]
+    tensor.dims[:] = [5]
+    assert "need 20" in refusal(model)
+    tensor.dims[:] = [-4]
+    assert "impossible dimensions" in refusal(model)
+    tensor.ClearField("raw_data")
+    tensor.dims[:] = [5]
+    tensor.float_data[:] = [1.0]
+    assert "does not fit" in refusal(model)
+
+
+def test_undefined_and_duplicated_names(make_model: MakeModel) -> None:
+    assert "'nowhere', which nothing defines" in refusal(make_model([relu("nowhere", "y")], {"x": [1]}, ["y"]))
+    assert "defined twice" in refusal(make_model([relu("x", "y"), relu("x", "y")], {"x": [1]}, ["y"]))
+    assert "defined twice" in refusal(make_model([relu("x", "x")], {"x": [1]}, ["x"]))
+    assert "defined by nothing" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["z"]))
+    assert "no outputs" in refusal(make_model([relu("x", "y")], {"x": [1]}, []))
+
+
+def test_cycle(make_model: MakeModel) -> None:
+    nodes = [helper.make_node("Add", ["x", "b"], ["a"], name="first"), relu("a", "b"), relu("b", "y")]
+    assert "cycle through node 'first' (Add)" in refusal(make_model(nodes, {"x": [1]}, ["y"]))
+
+
+def test_unsorted_nodes_are_sorted(make_model: MakeModel) -> None:
+    graph = load_model(make_model([relu("a", "y"), relu("x", "a")], {"x": [1]}, ["y"]).SerializeToString())
+    assert [node.name for node in graph.nodes] == ["a", "y"]
+
+
+def test_deep_graph_needs_no_recursion(make_model: MakeModel) -> None:
+    nodes = [relu(f"v{i}", f"v{i + 1}") for i in range(10_000)]
+    graph = load_model(make_model(nodes, {"v0": [2]}, ["v10000"]).SerializeToString())
+    assert len(graph.nodes) == 10_000
+
+
+def test_all_unknown_operators_are_listed_at_once(make_model: MakeModel) -> None:
+    nodes = [
+        helper.make_node("NonMaxSuppression", ["x", "x"], ["a"], name="nms"),
+        helper.make_node("Fancy", ["x"], ["b"], name="f1", domain="com.acme"),
+        helper.make_node("Fancy", ["x"], ["c"], name="f2", domain="com.acme"),
+        relu("x", "y"),
+    ]
+    message = refusal(make_model(nodes, {"x": [1]}, ["y"]), kind=UnsupportedError)
+    assert "3 unsupported node(s) of 2 operator(s)" in message
+    assert "NonMaxSuppression ×1 (first: 'nms')" in message
+    assert "com.acme.Fancy ×2 (first: 'f1')" in message
+
+
+def test_all_unsupported_uses_are_listed_at_once(make_model: MakeModel) -> None:
+    nodes = [
+        helper.make_node("Pad", ["x", "p"], ["a"], name="p1", mode="reflect"),
+        helper.make_node("Relu", ["a"], ["b"], name="behind"),
+        helper.make_node("Pad", ["x", "p"], ["c"], name="p2", mode="edge"),
+    ]
+    pads = np.asarray([1, 1], np.int64)
+    message = refusal(make_model(nodes, {"x": [4]}, ["b", "c"], {"p": pads}), kind=UnsupportedError)
+    assert "2 unsupported node(s)" in message
+    assert "'p1'" in message
+    assert "'p2'" in message
+    assert "behind" not in message
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        (helper.make_node("Conv", ["x", "w"], ["y"], group=0), "groups"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], group=3), "channels"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], strides=[0, 1]), "must be positive"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], strides=[1]), "'strides' has 1 entries"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], dilations=[-1, 1]), "must be positive"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], pads=[-1, 0, 0, 0]), "non-negative"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[2, 2]), "contradicts the weight"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], dilations=[9, 9]), "conv2d"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="MAYBE"), "unknown auto_pad"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], colour=3), "no attribute 'colour'"),
+        (helper.make_node("Conv", ["x", "w"], ["y"], group="one"), "wrong type"),
+        (helper.make_node("Conv", ["x"], ["y"]), "1 inputs; Conv takes 2 to 3"),
+        (helper.make_node("Conv", ["x", ""], ["y"]), "input 1 is missing"),
+        (helper.make_node("MaxPool", ["x"], ["y"]), "'kernel_shape' is missing"),
+        (helper.make_node("Softmax", ["x"], ["y"], axis=4), "axis 4 is outside"),
+        (helper.make_node("Transpose", ["x"], ["y"], perm=[0, 0, 1, 2]), "perm"),
+        (helper.make_node("MatMul", ["x", "w"], ["y"]), "matmul"),
+        (helper.make_node("Add", ["x", "w"], ["y"]), "broadcast"),
+        (helper.make_node("Concat", ["x", "w"], ["y"], axis=0), "concat"),
+        (helper.make_node("Reshape", ["x", "s"], ["y"]), "does not fit"),
+        (helper.make_node("Add", ["x", "s"], ["y"]), "dtype"),
+    ],
+)
+def test_impossible_attributes(make_model: MakeModel, node: onnx.NodeProto, text: str) -> None:
+    tensors = {"w": np.ones((4, 2, 3, 3), np.float32), "s": np.asarray([7, -1], np.int64)}
+    assert text in refusal(make_model([node], {"x": [1, 2, 8, 8]}, ["y"], tensors))
+
+
+def test_opsets(make_model: MakeModel) -> None:
+    assert "opset 7 or later" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=6))
+    assert "upgrade onnx" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=999))
+
+
+def test_output_declared_with_another_dtype(make_model: MakeModel) -> None:
+    model = make_model([relu("x", "y")], {"x": [1]}, ["y"], output_dtype=TensorProto.INT64)
+    assert "declared i64 but computed as f32" in refusal(model)
+
+
+def test_element_types_without_a_dtype(make_model: MakeModel) -> None:
+    assert "STRING" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], dtype=TensorProto.STRING))
+
+
+# External data -----------------------------------------------------------------------------------------
+
+
+def external_model(make_model: MakeModel, location: str, **entries: int) -> onnx.ModelProto:
+    model = make_model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [4]}, ["y"], {"w": np.ones(4, np.float32)})
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return model
+
+
+def test_external_data_inside_the_folder(make_model: MakeModel, tmp_path: Path) -> None:
+    values = np.arange(6, dtype=np.float32)
+    (tmp_path / "weights.bin").write_bytes(values.tobytes())
+    path = tmp_path / "m.onnx"
+    path.write_bytes(external_model(make_model, "weights.bin", offset=8, length=16).SerializeToString())
+    np.testing.assert_array_equal(load_model(path).constants["w"], values[2:])
+
+
+@pytest.mark.parametrize(
+    "location", ["/etc/passwd", "../secret.bin", "sub/../../secret.bin", "link.bin", "dir/secret.bin", ""]
+)
+def test_external_data_outside_the_folder_is_refused(make_model: MakeModel, tmp_path: Path, location: str) -> None:
+    (tmp_path / "secret.bin").write_bytes(b"\0" * 16)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
+    (folder / "dir").symlink_to(tmp_path)
+    (folder / "m.onnx").write_bytes(external_model(make_model, location).SerializeToString())
+    assert "outside the model's folder" in refusal(folder / "m.onnx")
+
+
+def test_external_data_that_is_missing_short_or_malformed(make_model: MakeModel, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    (tmp_path / "w.bin").write_bytes(b"\0" * 15)
+    for model, text in (
+        (external_model(make_model, "absent.bin"), "cannot read external data"),
+        (external_model(make_model, "w.bin"), "too short"),
+        (external_model(make_model, "w.bin", length=8), "does not fit"),
+        (external_model(make_model, "w.bin", offset=-1), "does not fit"),
+    ):
+        path.write_bytes(model.SerializeToString())
+        assert text in refusal(path)
+    assert "by path" in refusal(external_model(make_model, "w.bin"))
