@@ -134,6 +134,19 @@ class Target:
         """Whether this machine's CPU has every feature of the target."""
         return not self.missing_features()
 
+    def require_host(self) -> None:
+        """Refuse to run code for this target where the CPU would stop at an unknown instruction.
+
+        Raises:
+            TargetError: names the features that this machine's CPU lacks.
+        """
+        missing = self.missing_features()
+        if missing:
+            raise TargetError(
+                f"{self} needs {', '.join(missing)}, which this machine's {machine.cpu_name()} lacks: "
+                "run it on such a CPU, or use -mcpu=native"
+            )
+
     @property
     def key(self) -> str:
         """Identity for records, e.g. 'x86_64-znver4-t2-0123456789ab': readable first, then a hash of all fields."""

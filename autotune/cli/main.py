@@ -14,10 +14,11 @@ from typing import Annotated, ParamSpec
 
 import typer
 
+from autotune.cli.machine import machine
 from autotune.errors import AutotuneError
 
 # name on the command line -> the function; its docstring is the help text
-COMMANDS: dict[str, Callable[..., None]] = {}
+COMMANDS: dict[str, Callable[..., None]] = {"machine": machine}
 
 Args = ParamSpec("Args")
 

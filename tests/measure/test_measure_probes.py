@@ -1,0 +1,142 @@
+"""The probes do the work that they count, with the instructions that they name. How fast is not tested."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+
+from autotune.codegen.jit import assembly, compile_ir, load_objects
+from autotune.errors import TargetError
+from autotune.measure.peaks import measure_peaks
+from autotune.measure.probes import (
+    FmaProbe,
+    Kernel,
+    Probe,
+    bf16_kernel,
+    fma_kernel,
+    int8_kernel,
+    read_kernel,
+)
+from autotune.target import Target
+
+Bytes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+HOST = replace(Target.parse("native"), num_threads=1)
+AVX2 = Target.parse("x86 -mcpu=haswell -num-cores=1")
+
+
+def loop_of(kernel: Kernel, target: Target) -> str:
+    """The assembly of the innermost loop: the label that the first backward jump goes to, up to that jump."""
+    text = assembly(kernel.ir, cpu=target.cpu, features=target.llvm_features)
+    jump = re.search(r"^\tj\w+\t(\.LBB0_\d+)$", text, re.MULTILINE)
+    assert jump
+    return text[text.index(f"{jump[1]}:") : jump.start()]
+
+
+def aligned(array: Bytes) -> Bytes:
+    """A copy that starts on a 64-byte boundary."""
+    space = np.zeros(array.size + 64, np.uint8)
+    view = space[-space.ctypes.data % 64 :][: array.size]
+    view[:] = array
+    return view
+
+
+def run(kernel: Kernel, target: Target, data: Bytes, size: int, repeats: int) -> None:
+    with load_objects([compile_ir(kernel.ir, cpu=target.cpu, features=target.llvm_features).object_code]) as library:
+        probe = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(library.address("probe"))
+        probe(data.ctypes.data, size, repeats)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "kernel", "instruction", "register", "operations"),
+    [
+        ("haswell", fma_kernel, "vfmadd", "ymm", 16),
+        ("znver4", fma_kernel, "vfmadd", "zmm", 32),
+        ("alderlake", int8_kernel, "vpdpbusd", "ymm", 64),
+        ("cascadelake", int8_kernel, "vpdpbusd", "zmm", 128),
+        ("cooperlake", bf16_kernel, "vdpbf16ps", "zmm", 64),
+    ],
+)
+def test_a_loop_is_multiply_adds_and_nothing_else(
+    cpu: str, kernel: Callable[[Target], Kernel | None], instruction: str, register: str, operations: int
+) -> None:
+    target = Target.parse(f"x86 -mcpu={cpu}")
+    made = kernel(target)
+    assert made
+    body = loop_of(made, target)
+    found = re.findall(rf"^\t(?:{{vex}}\s+)?{instruction}\S*\t.*%{register}\d+$", body, re.MULTILINE)
+    assert len(found) * operations == made.operations, "LLVM merged or split the chains"
+    assert "(%" not in body, "an operand comes from memory"
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])
+def test_no_kernel_for_an_instruction_that_is_not_there(cpu: str) -> None:
+    target = Target.parse(f"x86 -mcpu={cpu}")
+    assert int8_kernel(target) is None
+    assert bf16_kernel(target) is None
+
+
+@pytest.mark.parametrize("target", [HOST, AVX2], ids=["host", "avx2"])
+def test_fma_repeats_as_often_as_asked(target: Target) -> None:
+    kernel = fma_kernel(target)
+    data = aligned(np.zeros(2048, np.uint8))
+    values = data.view(np.float32)
+    values[: target.lanes(4)] = 2.0
+    run(kernel, target, data, 1024, repeats=5)
+    # each chain is c = 2 * 2 + c, five times
+    for chain in range(12):
+        assert (values[16 + 16 * chain :][: target.lanes(4)] == 20.0).all()
+    assert kernel.operations == 12 * 2 * target.lanes(4)
+
+
+@pytest.mark.parametrize("target", [HOST, AVX2], ids=["host", "avx2"])
+def test_read_reads_every_byte(target: Target) -> None:
+    """Setting any one byte of the buffer changes the result, which the OR of all vectors is."""
+    size, width = 2048, target.vector_bits // 8
+    rng = np.random.default_rng(0)
+    for place in [0, 1, size - 1, *rng.integers(0, size, 20).tolist()]:
+        data = aligned(np.zeros(size + 64, np.uint8))
+        data[place] = 0x81
+        run(read_kernel(target), target, data, size, repeats=2)
+        expected = np.zeros(width, np.uint8)
+        expected[place % width] = 0x81
+        assert (data[size:][:width] == expected).all()
+
+
+def test_work_is_operations_or_bytes() -> None:
+    assert Probe(fma_kernel(HOST), HOST).work(10) == 10 * fma_kernel(HOST).operations
+    assert Probe(read_kernel(HOST), HOST, size=4096).work(10) == 40960
+
+
+def test_longer_asks_for_more_repeats() -> None:
+    probe = Probe(fma_kernel(HOST), HOST)
+    assert probe.repeats_for(1e-3) > 1000
+
+
+def test_the_fma_probe_gives_a_rate() -> None:
+    probe = FmaProbe(HOST)
+    rates = [probe.run() for _ in range(5)]
+    assert all(0.1 < rate < 1e4 for rate in rates), "GFLOP/s of one core"
+
+
+def test_a_probe_for_another_cpu_is_refused() -> None:
+    foreign = replace(HOST, features=(*HOST.features, "made-up"))
+    with pytest.raises(TargetError, match="needs made-up, which this machine's .* lacks"):
+        FmaProbe(foreign)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_peaks(threads: int) -> None:
+    peaks = measure_peaks(replace(AVX2, num_threads=threads))
+    assert peaks.int8 is None
+    assert peaks.bf16 is None
+    for rate in (peaks.fp32, peaks.l1, peaks.l2, peaks.l3, peaks.dram):
+        assert rate.one_core > 0
+        assert rate.all_cores > 0
+        assert threads > 1 or rate.all_cores == rate.one_core
