@@ -44,6 +44,10 @@ class CodegenError(AutotuneError):
     """LLVM refused the generated code, or an object could not be linked."""
 
 
+class ThreadPoolError(AutotuneError):
+    """A thread pool could not start its threads, is closed, or belongs to another process."""
+
+
 class DatabaseError(AutotuneError):
     """The tuning database cannot be opened, read, written or understood."""
 

@@ -26,7 +26,7 @@ DOORS: dict[str, set[str]] = {
     "search_spaces": {"ops", "schedule", "target"},
     "records": {"errors"},
     "cost_model": {"lower"},
-    "measure": {"codegen", "search_spaces", "ops"},
+    "measure": {"runtime", "search_spaces", "ops"},
     "search": {"search_spaces", "cost_model", "measure", "records"},
     "graph": {"ops", "tensor"},
     "compiler": {"graph", "search_spaces", "records", "codegen", "runtime"},

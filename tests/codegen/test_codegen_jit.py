@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
-import llvmlite.binding as llvm
 import pytest
 
 from autotune.codegen.jit import assembly, check_features, compile_ir, count_spills, ir_hash, load_objects
 from autotune.errors import CodegenError, TargetError
 
 CPU, FEATURES = "x86-64-v3", ""
-
-needs_avx512 = pytest.mark.skipif(not llvm.get_host_cpu_features().get("avx512f"), reason="this CPU has no AVX-512")
 
 
 def constant(value: int, symbol: str = "answer") -> bytes:
@@ -125,7 +122,7 @@ def test_bad_ir_is_one_line() -> None:
 def test_link_errors() -> None:
     with pytest.raises(CodegenError, match="cannot link"):
         load_objects([b"not an object"])
-    with pytest.raises(CodegenError, match="cannot link.*answer"):
+    with pytest.raises(CodegenError, match=r"cannot link.*answer"):
         load_objects([constant(1), constant(2)])
     with load_objects([constant(1)]) as library, pytest.raises(CodegenError, match="nothing_here"):
         library.address("nothing_here")
@@ -156,12 +153,12 @@ def test_spill_count_tells_good_tiles_from_bad(rows: int) -> None:
 def test_count_spills_counts_vector_stack_traffic_only() -> None:
     text = (
         "\tvmovups\t%zmm0, 64(%rsp)\n\tvmovaps\t(%rsp), %ymm3\n\tvfmadd231ps\t128(%rsp), %zmm1, %zmm2\n"
-        "\tvmovups\t(%rbp,%rax,4), %zmm0\n\tmovq\t%rax, 8(%rsp)\n\tvmovss\t%xmm0, 4(%rsp)\n\tvpdpbusd\t%zmm0, %zmm1, %zmm2\n"
+        "\tvmovups\t(%rbp,%rax,4), %zmm0\n\tmovq\t%rax, 8(%rsp)\n\tvmovss\t%xmm0, 4(%rsp)\n"
+        "\tvpdpbusd\t%zmm0, %zmm1, %zmm2\n"
     )
     assert count_spills(text) == (3, 2)
 
 
-@needs_avx512
 def test_features_reach_the_code_generator() -> None:
     text = "define <16 x float> @f(<16 x float> %a) { %b = fadd <16 x float> %a, %a ret <16 x float> %b }"
     assert "zmm" in assembly(text, cpu="x86-64-v3", features="+avx512f")

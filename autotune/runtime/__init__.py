@@ -1,0 +1,1 @@
+"""What runs kernels: the native runtime, thread pools, buffers."""

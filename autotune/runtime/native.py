@@ -1,0 +1,53 @@
+"""The native runtime object loaded into this process: its functions, and its symbols for kernels to link with."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.codegen.jit import Library, load_objects
+from autotune.codegen.runtime_ir import runtime_object
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRuntime:
+    """The functions of `autotune.codegen.runtime_ir`; ctypes releases the GIL while they run.
+
+    Attributes:
+        imports: symbol → address of what kernels may call; pass it to `load_objects`.
+    """
+
+    library: Library
+    pool_create: Callable[[int, int, int], int | None]
+    pool_destroy: Callable[[int], None]
+    pool_barrier: Callable[[int], int]
+    pool_run: Callable[[int, int, int], None]
+    run: Callable[[int, int], None]
+    run_profiled: Callable[[int, int, int], None]
+    time: Callable[[int, int, int, int, int], None]
+    imports: Mapping[str, int]
+
+
+@functools.cache
+def native_runtime() -> NativeRuntime:
+    """The runtime object, loaded once per process and never unloaded: helper threads live in its code."""
+    library = load_objects([runtime_object()])
+    word, pointer = ctypes.c_int64, ctypes.c_void_p
+
+    def function(name: str, result: type[ctypes.c_void_p] | None, *arguments: type) -> Any:
+        return ctypes.CFUNCTYPE(result, *arguments)(library.address(f"autotune_{name}"))
+
+    return NativeRuntime(
+        library=library,
+        pool_create=function("pool_create", pointer, word, word, word),
+        pool_destroy=function("pool_destroy", None, pointer),
+        pool_barrier=function("pool_barrier", pointer, pointer),
+        pool_run=function("pool_run", None, pointer, pointer, pointer),
+        run=function("run", None, pointer, pointer),
+        run_profiled=function("run_profiled", None, pointer, pointer, pointer),
+        time=function("time", None, pointer, pointer, word, word, pointer),
+        imports={"autotune_barrier": library.address("autotune_barrier")},
+    )

@@ -1,0 +1,177 @@
+"""Thread pools that run kernels, and the plans they run: what a model's inference and a measurement share."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import ThreadPoolError
+from autotune.runtime.native import NativeRuntime, native_runtime
+
+# How long a waiting thread polls before it sleeps, in ticks of the time stamp counter (2-4 GHz). Waking costs
+# 5-50 µs. Between regions: long enough to catch a caller that comes back at once, short enough that an idle
+# session burns no CPU. Inside a region, all threads are at work and the last one comes soon.
+_IDLE_SPIN = 200_000
+_BARRIER_SPIN = 2_000_000
+# With more threads than cores, polling keeps the thread that we wait for from running.
+_CROWDED_SPIN = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel call of a plan.
+
+    Attributes:
+        kernel: address of `void kernel(ptr frame, i64 thread_id, i64 num_threads)`.
+        frame: what the kernel's frame points to, in its order: buffers, or addresses as integers; the plan
+            adds the barrier as the last entry.
+    """
+
+    kernel: int
+    frame: Sequence[npt.NDArray[np.generic] | int]
+
+
+class Plan:
+    """Steps laid out for the native driver: each step runs on all threads, with a barrier after it.
+
+    `rotations` are lists of equally many steps. A run uses the first; pass number i of a timing uses number
+    i mod rotations, so that copies of the weights in different buffers are as cold as in a model.
+
+    The plan keeps the arrays in its frames alive, and the objects in `keep` (libraries, arenas).
+    """
+
+    def __init__(self, pool: ThreadPool, rotations: Sequence[Sequence[Step]], keep: Sequence[object] = ()) -> None:
+        if not rotations or any(len(steps) != len(rotations[0]) for steps in rotations):
+            raise ValueError(f"rotations need equally many steps each, got {[len(steps) for steps in rotations]}")
+        self.pool = pool
+        self.num_steps = len(rotations[0])
+        steps = [step for rotation in rotations for step in rotation]
+        rows = [[*map(_address, step.frame), pool.barrier] for step in steps]
+        offsets = np.cumsum([0, *map(len, rows)])[:-1] * 8
+        self._frames = np.array([pointer for row in rows for pointer in row], dtype=np.uint64)
+        self._steps = np.empty((len(steps), 2), dtype=np.uint64)
+        self._steps[:, 0] = [step.kernel for step in steps]
+        self._steps[:, 1] = offsets + self._frames.ctypes.data
+        self._plan = np.array([self.num_steps, _address(self._steps), len(rotations), pool.barrier], dtype=np.uint64)
+        self._keep = (*steps, *keep)
+        self.address = _address(self._plan)
+
+
+@final
+class ThreadPool:
+    """`num_threads` threads that run plans together; the calling thread is the first of them.
+
+    Regions of one pool run one at a time, whichever Python thread asks. The GIL is released meanwhile.
+    A pool belongs to the process that made it: after a fork, make another.
+
+    Args:
+        num_threads: threads in a region, 1 or more; helper threads start at once.
+        cores: CPUs this process may use; with fewer cores than threads, waiting threads sleep at once.
+
+    Raises:
+        ThreadPoolError: the threads cannot be started.
+    """
+
+    def __init__(self, num_threads: int, cores: int) -> None:
+        if num_threads < 1 or cores < 1:
+            raise ValueError(f"num_threads and cores must be at least 1, got {num_threads} and {cores}")
+        self.num_threads = num_threads
+        self._native = native_runtime()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        spins = (_IDLE_SPIN, _BARRIER_SPIN) if num_threads <= cores else (_CROWDED_SPIN, _CROWDED_SPIN)
+        address = self._native.pool_create(num_threads, *spins)
+        if address is None:
+            raise ThreadPoolError(
+                f"cannot start {num_threads - 1} helper threads: use fewer, or raise the limits on processes and memory"
+            )
+        self._address: int = address
+        self.barrier: int = self._native.pool_barrier(address)
+        # Also runs at interpreter exit: no helper may still poll when its code is unmapped.
+        self._finalizer = weakref.finalize(self, _destroy, self._native, address, self._process)
+
+    def run_plan(self, plan: Plan) -> None:
+        """One pass over the plan's first rotation: one parallel region."""
+        with self._checked(plan):
+            self._native.run(self._open_address(), plan.address)
+
+    def time_plan(self, plan: Plan, number: int, repeats: int) -> npt.NDArray[np.float64]:
+        """Time `repeats` batches of `number` passes each, all in one parallel region.
+
+        Returns:
+            f64 (repeats,): seconds per pass of each batch. The first holds the cold start; drop it if you must.
+        """
+        if number < 1 or repeats < 1:
+            raise ValueError(f"number and repeats must be at least 1, got {number} and {repeats}")
+        seconds = np.empty(repeats, dtype=np.float64)
+        with self._checked(plan):
+            self._native.time(self._open_address(), plan.address, number, repeats, _address(seconds))
+        return seconds
+
+    def profile_plan(self, plan: Plan) -> npt.NDArray[np.float64]:
+        """One pass with a clock reading after each step's barrier.
+
+        Returns:
+            f64 (steps,): seconds of each step, barrier included.
+        """
+        stamps = np.empty(plan.num_steps + 1, dtype=np.int64)
+        with self._checked(plan):
+            self._native.run_profiled(self._open_address(), plan.address, _address(stamps))
+        return np.diff(stamps).astype(np.float64) * 1e-9
+
+    def run_function(self, function: int, argument: int = 0) -> None:
+        """Call `void function(ptr argument, i64 thread_id, i64 num_threads)` on every thread: one region."""
+        with self._checked(None):
+            self._native.pool_run(self._open_address(), function, argument)
+
+    def close(self) -> None:
+        """Join the helper threads; closing twice is fine."""
+        if os.getpid() == self._process:
+            with self._lock:
+                self._finalizer()
+
+    def __enter__(self) -> ThreadPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _checked(self, plan: Plan | None) -> threading.Lock:
+        # Before taking the lock: a thread of the parent may have held it when this process was forked.
+        if os.getpid() != self._process:
+            raise ThreadPoolError("this thread pool was made before a fork: make a new one in the child process")
+        if plan is not None and plan.pool is not self:
+            raise ThreadPoolError("this plan was made for another thread pool: make it with the pool that runs it")
+        return self._lock
+
+    def _open_address(self) -> int:
+        if not self._finalizer.alive:
+            raise ThreadPoolError("this thread pool is closed: make a new one")
+        return self._address
+
+
+def aligned_empty(nbytes: int, align: int = 64) -> npt.NDArray[np.uint8]:
+    """Uninitialised u8 (nbytes,) whose first byte lies on a multiple of `align`."""
+    raw = np.empty(nbytes + align, dtype=np.uint8)
+    start = -raw.ctypes.data % align
+    return raw[start : start + nbytes]
+
+
+def _address(buffer: npt.NDArray[np.generic] | int) -> int:
+    return buffer if isinstance(buffer, int) else buffer.ctypes.data
+
+
+def _destroy(native: NativeRuntime, address: int, process: int) -> None:
+    # After a fork the helpers exist in the parent only; joining them here would wait for ever.
+    if os.getpid() == process:
+        native.pool_destroy(address)
