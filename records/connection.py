@@ -171,6 +171,8 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _check_file(file: Path, read_only: bool) -> None:
+    if "\0" in str(file):
+        raise DatabaseError(f"{str(file)!r} cannot be opened: a NUL byte in a file name")
     try:
         if file.is_dir():
             raise DatabaseError(f"{file} is a folder; name a file in it")
@@ -180,8 +182,11 @@ def _check_file(file: Path, read_only: bool) -> None:
             raise DatabaseError(f"{file} does not exist; `autotune tune` creates it")
         if not file.parent.is_dir():
             raise DatabaseError(f"{file.parent} is not a folder; create it first, or name another file")
-    except (OSError, ValueError) as error:
-        raise DatabaseError(f"{str(file)!r} cannot be opened: {error}") from None
+        # SQLite would open it for reading only, without a word, and fail at the first trial.
+        if not read_only and file.exists() and not os.access(file, os.W_OK):
+            raise DatabaseError(f"{file} cannot be written: it is read-only; change its permissions or copy it")
+    except OSError as error:
+        raise DatabaseError(f"{file} cannot be opened: {error.strerror}; check the permissions") from None
 
 
 def _has_content(file: Path) -> bool:
