@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from autotune.records.database import Database, WorkloadSummary
+from autotune.records.exchange import MergeReport, export_lines, export_records, import_records, merge_database
 from autotune.records.location import default_database_path
+from autotune.records.maintenance import Stats, prune, stats, verify
 from autotune.records.match import Match, TargetFit, Tier, confirm_ir, fit_target
 from autotune.records.record import TEMPLATE_INTERFACE, TuningRecord
 from autotune.records.session import Session, SessionState
@@ -11,8 +13,10 @@ from autotune.records.session import Session, SessionState
 __all__ = [
     "Database",
     "Match",
+    "MergeReport",
     "Session",
     "SessionState",
+    "Stats",
     "TEMPLATE_INTERFACE",
     "TargetFit",
     "Tier",
@@ -20,5 +24,12 @@ __all__ = [
     "WorkloadSummary",
     "confirm_ir",
     "default_database_path",
+    "export_lines",
+    "export_records",
     "fit_target",
+    "import_records",
+    "merge_database",
+    "prune",
+    "stats",
+    "verify",
 ]

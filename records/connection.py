@@ -127,6 +127,12 @@ class Connection:
                 f"run `autotune db upgrade --db {self.path}` once to bring it up to date"
             )
 
+    @property
+    def schema(self) -> str:
+        """The name of the last migration."""
+        with explained(self.path):
+            return self._migrations.applied(self._db)[-1].name
+
     def rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
         """All rows of a query, as mappings from column to value."""
         with explained(self.path):
@@ -139,9 +145,12 @@ class Connection:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing: an exception inside rolls everything back."""
+        """All or nothing: an exception inside rolls everything back. Inside another one, part of that one."""
         if self.read_only:
             raise DatabaseError(f"{self.path} was opened for reading only")
+        if self._db.conn.in_transaction:
+            yield
+            return
         self.execute("BEGIN IMMEDIATE")
         try:
             with explained(self.path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -82,27 +83,35 @@ class Database:
 
     # Writing
 
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is written inside is stored together, or, after an exception, not at all."""
+        try:
+            with self.connection.transaction():
+                yield
+        except BaseException:
+            self._stored.clear()
+            raise
+
     def add(self, record: TuningRecord) -> None:
         """Stores one trial in its own transaction; it replaces an earlier trial of the same identity."""
         self.add_many((record,))
 
     def add_many(self, records: Iterable[TuningRecord]) -> None:
         """Stores all of `records`, or none."""
-        fresh: set[tuple[str, ...]] = set()
-        with self.connection.transaction():
+        with self.transaction():
             for record in records:
                 shared = (record.workload_key, record.workload, record.target_key, record.target, record.interface)
-                if shared not in self._stored and shared not in fresh:
+                if shared not in self._stored:
                     store_shared(self.connection, record)
-                    fresh.add(shared)
+                    self._stored.add(shared)
                 store_trial(self.connection, record)
-        self._stored |= fresh
 
     # Sessions
 
     def add_session(self, session: Session) -> None:
         """Stores a new session, or replaces the one of the same id."""
-        with self.connection.transaction():
+        with self.transaction():
             self.connection.execute(
                 "INSERT OR REPLACE INTO sessions "
                 "(id, state, started, heartbeat, finished, pid, host, command, versions) VALUES "
@@ -121,7 +130,7 @@ class Database:
         self._update_session(f"state = '{state.value}', heartbeat = :now, finished = :now", session_id, now)
 
     def _update_session(self, change: str, session_id: str, now: float) -> None:
-        with self.connection.transaction():
+        with self.transaction():
             changed = self.connection.execute(
                 f"UPDATE sessions SET {change} WHERE id = :id", {"id": session_id, "now": now}
             )
@@ -135,7 +144,7 @@ class Database:
         """
         stale = [session for session in self.sessions() if session.is_stale(now, timeout, host)]
         if stale:
-            with self.connection.transaction():
+            with self.transaction():
                 for session in stale:
                     self.connection.execute(
                         "UPDATE sessions SET state = 'interrupted', finished = heartbeat "

@@ -41,29 +41,35 @@ class TargetFit:
     distance: int
 
 
+# How far apart two targets are: code differs most between CPUs, then between thread counts.
+_WEIGHTS = {"cpu": 64, "num_threads": 16, "features": 4}
+
+
 def fit_target(record_target: str, wanted_target: str) -> TargetFit:
-    """Compares the JSON of two targets with different keys.
+    """Compares the JSON of two targets with different keys, of which `arch` and `features` must be known.
 
     Compatible: same architecture, and `wanted_target` has every ISA feature that the record's has.
-    Seconds from different machines do not compare, so the distance counts what differs instead:
-    the CPU weighs most, then the threads, then the caches.
+    Seconds from different machines do not compare, so the distance counts what differs instead.
     """
-    theirs, ours = _target_facts(record_target), _target_facts(wanted_target)
-    if theirs.arch != ours.arch:
-        return TargetFit(Tier.FOREIGN, f"made for {theirs.arch}, this target is {ours.arch}", 0)
-    missing = sorted(theirs.features - ours.features)
-    if missing:
-        return TargetFit(Tier.FOREIGN, f"made for {theirs.cpu}, which has {_listed(missing)}; this target has not", 0)
-    differences = []
-    distance = 0
-    for name, weight in (("cpu", 4), ("threads", 2), ("caches", 1)):
-        their, our = getattr(theirs, name), getattr(ours, name)
-        if their != our:
-            distance += weight
-            differences.append(f"{name} {their}, here {our}" if name != "caches" else "other caches")
-    if not differences:
-        differences.append("other target settings")
-    return TargetFit(Tier.COMPATIBLE, "measured with " + "; ".join(differences), distance)
+    theirs, ours = _target_fields(record_target), _target_fields(wanted_target)
+    if theirs["arch"] != ours["arch"]:
+        return TargetFit(Tier.FOREIGN, f"made for {theirs['arch']}, this target is {ours['arch']}", 0)
+    their_features, our_features = set(theirs["features"]), set(ours["features"])
+    if not their_features <= our_features:
+        missing = _listed(sorted(their_features - our_features))
+        return TargetFit(Tier.FOREIGN, f"made for a CPU with {missing}, which this target lacks", 0)
+    differing = sorted(
+        (name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name)),
+        key=lambda name: (-_WEIGHTS.get(name, 1), name),
+    )
+    reasons = [
+        f"without {_listed(sorted(our_features - their_features))}"
+        if name == "features"
+        else f"with {name} {theirs.get(name)}, here {ours.get(name)}"
+        for name in differing
+    ]
+    distance = sum(_WEIGHTS.get(name, 1) for name in differing)
+    return TargetFit(Tier.COMPATIBLE, "measured " + ("; ".join(reasons) or "under another target key"), distance)
 
 
 def confirm_ir(match: Match, ir_hash: str) -> Match:
@@ -74,31 +80,15 @@ def confirm_ir(match: Match, ir_hash: str) -> Match:
     return dataclasses.replace(match, tier=Tier.COMPATIBLE, reason=reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _TargetFacts:
-    arch: str
-    cpu: str
-    features: frozenset[str]
-    threads: Any
-    caches: Any
-
-
-def _target_facts(text: str) -> _TargetFacts:
-    """The fields that matching reads; anything else in the JSON is part of the key only."""
+def _target_fields(text: str) -> dict[str, Any]:
     try:
         values = fields.parse_json(text)
     except ValueError as error:
         raise DatabaseError(f"a target must be a JSON object: {error}") from None
-    if not isinstance(values, dict):
-        raise DatabaseError(f"a target must be a JSON object, got {text[:60]!r}")
-    arch, features = values.get("arch"), values.get("features")
-    if not isinstance(arch, str):
-        raise DatabaseError(f"a target needs the field 'arch', got {text[:60]!r}")
-    if not isinstance(features, list) or not all(isinstance(feature, str) for feature in features):
-        raise DatabaseError(f"a target needs 'features', a list of ISA feature names, got {text[:60]!r}")
-    return _TargetFacts(
-        arch, str(values.get("cpu", "unknown")), frozenset(features), values.get("threads"), values.get("caches")
-    )
+    match values:
+        case {"arch": str(), "features": list(features)} if all(isinstance(feature, str) for feature in features):
+            return dict(values)
+    raise DatabaseError(f"a target needs the fields arch and features (ISA feature names), got {text[:60]!r}")
 
 
 def _listed(names: list[str]) -> str:

@@ -29,7 +29,7 @@ class TuningRecord:
     anchor_key: str | None = None
     description: str = ""  # for people: the operator and its shapes
     target_key: str
-    target: str  # canonical JSON: arch, cpu, features, caches, threads
+    target: str  # canonical JSON: arch, cpu, features, num_threads, caches
     interface: str = TEMPLATE_INTERFACE  # canonical JSON: one layout per operand
     residency: str = ""  # where the weights were while it was timed: L2, L3, DRAM
     config_key: str

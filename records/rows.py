@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from autotune.errors import DatabaseError
@@ -62,44 +61,71 @@ def store_shared(connection: Connection, record: TuningRecord) -> None:
 
 def read_trials(connection: Connection, rest: str, parameters: dict[str, object]) -> list[TuningRecord]:
     """The records that `rest` (WHERE, ORDER BY, LIMIT) selects."""
-    rows = connection.rows(_READ_TRIALS + rest, parameters)
-    return [_record(connection.path, row) for row in rows]
+    records = []
+    for row in connection.rows(_READ_TRIALS + rest, parameters):
+        try:
+            records.append(_make(row))
+        except DatabaseError as error:
+            raise _damaged(connection, row, error) from None
+    return records
 
 
-def iterate_trials(connection: Connection, where: str, parameters: dict[str, object]) -> Iterator[TuningRecord]:
+def find_trial(connection: Connection, identity: tuple[str, ...]) -> TuningRecord | None:
+    """The record of `TuningRecord.identity`, if there is one."""
+    where = " AND ".join(f"trials.{name} = :{name}" for name in _IDENTITY)
+    found = read_trials(connection, f"WHERE {where}", dict(zip(_IDENTITY, identity, strict=True)))
+    return found[0] if found else None
+
+
+def iterate_trials(
+    connection: Connection, where: str, parameters: dict[str, object], damaged: list[str] | None = None
+) -> Iterator[TuningRecord]:
     """The records that the condition `where` selects, in the order in which they were first stored.
 
     Chosen at once and read a page at a time, so the caller may write in between: rows added later are not
-    seen, rows deleted meanwhile are left out.
+    seen, rows deleted meanwhile are left out. A row that makes no record is an error, or, when a list
+    `damaged` is given, a line in it.
     """
-    for row in _pages(connection, where, parameters):
-        yield _record(connection.path, row)
-
-
-def find_damage(connection: Connection) -> Iterator[str]:
-    """One line per trial whose row makes no record."""
-    for row in _pages(connection, "1", {}):
+    for row in _pages(connection, where, parameters, damaged):
         try:
-            _make(row)
+            yield _make(row)
         except DatabaseError as error:
-            yield f"trial {row['id']}: {error}"
+            if damaged is None:
+                raise _damaged(connection, row, error) from None
+            damaged.append(f"trial {row['id']}: {error}")
 
 
-def _pages(connection: Connection, where: str, parameters: dict[str, object]) -> Iterator[dict[str, Any]]:
-    ids = [row["id"] for row in connection.rows(f"SELECT id FROM trials WHERE {where} ORDER BY id", parameters)]
+def _pages(
+    connection: Connection, where: str, parameters: dict[str, object], damaged: list[str] | None
+) -> Iterator[dict[str, Any]]:
+    # The index of the UNIQUE constraint names every row, whatever has happened to the table itself.
+    source = "trials" if damaged is None else "trials INDEXED BY sqlite_autoindex_trials_1"
+    ids = [row["id"] for row in connection.rows(f"SELECT id FROM {source} WHERE {where} ORDER BY id", parameters)]
     for start in range(0, len(ids), _PAGE):
         page = ids[start : start + _PAGE]
-        marks = ", ".join("?" * len(page))
-        yield from connection.rows(f"{_READ_TRIALS} WHERE trials.id IN ({marks}) ORDER BY trials.id", page)
+        try:
+            rows = _read_page(connection, page)
+        except DatabaseError:
+            if damaged is None:
+                raise
+            rows = []
+            for row_id in page:  # one unreadable row must not take its neighbours with it
+                try:
+                    rows += _read_page(connection, [row_id])
+                except DatabaseError as error:
+                    damaged.append(f"trial {row_id}: {error}")
+        yield from rows
 
 
-def _record(path: Path, row: Mapping[str, Any]) -> TuningRecord:
-    try:
-        return _make(row)
-    except DatabaseError as error:
-        raise DatabaseError(f"{path}: trial {row['id']} is damaged: {error}; run `autotune db verify`") from None
+def _read_page(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+    marks = ", ".join("?" * len(ids))
+    return connection.rows(f"{_READ_TRIALS} WHERE trials.id IN ({marks}) ORDER BY trials.id", ids)
 
 
 def _make(row: Mapping[str, Any]) -> TuningRecord:
     values = {name: value for name, value in row.items() if name != "id"}
     return TuningRecord(**{**values, "verified": bool(values["verified"])})
+
+
+def _damaged(connection: Connection, row: Mapping[str, Any], error: DatabaseError) -> DatabaseError:
+    return DatabaseError(f"{connection.path}: trial {row['id']} is damaged: {error}; run `autotune db verify`")

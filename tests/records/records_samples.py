@@ -16,8 +16,10 @@ def target_json(**changes: object) -> str:
         "arch": "x86_64",
         "cpu": "znver5",
         "features": ["avx2", "avx512f"],
-        "caches": [49152, 1048576, 33554432],
-        "threads": 1,
+        "num_threads": 1,
+        "l1_bytes": 49152,
+        "l2_bytes": 1048576,
+        "l3_bytes": 33554432,
     }
     return json.dumps({**facts, **changes}, sort_keys=True, separators=(",", ":"))
 

@@ -46,7 +46,7 @@ def test_residency_interface_and_target_make_separate_rows(tmp_path: Path) -> No
         make_record(1),
         make_record(1, residency="DRAM"),
         make_record(1, interface="[1]"),
-        make_record(1, target=target_json(threads=2)),
+        make_record(1, target=target_json(num_threads=2)),
     ]
     with Database.open(tmp_path / "db.sqlite") as db:
         db.add_many(separate)
@@ -69,7 +69,7 @@ def test_add_many_stores_all_or_none(tmp_path: Path) -> None:
 def test_one_key_cannot_have_two_meanings(tmp_path: Path) -> None:
     with Database.open(tmp_path / "db.sqlite") as db:
         db.add(make_record(1))
-        for changes in ({"workload": '{"op":"matmul"}'}, {"target": target_json(threads=9)}):
+        for changes in ({"workload": '{"op":"matmul"}'}, {"target": target_json(num_threads=9)}):
             with pytest.raises(DatabaseError, match="already belongs to"):
                 db.add(make_record(2, workload_key=make_record().workload_key, target_key=TARGET_KEY, **changes))
         assert list(db.trials()) == [make_record(1)]
@@ -77,7 +77,7 @@ def test_one_key_cannot_have_two_meanings(tmp_path: Path) -> None:
 
 def test_trials_select_by_key(tmp_path: Path) -> None:
     other = make_record(1, workload='{"op":"matmul"}', anchor_key=None)
-    elsewhere = make_record(2, target=target_json(threads=2), interface="[1]", residency="L2")
+    elsewhere = make_record(2, target=target_json(num_threads=2), interface="[1]", residency="L2")
     with Database.open(tmp_path / "db.sqlite") as db:
         db.add_many([make_record(0), other, elsewhere])
         assert list(db.trials(other.workload_key)) == [other]

@@ -58,7 +58,12 @@ def wait_for(writer: subprocess.Popen[str], trials: int) -> list[int]:
 
 def acknowledged(writer: subprocess.Popen[str]) -> list[int]:
     """The trials that the writer said it had stored, read to its end; a last line cut by the kill does not count."""
-    said, _ = writer.communicate(timeout=60)
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    said = writer.stdout.read()  # not communicate(): it would miss what wait_for left in the buffer
+    writer.wait(timeout=60)
+    writer.stdin.close()
+    writer.stdout.close()
     return [int(line) for line in said.splitlines(keepends=True) if line.endswith("\n")]
 
 

@@ -44,15 +44,17 @@ def test_exact_beats_a_faster_compatible(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change, reason",
     [
-        ({"threads": 4}, "measured with threads 4, here 1"),
+        ({"num_threads": 4}, "measured with num_threads 4, here 1"),
         ({"cpu": "znver4"}, "measured with cpu znver4, here znver5"),
-        ({"caches": [1]}, "measured with other caches"),
-        ({"features": ["avx2"]}, "measured with other target settings"),
+        ({"l2_bytes": 7}, "measured with l2_bytes 7, here 1048576"),
+        ({"features": ["avx2"]}, "measured without avx512f"),
+        ({"l2_bytes": 7, "cpu": "a", "num_threads": 9}, "measured with cpu a, here znver5; with num_threads 9"),
     ],
 )
 def test_other_conditions_are_compatible(tmp_path: Path, change: dict[str, object], reason: str) -> None:
     match = best(tmp_path, make_record(target=target_json(**change)))
-    assert (match.tier, match.reason) == (Tier.COMPATIBLE, reason)
+    assert match.tier is Tier.COMPATIBLE
+    assert match.reason.startswith(reason)
     assert match.record is not None
 
 
@@ -60,7 +62,7 @@ def test_other_conditions_are_compatible(tmp_path: Path, change: dict[str, objec
     "change, reason",
     [
         ({"arch": "aarch64"}, "made for aarch64, this target is x86_64"),
-        ({"features": ["avx2", "amx"]}, "made for znver5, which has amx; this target has not"),
+        ({"features": ["avx2", "amx"]}, "made for a CPU with amx, which this target lacks"),
         ({"features": list("abcdef")}, "a, b, c, d and 2 more features"),
     ],
 )
@@ -76,7 +78,7 @@ def test_a_missing_feature_or_another_architecture_is_foreign(
 def test_compatible_beats_foreign_and_the_nearest_target_wins(tmp_path: Path) -> None:
     foreign = make_record(1, seconds=1e-9, target=target_json(features=["amx"]))
     other_cpu = make_record(2, seconds=1e-8, target=target_json(cpu="znver4"))
-    other_threads = make_record(3, seconds=1e-3, target=target_json(threads=2))
+    other_threads = make_record(3, seconds=1e-3, target=target_json(num_threads=2))
     assert best(tmp_path, foreign, other_cpu, other_threads).record == other_threads
 
 

@@ -1,0 +1,178 @@
+"""Records on the move: JSON lines out and in, and another database merged in.
+
+A file starts with a header line and holds one session or trial per line; every line stands for itself, so
+files can be searched with grep and joined with cat. docs/concepts/records.md is the format's reference.
+
+Both ways in are idempotent, and their order does not matter: of two trials of one identity the newer stays.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from autotune.errors import DatabaseError
+from autotune.records import fields
+from autotune.records.database import Database
+from autotune.records.record import TuningRecord
+from autotune.records.rows import find_trial, iterate_trials
+from autotune.records.session import Session
+
+FORMAT = "autotune-records"
+VERSION = 1
+MAX_LINE = 16 * 2**20
+# Small transactions, so that a tuner that is writing to the same file never waits long.
+_BATCH = 200
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReport:
+    """What became of the trials that came in: `kept` ones met a trial of the same identity that was as new or newer."""
+
+    added: int
+    replaced: int
+    kept: int
+
+
+def export_lines(db: Database, damaged: list[str] | None = None) -> Iterator[str]:
+    """The whole database as JSON lines, without line ends.
+
+    A row that cannot be read is an error, or, when a list `damaged` is given, left out and named there.
+    """
+    yield fields.dump_json({"format": FORMAT, "version": VERSION})
+    for session in db.sessions():
+        values = session.to_mapping()
+        yield fields.dump_json({"session": {**values, "versions": fields.parse_json(session.versions)}})
+    for record in iterate_trials(db.connection, "1", {}, damaged):
+        yield f'{{"trial":{record.to_json()}}}'
+
+
+def export_records(db: Database, path: str | os.PathLike[str], damaged: list[str] | None = None) -> int:
+    """Writes `export_lines` to a file, whole or not at all; the number of lines after the header."""
+    file = Path(path)
+    partial = file.with_name(f"{file.name}.{os.getpid()}.part")
+    count = -1
+    try:
+        try:
+            with partial.open("w", encoding="ascii", newline="\n") as out:
+                for line in export_lines(db, damaged):
+                    out.write(f"{line}\n")
+                    count += 1
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise DatabaseError(f"{file} cannot be written: {error.strerror}") from None
+    return count
+
+
+def import_records(db: Database, path: str | os.PathLike[str]) -> MergeReport:
+    """Adds what `export_records` wrote. The whole file is checked before anything is stored.
+
+    DatabaseError names the first line that is not right.
+    """
+    file = Path(path)
+    for _ in _read(file):
+        pass
+    return _merge(db, _read(file))
+
+
+def merge_database(db: Database, other: Database) -> MergeReport:
+    """Adds all sessions and trials of `other`, which is not changed."""
+    if db.path.samefile(other.path):
+        raise DatabaseError(f"{db.path} and {other.path} are the same file; merge another database into it")
+    return _merge(db, itertools.chain(other.sessions(), other.trials()))
+
+
+def _merge(db: Database, items: Iterable[Session | TuningRecord]) -> MergeReport:
+    added = replaced = kept = 0
+    for batch in _batches(items, _BATCH):
+        with db.transaction():
+            sessions = {session.id: session for session in db.sessions()}
+            for item in batch:
+                if isinstance(item, Session):
+                    known = sessions.get(item.id)
+                    if known is None or _session_age(known) < _session_age(item):
+                        db.add_session(item)
+                        sessions[item.id] = item
+                    continue
+                stored = find_trial(db.connection, item.identity)
+                if stored is not None and _trial_age(stored) >= _trial_age(item):
+                    kept += 1
+                    continue
+                db.add(item)
+                added += stored is None
+                replaced += stored is not None
+    return MergeReport(added, replaced, kept)
+
+
+def _trial_age(record: TuningRecord) -> tuple[float, str]:
+    """Newest last; a total order, so that merging in any order ends the same.
+
+    What a workload is called is stored once per workload, so it says nothing about the trial.
+    """
+    return (record.created, replace(record, anchor_key=None, description="").to_json())
+
+
+def _session_age(session: Session) -> tuple[float, str]:
+    return (session.heartbeat, fields.dump_json(session.to_mapping()))
+
+
+def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    iterator = iter(items)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch
+
+
+def _read(file: Path) -> Iterator[Session | TuningRecord]:
+    try:
+        with file.open("rb") as lines:
+            started = False
+            for number in itertools.count(1):
+                raw = lines.readline(MAX_LINE + 1)
+                if not raw:
+                    break
+                try:
+                    item = _parse(raw, started)
+                except DatabaseError as error:
+                    raise DatabaseError(f"{file}, line {number}: {error}") from None
+                started = True
+                if item is not None:
+                    yield item
+    except OSError as error:
+        raise DatabaseError(f"{file} cannot be read: {error.strerror}") from None
+    if not started:
+        raise DatabaseError(f"{file} is empty; `autotune db export` writes such files")
+
+
+def _parse(raw: bytes, started: bool) -> Session | TuningRecord | None:
+    """The session or trial of one line; None for a header, which every file starts with."""
+    if len(raw) > MAX_LINE:
+        raise DatabaseError(f"longer than {MAX_LINE} bytes")
+    try:
+        values = fields.parse_json(raw.decode())
+    except ValueError as error:
+        raise DatabaseError(f"not JSON: {error}") from None
+    match values:
+        case {"format": str(name), "version": version}:
+            if name != FORMAT:
+                raise DatabaseError(f"the format is {name[:40]!r}, not {FORMAT!r}")
+            if version != VERSION:
+                raise DatabaseError(f"format version {version!r}, this autotune reads {VERSION}; upgrade autotune")
+            return None
+        case _ if not started:
+            raise DatabaseError(f'no header: the first line must be {{"format":"{FORMAT}","version":{VERSION}}}')
+        case {"trial": trial, **others} if not others:
+            return TuningRecord.from_mapping(trial)
+        case {"session": dict(session), **others} if not others:
+            try:
+                return Session.from_mapping({**session, "versions": fields.dump_json(session.get("versions"))})
+            except ValueError as error:
+                raise DatabaseError(f"versions is not JSON: {error}") from None
+    raise DatabaseError("neither a trial, a session nor a header")

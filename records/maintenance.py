@@ -1,0 +1,129 @@
+"""Looking after a database: check it, count what is in it, make it smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from autotune.errors import DatabaseError
+from autotune.records.database import Database
+from autotune.records.fields import text_key
+from autotune.records.rows import iterate_trials
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts of what a database holds; `failures` by kind, `sessions` by state, times in seconds since the epoch."""
+
+    path: str
+    schema: str
+    size_bytes: int
+    workloads: int
+    targets: int
+    trials: int
+    verified: int
+    unverified: int
+    failures: dict[str, int]
+    sessions: dict[str, int]
+    oldest: float | None
+    newest: float | None
+
+
+def stats(db: Database) -> Stats:
+    """What is in the database."""
+
+    def counts(sql: str) -> dict[str, int]:
+        return {row["name"]: row["n"] for row in db.connection.rows(sql)}
+
+    trials = db.connection.rows(
+        "SELECT count(*) AS trials, coalesce(sum(verified), 0) AS verified, count(failure_kind) AS failed, "
+        "min(created) AS oldest, max(created) AS newest, "
+        "(SELECT count(*) FROM workloads) AS workloads, (SELECT count(*) FROM targets) AS targets FROM trials"
+    )[0]
+    pages = db.connection.rows("SELECT page_count * page_size AS bytes FROM pragma_page_count, pragma_page_size")[0]
+    return Stats(
+        path=str(db.path),
+        schema=db.connection.schema,
+        size_bytes=pages["bytes"],
+        workloads=trials["workloads"],
+        targets=trials["targets"],
+        trials=trials["trials"],
+        verified=trials["verified"],
+        unverified=trials["trials"] - trials["verified"] - trials["failed"],
+        failures=counts(
+            "SELECT failure_kind AS name, count(*) AS n FROM trials WHERE failure_kind NOT NULL GROUP BY 1 ORDER BY 1"
+        ),
+        sessions=counts("SELECT state AS name, count(*) AS n FROM sessions GROUP BY 1 ORDER BY 1"),
+        oldest=trials["oldest"],
+        newest=trials["newest"],
+    )
+
+
+def verify(db: Database) -> list[str]:
+    """What is wrong with the file, one line each; empty when all is well. Goes on after what it can."""
+    checks: tuple[Callable[[Database], Iterator[str]], ...] = (
+        _broken_pages,
+        _broken_references,
+        _broken_interfaces,
+        _broken_sessions,
+        _broken_trials,
+    )
+    problems: list[str] = []
+    for check in checks:
+        try:
+            problems.extend(check(db))
+        except DatabaseError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _broken_pages(db: Database) -> Iterator[str]:
+    for row in db.connection.rows("PRAGMA integrity_check"):
+        if row["integrity_check"] != "ok":
+            yield " ".join(str(row["integrity_check"]).split())
+
+
+def _broken_references(db: Database) -> Iterator[str]:
+    for row in db.connection.rows("PRAGMA foreign_key_check"):
+        yield f"{row['table']} {row['rowid']} refers to a row of {row['parent']} that is not there"
+
+
+def _broken_interfaces(db: Database) -> Iterator[str]:
+    for row in db.connection.rows("SELECT key, json FROM interfaces"):
+        if text_key(str(row["json"])) != row["key"]:
+            yield f"interface {row['key']}: the key does not belong to its JSON"
+
+
+def _broken_sessions(db: Database) -> Iterator[str]:
+    try:
+        db.sessions()
+    except DatabaseError as error:
+        yield f"sessions: {error}"
+
+
+def _broken_trials(db: Database) -> Iterator[str]:
+    damaged: list[str] = []
+    for _ in iterate_trials(db.connection, "1", {}, damaged):
+        pass
+    yield from damaged
+
+
+def prune(db: Database, keep: int) -> int:
+    """Keeps the `keep` fastest verified trials of each task, and gives the space back; the number deleted.
+
+    A task is a workload on a target with one interface and residency. Failures go too: a later search may
+    propose the same configs again.
+    """
+    if keep < 1:
+        raise DatabaseError(f"prune keeps at least 1 trial per task, got {keep}")
+    with db.transaction():
+        deleted = db.connection.execute(
+            "DELETE FROM trials WHERE id NOT IN (SELECT id FROM (SELECT id, row_number() OVER ("
+            "PARTITION BY workload_key, target_key, interface_key, residency ORDER BY seconds, config_key) AS place "
+            "FROM trials WHERE verified = 1) WHERE place <= ?)",
+            (keep,),
+        )
+    db.connection.execute("VACUUM")
+    # The emptied pages wait in the -wal file until a checkpoint; a busy reader only puts that off.
+    db.connection.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    return deleted
