@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Union
+from typing import Any
 
 from autotune.errors import WorkloadError
 
-AttrScalar = Union[int, float, bool, str]
-AttrValue = Union[AttrScalar, tuple[AttrScalar, ...]]
+AttrScalar = int | float | bool | str
+AttrValue = AttrScalar | tuple[AttrScalar, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class WorkloadNode:
         for key, value in self.attrs:
             if key == name:
                 return value
-        raise WorkloadError(f"{self.op} has no attribute {name}; it has {', '.join(k for k, _ in self.attrs) or 'none'}")
+        known = ", ".join(k for k, _ in self.attrs) or "none"
+        raise WorkloadError(f"{self.op} has no attribute {name}; it has {known}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Workload:
         """Canonical text: equal workloads give equal bytes."""
         data = {
             "inputs": [[i.type.dtype, list(i.type.shape), i.constant] for i in self.inputs],
-            "nodes": [[n.op, list(n.inputs), {k: v for k, v in n.attrs}] for n in self.nodes],
+            "nodes": [[n.op, list(n.inputs), dict(n.attrs)] for n in self.nodes],
             "outputs": list(self.outputs),
         }
         return json.dumps(data, sort_keys=True, separators=(",", ":"))

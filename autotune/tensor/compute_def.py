@@ -28,13 +28,20 @@ class ComputeDef:
     outputs: tuple[str, ...]
 
     @staticmethod
-    def build(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> ComputeDef:
+    def build(
+        inputs: Sequence[Tensor], outputs: Sequence[Tensor], names: Sequence[str] | None = None
+    ) -> ComputeDef:
         """Collect every stage that `outputs` need, give tensors unique names, and sort them.
+
+        Args:
+            inputs: placeholders, in operand order.
+            outputs: computed tensors, in operand order, no two the same.
+            names: what to call the outputs, instead of their own names.
 
         Raises:
             WorkloadError: when an output is an input, or a stage reads a placeholder missing from `inputs`.
         """
-        return _Collector(inputs).collect(outputs)
+        return _Collector(inputs, outputs, names).ordered()
 
     def stage(self, name: str) -> Stage:
         """The stage that writes tensor `name`."""
@@ -99,27 +106,36 @@ class ComputeDef:
 class _Collector:
     """Depth-first, without recursion over stages: chains may be long."""
 
-    def __init__(self, inputs: Sequence[Tensor]) -> None:
-        self.renamed: dict[int, Tensor] = {}
+    def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], names: Sequence[str] | None) -> None:
         self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
         self.taken: set[str] = set()
         self.stages: list[Stage] = []
         self.done: set[int] = set()
+        self.wanted = {} if names is None else {_identity(t): n for t, n in zip(self.outputs, names, strict=True)}
         for t in self.inputs:
             if t.stage is not None:
                 raise WorkloadError(f"{t.name} is computed, it cannot be an input")
             if t.name in self.taken:
                 raise WorkloadError(f"two inputs are named {t.name}")
             self.taken.add(t.name)
+        for t in self.outputs:
+            if t.stage is None:
+                raise WorkloadError(f"output {t.name} is an input; copy it with compute()")
+        if len({_identity(t) for t in self.outputs}) < len(self.outputs):
+            raise WorkloadError("the same tensor is an output twice; copy it with compute()")
+        for name in self.wanted.values():
+            if name in self.taken:
+                raise WorkloadError(f"output and input, or two outputs, are named {name}")
+            self.taken.add(name)
 
-    def collect(self, outputs: Sequence[Tensor]) -> ComputeDef:
-        pending = list(reversed(outputs))
+    def ordered(self) -> ComputeDef:
+        pending = list(reversed(self.outputs))
         names: dict[tuple[int, str], str] = {}
         while pending:
             tensor = pending[-1]
             stage = tensor.stage
-            if stage is None:
-                raise WorkloadError(f"output {tensor.name} is an input; copy it with compute()")
+            assert stage is not None  # only computed tensors are ever pending
             if id(stage) in self.done:
                 pending.pop()
                 continue
@@ -129,26 +145,27 @@ class _Collector:
                 continue
             pending.pop()
             self._emit(stage, names)
-        ordered = tuple(names[(id(t.stage), t.name)] for t in outputs)
-        return ComputeDef(self.inputs, tuple(self.stages), ordered)
+        return ComputeDef(self.inputs, tuple(self.stages), tuple(names[_identity(t)] for t in self.outputs))
 
     def _producers(self, stage: Stage) -> list[Tensor]:
         own = {t.name for t in stage.outputs}
         found = []
         for body in stage.body:
             for e in walk(body):
-                if isinstance(e, Read) and e.tensor.stage is not None:
+                if not isinstance(e, Read):
+                    continue
+                known = e.tensor in self.inputs or (stage.scan_axis is not None and e.tensor.name in own)
+                if e.tensor.stage is not None:
                     found.append(e.tensor)
-                elif isinstance(e, Read) and e.tensor not in self.inputs:
-                    if not (stage.scan_axis and e.tensor.name in own):
-                        raise WorkloadError(f"{stage.name} reads {e.tensor.name}, which is neither computed nor an input")
+                elif not known:
+                    raise WorkloadError(f"{stage.name} reads {e.tensor.name}, which is neither computed nor an input")
         return found
 
     def _emit(self, stage: Stage, names: dict[tuple[int, str], str]) -> None:
         own = {}
         for t in stage.outputs:
-            name, n = t.name, 1
-            while name in self.taken:
+            name, n = self.wanted.get((id(stage), t.name), t.name), 1
+            while name in self.taken and (id(stage), t.name) not in self.wanted:
                 n += 1
                 name = f"{t.name}_{n}"
             self.taken.add(name)
@@ -170,3 +187,7 @@ class _Collector:
             Stage(tuple(own.values()), stage.axes, stage.reduce_axes, body, stage.reducer, stage.scan_axis)
         )
         self.done.add(id(stage))
+
+
+def _identity(t: Tensor) -> tuple[int, str]:
+    return id(t.stage), t.name

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 
 class DType(str, enum.Enum):
@@ -29,7 +32,7 @@ class DType(str, enum.Enum):
         return self.value
 
     @property
-    def numpy(self) -> np.dtype:  # type: ignore[type-arg]
+    def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype that holds this element type in memory."""
         return _NUMPY[self]
 
@@ -44,28 +47,28 @@ class DType(str, enum.Enum):
         return _NUMPY[self].itemsize
 
     @property
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:
         return self in _FLOATS
 
     @property
-    def is_int(self) -> bool:
+    def is_int(self) -> builtins.bool:
         return self not in _FLOATS and self is not DType.bool
 
     @property
-    def is_signed(self) -> bool:
+    def is_signed(self) -> builtins.bool:
         return self.is_float or self.value.startswith("i")
 
     @staticmethod
-    def of(array_dtype: object) -> DType:
+    def of(array_dtype: npt.DTypeLike) -> DType:
         """The DType of a NumPy dtype.
 
         Raises:
             KeyError: for dtypes that tensors cannot have (strings, complex, objects).
         """
-        return _FROM_NUMPY[np.dtype(array_dtype)]  # type: ignore[call-overload]
+        return _FROM_NUMPY[np.dtype(array_dtype)]
 
 
-_NUMPY = {
+_NUMPY: dict[DType, np.dtype[Any]] = {
     DType.f64: np.dtype(np.float64),
     DType.f32: np.dtype(np.float32),
     DType.f16: np.dtype(np.float16),

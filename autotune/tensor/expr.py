@@ -26,8 +26,10 @@ ARITHMETIC = frozenset(
     {"add", "sub", "mul", "div", "truncdiv", "floordiv", "floormod", "max", "min", "pow", "shl", "shr"}
 )
 UNARY = frozenset(
-    "neg abs sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf floor ceil round "
-    "not isnan isinf".split()
+    {
+        "neg", "abs", "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+        "asinh", "acosh", "atanh", "erf", "floor", "ceil", "round", "not", "isnan", "isinf",
+    }
 )
 _SYMBOL = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "lt": "<", "le": "<=",

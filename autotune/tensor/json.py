@@ -112,7 +112,8 @@ def stage_from_json(data: Any, tensors: Mapping[str, Tensor]) -> Stage:
         )
     axes = tuple(Axis(n, e) for n, e in data["axes"])
     reduce_axes = tuple(Axis(n, e) for n, e in data["reduce_axes"])
-    return Stage(outputs, axes, reduce_axes, tuple(expr_from_json(e, visible) for e in data["body"]), reducer, data["scan"])
+    body = tuple(expr_from_json(e, visible) for e in data["body"])
+    return Stage(outputs, axes, reduce_axes, body, reducer, data["scan"])
 
 
 def _number(value: float | int | bool) -> Any:

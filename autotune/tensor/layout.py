@@ -99,17 +99,17 @@ class Layout:
 
     def pack(self, array: Array) -> Array:
         """The physical array (C-contiguous) of a logical one; padding and halo are zero."""
-        padding = [(lo_hi[0] * -1, lo_hi[1] - n) for lo_hi, n in zip(self.allocated(array.shape), array.shape)]
+        padding = [(-lo, hi - n) for (lo, hi), n in zip(self.allocated(array.shape), array.shape, strict=True)]
         padded = np.pad(array, padding) if any(p != (0, 0) for p in padding) else array
         return np.ascontiguousarray(self._split_axes(padded))
 
     def unpack(self, physical: Array, shape: Sequence[int]) -> Array:
         """The logical array of shape `shape` from a physical one."""
         grid = [hi - lo for lo, hi in self.allocated(shape)]
-        split, position = self._split_plan(grid)
+        _, position = self._split_plan(grid)
         transposed = np.transpose(physical.reshape(self.physical_shape(shape)), np.argsort(position))
         whole = transposed.reshape(grid)
-        return np.ascontiguousarray(whole[tuple(slice(b, b + n) for (b, _), n in zip(self.halo, shape))])
+        return np.ascontiguousarray(whole[tuple(slice(b, b + n) for (b, _), n in zip(self.halo, shape, strict=True))])
 
     def _split_axes(self, padded: Array) -> Array:
         split, position = self._split_plan(padded.shape)

@@ -90,3 +90,8 @@ BUILTIN: dict[str, Callable[[DType], Reducer]] = {
     "max": _simple("max", lowest),
     "min": _simple("min", highest),
 }
+
+
+def is_builtin(reducer: Reducer) -> bool:
+    """Whether the reducer is one of sum, prod, max, min (and not just named so)."""
+    return reducer.name in BUILTIN and reducer == BUILTIN[reducer.name](reducer.dtypes[0])

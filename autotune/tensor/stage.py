@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Union
 
 from autotune.errors import WorkloadError
 from autotune.tensor.dtype import DType
@@ -92,7 +91,9 @@ class Stage:
         raise KeyError(name)
 
 
-def placeholder(shape: Sequence[int], dtype: DType | str = DType.f32, name: str = "x", constant: bool = False) -> Tensor:
+def placeholder(
+    shape: Sequence[int], dtype: DType | str = DType.f32, name: str = "x", constant: bool = False
+) -> Tensor:
     """An input tensor; `constant` marks weights, whose physical form is prepared once at compile time."""
     return Tensor(name, check_shape(shape, name), DType(dtype), None, constant)
 
@@ -120,7 +121,7 @@ def reduce_axis(extent: int, name: str = "k") -> Axis:
     return Axis(name, extent)
 
 
-Axes = Union[Axis, Sequence[Axis]]
+Axes = Axis | Sequence[Axis]
 
 
 def reduce(reducer: Reducer, values: Sequence[Expr], axes: Axes) -> Reduction:
@@ -128,7 +129,7 @@ def reduce(reducer: Reducer, values: Sequence[Expr], axes: Axes) -> Reduction:
     axes = (axes,) if isinstance(axes, Axis) else tuple(axes)
     if len(values) != len(reducer.dtypes):
         raise WorkloadError(f"reducer {reducer.name} folds {len(reducer.dtypes)} values, got {len(values)}")
-    for value, dtype in zip(values, reducer.dtypes):
+    for value, dtype in zip(values, reducer.dtypes, strict=True):
         if value.dtype is not dtype:
             raise WorkloadError(f"reducer {reducer.name} folds {dtype}, got `{value}` of {value.dtype}")
     return Reduction(reducer, tuple(values), axes, values[0].dtype)
@@ -150,24 +151,30 @@ def min_(value: Expr, axes: Axes) -> Reduction:
     return reduce(BUILTIN["min"](value.dtype), (value,), axes)
 
 
-Body = Union[Expr, Sequence[Expr]]
+Body = Expr | Sequence[Expr]
 
 
-def compute(shape: Sequence[int], fn: Callable[..., Body], name: str = "compute") -> Tensor:
-    """The tensor whose element at (i, j, ...) is `fn(i, j, ...)`; axes are named after fn's parameters.
+def compute(
+    shape: Sequence[int], fn: Callable[..., Body], name: str = "compute", axes: Sequence[str] | None = None
+) -> Tensor:
+    """The tensor whose element at (i, j, ...) is `fn(i, j, ...)`.
+
+    Axes are named by `axes`, else after fn's parameters (i0, i1, ... when it takes *args).
 
     Raises:
         WorkloadError: on impossible shapes, dtypes that differ, or a reduction inside a larger expression.
     """
-    return compute_many(shape, fn, (name,))[0]
+    return compute_many(shape, fn, (name,), axes)[0]
 
 
-def compute_many(shape: Sequence[int], fn: Callable[..., Body], names: Sequence[str]) -> tuple[Tensor, ...]:
+def compute_many(
+    shape: Sequence[int], fn: Callable[..., Body], names: Sequence[str], axes: Sequence[str] | None = None
+) -> tuple[Tensor, ...]:
     """Like `compute`, with one output tensor per component of a tuple reducer (argmax, online softmax)."""
     extents = check_shape(shape, names[0])
-    axes = _axes(extents, fn, names[0])
-    body = fn(*(axis.var for axis in axes))
-    return _stage(axes, body, names, None)
+    domain = _axes(extents, fn, names[0], axes)
+    body = fn(*(axis.var for axis in domain))
+    return _stage(domain, body, names, None)
 
 
 def scan(
@@ -179,10 +186,7 @@ def scan(
     At the first step `previous` is `init`.
     """
     extents = check_shape(shape, name)
-    parameters = list(inspect.signature(fn).parameters)[1:]
-    axes = tuple(Axis(p if extents else p, e) for p, e in zip(parameters, extents))
-    if len(axes) != len(extents):
-        raise WorkloadError(f"{name}: scan over {len(extents)} axes needs a function of previous and {len(extents)} indices")
+    axes = _axes(extents, fn, name, None, skip=1)
     state = Tensor(name, extents, DType(dtype))
     step = axes[axis].var
     earlier = tuple(a.var - 1 if n == axis else a.var for n, a in enumerate(axes))
@@ -202,19 +206,25 @@ def table(name: str, rows: Sequence[Sequence[float]], dtype: DType | str = DType
     return at
 
 
-def _axes(extents: tuple[int, ...], fn: Callable[..., Body], name: str) -> tuple[Axis, ...]:
+def _axes(
+    extents: tuple[int, ...], fn: Callable[..., Body], name: str, given: Sequence[str] | None, skip: int = 0
+) -> tuple[Axis, ...]:
     parameters = inspect.signature(fn).parameters
-    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values()):
+    if given is not None:
+        names = list(given)
+    elif any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values()):
         names = [f"i{n}" for n in range(len(extents))]
     else:
-        names = list(parameters)
+        names = list(parameters)[skip:]
     if len(names) != len(extents):
         raise WorkloadError(f"{name}: shape {extents} needs a function of {len(extents)} indices, got {len(names)}")
-    return tuple(Axis(n, e) for n, e in zip(names, extents))
+    return tuple(Axis(n, e) for n, e in zip(names, extents, strict=True))
 
 
 def _stage(axes: tuple[Axis, ...], body: Body, names: Sequence[str], scan_axis: str | None) -> tuple[Tensor, ...]:
-    reducer, reduce_axes = None, ()
+    reducer: Reducer | None = None
+    reduce_axes: tuple[Axis, ...] = ()
+    values: tuple[Expr, ...]
     if isinstance(body, Reduction):
         reducer, reduce_axes, values = body.reducer, body.axes, body.values
     else:
@@ -225,6 +235,6 @@ def _stage(axes: tuple[Axis, ...], body: Body, names: Sequence[str], scan_axis: 
     if len(set(taken)) != len(taken):
         raise WorkloadError(f"{names[0]}: two axes have the same name among {taken}")
     shape = tuple(a.extent for a in axes)
-    bare = tuple(Tensor(n, shape, v.dtype) for n, v in zip(names, values))
+    bare = tuple(Tensor(n, shape, v.dtype) for n, v in zip(names, values, strict=True))
     stage = Stage(bare, axes, reduce_axes, values, reducer, scan_axis)
     return tuple(Tensor(t.name, t.shape, t.dtype, stage) for t in bare)
