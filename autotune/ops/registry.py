@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import WorkloadError
-from autotune.ops.workload import TensorType, Workload
+from autotune.ops.workload import AttrValue, TensorType, Workload, WorkloadNode
 from autotune.tensor.compute_def import ComputeDef
-from autotune.tensor.expr import Binary, Unary, walk
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Expr, Read, Table, Unary, children
 from autotune.tensor.stage import Stage, Tensor, compute, placeholder
 
 Compute = Callable[[Sequence[Tensor], Mapping[str, Any]], Tensor]
@@ -23,22 +24,37 @@ Compute = Callable[[Sequence[Tensor], Mapping[str, Any]], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """`compute(inputs, attrs)` builds the stages; `elementwise` operators can fuse into any producer."""
+    """One operator.
+
+    Attributes:
+        name: as in workloads.
+        compute: `compute(inputs, attrs)` builds the stages.
+        elementwise: it can fuse into any producer.
+        operands: names of its inputs, as `parse_workload` reads them; a last name that ends in `*` repeats.
+        weights: names of the operands that are usually constant.
+        defaults: every attribute with the value that people mean when they leave it out; None when there is none.
+    """
 
     name: str
     compute: Compute
     elementwise: bool
+    operands: tuple[str, ...]
+    weights: frozenset[str]
+    defaults: Mapping[str, AttrValue | None]
 
 
 _OPERATORS: dict[str, Operator] = {}
 _ALGORITHMS: dict[tuple[str, str], Compute] = {}
 
 
-def operator(name: str, *, elementwise: bool = False) -> Callable[[Compute], Compute]:
-    """Register the plain ("direct") mathematics of an operator."""
+def operator(
+    name: str, *, elementwise: bool = False, operands: str = "data", weights: str = "", **defaults: AttrValue | None
+) -> Callable[[Compute], Compute]:
+    """Register the plain ("direct") mathematics of an operator; `operands` and `weights` are lists of words."""
 
     def register(fn: Compute) -> Compute:
-        _OPERATORS[name] = Operator(name, fn, elementwise)
+        words = tuple(operands.split())
+        _OPERATORS[name] = Operator(name, fn, elementwise, words, frozenset(weights.split()), defaults)
         return fn
 
     return register
@@ -54,6 +70,16 @@ def algorithm(op: str, name: str) -> Callable[[Compute], Compute]:
     return register
 
 
+def algorithms(op: str) -> tuple[str, ...]:
+    """Names of the algorithms of an operator, "direct" first."""
+    return ("direct", *(a for o, a in _ALGORITHMS if o == op))
+
+
+def operators() -> tuple[str, ...]:
+    """Names of all operators, sorted."""
+    return tuple(sorted(_OPERATORS))
+
+
 def lookup(name: str) -> Operator:
     """The operator of that name.
 
@@ -62,9 +88,14 @@ def lookup(name: str) -> Operator:
     """
     if name in _OPERATORS:
         return _OPERATORS[name]
-    close = difflib.get_close_matches(name, _OPERATORS, 1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(_OPERATORS))}"
-    raise WorkloadError(f"unknown operator {name!r}; {hint}")
+    raise WorkloadError(f"unknown operator {name!r}; {suggest(name, _OPERATORS)}")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What somebody who wrote `name` may have meant."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"known: {', '.join(names) or 'none'}"
 
 
 @functools.lru_cache(maxsize=512)
@@ -79,14 +110,13 @@ def compute_def(workload: Workload, algorithm: str = "direct") -> ComputeDef:
         WorkloadError: for impossible shapes, dtypes or attributes, or an unknown algorithm.
     """
     values = _values(workload, algorithm)
-    inputs = values[: len(workload.inputs)]
-    outputs = []
+    outputs: list[Tensor] = []
     for position, number in enumerate(workload.outputs):
         value = values[number]
-        if value.stage is None or workload.outputs.count(number) > 1:
-            value = compute(value.shape, lambda *i, v=value: v[i], name="copy")  # type: ignore[misc]
-        outputs.append(_renamed(value, f"out{position}"))
-    return ComputeDef.build(inputs, outputs)
+        if value.stage is None or number in workload.outputs[:position]:
+            value = compute(value.shape, lambda *i, v=value: v[i], name="copy")
+        outputs.append(value)
+    return ComputeDef.build(values[: len(workload.inputs)], outputs, [f"out{n}" for n in range(len(outputs))])
 
 
 def value_types(workload: Workload) -> tuple[TensorType, ...]:
@@ -100,38 +130,53 @@ def flops(workload: Workload) -> int:
 
 
 def _values(workload: Workload, algorithm: str) -> list[Tensor]:
-    values = [
-        placeholder(i.type.shape, i.type.dtype, f"in{n}", i.constant) for n, i in enumerate(workload.inputs)
-    ]
+    values = [placeholder(i.type.shape, _dtype(i.type), f"in{n}", i.constant) for n, i in enumerate(workload.inputs)]
     anchor = workload.anchor
+    if algorithm != "direct" and anchor is None:
+        raise WorkloadError(f"{workload.describe()} has no anchor operator, so no algorithm {algorithm!r}")
     for node in workload.nodes:
         fn = lookup(node.op).compute
+        _check_node(node)
         if algorithm != "direct" and node is anchor:
-            known = [a for o, a in _ALGORITHMS if o == node.op]
-            if algorithm not in known:
-                raise WorkloadError(f"{node.op} has no algorithm {algorithm!r}; it has direct, {', '.join(known)}")
+            if (node.op, algorithm) not in _ALGORITHMS:
+                known = ", ".join(algorithms(node.op))
+                raise WorkloadError(f"{node.op} has no algorithm {algorithm!r}; known: {known}")
             fn = _ALGORITHMS[(node.op, algorithm)]
         values.append(fn([values[i] for i in node.inputs], dict(node.attrs)))
     return values
 
 
-def _renamed(t: Tensor, name: str) -> Tensor:
-    """The same tensor under another name, as its stage's only output."""
-    if t.stage is None or len(t.stage.outputs) != 1:
-        return t
-    old = t.stage
-    new = Tensor(name, t.shape, t.dtype)
-    if old.scan_axis is not None:
-        return t
-    stage = Stage((new,), old.axes, old.reduce_axes, old.body, old.reducer, old.scan_axis)
-    return Tensor(name, t.shape, t.dtype, stage)
+def _dtype(type_: TensorType) -> str:
+    try:
+        return DType(type_.dtype).value
+    except ValueError:
+        hint = suggest(type_.dtype, (d.value for d in DType))
+        raise WorkloadError(f"unknown dtype {type_.dtype!r}; {hint}") from None
+
+
+def _check_node(node: WorkloadNode) -> None:
+    """The right number of inputs; all attributes and no others, so that equal nodes have equal keys."""
+    op = lookup(node.op)
+    variadic = bool(op.operands) and op.operands[-1].endswith("*")
+    if len(node.inputs) != len(op.operands) and not (variadic and len(node.inputs) >= len(op.operands)):
+        raise WorkloadError(f"{node.op} takes the operands {', '.join(op.operands)}; got {len(node.inputs)}")
+    given = {name for name, _ in node.attrs}
+    for name in sorted(given - set(op.defaults)):
+        raise WorkloadError(f"{node.op} has no attribute {name!r}; {suggest(name, op.defaults)}")
+    for name in sorted(set(op.defaults) - given):
+        raise WorkloadError(f"{node.op} lacks the attribute {name!r}; give all of: {', '.join(sorted(op.defaults))}")
 
 
 def _stage_flops(stage: Stage) -> int:
     points = 1
     for axis in stage.all_axes:
         points *= axis.extent
-    per_point = sum(
-        1 for body in stage.body for e in walk(body) if isinstance(e, (Binary, Unary)) and e.dtype.is_float
-    )
+    per_point = sum(_arithmetic(body) for body in stage.body)
     return points * (per_point + (1 if stage.reducer is not None else 0))
+
+
+def _arithmetic(e: Expr) -> int:
+    """Operations on values; index arithmetic and casts are free."""
+    if isinstance(e, (Read, Table)):
+        return 0
+    return sum(map(_arithmetic, children(e))) + isinstance(e, (Binary, Unary))
