@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from autotune.codegen.jit import assembly, compile_ir, load_objects
@@ -25,7 +26,7 @@ from autotune.measure.probes import (
 )
 from autotune.target import Target
 
-Bytes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 HOST = replace(Target.parse("native"), num_threads=1)
 AVX2 = Target.parse("x86 -mcpu=haswell -num-cores=1")
