@@ -41,9 +41,9 @@ class Machine:
         cpu: LLVM's name for the CPU.
         model: the vendor's name for it, from /proc/cpuinfo.
         features: every feature that LLVM finds, sorted.
-        cores: the logical CPUs that the affinity mask allows.
-        quota: CPU time per wall time that the control group allows; None without a limit.
-        allowed_cores: how many threads are worth running: `cores`, cut to the quota.
+        cpus: the logical CPUs that the affinity mask allows.
+        quota: CPU time per wall time that the control groups allow; None without a limit.
+        allowed_cores: how many threads are worth running: see `allowed_cores()`.
         memory_bytes: installed memory, cut to the control group's limit.
     """
 
@@ -51,7 +51,7 @@ class Machine:
     model: str
     features: tuple[str, ...]
     caches: Caches
-    cores: tuple[int, ...]
+    cpus: tuple[int, ...]
     quota: float | None
     allowed_cores: int
     memory_bytes: int
@@ -69,7 +69,7 @@ def this_machine() -> Machine:
         model=model_name(),
         features=cpu_features(),
         caches=read_caches(),
-        cores=affinity(),
+        cpus=affinity(),
         quota=cpu_quota(),
         allowed_cores=allowed_cores(),
         memory_bytes=memory_bytes(),
@@ -132,10 +132,18 @@ def affinity() -> tuple[int, ...]:
 
 
 def allowed_cores(root: Path = _ROOT) -> int:
-    """How many threads are worth running: the affinity mask, cut to the whole cores of the CPU quota; at least 1."""
-    cores = len(affinity())
+    """How many threads are worth running: the physical cores under the affinity mask, cut to the CPU quota; at least 1.
+
+    Two threads on the two logical CPUs of one core share its multiply-adders and its L1: a second one gains nothing.
+    """
+    cores = len({_siblings(root, cpu) for cpu in affinity()})
     quota = cpu_quota(root)
     return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _siblings(root: Path, cpu: int) -> str:
+    """A name that the logical CPUs of one physical core share."""
+    return _read(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:

@@ -96,6 +96,18 @@ def test_allowed_cores_are_whole_cores_of_affinity_and_quota(
     assert machine.allowed_cores(root) == allowed
 
 
+def test_logical_cpus_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four cores, two logical CPUs each; the mask allows both of cores 0 and 1, and one of core 2."""
+    topology = {
+        f"sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list": f"{n % 4},{n % 4 + 4}" for n in range(8)
+    }
+    root = write(tmp_path, topology)
+    monkeypatch.setattr(machine, "affinity", lambda: (0, 1, 2, 4, 5))
+    assert machine.allowed_cores(root) == 3
+    monkeypatch.setattr(machine, "affinity", lambda: (3, 7))
+    assert machine.allowed_cores(root) == 1
+
+
 def test_affinity_follows_the_mask() -> None:
     before = os.sched_getaffinity(0)
     try:
@@ -149,7 +161,7 @@ def test_other_systems_are_refused(host: tuple[str, str]) -> None:
 
 def test_this_machine_is_consistent() -> None:
     here = machine.this_machine()
-    assert 1 <= here.allowed_cores <= len(here.cores)
+    assert 1 <= here.allowed_cores <= len(here.cpus)
     assert set(here.features) <= set(machine.known_features())
     assert 0 < here.caches.l1_bytes <= here.caches.l2_bytes
     assert here.memory_bytes > 1 << 28

@@ -46,7 +46,7 @@ def _facts(here: Machine, target: Target) -> Table:
     caches = here.caches
     for name, value in (
         ("CPU", f"{here.cpu} ({here.model})"),
-        ("cores", f"{here.allowed_cores} to use; affinity {len(here.cores)}, quota {quota}"),
+        ("cores", f"{here.allowed_cores} to use (affinity: {len(here.cpus)} logical CPUs; quota: {quota})"),
         ("caches", f"L1 {_bytes(caches.l1_bytes)}, L2 {_bytes(caches.l2_bytes)}, L3 {_bytes(caches.l3_bytes)}"),
         ("memory", _bytes(here.memory_bytes)),
         ("target", str(target)),
