@@ -1,7 +1,7 @@
-"""`autotune`: registers the commands, and turns every ending into one line and an exit code.
+"""`autotune`: runs one command, and turns every ending into one line and an exit code.
 
-A new command is a file `autotune/cli/<command>.py` with one function, and one line in `COMMANDS`.
-Exit codes: 0 done, 1 an `AutotuneError`, 2 wrong usage, 130 interrupted.
+The commands are listed in `autotune.cli.commands`. Exit codes: 0 done, 1 an `AutotuneError`, 2 wrong usage, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from autotune.cli.machine import machine
 from autotune.errors import AutotuneError
 
-# name on the command line -> the function; its docstring is the help text
-COMMANDS: dict[str, Callable[..., None]] = {"machine": machine}
-
 Args = ParamSpec("Args")
+
+
+INTERRUPTED = 130
 
 
 def ending(command: Callable[Args, None]) -> Callable[Args, None]:
@@ -35,7 +34,7 @@ def ending(command: Callable[Args, None]) -> Callable[Args, None]:
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
 
     return run
 
@@ -69,6 +68,12 @@ def make_app(commands: dict[str, Callable[..., None]]) -> typer.Typer:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point: runs one command and exits the process with its code."""
+    try:
+        # Imported here, so that Ctrl-C during the imports ends in one line too.
+        from autotune.cli.commands import COMMANDS
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     make_app(COMMANDS)(args, prog_name="autotune")
 
 

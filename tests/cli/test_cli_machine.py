@@ -6,7 +6,8 @@ import json
 
 from typer.testing import CliRunner, Result
 
-from autotune.cli.main import COMMANDS, make_app
+from autotune.cli.commands import COMMANDS
+from autotune.cli.main import make_app
 from autotune.machine import this_machine
 from autotune.target import Target
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from autotune.cli.main import COMMANDS, make_app
+from autotune.cli.commands import COMMANDS
+from autotune.cli.main import make_app
 from autotune.errors import TargetError
+
+ROOT = Path(__file__).parents[2]
 
 
 def fail() -> None:
@@ -43,6 +51,41 @@ def test_a_deliberate_error_is_one_line_and_code_1() -> None:
 def test_ctrl_c_is_one_line_and_code_130() -> None:
     result = invoke("interrupted")
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
+
+
+SLEEP = """
+import time
+from autotune.cli.main import make_app
+
+def sleep() -> None:
+    print("ready", flush=True)
+    time.sleep(60)
+
+def other() -> None:
+    pass
+
+make_app({"sleep": sleep, "other": other})(["sleep"])
+"""
+
+
+def test_a_real_interrupt_ends_the_process() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLEEP], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (130, "interrupted\n")
+
+
+def test_python_m_autotune_and_the_list_of_commands() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "autotune", "--help"], capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
+    )
+    for name, function in COMMANDS.items():
+        assert function.__doc__
+        assert re.search(rf"^  {name} +\S", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("args", [["nonsense"], ["greet", "--nonsense"], ["greet", "extra"], ["--nonsense"]])

@@ -1,0 +1,15 @@
+"""The commands of `autotune`: name on the command line -> function, whose docstring is the help text.
+
+A new command is a file `autotune/cli/<command>.py` with one function, and one line here. Its module is imported
+whenever `autotune` starts: what is slow to import and serves this command alone is imported inside the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotune.cli.machine import machine
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "machine": machine,
+}
