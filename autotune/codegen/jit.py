@@ -14,14 +14,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import final
 
 import llvmlite.binding as llvm
 
-from autotune.errors import CodegenError, TargetError
+from autotune.errors import CodegenError
+from autotune.target import Target
 
 # A vector instruction with a stack operand: a spill, a reload, or a reload folded into an operation.
 # Only %rsp counts, because %rbp is an ordinary register in code without frame pointers.
@@ -86,17 +87,6 @@ def count_spills(asm: str) -> tuple[int, int]:
     return len(_STACK_TRAFFIC.findall(asm)), len(_FMA.findall(asm))
 
 
-def check_features(needed: Iterable[str], available: Iterable[str]) -> None:
-    """Refuse code for another CPU before it is loaded (running it would end in SIGILL).
-
-    Raises:
-        TargetError: names the missing features.
-    """
-    missing = sorted(set(needed) - set(available))
-    if missing:
-        raise TargetError(f"this CPU lacks {', '.join(missing)}, which the object code uses: rebuild it for this CPU")
-
-
 @final
 class Library:
     """Objects linked into this process, with a symbol table of their own.
@@ -153,15 +143,25 @@ class Library:
         self.close()
 
 
-def load_objects(objects: Sequence[bytes], imports: Mapping[str, int] | None = None) -> Library:
+def load_objects(
+    objects: Sequence[bytes], imports: Mapping[str, int] | None = None, target: Target | None = None
+) -> Library:
     """Link object code into this process.
 
     Undefined symbols resolve to the other objects, to `imports` (name to address, e.g. the runtime's
-    barrier), then to the process (libc). Call `check_features` first for code built elsewhere.
+    barrier), then to the process (libc).
+
+    Args:
+        objects: relocatable objects.
+        imports: symbols from elsewhere.
+        target: what the objects were built for; None for code that every CPU can run.
 
     Raises:
+        TargetError: this CPU lacks a feature of the target, so that running the code would end the process.
         CodegenError: not an object, or a symbol is defined twice.
     """
+    if target is not None:
+        target.require_host()
     return Library(objects, imports or {})
 
 

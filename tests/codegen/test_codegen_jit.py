@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 
 import pytest
 
-from autotune.codegen.jit import assembly, check_features, compile_ir, count_spills, ir_hash, load_objects
+from autotune.codegen.jit import assembly, compile_ir, count_spills, ir_hash, load_objects
 from autotune.errors import CodegenError, TargetError
+from autotune.target import Target
 
 CPU, FEATURES = "x86-64-v3", ""
 
@@ -165,7 +167,10 @@ def test_features_reach_the_code_generator() -> None:
     assert "zmm" not in assembly(text, cpu="x86-64-v3", features="")
 
 
-def test_missing_features_are_named() -> None:
-    check_features(["avx2"], ["avx2", "fma"])
-    with pytest.raises(TargetError, match="avx512_bf16, avx512_vnni"):
-        check_features(["avx2", "avx512_vnni", "avx512_bf16"], ["avx2"])
+def test_code_for_another_cpu_is_not_loaded() -> None:
+    here = Target.parse("native")
+    with load_objects([constant(1)], target=here) as library:
+        assert call(library.address("answer")) == 1
+    elsewhere = dataclasses.replace(here, features=(*here.features, "amx-avx512", "avx10.2"))
+    with pytest.raises(TargetError, match=r"avx10\.2.*lacks"):
+        load_objects([constant(1)], target=elsewhere)

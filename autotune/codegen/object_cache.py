@@ -1,0 +1,149 @@
+"""Object code on disk, so that nothing is compiled twice: always safe to delete, apart from the database.
+
+One file per object, named by a hash of the IR, the CPU, its features and LLVM's version. Files hold machine
+code that we will run, so the folder belongs to the user alone, and each file carries a checksum.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
+
+_log = logging.getLogger(__name__)
+
+# Part of every key: raise it when the file format or the pipeline of `compile_ir` changes.
+_FORMAT = 1
+
+
+def default_cache_directory(env: Mapping[str, str]) -> Path | None:
+    """The user's cache folder by the XDG specification, None without a home; `env` comes from the command line."""
+    # The XDG specification: a relative path is to be ignored.
+    if Path(env.get("XDG_CACHE_HOME") or ".").is_absolute():
+        return Path(env["XDG_CACHE_HOME"]) / "autotune" / "objects"
+    if env.get("HOME"):
+        return Path(env["HOME"]) / ".cache" / "autotune" / "objects"
+    return None
+
+
+class ObjectCache:
+    """Compiled objects in a folder, the least recently used dropped first.
+
+    Several processes may share a folder. A damaged file is a miss; a folder that cannot be used means no
+    cache, said once in the log.
+
+    Args:
+        directory: made with mode 0700 when missing; None switches the cache off.
+        max_bytes: size at which old files are deleted.
+    """
+
+    def __init__(self, directory: Path | None, max_bytes: int = 256 << 20) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._bytes: int | None = None  # this process's idea of the folder's size; unknown until the first `put`
+        if directory is not None:
+            try:
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                status = directory.stat()
+                if status.st_uid != os.getuid() or status.st_mode & 0o022:
+                    self._switch_off("other users could replace the code in it; make it yours, with mode 0700")
+            except OSError as error:
+                self._switch_off(str(error))
+
+    def compile(self, ir_text: str, *, cpu: str, features: str) -> CompiledObject:
+        """`compile_ir`, unless the same text was compiled before.
+
+        Raises:
+            CodegenError: the IR does not parse or verify.
+        """
+        found = self.get(ir_hash(ir_text), cpu=cpu, features=features)
+        if found is None:
+            found = compile_ir(ir_text, cpu=cpu, features=features)
+            self.put(found, cpu=cpu, features=features)
+        return found
+
+    def get(self, ir_hash: str, *, cpu: str, features: str) -> CompiledObject | None:
+        """The stored object, None when there is none or its file is damaged."""
+        if self._directory is None:
+            return None
+        path = self._directory / _key(ir_hash, cpu, features)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        checksum, _, body = data.partition(b"\n")
+        if checksum != _checksum(path.name, body):
+            _log.warning("%s is damaged and will be compiled again", path)
+            path.unlink(missing_ok=True)
+            return None
+        header, _, object_code = body.partition(b"\n")
+        facts = json.loads(header)
+        with contextlib.suppress(OSError):  # another process dropped it; what was read is whole
+            os.utime(path)  # used now: not the next to be dropped
+        return CompiledObject(object_code, ir_hash, facts["spills"], facts["fmas"])
+
+    def put(self, compiled: CompiledObject, *, cpu: str, features: str) -> None:
+        """Store an object; a reader in another process sees the whole file or none."""
+        if self._directory is None:
+            return
+        path = self._directory / _key(compiled.ir_hash, cpu, features)
+        header = json.dumps({"spills": compiled.spills, "fmas": compiled.fmas}).encode()
+        body = header + b"\n" + compiled.object_code
+        data = _checksum(path.name, body) + b"\n" + body
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+        try:
+            temporary.write_bytes(data)
+            os.replace(temporary, path)
+            if self._bytes is None:
+                self._bytes = sum(size for _, size, _ in self._files())
+            else:
+                self._bytes += len(data)
+            if self._bytes > self._max_bytes:
+                self._evict()
+        except OSError as error:
+            self._switch_off(str(error))
+
+    def _files(self) -> list[tuple[float, int, Path]]:
+        """(time of last use, size, path) of each file, what a killed process left half written included."""
+        if self._directory is None:
+            return []
+        found = []
+        for path in self._directory.iterdir():
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue  # another process dropped it
+            found.append((status.st_mtime, status.st_size, path))
+        return found
+
+    def _evict(self) -> None:
+        """Drop files, the longest unused first, down to 3/4 of the limit, so that this is rare."""
+        files = sorted(self._files())
+        self._bytes = sum(size for _, size, _ in files)
+        for _, size, path in files:
+            if self._bytes <= self._max_bytes * 3 // 4:
+                break
+            path.unlink(missing_ok=True)
+            self._bytes -= size
+
+    def _switch_off(self, reason: str) -> None:
+        _log.warning("no object cache in %s: %s", self._directory, reason)
+        self._directory = None
+
+
+def _key(ir_hash: str, cpu: str, features: str) -> str:
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return hashlib.sha256("\n".join((str(_FORMAT), ir_hash, cpu, features, version)).encode()).hexdigest()
+
+
+def _checksum(name: str, body: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + body).hexdigest().encode()
