@@ -75,9 +75,7 @@ def gelu(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     if word("gelu", attrs, "approximate", ("none", "tanh")) == "none":
         return _pointwise("gelu", inputs, lambda x: 0.5 * x * (1.0 + unary("erf", x * math.sqrt(0.5))))
     scale = math.sqrt(2 / math.pi)
-    return _pointwise(
-        "gelu", inputs, lambda x: 0.5 * x * (1.0 + unary("tanh", scale * (x + 0.044715 * x * x * x)))
-    )
+    return _pointwise("gelu", inputs, lambda x: 0.5 * x * (1.0 + unary("tanh", scale * (x + 0.044715 * x * x * x))))
 
 
 @operator("clip", elementwise=True, min=-math.inf, max=math.inf)

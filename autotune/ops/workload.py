@@ -120,9 +120,7 @@ class Workload:
         if anchor is None:
             return self.key
         types = self.types()
-        inputs = tuple(
-            self.inputs[i] if i < len(self.inputs) else WorkloadInput(types[i]) for i in anchor.inputs
-        )
+        inputs = tuple(self.inputs[i] if i < len(self.inputs) else WorkloadInput(types[i]) for i in anchor.inputs)
         alone = replace(anchor, inputs=tuple(range(len(inputs))))
         return Workload(inputs, (alone,), (len(inputs),)).key
 

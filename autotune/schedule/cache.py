@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import StageState, State
-from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, select, substitute
 from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, select, substitute
 from autotune.tensor.stage import Axis, Stage, Tensor
 
 
@@ -44,7 +44,10 @@ def cache_read(state: State, tensor: str, consumer: str) -> State:
     """
     t, c = state.tensor(tensor), state.stage(consumer)
     check(any(r.tensor.name == tensor for r in c.reads()), f"cache_read {tensor}: {consumer} does not read it")
-    check(c.stage.scan_axis is None or all(o.name != tensor for o in c.stage.outputs), f"cache_read {tensor}: it is the scan's own state")
+    check(
+        c.stage.scan_axis is None or all(o.name != tensor for o in c.stage.outputs),
+        f"cache_read {tensor}: it is the scan's own state",
+    )
     copy = Tensor(_free(state, f"{tensor}.r"), t.shape, t.dtype)
     axes = tuple(Axis(f"i{n}", e) for n, e in enumerate(t.shape))
     stage = Stage((copy,), axes, (), (Read(Tensor(t.name, t.shape, t.dtype), tuple(a.var for a in axes)),))
@@ -82,11 +85,11 @@ def rfactor(state: State, stage: str, axis: str, factor: int, keep: str = "outer
     whole = old.extent % factor == 0
     reducer = s.stage.reducer
     assert reducer is not None
+    inside = Binary("lt", position, Const(old.extent, DType.i64), DType.bool)
     bodies = []
     for body, identity in zip(s.stage.body, reducer.identity):
         value = substitute(body, {axis: position})
         if not whole:
-            inside = Binary("lt", position, Const(old.extent, DType.i64), DType.bool)
             value = select(inside, rewrite(value, lambda e: _protect(e, inside)), identity)
         bodies.append(value)
     shape = (kept.extent, *(a.extent for a in s.stage.axes))
@@ -94,9 +97,7 @@ def rfactor(state: State, stage: str, axis: str, factor: int, keep: str = "outer
     others = tuple(a for a in s.stage.reduce_axes if a.name != axis)
     inner_stage = Stage(partial, (kept, *s.stage.axes), (*others, folded), tuple(bodies), reducer)
     spatial = tuple(a.var for a in s.stage.axes)
-    fold = Stage(
-        s.stage.outputs, s.stage.axes, (kept,), tuple(Read(p, (kept.var, *spatial)) for p in partial), reducer
-    )
+    fold = Stage(s.stage.outputs, s.stage.axes, (kept,), tuple(Read(p, (kept.var, *spatial)) for p in partial), reducer)
     return _with_before(state, s, StageState.fresh(inner_stage), StageState.fresh(fold))
 
 
@@ -121,5 +122,3 @@ def _with_before(state: State, old: StageState, new: StageState, changed: StageS
     for s in state.stages:
         stages += [new, changed] if s.name == old.name else [s]
     return replace(state, stages=tuple(stages))
-
-

@@ -96,7 +96,9 @@ def vectorize(state: State, stage: str, loop: str) -> State:
     s = state.stage(stage)
     old = s.loop(loop)
     check(old.mark == SERIAL, f"vectorize {stage}.{loop}: the loop is already marked {old.mark}")
-    check(1 <= old.extent <= MAX_LANES, f"vectorize {stage}.{loop}: extent {old.extent} is not in 1..{MAX_LANES}; split")
+    check(
+        1 <= old.extent <= MAX_LANES, f"vectorize {stage}.{loop}: extent {old.extent} is not in 1..{MAX_LANES}; split"
+    )
     check(all(x.mark != VECTORIZE for x in s.loops), f"vectorize {stage}: another loop is already vectorized")
     if old.reduce:
         reducer = s.stage.reducer
@@ -142,9 +144,13 @@ def parallel(state: State, stage: str, loop: str) -> State:
     """
     s = state.stage(stage)
     old = s.loop(loop)
-    check(s.at is None, f"parallel {stage}.{loop}: the stage is computed inside {s.at and s.at[0]}, not at the top level")
+    check(
+        s.at is None, f"parallel {stage}.{loop}: the stage is computed inside {s.at and s.at[0]}, not at the top level"
+    )
     check(not old.reduce, f"parallel {stage}.{loop}: a reduce loop would race; use rfactor")
-    check(s.position(loop) == 0, f"parallel {stage}.{loop}: only the outermost loop can be shared among threads; reorder")
+    check(
+        s.position(loop) == 0, f"parallel {stage}.{loop}: only the outermost loop can be shared among threads; reorder"
+    )
     check(old.mark == SERIAL, f"parallel {stage}.{loop}: the loop is already marked {old.mark}")
     if s.stage.scan_axis is not None:
         check(not _derived(s, loop, s.stage.scan_axis), f"parallel {stage}.{loop}: a scan's steps are sequential")

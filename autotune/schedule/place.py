@@ -53,7 +53,7 @@ def _inlined(consumer: StageState, producer: Stage) -> StageState:
     return replace(consumer, stage=replace(consumer.stage, body=bodies))
 
 
-def _guarded(body: Expr, when: Expr, otherwise: Const) -> Expr:
+def _guarded(body: Expr, when: Expr, otherwise: Expr) -> Expr:
     """`body` where `when` holds, with every read inside protected by it."""
 
     def protect(e: Expr) -> Expr | None:
@@ -88,7 +88,10 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
     s, c = state.stage(stage), state.stage(consumer)
     check(s.name != c.name, f"compute_at {stage}: a stage cannot be computed inside itself")
     check(scope in (LOCAL, REGISTER), f"compute_at {stage}: scope {scope!r} is not {LOCAL!r} or {REGISTER!r}")
-    check(not any(t.name in state.outputs for t in s.stage.outputs), f"compute_at {stage}: it is an output; cache_write it")
+    check(
+        not any(t.name in state.outputs for t in s.stage.outputs),
+        f"compute_at {stage}: it is an output; cache_write it",
+    )
     check(s.untouched, f"compute_at {stage}: schedule its loops after compute_at, their extents depend on the place")
     position = c.position(loop)
     for outer in c.loops[: position + 1]:
@@ -99,14 +102,15 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
         check(inside, f"compute_at {stage}: {reader.name} also reads it, outside {consumer}.{loop}")
     placed = state.put(replace(s, at=(c.name, loop), scope=scope))
     extents = Regions(placed).of(placed.stage(stage)).extent
-    loops = tuple(
-        Loop(a.name, e, n >= len(s.stage.axes)) for n, (a, e) in enumerate(zip(s.stage.all_axes, extents))
-    )
+    loops = tuple(Loop(a.name, e, n >= len(s.stage.axes)) for n, (a, e) in enumerate(zip(s.stage.all_axes, extents)))
     if scope == REGISTER:
         elements = 1
         for loop_ in loops[: len(s.stage.axes)]:
             elements *= loop_.extent
-        check(elements <= MAX_REGISTER_ELEMENTS, f"compute_at {stage}: {elements} elements do not fit registers; use scope local")
+        check(
+            elements <= MAX_REGISTER_ELEMENTS,
+            f"compute_at {stage}: {elements} elements do not fit registers; use scope local",
+        )
     return placed.put(replace(placed.stage(stage), loops=loops, extents=extents))
 
 
@@ -141,7 +145,10 @@ def layout(state: State, tensor: str, form: Any) -> State:
     except (WorkloadError, KeyError, TypeError, ValueError) as error:
         raise ScheduleError(f"layout {tensor}: {error}") from error
     outer = sorted(d for d, block in chosen.order if not block)
-    check(outer == list(range(len(t.shape))), f"layout {tensor}: {chosen} does not name each of {len(t.shape)} dimensions once")
+    check(
+        outer == list(range(len(t.shape))),
+        f"layout {tensor}: {chosen} does not name each of {len(t.shape)} dimensions once",
+    )
     blocks = [d for d, block in chosen.order if block]
     check(len(set(blocks)) == len(blocks), f"layout {tensor}: a dimension is blocked twice in {chosen}")
     halo = any(h != (0, 0) for h in chosen.halo)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import ScheduleError
-from autotune.schedule import cache, loops, place  # noqa: F401  registers the primitives
+from autotune.schedule import cache as _cache  # noqa: F401  registers its primitives, as the next two do
+from autotune.schedule import loops as _loops  # noqa: F401
+from autotune.schedule import place as _place  # noqa: F401
 from autotune.schedule.registry import apply
 from autotune.schedule.state import LOCAL, State
 from autotune.tensor.compute_def import ComputeDef

@@ -28,9 +28,7 @@ class ComputeDef:
     outputs: tuple[str, ...]
 
     @staticmethod
-    def build(
-        inputs: Sequence[Tensor], outputs: Sequence[Tensor], names: Sequence[str] | None = None
-    ) -> ComputeDef:
+    def build(inputs: Sequence[Tensor], outputs: Sequence[Tensor], names: Sequence[str] | None = None) -> ComputeDef:
         """Collect every stage that `outputs` need, give tensors unique names, and sort them.
 
         Args:

@@ -27,8 +27,30 @@ ARITHMETIC = frozenset(
 )
 UNARY = frozenset(
     {
-        "neg", "abs", "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-        "asinh", "acosh", "atanh", "erf", "floor", "ceil", "round", "not", "isnan", "isinf",
+        "neg",
+        "abs",
+        "sqrt",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "floor",
+        "ceil",
+        "round",
+        "not",
+        "isnan",
+        "isinf",
     }
 )
 _SYMBOL = {

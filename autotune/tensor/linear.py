@@ -82,9 +82,7 @@ class Linear:
                 coarse, fine = rest._split(g)
                 a, b = fine.range(ranges)
                 if 0 <= a and b < g:
-                    return quotient + (
-                        coarse.floordiv(divisor // g, ranges) if g < divisor else coarse
-                    )
+                    return quotient + (coarse.floordiv(divisor // g, ranges) if g < divisor else coarse)
         if len(rest.terms) == 1 and rest.const == 0:
             ((term, c),) = rest.terms.items()
             if c == 1 and isinstance(term, Div):
@@ -205,7 +203,7 @@ def to_linear(e: Expr, ranges: Ranges, values: Mapping[str, Linear] | None = Non
             return a.floordiv(b.const, ranges)
         if e.op == "floormod" and b.is_const and b.const > 0:
             return a.floormod(b.const, ranges)
-    if e.dtype is not DType.i64 or isinstance(e, Cast) and e.a.dtype is DType.i64:
+    if e.dtype is not DType.i64 or (isinstance(e, Cast) and e.a.dtype is DType.i64):
         raise LoweringError(f"`{e}` is {e.dtype}, an index must be i64")
     return Linear(0, {e: 1})
 

@@ -1,8 +1,8 @@
 """Tensors and the stages that compute them: the language in which operators are written.
 
-    A, B = placeholder((64, 32), "f32", "A"), placeholder((32, 16), "f32", "B")
-    k = reduce_axis(32, "k")
-    C = compute((64, 16), lambda i, j: sum_(A[i, k] * B[k, j], k), name="C")
+A, B = placeholder((64, 32), "f32", "A"), placeholder((32, 16), "f32", "B")
+k = reduce_axis(32, "k")
+C = compute((64, 16), lambda i, j: sum_(A[i, k] * B[k, j], k), name="C")
 """
 
 from __future__ import annotations
