@@ -15,7 +15,7 @@ from autotune.errors import MeasureError
 ALIGNMENT = 64  # bytes: the kernel ABI's promise
 POISON = 0xFF  # every byte: NaN in all our float types, -1 in integers, true in bool
 
-_PROT_NONE = 0
+_PROT_NONE, _PROT_READ = 0, 1
 
 
 class GuardedBuffer:
@@ -44,11 +44,16 @@ class GuardedBuffer:
         self._rear.fill(POISON)
         self.poison()
         for guard in (0, page + inner):
-            _protect(int(whole.ctypes.data) + guard, page)
+            _protect(int(whole.ctypes.data) + guard, page, _PROT_NONE)
+        self._inner = (int(whole.ctypes.data) + page, inner)
 
     def poison(self) -> None:
         """Overwrite the data with bytes that are NaN as a float."""
         self.bytes.fill(POISON)
+
+    def freeze(self) -> None:
+        """From now on, writing to the data is a fault."""
+        _protect(*self._inner, _PROT_READ)
 
     def view(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """The data as an array; it shares memory."""
@@ -59,7 +64,7 @@ class GuardedBuffer:
         return bool((self._front == POISON).all() and (self._rear == POISON).all())
 
 
-def _protect(address: int, size: int) -> None:
+def _protect(address: int, size: int, access: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), _PROT_NONE) != 0:
+    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), access) != 0:
         raise MeasureError(f"mprotect failed: {os.strerror(ctypes.get_errno())}")

@@ -7,15 +7,15 @@ script again and needs a `__main__` guard in it.
 from __future__ import annotations
 
 import ctypes
-import faulthandler
 import importlib
+import importlib.util
 import os
 import resource
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 from autotune.errors import MeasureError
@@ -28,15 +28,15 @@ HandlerFactory = Callable[[Mapping[str, Json]], Handler]
 _PR_SET_PDEATHSIG = 1
 
 
-def main(fd: int, parent_pid: int, memory_bytes: int, entry: str) -> None:
+def main(fd: int, parent_pid: int, memory_bytes: int, entry: str, imports: Sequence[str]) -> None:
     """Serve requests on socket `fd` until the parent closes it or dies.
 
     `entry` is `module:function`, a factory called once with the first message's body; what it returns
-    handles every later message. The worker announces itself with `{"ready": true}`.
+    handles every later message. `imports` are modules, or paths of Python files, that register the user's own
+    operators and templates. The worker announces itself with `{"ready": true}`.
     """
     _bind_life_to(parent_pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to decide
-    faulthandler.enable()  # a segfault leaves its Python stack in the tail of stderr
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The parent polls the resident size against `memory_bytes`; this limit, on memory asked for, touched or
     # not, stops a bomb that is faster than the poll.
@@ -45,6 +45,8 @@ def main(fd: int, parent_pid: int, memory_bytes: int, entry: str) -> None:
     with socket.socket(fileno=fd) as channel:
         requests = _receive(channel)
         try:
+            for name in imports:
+                _import(name)
             handler = _factory(entry)(next(requests).body)
         except Exception:  # noqa: BLE001 (process boundary: the parent raises it as a MeasureError)
             channel.sendall(encode(Message({"broken": traceback.format_exc(limit=-3)})))
@@ -86,6 +88,19 @@ def _receive(channel: socket.socket) -> Iterator[Message]:
     decoder = Decoder()
     while chunk := channel.recv(1 << 20):
         yield from decoder.feed(chunk)
+
+
+def _import(name: str) -> None:
+    """Import a module, or a script by its path; a script's `__main__` part does not run."""
+    if not name.endswith(".py"):
+        importlib.import_module(name)
+        return
+    spec = importlib.util.spec_from_file_location(os.path.basename(name)[:-3], name)
+    if spec is None or spec.loader is None:
+        raise MeasureError(f"{name} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
 
 
 def _factory(entry: str) -> HandlerFactory:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from autotune.measure.failure import Failure, FailureKind
 from autotune.measure.protocol import Decoder, Json, Message, encode
@@ -26,6 +27,13 @@ from autotune.measure.child import main
 main(**start)
 """
 _TAIL_BYTES = 1500  # of a worker's output, quoted in a failure
+_MEANINGS = {
+    int(signal.SIGSEGV): "access outside of a buffer, or a write to an input",
+    int(signal.SIGBUS): "access outside of a buffer",
+    int(signal.SIGILL): "an instruction that this CPU lacks",
+    int(signal.SIGFPE): "integer division by zero or overflow",
+    int(signal.SIGKILL): "killed from outside, perhaps by the system for lack of memory",
+}
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _OUT_OF_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memory")
 
@@ -33,7 +41,7 @@ _OUT_OF_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate 
 class WorkerProcess:
     """A running worker as the operating system sees it: process, socket, output pipe."""
 
-    def __init__(self, entry: str, init: dict[str, Json], memory_bytes: int) -> None:
+    def __init__(self, entry: str, init: dict[str, Json], memory_bytes: int, imports: Sequence[str]) -> None:
         self.ready = False
         self.closed = False
         self._decoder = Decoder()
@@ -47,6 +55,7 @@ class WorkerProcess:
                 "parent_pid": os.getpid(),
                 "memory_bytes": memory_bytes,
                 "entry": entry,
+                "imports": list(imports),
                 "path": [folder or os.getcwd() for folder in sys.path],
             }
             self._popen = subprocess.Popen(
@@ -122,8 +131,8 @@ class WorkerProcess:
         if code >= 0:
             return self.failure("crash", f"worker exited with status {code} in the middle of a task")
         name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
-        outside = " (killed from outside, perhaps by the system for lack of memory)" if -code == signal.SIGKILL else ""
-        return self.failure("crash", f"worker died with {name}{outside}")
+        meaning = _MEANINGS.get(-code)
+        return self.failure("crash", f"worker died with {name}" + (f" ({meaning})" if meaning else ""))
 
     def kill(self, grace: float = 0.0) -> int:
         """Kill the whole session, reap, close; returns the exit code. `grace`: seconds to die by itself."""

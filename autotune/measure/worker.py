@@ -15,11 +15,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TypeVar
 
 from autotune.errors import MeasureError
 from autotune.measure.failure import Failure
 from autotune.measure.process import WorkerProcess, one_line
 from autotune.measure.protocol import Json, Message
+
+Result = TypeVar("Result")
 
 _POLL_SECONDS = 0.05  # how often resident size and cancellation are looked at
 
@@ -28,7 +31,8 @@ _POLL_SECONDS = 0.05  # how often resident size and cancellation are looked at
 class WorkerSpec:
     """How to start a worker and what it may cost.
 
-    `entry` is `module:function`, a factory `(init) -> handler`, imported in the worker only.
+    `entry` is `module:function`, a factory `(init) -> handler`, imported in the worker only, after `imports`: modules
+    (or paths of Python files) that register the user's own operators and templates.
     """
 
     entry: str
@@ -37,6 +41,7 @@ class WorkerSpec:
     memory_bytes: int = 4 << 30
     recycle_after: int = 1000  # tasks; LLVM and the allocator keep what they once took
     start_timeout: float = 60.0
+    imports: tuple[str, ...] = ()
 
 
 class Worker:
@@ -60,7 +65,9 @@ class Worker:
     def start(self) -> None:
         """Start the process if there is none; does not wait until it is ready."""
         if self._process is None:
-            self._process = WorkerProcess(self._spec.entry, self._spec.init, self._spec.memory_bytes)
+            self._process = WorkerProcess(
+                self._spec.entry, self._spec.init, self._spec.memory_bytes, self._spec.imports
+            )
             self._served = 0
 
     def call(self, request: Message, timeout: float | None = None) -> Message | Failure:
@@ -162,7 +169,7 @@ class WorkerPool:
         return future
 
     def close(self) -> None:
-        """Kill the workers, cancel what is queued, and wait until all are reaped. Idempotent."""
+        """Kill the workers, fail what is queued, and wait until all are reaped. Idempotent."""
         with self._lock:
             self._closing.set()
             for _ in self._threads:
@@ -183,11 +190,27 @@ class WorkerPool:
             worker.start()  # imports while the first task is still being made
             while (task := self._tasks.get()) is not None:
                 if self._closing.is_set():
-                    task.future.cancel()
+                    task.future.set_exception(MeasureError("the worker pool was closed before this task's turn"))
                 elif task.future.set_running_or_notify_cancel():
                     _run(worker, task)
         finally:
             worker.stop()
+
+
+def mapped(answer: Future[Message | Failure], decode: Callable[[Message], Result]) -> Future[Result | Failure]:
+    """A future of what `decode` makes of the reply; failures and errors pass through."""
+    result: Future[Result | Failure] = Future()
+    result.set_running_or_notify_cancel()
+
+    def finish(done: Future[Message | Failure]) -> None:
+        try:
+            reply = done.result()
+            result.set_result(reply if isinstance(reply, Failure) else decode(reply))
+        except Exception as error:  # noqa: BLE001 (whoever waits for the future gets it)
+            result.set_exception(error)
+
+    answer.add_done_callback(finish)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

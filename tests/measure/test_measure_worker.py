@@ -183,8 +183,7 @@ def test_pool_spreads_tasks_and_close_leaves_nothing() -> None:
         waiting = [pool.submit(Message({"do": "sleep", "seconds": 600})) for _ in range(3)]
         assert eventually(lambda: sum(future.running() for future in waiting) == 2)
     assert not any(is_alive(int(str(pid))) for pid in pids)
-    assert waiting[2].cancelled()
-    for future in waiting[:2]:
+    for future in waiting:
         with pytest.raises(MeasureError, match="closed"):
             future.result(timeout=0)
     with pytest.raises(MeasureError, match="closed"):

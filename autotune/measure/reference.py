@@ -1,0 +1,166 @@
+"""The right answer of a workload, and how far a kernel may be from it (docs/adr: reference and tolerance).
+
+The reference is the plain definition evaluated in float64 on seeded, varied inputs. The tolerance is
+absolute, one number per output:
+
+    allowed = 4 · sqrt(K) · max(eps · scale, e)
+
+K is the longest sum, eps the unit of the coarsest float type involved, scale the largest finite reference
+value, and e the error that plain NumPy makes in the workload's own dtypes: it carries the conditioning of
+what surrounds the sum (exponentials, divisions, clips), for which scale alone knows nothing. Rounding
+errors of a sum grow like sqrt(K) (Higham and Mary, 2019); a lost or doubled term is larger by orders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.measure.failure import Failure
+from autotune.ops.registry import compute_def
+from autotune.ops.workload import TensorType, Workload
+from autotune.tensor import ComputeDef, DType
+from autotune.tensor.evaluate import evaluate
+
+Array = npt.NDArray[Any]
+
+_CONFIDENCE = 4.0
+_NO_ROUNDING = ("min", "max", "argmin", "argmax", "argmin_last", "argmax_last")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Logical arrays of one workload: inputs in its dtypes; outputs in float64 (other than floats: exact).
+
+    `tolerances`: the largest absolute error allowed, per output, for an algorithm of factor 1.
+    """
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    tolerances: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """What a correct kernel was found to miss: the worst output's error, absolute and relative to its range."""
+
+    max_abs_err: float
+    max_rel_err: float
+    tolerance: float
+
+
+def make_reference(workload: Workload, seed: int = 0) -> Reference:
+    """Inputs drawn from `seed`, and what must come out."""
+    definition = compute_def(workload)
+    rng = np.random.default_rng(seed)
+    inputs = tuple(sample(entry.type, rng) for entry in workload.inputs)
+    named = {f"in{number}": array for number, array in enumerate(inputs)}
+    with np.errstate(all="ignore"):  # logarithms of negative numbers are NaN on both sides
+        exact = evaluate(definition, named, DType.f64)
+        rough = evaluate(definition, named)
+    outputs = tuple(exact[name] for name in definition.outputs)
+    unit = math.sqrt(longest_sum(definition)) * _CONFIDENCE
+    tolerances = tuple(
+        unit * _rounding(exact[name], rough[name], coarsest_eps(definition)) for name in definition.outputs
+    )
+    return Reference(inputs, outputs, tolerances)
+
+
+def sample(kind: TensorType, rng: np.random.Generator) -> Array:
+    """Varied values, none denormal, of one tensor: standard normal floats, the full range of bytes, and small
+    integers in wider types (sums of their products stay exact)."""
+    dtype = DType(kind.dtype)
+    if dtype.is_float:
+        return np.asarray(rng.standard_normal(kind.shape)).astype(dtype.numpy)
+    if dtype is DType.bool:
+        return rng.integers(0, 2, kind.shape).astype(np.bool_)
+    if dtype.bytes == 1:
+        bounds = np.iinfo(dtype.numpy)
+        return rng.integers(bounds.min, bounds.max, kind.shape, dtype.numpy, endpoint=True)
+    return rng.integers(0, 8, kind.shape, dtype.numpy)
+
+
+def longest_sum(definition: ComputeDef) -> int:
+    """The largest number of rounded additions (or multiplications) that one reduction or scan makes."""
+    lengths = [1]
+    for stage in definition.stages:
+        if stage.reducer is not None and stage.reducer.name not in _NO_ROUNDING:
+            lengths.append(math.prod(axis.extent for axis in stage.reduce_axes))
+        if stage.scan_axis is not None:
+            lengths.append(stage.axis(stage.scan_axis).extent)
+    return max(lengths)
+
+
+def coarsest_eps(definition: ComputeDef) -> float:
+    """Machine epsilon of the least precise float type that a stage produces; 0 without floats."""
+    types = {tensor.dtype for stage in definition.stages for tensor in stage.outputs if tensor.dtype.is_float}
+    return max((_EPS[dtype] for dtype in types), default=0.0)
+
+
+_EPS = {DType.f64: 2.0**-52, DType.f32: 2.0**-23, DType.f16: 2.0**-10, DType.bf16: 2.0**-7}
+
+
+def algorithm_factor(algorithm: str) -> float:
+    """How many times the tolerance of the direct algorithm an algorithm may use.
+
+    Winograd's transforms amplify rounding (Barabasz et al., 2018: roughly twofold for F(2×2,3×3), tenfold for
+    F(4×4,3×3)); everything else only reorders sums.
+    """
+    if "winograd" not in algorithm:
+        return 1.0
+    return 2.0 if algorithm.endswith("2") else 10.0
+
+
+def compare(reference: Reference, outputs: Sequence[Array], algorithm: str, circumstances: str) -> Errors | Failure:
+    """Compare logical outputs with the reference; `circumstances` says in a failure how they came about."""
+    worst = Errors(0.0, 0.0, 0.0)
+    factor = algorithm_factor(algorithm)
+    for number, (expected, got, tolerance) in enumerate(
+        zip(reference.outputs, outputs, reference.tolerances, strict=True)
+    ):
+        allowed = tolerance * factor
+        error = _absolute_error(expected, got)
+        wrong = ~(error <= allowed)
+        if wrong.any():
+            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+            return Failure(
+                "incorrect",
+                f"output {number} at {list(place)} is {got[place]!s}, expected {expected[place]!s} within "
+                f"{allowed:.3g}; {int(wrong.sum())} of {wrong.size} elements differ ({circumstances})",
+            )
+        largest = float(error.max(initial=0.0))
+        if largest >= worst.max_abs_err:
+            worst = Errors(largest, largest / (_scale(expected) or 1.0), allowed)
+    return worst
+
+
+def _rounding(exact: Array, rough: Array, eps: float) -> float:
+    if not np.issubdtype(exact.dtype, np.floating):
+        return 0.0
+    error = _absolute_error(exact, rough)
+    found = float(np.where(np.isfinite(error), error, 0.0).max(initial=0.0))
+    return max(eps * _scale(exact), found)
+
+
+def _scale(values: Array) -> float:
+    magnitude = np.abs(values.astype(np.float64))
+    return float(np.where(np.isfinite(magnitude), magnitude, 0.0).max(initial=0.0))
+
+
+def _absolute_error(expected: Array, got: Array) -> Array:
+    """|got - expected| in float64: 0 where both are NaN or the same infinity, infinite where only one is."""
+    wide = got.astype(np.float64)
+    target = expected.astype(np.float64)
+    with np.errstate(all="ignore"):
+        error = np.abs(wide - target)
+        if not np.isfinite(error).all():
+            if got.dtype != np.float64:  # what overflows in the kernel's type is infinite there
+                target = expected.astype(got.dtype).astype(np.float64)
+            same = (wide == target) | (np.isnan(wide) & np.isnan(target))
+            error = np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+    return error
