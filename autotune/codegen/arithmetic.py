@@ -1,0 +1,285 @@
+"""Operators on values: LLVM instructions, constant folding, and the corner cases that ONNX fixes.
+
+No fast-math: only contraction to FMA, and `nsz` on sums that start from zero. NaN passes through max and min, integer
+division by zero gives zero and never traps.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autotune.codegen.value import Scalar, Value, computed, computed_type, constant, literal
+from autotune.codegen.writer import Writer
+from autotune.errors import CodegenError
+from autotune.tensor.dtype import DType
+
+_FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_INT = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
+_COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+_INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
+
+
+class Arithmetic:
+    """Emits scalar and vector arithmetic."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.w = writer
+
+    def operand(self, v: Value, lanes: int) -> str:
+        """LLVM operand of `v` widened to `lanes` (0: scalar)."""
+        if v.const is not None:
+            return literal(v.const, v.dtype, lanes)
+        if v.lanes == lanes:
+            return v.text
+        if v.lanes:
+            raise CodegenError(f"a vector of {v.lanes} lanes is used where {lanes or 'a scalar'} is needed")
+        vector, scalar = computed_type(v.dtype, lanes), computed_type(v.dtype)
+        first = self.w.once(("insert", v.text, lanes), f"insertelement {vector} poison, {scalar} {v.text}, i64 0")
+        return self.w.once(
+            ("splat", v.text, lanes),
+            f"shufflevector {vector} {first}, {vector} poison, <{lanes} x i32> zeroinitializer",
+        )
+
+    def _emit(self, opcode: str, dtype: DType, *values: Value, result: DType | None = None) -> Value:
+        lanes = max(v.lanes for v in values)
+        kind = computed_type(dtype, lanes)
+        text = self.w.value(f"{opcode} {kind} {', '.join(self.operand(v, lanes) for v in values)}")
+        return Value(text, result or computed(dtype), lanes)
+
+    def intrinsic(self, name: str, dtype: DType, *values: Value) -> Value:
+        """Call `llvm.<name>` on values of one dtype."""
+        lanes = max(v.lanes for v in values)
+        kind = computed_type(dtype, lanes)
+        base = {DType.f32: "f32", DType.f64: "f64"}.get(dtype) or f"i{dtype.bits}"
+        symbol = f"@llvm.{name}.{f'v{lanes}' if lanes else ''}{base}"
+        self.w.declare(f"{kind} {symbol}({', '.join([kind] * len(values))})")
+        arguments = ", ".join(f"{kind} {self.operand(v, lanes)}" for v in values)
+        return Value(self.w.value(f"call {kind} {symbol}({arguments})"), dtype, lanes)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c in one rounding."""
+        return self.intrinsic("fma", c.dtype, a, b, c)
+
+    def accumulate(self, total: Value, a: Value) -> Value:
+        """total + a, where a total of zero may be of either sign."""
+        return self._emit("fadd nsz" if a.dtype.is_float else "add", a.dtype, total, a)
+
+    def negate(self, a: Value) -> Value:
+        if a.const is not None:
+            return constant(-a.const, a.dtype, a.structural)
+        if a.dtype.is_float:
+            return self._emit("fneg", a.dtype, a)
+        return self._emit("sub", a.dtype, constant(0, a.dtype), a)
+
+    def binary(self, op: str, a: Value, b: Value) -> Value:
+        """`a op b` of equal dtypes."""
+        dtype = a.dtype
+        if a.const is not None and b.const is not None:
+            folded = _fold(op, a.const, b.const, dtype)
+            if folded is not None:
+                return constant(folded, DType.bool if op in _COMPARE else dtype, a.structural and b.structural)
+        simpler = self._structural(op, a, b)
+        if simpler is not None:
+            return simpler
+        if op in _COMPARE:
+            return self._compare(op, a, b)
+        if op in ("max", "min"):
+            return self._extreme(op, a, b)
+        if dtype.is_float and op in _FLOAT:
+            return self._emit(_FLOAT[op], dtype, a, b)
+        if not dtype.is_float and op in _INT:
+            return self._emit(_INT[op], dtype, a, b)
+        if op == "shr":
+            return self._emit("ashr" if dtype.is_signed else "lshr", dtype, a, b)
+        if dtype.is_float and op in ("truncdiv", "floordiv", "floormod"):
+            return self._float_division(op, a, b)
+        if op in ("div", "truncdiv", "floordiv", "floormod"):
+            return self._integer_division(op, a, b)
+        raise CodegenError(f"operator {op} is not defined for {dtype}")
+
+    def _structural(self, op: str, a: Value, b: Value) -> Value | None:
+        """Zeros and ones of small constant matrices vanish."""
+        for x, y in ((a, b), (b, a)):
+            if x.structural and op == "mul":
+                if x.const == 0:
+                    return x
+                if x.const == 1:
+                    return y
+                if x.const == -1:
+                    return self.negate(y)
+            if x.structural and x.const == 0 and op == "add":
+                return y
+        return a if b.structural and b.const == 0 and op == "sub" else None
+
+    def _compare(self, op: str, a: Value, b: Value) -> Value:
+        if a.dtype.is_float:
+            code = f"fcmp {'une' if op == 'ne' else 'o' + op}"
+        elif op in ("eq", "ne") or a.dtype is DType.bool:
+            code = f"icmp {op if op in ('eq', 'ne') else 'u' + op}"
+        else:
+            code = f"icmp {'s' if a.dtype.is_signed else 'u'}{op}"
+        return self._emit(code, a.dtype, a, b, result=DType.bool)
+
+    def _extreme(self, op: str, a: Value, b: Value) -> Value:
+        if not a.dtype.is_float:
+            if a.dtype is DType.bool:
+                return self._emit("or" if op == "max" else "and", a.dtype, a, b)
+            return self.intrinsic(("s" if a.dtype.is_signed else "u") + op, a.dtype, a, b)
+        if a.const is not None:
+            a, b = b, a
+        if b.const is not None and not math.isnan(b.const):
+            # One instruction: maxps returns its second operand when either is NaN.
+            return self.select(self._compare("gt" if op == "max" else "lt", b, a), b, a)
+        # NaN in either: a > b picks a, an unordered b is picked by the test on b itself.
+        better = self._emit("fcmp ogt" if op == "max" else "fcmp olt", a.dtype, a, b, result=DType.bool)
+        first = self.select(better, a, b)
+        nan = self._emit("fcmp uno", a.dtype, a, a, result=DType.bool)
+        return self.select(nan, a, first)
+
+    def _float_division(self, op: str, a: Value, b: Value) -> Value:
+        quotient = self.binary("div", a, b)
+        rounded = self.intrinsic("trunc" if op == "truncdiv" else "floor", a.dtype, quotient)
+        return rounded if op != "floormod" else self.binary("sub", a, self.binary("mul", rounded, b))
+
+    def _integer_division(self, op: str, a: Value, b: Value) -> Value:
+        dtype = a.dtype
+        zero, one = constant(0, dtype), constant(1, dtype)
+        by_zero = self.binary("eq", b, zero)
+        if not dtype.is_signed:
+            safe = self.select(by_zero, one, b)
+            out = self._emit("urem" if op == "floormod" else "udiv", dtype, a, safe)
+            return self.select(by_zero, zero, out)
+        minus = self.binary("eq", b, constant(-1, dtype))
+        safe = self.select(self._either(by_zero, minus), one, b)
+        quotient = self.select(minus, self.negate(a), self._emit("sdiv", dtype, a, safe))
+        if op in ("div", "truncdiv"):
+            return self.select(by_zero, zero, quotient)
+        rest = self.binary("sub", a, self.binary("mul", quotient, b))
+        signs = self.binary("lt", self.binary("xor", rest, b), zero)
+        off = self._both(self.binary("ne", rest, zero), signs)
+        if op == "floormod":
+            out = self.select(off, self.binary("add", rest, b), rest)
+        else:
+            out = self.select(off, self.binary("sub", quotient, one), quotient)
+        return self.select(by_zero, zero, out)
+
+    def _either(self, a: Value, b: Value) -> Value:
+        return self.binary("or", a, b)
+
+    def _both(self, a: Value, b: Value) -> Value:
+        return self.binary("and", a, b)
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        """`a` where the condition holds, else `b`."""
+        if condition.const is not None:
+            return a if condition.const else b
+        lanes = max(condition.lanes, a.lanes, b.lanes)
+        kind = computed_type(a.dtype, lanes)
+        test = f"i1 {condition.text}" if not condition.lanes else f"<{lanes} x i1> {condition.text}"
+        text = self.w.value(f"select {test}, {kind} {self.operand(a, lanes)}, {kind} {self.operand(b, lanes)}")
+        return Value(text, a.dtype, lanes)
+
+    def unary(self, op: str, a: Value) -> Value | None:
+        """A function that one instruction or LLVM intrinsic computes; None for others."""
+        if op == "neg":
+            return self.negate(a)
+        if op == "not":
+            ones = constant(True, DType.bool) if a.dtype is DType.bool else constant(-1, a.dtype)
+            return self.binary("xor", a, ones)
+        if op == "isnan":
+            return self._emit("fcmp uno", a.dtype, a, a, result=DType.bool)
+        if op == "isinf":
+            return self.binary("eq", self.intrinsic("fabs", a.dtype, a), constant(math.inf, a.dtype))
+        if a.dtype.is_float and op in _INTRINSIC:
+            return self.intrinsic(_INTRINSIC[op], a.dtype, a)
+        if op == "abs":
+            return a if not a.dtype.is_signed else self.binary("max", a, self.negate(a))
+        return a if op in ("floor", "ceil", "round") else None
+
+    def cast(self, a: Value, dtype: DType) -> Value:
+        """Conversion as NumPy does it; floats saturate when they become integers."""
+        to = computed(dtype)
+        if a.const is not None and not (isinstance(a.const, float) and not math.isfinite(a.const)):
+            return constant(bool(a.const) if dtype is DType.bool else a.const if to.is_float else int(a.const), dtype)
+        if dtype is DType.bool:
+            return self.binary("ne", a, constant(0, a.dtype))
+        out = a if a.dtype is to else self._convert(a, to)
+        if dtype is to:
+            return out
+        stored = self.to_storage(out, dtype)
+        return self.from_storage(stored.text, dtype, stored.lanes)
+
+    def _convert(self, a: Value, to: DType) -> Value:
+        lanes = a.lanes
+        source, goal = computed_type(a.dtype, lanes), computed_type(to, lanes)
+        text = self.operand(a, lanes)
+        if a.dtype.is_float and to.is_float:
+            code = "fpext" if to is DType.f64 else "fptrunc"
+        elif a.dtype.is_float:
+            kind = "s" if to.is_signed else "u"
+            base = "f64" if a.dtype is DType.f64 else "f32"
+            v = f"v{lanes}" if lanes else ""
+            symbol = f"@llvm.fpto{kind}i.sat.{v}i{to.bits}.{v}{base}"
+            self.w.declare(f"{goal} {symbol}({source})")
+            return Value(self.w.value(f"call {goal} {symbol}({source} {text})"), to, lanes)
+        elif to.is_float:
+            code = "sitofp" if a.dtype.is_signed and a.dtype is not DType.bool else "uitofp"
+        else:
+            from_bits = 1 if a.dtype is DType.bool else a.dtype.bits
+            if from_bits == to.bits:
+                return Value(text, to, lanes, a.const)
+            widen = "sext" if a.dtype.is_signed and a.dtype is not DType.bool else "zext"
+            code = "trunc" if from_bits > to.bits else widen
+        return Value(self.w.value(f"{code} {source} {text} to {goal}"), to, lanes)
+
+    def reinterpret(self, a: Value, dtype: DType) -> Value:
+        goal = computed_type(dtype, a.lanes)
+        text = self.w.value(f"bitcast {computed_type(a.dtype, a.lanes)} {self.operand(a, a.lanes)} to {goal}")
+        return Value(text, dtype, a.lanes)
+
+    def to_storage(self, a: Value, dtype: DType, lanes: int | None = None) -> Value:
+        """The value as it lies in memory: f16 and bf16 rounded to nearest even, bool as a byte."""
+        n = a.lanes if lanes is None else lanes
+        text = self.operand(a, n)
+        v = f"<{n} x " if n else ""
+        close = ">" if n else ""
+        if dtype is DType.f16:
+            return Value(self.w.value(f"fptrunc {v}float{close} {text} to {v}half{close}"), dtype, n)
+        if dtype is DType.bool:
+            return Value(self.w.value(f"zext {v}i1{close} {text} to {v}i8{close}"), dtype, n)
+        if dtype is not DType.bf16:
+            return Value(text, dtype, n)
+        f32 = Value(text, DType.f32, n)
+        bits = self.reinterpret(f32, DType.u32)
+        low = self.binary("and", self.binary("shr", bits, constant(16, DType.u32)), constant(1, DType.u32))
+        rounded = self.binary("add", bits, self.binary("add", low, constant(0x7FFF, DType.u32)))
+        quiet = self.binary("or", bits, constant(0x400000, DType.u32))
+        nan = self.binary("ne", f32, f32)
+        kept = self.binary("shr", self.select(nan, quiet, rounded), constant(16, DType.u32))
+        return Value(self.w.value(f"trunc {v}i32{close} {self.operand(kept, n)} to {v}i16{close}"), dtype, n)
+
+    def from_storage(self, text: str, dtype: DType, lanes: int) -> Value:
+        """A value from memory in the dtype computed in."""
+        v = f"<{lanes} x " if lanes else ""
+        close = ">" if lanes else ""
+        if dtype is DType.f16:
+            return Value(self.w.value(f"fpext {v}half{close} {text} to {v}float{close}"), DType.f32, lanes)
+        if dtype is DType.bool:
+            return Value(self.w.value(f"trunc {v}i8{close} {text} to {v}i1{close}"), dtype, lanes)
+        if dtype is not DType.bf16:
+            return Value(text, dtype, lanes)
+        wide = Value(self.w.value(f"zext {v}i16{close} {text} to {v}i32{close}"), DType.u32, lanes)
+        return self.reinterpret(self.binary("shl", wide, constant(16, DType.u32)), DType.f32)
+
+
+def _fold(op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None:
+    """The operation on constants; None where it is left to run time."""
+    if op in ("lt", "le", "gt", "ge", "eq", "ne"):
+        return {"lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b, "eq": a == b, "ne": a != b}[op]
+    if op in ("add", "sub", "mul"):
+        return a + b if op == "add" else a - b if op == "sub" else a * b
+    if dtype is DType.bool and op in ("and", "or", "xor"):
+        return bool(a and b) if op == "and" else bool(a or b) if op == "or" else bool(a) != bool(b)
+    if not dtype.is_float and op in ("floordiv", "floormod") and b:
+        return int(a) // int(b) if op == "floordiv" else int(a) % int(b)
+    return None

@@ -1,0 +1,392 @@
+"""Loop IR to LLVM IR text.
+
+Unrolled and vectorized loops never become IR: unrolled variables are constants while their body is emitted again and
+again, the vectorized variable is a lane number. What is left to LLVM is promotion of register tiles and allocation.
+"""
+
+from __future__ import annotations
+
+from autotune.codegen.arithmetic import Arithmetic
+from autotune.codegen.index import LANE, Indexer, PerLane
+from autotune.codegen.memory import Memory
+from autotune.codegen.polynomials import expand
+from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
+from autotune.codegen.writer import Writer
+from autotune.errors import CodegenError
+from autotune.lower.ir import (
+    LOCAL,
+    REGISTER,
+    SHARED,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Index,
+    Load,
+    LoopProgram,
+    Once,
+    Prefetch,
+    Stmt,
+    Store,
+)
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select, Table, Unary
+
+ALIGN = 64
+
+
+def scratch_offsets(program: LoopProgram, scope: str) -> tuple[dict[str, int], int]:
+    """Byte offset of each scratch buffer of a scope, and their total size."""
+    offsets, total = {}, 0
+    for b in program.buffers:
+        if b.scope == scope:
+            offsets[b.name] = total
+            total += -(-b.bytes // ALIGN) * ALIGN
+    return offsets, total
+
+
+def emit(program: LoopProgram, vector_bits: int) -> str:
+    """LLVM IR of the kernel `void name(ptr frame, i64 thread_id, i64 num_threads)`.
+
+    The frame holds one pointer per operand, then shared scratch, per-thread scratch, and the barrier.
+    """
+    return _Emitter(program, vector_bits).module()
+
+
+class _Emitter:
+    def __init__(self, program: LoopProgram, vector_bits: int) -> None:
+        self.program, self.vector_bits = program, vector_bits
+        self.w = Writer()
+        self.a = Arithmetic(self.w)
+        self.x = Indexer(self.w, self._opaque_index)
+        self.m = Memory(self.w, self.a, self.x)
+        self.m.evaluate = self.value
+        self._memo: dict[int, tuple[Expr, Value]] = {}
+        self._expanded: dict[int, tuple[Expr, Expr]] = {}
+
+    def module(self) -> str:
+        operands = [f"%p{n}" for n in range(len(self.program.operands))]
+        for o, pointer in zip(self.program.operands, operands):
+            self.x.bases[o.name] = pointer
+        self._scratch()
+        for stmt in self.program.body:
+            self.statement(stmt)
+        name = self.program.name
+        pointers = [*operands, "%shared", "%local", "%barrier"]
+        noalias = ", ".join(f"ptr noalias {p}" for p in pointers)
+        attributes = (
+            f'nounwind "min-legal-vector-width"="{self.vector_bits}" "prefer-vector-width"="{self.vector_bits}"'
+        )
+        lines = [f"define internal void @{name}.body({noalias}, i64 %tid, i64 %nt) {attributes} {{", "entry:"]
+        lines += [*self.w.text(), "  ret void", "}", ""]
+        lines += [f"define void @{name}(ptr %frame, i64 %tid, i64 %nt) {attributes} {{"]
+        for n, pointer in enumerate(pointers):
+            lines.append(f"  %f{n} = getelementptr inbounds ptr, ptr %frame, i64 {n}")
+            lines.append(f"  {pointer} = load ptr, ptr %f{n}, align 8")
+        plain = ", ".join(f"ptr {p}" for p in pointers)
+        lines += [f"  call void @{name}.body({plain}, i64 %tid, i64 %nt)", "  ret void", "}", ""]
+        return "\n".join(lines + sorted(self.w.declarations)) + "\n"
+
+    def _scratch(self) -> None:
+        shared, _ = scratch_offsets(self.program, SHARED)
+        local, size = scratch_offsets(self.program, LOCAL)
+        if local:
+            mine = self.w.hoisted(0, f"mul i64 %tid, {size}")
+            base = self.w.hoisted(0, f"getelementptr inbounds i8, ptr %local, i64 {mine}")
+        for b in self.program.buffers:
+            if b.scope == SHARED:
+                self.x.bases[b.name] = self.w.hoisted(0, f"getelementptr inbounds i8, ptr %shared, i64 {shared[b.name]}")
+            elif b.scope == LOCAL:
+                self.x.bases[b.name] = self.w.hoisted(0, f"getelementptr inbounds i8, ptr {base}, i64 {local[b.name]}")
+            elif b.scope == REGISTER:
+                text = f"alloca [{b.elements} x {stored_type(b.dtype)}], align {ALIGN}"
+                self.x.bases[b.name] = f"%{b.name}.r"
+                self.x.bases[b.name] = name = f'%"{b.name}.r"'
+                self.w.scopes[0].top.append(f"  {name} = {text}")
+
+    def statement(self, stmt: Stmt) -> None:
+        if isinstance(stmt, For):
+            self._loop(stmt)
+        elif isinstance(stmt, If):
+            self._guard(stmt)
+        elif isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, Prefetch):
+            self.m.prefetch(stmt.buffer, stmt.indices)
+        elif isinstance(stmt, Once):
+            first = self.w.value("icmp eq i64 %tid, 0")
+            label = self.w.open_branch(first)
+            self._all(stmt.body)
+            self.w.close_branch(label)
+        elif isinstance(stmt, Barrier):
+            self.w.declare("void @autotune_barrier(ptr, i64, i64)")
+            self.w.emit("call void @autotune_barrier(ptr %barrier, i64 %tid, i64 %nt)")
+            self.w.scopes[-1].loads.clear()
+
+    def _all(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            self.statement(stmt)
+
+    def _loop(self, stmt: For) -> None:
+        if stmt.mark == "vectorize":
+            if self.m.lanes:
+                raise CodegenError(f"{stmt.var} is vectorized inside another vectorized loop")
+            self.x.env[stmt.var] = LANE
+            self.m.lane_var, self.m.lanes = stmt.var, stmt.extent
+            if stmt.begin:
+                raise CodegenError(f"vectorized loop {stmt.var} starts at {stmt.begin}, not 0")
+            self._all(stmt.body)
+            self.m.lane_var, self.m.lanes = "", 0
+        elif stmt.mark == "unroll":
+            for n in range(stmt.begin, stmt.begin + stmt.extent):
+                self.x.env[stmt.var] = n
+                self._all(stmt.body)
+        elif stmt.mark == "parallel":
+            self._parallel(stmt)
+        else:
+            label, variable = self.w.open_loop(str(stmt.begin))
+            self.x.env[stmt.var] = variable
+            self._all(stmt.body)
+            self.w.close_loop(label, variable, str(stmt.begin + stmt.extent))
+        del self.x.env[stmt.var]
+
+    def _parallel(self, stmt: For) -> None:
+        """Thread t runs iterations extent * t // threads up to extent * (t + 1) // threads."""
+        h = self.w.hoisted
+        first = h(0, f"udiv i64 {h(0, f'mul i64 %tid, {stmt.extent}')}, %nt")
+        next_thread = h(0, "add i64 %tid, 1")
+        last = h(0, f"udiv i64 {h(0, f'mul i64 {next_thread}, {stmt.extent}')}, %nt")
+        if stmt.begin:
+            first, last = h(0, f"add i64 {first}, {stmt.begin}"), h(0, f"add i64 {last}, {stmt.begin}")
+        branch = self.w.open_branch(self.w.value(f"icmp slt i64 {first}, {last}"))
+        label, variable = self.w.open_loop(first)
+        self.x.env[stmt.var] = variable
+        self._all(stmt.body)
+        self.w.close_loop(label, variable, last)
+        self.w.close_branch(branch)
+
+    def _guard(self, stmt: If) -> None:
+        uniform: list[Value] = []
+        masks: list[Value] = []
+        for c in stmt.when:
+            value = self.m.condition(c)
+            if value.const is False:
+                return
+            if value.const is None:
+                (masks if value.lanes else uniform).append(value)
+        labels = [self.w.open_branch(v.text) for v in uniform]
+        saved = self.m.mask
+        for mask in masks:
+            self.m.mask = mask if self.m.mask is None else self.a.binary("and", self.m.mask, mask)
+        self._all(stmt.body)
+        self.m.mask = saved
+        for label in reversed(labels):
+            self.w.close_branch(label)
+
+    def _store(self, stmt: Store) -> None:
+        self._memo.clear()
+        if stmt.fold is not None:
+            self._fold(stmt.targets[0][0], stmt)
+            return
+        values = [self.value(v) for v in stmt.values]
+        for (buffer, indices), value in zip(stmt.targets, values):
+            self.m.store(buffer, indices, value)
+
+    def _fold(self, buffer: Buffer, stmt: Store) -> None:
+        """target = target (fold) value; lanes that share one target are folded among themselves first."""
+        indices = stmt.targets[0][1]
+        e = stmt.values[0]
+        shared = False
+        if self.m.lanes:
+            try:
+                shared = self.x.offset(self.x.flat(buffer, indices)).lane == 0
+            except PerLane:
+                shared = False
+        if shared:
+            value = self._across_lanes(stmt.fold or "", self.value(e))
+            lanes, mask = self.m.lanes, self.m.mask
+            self.m.lanes, self.m.mask = 0, None
+            total = self.m.load(buffer, indices, (), None)
+            self.m.store(buffer, indices, self._combine(stmt.fold or "", total, value))
+            self.m.lanes, self.m.mask = lanes, mask
+            return
+        if stmt.fold == "sum" and isinstance(e, Binary) and e.op == "mul":
+            a, b = self.value(e.a), self.value(e.b)
+            product = self.a.binary("mul", a, b) if (a.structural or b.structural) else None
+            if product is not None and product.structural and product.const == 0:
+                return
+            total = self.m.load(buffer, indices, (), None)
+            fused = e.dtype.is_float and (product is None or (product.text not in (a.text, b.text) and not _is_one(a, b)))
+            new = self.a.fma(a, b, total) if fused else self._combine("sum", total, product or self.a.binary("mul", a, b))
+            self.m.store(buffer, indices, new)
+            return
+        value = self.value(e)
+        if stmt.fold == "sum" and value.structural and value.const == 0:
+            return
+        total = self.m.load(buffer, indices, (), None)
+        self.m.store(buffer, indices, self._combine(stmt.fold or "", total, value))
+
+    def _combine(self, fold: str, total: Value, value: Value) -> Value:
+        if fold == "sum" and value.dtype is not DType.bool:
+            return self.a.accumulate(total, value)
+        return self.a.binary({"sum": "or", "prod": "mul"}.get(fold, fold), total, value)
+
+    def _across_lanes(self, fold: str, value: Value) -> Value:
+        """One value from a vector, by halves; lanes switched off by the guard do not take part."""
+        from autotune.tensor.reducer import BUILTIN
+
+        lanes = self.m.lanes
+        text = self.a.operand(value, lanes)
+        value = Value(text, value.dtype, lanes)
+        if self.m.mask is not None:
+            identity = BUILTIN[fold](value.dtype).identity[0]
+            value = self.a.select(self.m.mask, value, constant(identity.value, value.dtype))
+        while lanes > 1:
+            half = lanes // 2
+            kind = computed_type(value.dtype, lanes)
+            parts = []
+            for start in (0, half):
+                picked = ", ".join(f"i32 {start + n}" for n in range(half))
+                parts.append(
+                    Value(
+                        self.w.value(f"shufflevector {kind} {value.text}, {kind} poison, <{half} x i32> <{picked}>"),
+                        value.dtype,
+                        half,
+                    )
+                )
+            folded = self._combine(fold, parts[0], parts[1])
+            if lanes % 2:
+                last = Value(self.w.value(f"extractelement {kind} {value.text}, i64 {lanes - 1}"), value.dtype)
+                first = self.w.value(f"extractelement {computed_type(value.dtype, half)} {folded.text}, i64 0")
+                joined = self._combine(fold, Value(first, value.dtype), last)
+                text = self.w.value(
+                    f"insertelement {computed_type(value.dtype, half)} {folded.text}, "
+                    f"{computed_type(value.dtype)} {joined.text}, i64 0"
+                )
+                folded = Value(text, value.dtype, half)
+            value, lanes = folded, half
+        return Value(self.w.value(f"extractelement {computed_type(value.dtype, 1)} {value.text}, i64 0"), value.dtype)
+
+    def value(self, e: Expr) -> Value:
+        """The value of an expression at the current point of the loops."""
+        kept = self._memo.get(id(e))
+        if kept is not None and not isinstance(e, Const):
+            return kept[1]
+        new = self._evaluate(e)
+        self._memo[id(e)] = (e, new)
+        return new
+
+    def _evaluate(self, e: Expr) -> Value:
+        if isinstance(e, Const):
+            return constant(e.value, e.dtype)
+        if isinstance(e, Load):
+            return self._per_lane_safe(lambda: self.m.load(e.buffer, e.indices, e.when, e.otherwise))
+        if isinstance(e, Index):
+            return self._index(e)
+        if isinstance(e, Binary):
+            return self._binary(e)
+        if isinstance(e, Unary):
+            return self._unary(e)
+        if isinstance(e, Select):
+            condition = self.value(e.condition)
+            if condition.const is not None:
+                return self.value(e.a if condition.const else e.b)
+            return self.a.select(condition, self.value(e.a), self.value(e.b))
+        if isinstance(e, Cast):
+            return self.a.cast(self.value(e.a), e.dtype)
+        if isinstance(e, Reinterpret):
+            return self.a.reinterpret(self.value(e.a), e.dtype)
+        if isinstance(e, Table):
+            return self._table(e)
+        raise CodegenError(f"no code for `{e}`")
+
+    def _per_lane_safe(self, load: object) -> Value:
+        """Values memorised while a lane is a constant belong to that lane only."""
+        saved, self._memo = self._memo, {}
+        value = load()  # type: ignore[operator]
+        self._memo = saved
+        assert isinstance(value, Value)
+        return value
+
+    def _binary(self, e: Binary) -> Value:
+        if e.op in ("add", "sub") and e.dtype.is_float:
+            # Contraction: one rounding instead of two, half the instructions.
+            for product, other in ((e.a, e.b), (e.b, e.a)):
+                if isinstance(product, Binary) and product.op == "mul" and id(product) not in self._memo:
+                    a, b, c = self.value(product.a), self.value(product.b), self.value(other)
+                    if a.structural or b.structural or (a.const is not None and b.const is not None):
+                        break
+                    if e.op == "sub":
+                        a, c = (a, self.a.negate(c)) if product is e.a else (self.a.negate(a), c)
+                    return self._rounded(self.a.fma(a, b, c), e.dtype)
+        return self._rounded(self.a.binary(e.op, self.value(e.a), self.value(e.b)), e.dtype)
+
+    def _rounded(self, value: Value, dtype: DType) -> Value:
+        """f16 and bf16 arithmetic is done in f32 and rounded where it is stored or cast."""
+        return value if value.dtype is computed(dtype) else self.a.cast(value, dtype)
+
+    def _unary(self, e: Unary) -> Value:
+        a = self.value(e.a)
+        direct = self.a.unary(e.op, a)
+        if direct is not None:
+            return direct
+        if a.dtype is DType.f32:
+            form = self._expanded.get(id(e))
+            if form is None:
+                argument = e.a if e.a.dtype is DType.f32 else Cast(e.a, DType.f32)
+                expanded = expand(e.op, argument)
+                if expanded is not None:
+                    form = self._expanded[id(e)] = (e, expanded)
+            if form is not None:
+                return self.value(form[1])
+        return self._library(e.op, a)
+
+    def _library(self, op: str, a: Value) -> Value:
+        """A call of the C library per lane."""
+        if a.dtype not in (DType.f32, DType.f64):
+            raise CodegenError(f"{op} is not defined for {a.dtype}")
+        kind = computed_type(a.dtype)
+        symbol = f"@{op}{'f' if a.dtype is DType.f32 else ''}"
+        self.w.declare(f"{kind} {symbol}({kind})")
+        if not a.lanes:
+            return Value(self.w.value(f"call {kind} {symbol}({kind} {self.a.operand(a, 0)})"), a.dtype)
+        vector = computed_type(a.dtype, a.lanes)
+        out = "poison"
+        for n in range(a.lanes):
+            x = self.w.value(f"extractelement {vector} {a.text}, i64 {n}")
+            y = self.w.value(f"call {kind} {symbol}({kind} {x})")
+            out = self.w.value(f"insertelement {vector} {out}, {kind} {y}, i64 {n}")
+        return Value(out, a.dtype, a.lanes)
+
+    def _index(self, e: Index) -> Value:
+        try:
+            offset = self.x.offset(e.value)
+        except PerLane:
+            return self._per_lane_safe(lambda: self.m.per_lane(lambda: self._index(e)))
+        if offset.lane:
+            return self.m.lane_numbers(offset)
+        if not offset.terms:
+            return constant(offset.const, DType.i64)
+        return Value(self.x.materialise(offset), DType.i64)
+
+    def _table(self, e: Table) -> Value:
+        place = 0
+        for index, extent in zip(e.indices, e.shape):
+            position = self.value(index)
+            if position.const is None:
+                raise CodegenError(f"the indices of {e.name} must be constants: unroll the loops over {e}")
+            place = place * extent + int(position.const)
+        return constant(e.values[place], e.dtype, structural=True)
+
+    def _opaque_index(self, e: Expr) -> str:
+        """An index read from memory."""
+        if self.m.lanes:
+            raise PerLane
+        value = self.value(e)
+        if value.const is not None:
+            return self.w.inline(self.w.value(f"add i64 {int(value.const)}, 0"))
+        return self.w.inline(value.text)
+
+
+def _is_one(a: Value, b: Value) -> bool:
+    return any(v.structural and v.const in (1, -1) for v in (a, b))

@@ -1,0 +1,139 @@
+"""Addresses: quasi-affine indices under an environment of constants, loop variables and the vector lane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Union
+
+from autotune.codegen.writer import Writer
+from autotune.lower.ir import Buffer
+from autotune.tensor.expr import Expr
+from autotune.tensor.linear import Div, Linear, Mod
+
+
+class Lane:
+    """Marks the vectorized loop's variable in the environment."""
+
+
+LANE = Lane()
+Binding = Union[int, str, Lane]
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """const + sum(coefficient * i64 value) + lane * (number of the SIMD lane)."""
+
+    const: int
+    terms: tuple[tuple[str, int], ...]
+    lane: int
+
+
+class PerLane(Exception):
+    """The index is not affine in the lane: the caller evaluates it lane by lane."""
+
+
+class Indexer:
+    """Evaluates `Linear` forms and addresses of buffers."""
+
+    def __init__(self, writer: Writer, evaluate: Callable[[Expr], str]) -> None:
+        self.writer = writer
+        self.env: dict[str, Binding] = {}
+        self.bases: dict[str, str] = {}
+        self._evaluate = evaluate
+        self._flat: dict[int, tuple[object, Linear]] = {}
+
+    def offset(self, value: Linear) -> Offset:
+        """The value under the current environment.
+
+        Raises:
+            PerLane: when the lane occurs inside a division, a remainder or an indirect read.
+        """
+        const, lane = value.const, 0
+        terms: dict[str, int] = {}
+        for term, c in value.terms.items():
+            bound: Binding
+            if isinstance(term, str):
+                bound = self.env[term]
+            elif isinstance(term, (Div, Mod)):
+                bound = self._quotient(term)
+            else:
+                bound = self._evaluate(term)
+            if isinstance(bound, int):
+                const += c * bound
+            elif isinstance(bound, Lane):
+                lane += c
+            else:
+                terms[bound] = terms.get(bound, 0) + c
+        return Offset(const, tuple(sorted(terms.items())), lane)
+
+    def _quotient(self, term: Div | Mod) -> Binding:
+        inner = self.offset(term.arg)
+        if inner.lane:
+            raise PerLane
+        if not inner.terms:
+            return inner.const // term.divisor if isinstance(term, Div) else inner.const % term.divisor
+        numerator = self.materialise(inner)
+        depth = self.writer.depth(numerator)
+        hoist = self.writer.hoisted
+        power = term.divisor & (term.divisor - 1) == 0
+        if power:
+            if isinstance(term, Mod):
+                return hoist(depth, f"and i64 {numerator}, {term.divisor - 1}")
+            return hoist(depth, f"ashr i64 {numerator}, {term.divisor.bit_length() - 1}")
+        # Floor semantics for negative numerators: sdiv rounds to zero.
+        quotient = hoist(depth, f"sdiv i64 {numerator}, {term.divisor}")
+        back = hoist(depth, f"mul i64 {quotient}, {term.divisor}")
+        rest = hoist(depth, f"sub i64 {numerator}, {back}")
+        negative = hoist(depth, f"ashr i64 {rest}, 63")
+        if isinstance(term, Div):
+            return hoist(depth, f"add i64 {quotient}, {negative}")
+        correction = hoist(depth, f"and i64 {negative}, {term.divisor}")
+        return hoist(depth, f"add i64 {rest}, {correction}")
+
+    def materialise(self, offset: Offset) -> str:
+        """An i64 operand holding the offset (its lane part left out)."""
+        if not offset.terms:
+            return str(offset.const)
+        depth = max(self.writer.depth(name) for name, _ in offset.terms)
+        total = self._sum(depth, offset.terms)
+        return self.writer.hoisted(depth, f"add i64 {total}, {offset.const}") if offset.const else total
+
+    def _sum(self, depth: int, terms: tuple[tuple[str, int], ...]) -> str:
+        total = ""
+        for name, c in terms:
+            part = name if c == 1 else self.writer.hoisted(depth, f"mul i64 {name}, {c}")
+            total = part if not total else self.writer.hoisted(depth, f"add i64 {total}, {part}")
+        return total
+
+    def flat(self, buffer: Buffer, indices: tuple[Linear, ...]) -> Linear:
+        """Element offset of a position in a buffer."""
+        kept = self._flat.get(id(indices))
+        if kept is None:
+            total = Linear()
+            for index, stride in zip(indices, buffer.strides):
+                total = total + index * stride
+            # The tuple is kept alive with the result, so its id stays its own.
+            kept = self._flat[id(indices)] = (indices, total)
+        return kept[1]
+
+    def pointer(self, buffer: Buffer, offset: Offset, element: str) -> str:
+        """Address of an element; parts that change in outer loops are added outside the inner ones."""
+        pointer = self.bases[buffer.name]
+        by_depth: dict[int, list[tuple[str, int]]] = {}
+        for name, c in offset.terms:
+            by_depth.setdefault(self.writer.depth(name), []).append((name, c))
+        for depth in sorted(by_depth):
+            index = self._sum(depth, tuple(by_depth[depth]))
+            pointer = self.writer.hoisted(depth, f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
+        if offset.const:
+            text = f"getelementptr inbounds {element}, ptr {pointer}, i64 {offset.const}"
+            pointer = self.writer.once(text, text)
+        return pointer
+
+    @staticmethod
+    def alignment(buffer: Buffer, offset: Offset) -> int:
+        """Bytes to which the address is surely aligned; buffers start at multiples of 64."""
+        size = buffer.dtype.bytes
+        return math.gcd(64, offset.const * size, *(c * size for _, c in offset.terms))

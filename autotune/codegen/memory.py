@@ -1,0 +1,215 @@
+"""Loads and stores: contiguous, broadcast, gathered, masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotune.codegen.arithmetic import Arithmetic
+from autotune.codegen.index import LANE, Binding, Indexer, Offset, PerLane
+from autotune.codegen.value import Value, computed_type, constant, stored_type
+from autotune.codegen.writer import Writer
+from autotune.errors import CodegenError
+from autotune.lower.ir import Buffer, Condition
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Const, Expr
+from autotune.tensor.linear import Linear
+
+
+class Memory:
+    """Emits accesses under the current vector loop (`lanes`) and guard (`mask`)."""
+
+    def __init__(self, writer: Writer, arithmetic: Arithmetic, indexer: Indexer) -> None:
+        self.w, self.a, self.x = writer, arithmetic, indexer
+        self.lane_var = ""
+        self.lanes = 0
+        self.mask: Value | None = None
+        self.evaluate: Callable[[Expr], Value] = lambda e: constant(0, e.dtype)
+
+    def per_lane(self, scalar: Callable[[], Value]) -> Value:
+        """Evaluate once per lane, the lane being a constant, and put the results together."""
+        variable, lanes, mask = self.lane_var, self.lanes, self.mask
+        parts: list[Value] = []
+        for n in range(lanes):
+            self._as_scalar(variable, n, mask)
+            parts.append(scalar())
+        self.x.env[variable], self.lanes, self.lane_var, self.mask = LANE, lanes, variable, mask
+        dtype = parts[0].dtype
+        kind, element = computed_type(dtype, lanes), computed_type(dtype)
+        vector = "poison"
+        for n, part in enumerate(parts):
+            vector = self.w.value(f"insertelement {kind} {vector}, {element} {self.a.operand(part, 0)}, i64 {n}")
+        return Value(vector, dtype, lanes)
+
+    def _as_scalar(self, variable: str, lane: int, mask: Value | None) -> None:
+        self.x.env[variable] = lane
+        self.lanes, self.lane_var = 0, ""
+        self.mask = self._lane_of(mask, lane)
+
+    def _lane_of(self, mask: Value | None, lane: int) -> Value | None:
+        if mask is None or not mask.lanes:
+            return mask
+        return Value(self.w.value(f"extractelement <{mask.lanes} x i1> {mask.text}, i64 {lane}"), DType.bool)
+
+    def condition(self, c: Condition) -> Value:
+        """The truth of a condition: a constant, an i1, or a vector of i1."""
+        if isinstance(c, Expr):
+            return self.evaluate(c)
+        try:
+            offset = self.x.offset(c)
+        except PerLane:
+            return self.per_lane(lambda: self.condition(c))
+        if not offset.lane:
+            if not offset.terms:
+                return constant(offset.const >= 0, DType.bool)
+            return Value(self.w.value(f"icmp sge i64 {self.x.materialise(offset)}, 0"), DType.bool)
+        if not offset.terms:
+            bits = [offset.const + offset.lane * n >= 0 for n in range(self.lanes)]
+            if all(bits) or not any(bits):
+                return constant(bits[0], DType.bool)
+            text = ", ".join(f"i1 {'true' if b else 'false'}" for b in bits)
+            return Value(f"<{text}>", DType.bool, self.lanes)
+        values = self.lane_numbers(offset)
+        zero = constant(0, DType.i64)
+        return self.a.binary("ge", values, zero)
+
+    def lane_numbers(self, offset: Offset) -> Value:
+        """A vector of i64: the offset in each lane."""
+        first = Value(self.x.materialise(offset), DType.i64)
+        if not offset.terms:
+            first = constant(offset.const, DType.i64)
+        steps = ", ".join(f"i64 {offset.lane * n}" for n in range(self.lanes))
+        return self.a.binary("add", first, Value(f"<{steps}>", DType.i64, self.lanes))
+
+    def all_of(self, conditions: tuple[Condition, ...], known: Value | None) -> Value | None:
+        """Conjunction with what is already known to hold; None when all hold for certain."""
+        total = known
+        for c in conditions:
+            value = self.condition(c)
+            if value.const is True:
+                continue
+            if value.const is False:
+                return value
+            total = value if total is None else self.a.binary("and", total, value)
+        return total
+
+    def load(self, buffer: Buffer, indices: tuple[Linear, ...], when: tuple[Condition, ...], otherwise: Const | None) -> Value:
+        """The element, or the vector of the lanes' elements; `otherwise` where `when` fails."""
+        mask = self.all_of(when, None) if when else None
+        fallback = constant(otherwise.value, buffer.dtype) if otherwise is not None else constant(0, buffer.dtype)
+        if mask is not None and mask.const is False:
+            return fallback
+        try:
+            offset = self.x.offset(self.x.flat(buffer, indices))
+        except PerLane:
+            return self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
+        if offset.lane not in (0, 1) or (offset.lane == 0 and mask is not None and mask.lanes):
+            return self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
+        lanes = self.lanes if offset.lane else 0
+        # A guard around the statement protects vector loads too; a broadcast element exists for some lane.
+        guard = self.mask if lanes and self.mask is not None else None
+        if mask is None:
+            mask, key = guard, (offset, lanes, guard.text if guard else "")
+        else:
+            mask = mask if guard is None else self.a.binary("and", mask, guard)
+            key = (offset, lanes, f"{mask.text}|{fallback.const}")
+        loads = self.w.scopes[-1].loads
+        kept = loads.get((buffer.name, key))
+        if isinstance(kept, Value):
+            return kept
+        value = self._read(buffer, offset, lanes, mask, fallback)
+        loads[(buffer.name, key)] = value
+        return value
+
+    def _read(self, buffer: Buffer, offset: Offset, lanes: int, mask: Value | None, fallback: Value) -> Value:
+        element = stored_type(buffer.dtype)
+        kind = stored_type(buffer.dtype, lanes)
+        pointer = self.x.pointer(buffer, offset, element)
+        align = self.x.alignment(buffer, offset) if lanes else buffer.dtype.bytes
+        if mask is None:
+            text = self.w.value(f"load {kind}, ptr {pointer}, align {align}")
+            return self.a.from_storage(text, buffer.dtype, lanes)
+        width = lanes or 1
+        vector = stored_type(buffer.dtype, width)
+        name = f"@llvm.masked.load.v{width}{_short(buffer.dtype)}.p0"
+        self.w.declare(f"{vector} {name}(ptr, <{width} x i1>, {vector})")
+        passthru = self._stored_constant(fallback, buffer.dtype, width)
+        text = self.w.value(
+            f"call {vector} {name}(ptr align {align} {pointer}, <{width} x i1> {self._mask(mask, width)}, {vector} {passthru})"
+        )
+        if not lanes:
+            text = self.w.value(f"extractelement {vector} {text}, i64 0")
+        return self.a.from_storage(text, buffer.dtype, lanes)
+
+    def _mask(self, mask: Value, width: int) -> str:
+        if mask.lanes or mask.const is not None:
+            return self.a.operand(mask, width)
+        return self.a.operand(mask, width)
+
+    def _stored_constant(self, value: Value, dtype: DType, width: int) -> str:
+        stored = self.a.to_storage(Value(value.text, value.dtype, 0, value.const), dtype, width)
+        return stored.text
+
+    def store(self, buffer: Buffer, indices: tuple[Linear, ...], value: Value) -> None:
+        """Write a value; under a vector loop every lane writes its own element."""
+        try:
+            offset = self.x.offset(self.x.flat(buffer, indices))
+        except PerLane:
+            self._scatter(buffer, indices, value)
+            return
+        if self.lanes and offset.lane == 0:
+            if value.lanes or (self.mask is not None and self.mask.lanes):
+                raise CodegenError(f"all lanes of {self.lane_var} write the same element of {buffer.name}")
+        elif offset.lane not in (0, 1):
+            self._scatter(buffer, indices, value)
+            return
+        lanes = self.lanes if offset.lane else 0
+        stored = self.a.to_storage(value, buffer.dtype, lanes)
+        kind = stored_type(buffer.dtype, lanes)
+        pointer = self.x.pointer(buffer, offset, stored_type(buffer.dtype))
+        align = self.x.alignment(buffer, offset) if lanes else buffer.dtype.bytes
+        self.w.forget(buffer.name)
+        if self.mask is None or not lanes:
+            self.w.emit(f"store {kind} {stored.text}, ptr {pointer}, align {align}")
+            return
+        name = f"@llvm.masked.store.v{lanes}{_short(buffer.dtype)}.p0"
+        self.w.declare(f"void {name}({kind}, ptr, <{lanes} x i1>)")
+        self.w.emit(
+            f"call void {name}({kind} {stored.text}, ptr align {align} {pointer}, <{lanes} x i1> {self._mask(self.mask, lanes)})"
+        )
+
+    def _scatter(self, buffer: Buffer, indices: tuple[Linear, ...], value: Value) -> None:
+        variable, lanes, mask = self.lane_var, self.lanes, self.mask
+        for n in range(lanes):
+            part = value
+            if value.lanes:
+                kind = computed_type(value.dtype, value.lanes)
+                part = Value(self.w.value(f"extractelement {kind} {value.text}, i64 {n}"), value.dtype)
+            self._as_scalar(variable, n, mask)
+            guard = self.mask
+            self.mask = None
+            if guard is None:
+                self.store(buffer, indices, part)
+            else:
+                label = self.w.open_branch(self.a.operand(guard, 0))
+                self.store(buffer, indices, part)
+                self.w.close_branch(label)
+        self.x.env[variable], self.lanes, self.lane_var, self.mask = LANE, lanes, variable, mask
+
+    def prefetch(self, buffer: Buffer, indices: tuple[Linear, ...]) -> None:
+        """Ask for a cache line; never faults."""
+        saved: Binding | None = self.x.env.get(self.lane_var)
+        if self.lane_var:
+            self.x.env[self.lane_var] = 0
+        pointer = self.x.pointer(buffer, self.x.offset(self.x.flat(buffer, indices)), stored_type(buffer.dtype))
+        if self.lane_var and saved is not None:
+            self.x.env[self.lane_var] = saved
+        self.w.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.w.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
+
+def _short(dtype: DType) -> str:
+    """LLVM's suffix for an element type in memory."""
+    kind = {DType.f64: "f64", DType.f32: "f32", DType.f16: "f16"}.get(dtype)
+    return kind or f"i{dtype.bits}"
+
+

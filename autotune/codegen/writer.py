@@ -1,0 +1,143 @@
+"""Writing LLVM IR as text: scopes, names, and where an instruction belongs.
+
+Text is several times faster to make than llvmlite's object IR, and compiling must not dominate tuning. Values that
+depend only on loop variables (addresses) are written once at the top of the innermost loop they depend on, so no
+loop-invariant code motion is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+INLINE = 1 << 30
+
+
+@dataclass(slots=True)
+class Scope:
+    """A region of code: the function, a loop body or a branch.
+
+    Attributes:
+        top: instructions that run once on entry, before `body`.
+        known: values available from here inwards, by what they compute.
+        loads: values read from memory in this scope and not overwritten since, by (buffer, place).
+    """
+
+    top: list[str] = field(default_factory=list)
+    body: list[str] = field(default_factory=list)
+    known: dict[object, str] = field(default_factory=dict)
+    loads: dict[tuple[str, object], object] = field(default_factory=dict)
+
+
+class Writer:
+    """Accumulates the text of one function."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = [Scope()]
+        self.block = "entry"
+        self.declarations: set[str] = set()
+        self._numbers = 0
+        self._depth: dict[str, int] = {}
+
+    def fresh(self, prefix: str = "v") -> str:
+        self._numbers += 1
+        return f"{prefix}{self._numbers}"
+
+    def emit(self, text: str) -> None:
+        """An instruction at the current place."""
+        self.scopes[-1].body.append(f"  {text}")
+
+    def value(self, text: str) -> str:
+        """An instruction with a result, at the current place."""
+        name = f"%{self.fresh()}"
+        self.scopes[-1].body.append(f"  {name} = {text}")
+        return name
+
+    def once(self, key: object, text: str) -> str:
+        """Like `value`, but reuses an equal value that is in scope."""
+        for scope in reversed(self.scopes):
+            if key in scope.known:
+                return scope.known[key]
+        name = self.value(text)
+        self.scopes[-1].known[key] = name
+        return name
+
+    def hoisted(self, depth: int, text: str) -> str:
+        """A pure instruction on entry of the scope at `depth` (here, if it is INLINE); equal ones are shared."""
+        if depth == INLINE:
+            return self.inline(self.value(text))
+        scope = self.scopes[depth]
+        if text not in scope.known:
+            name = f"%{self.fresh('h')}"
+            scope.top.append(f"  {name} = {text}")
+            scope.known[text] = name
+            self._depth[name] = depth
+        return scope.known[text]
+
+    def inline(self, name: str) -> str:
+        """Mark a value as computed in place: what depends on it cannot move outwards."""
+        self._depth[name] = INLINE
+        return name
+
+    def depth(self, name: str) -> int:
+        """Depth of the scope that defines a hoisted value or loop variable."""
+        return self._depth.get(name, 0)
+
+    def declare(self, text: str) -> None:
+        self.declarations.add(f"declare {text}")
+
+    def forget(self, buffer: str) -> None:
+        """A store: what was read from that buffer may have changed."""
+        for scope in self.scopes:
+            stale = [key for key in scope.loads if key[0] == buffer]
+            for key in stale:
+                del scope.loads[key]
+
+    def open_loop(self, begin: str) -> tuple[str, str]:
+        """Start a do-while loop; returns (label, variable)."""
+        label, variable = self.fresh("loop"), f"%{self.fresh('i')}"
+        self.emit(f"br label %{label}")
+        scope = Scope()
+        scope.top.append(f"{label}:")
+        scope.top.append(f"  {variable} = phi i64 [ {begin}, %{self.block} ], [ {variable}.next, %{label}.latch ]")
+        self.scopes.append(scope)
+        self.block = label
+        self._depth[variable] = len(self.scopes) - 1
+        return label, variable
+
+    def close_loop(self, label: str, variable: str, end: str) -> None:
+        """Finish the loop of `open_loop`; it runs at least once."""
+        scope = self.scopes.pop()
+        self._append(scope)
+        self.emit(f"br label %{label}.latch")
+        self._label(f"{label}.latch")
+        self.emit(f"{variable}.next = add nuw nsw i64 {variable}, 1")
+        again = self.value(f"icmp slt i64 {variable}.next, {end}")
+        self.emit(f"br i1 {again}, label %{label}, label %{label}.exit")
+        self._label(f"{label}.exit")
+
+    def open_branch(self, condition: str) -> str:
+        """Start code that runs where the i1 holds; returns its label."""
+        label = self.fresh("if")
+        self.emit(f"br i1 {condition}, label %{label}, label %{label}.end")
+        self.scopes.append(Scope(top=[f"{label}:"]))
+        self.block = label
+        return label
+
+    def close_branch(self, label: str) -> None:
+        self._append(self.scopes.pop())
+        self.emit(f"br label %{label}.end")
+        self._label(f"{label}.end")
+
+    def text(self) -> list[str]:
+        """All instructions of the function."""
+        assert len(self.scopes) == 1
+        return self.scopes[0].top + self.scopes[0].body
+
+    def _append(self, scope: Scope) -> None:
+        self.scopes[-1].body += scope.top
+        self.scopes[-1].body += scope.body
+
+    def _label(self, name: str) -> None:
+        self.scopes[-1].body.append(f"{name}:")
+        self.block = name

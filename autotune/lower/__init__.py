@@ -1,0 +1,44 @@
+"""From ComputeDef and Schedule to a loop nest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from autotune.lower.build import NestBuilder
+from autotune.lower.ir import LoopProgram
+from autotune.lower.partition import partition
+from autotune.lower.printer import print_program
+from autotune.lower.simplify import simplify
+from autotune.lower.verify import verify
+from autotune.schedule.schedule import Schedule
+
+__all__ = ["LoopProgram", "lower", "print_program"]
+
+
+def lower(schedule: Schedule, name: str = "kernel", *, check: bool = True) -> LoopProgram:
+    """The loop nest of a schedule.
+
+    Args:
+        schedule: what to compute, and how.
+        name: symbol of the kernel.
+        check: verify the IR after every pass.
+
+    Raises:
+        LoweringError: when a pass produced malformed IR, or a `pad` step would touch memory that does not exist.
+    """
+    state = schedule.state
+    builder = NestBuilder(state)
+    symbol = re.sub(r"\W", "_", name)
+    program = LoopProgram(symbol, builder.operands, tuple(builder.buffers.values()), builder.kernel())
+    cut = frozenset(s.variable(loop) for s in state.stages for loop in s.partitioned)
+    passes = (
+        ("build", lambda body: body),
+        ("simplify", simplify),
+        ("partition", lambda body: simplify(partition(body, cut)) if cut else body),
+    )
+    for title, run in passes:
+        program = replace(program, body=run(program.body))
+        if check:
+            verify(program, title)
+    return program

@@ -1,0 +1,269 @@
+"""Loop IR: the nest of loops, stores and guards that a kernel executes.
+
+Indices are `Linear` forms over loop variables, one per physical dimension of a buffer. Values are the expressions of
+`autotune.tensor` with `Read` replaced by `Load` and axes by `Index`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Union
+
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select, Table, Unary, children, walk
+from autotune.tensor.layout import Layout
+from autotune.tensor.linear import Linear, Ranges
+
+OPERAND, SHARED, LOCAL, REGISTER = "operand", "shared", "local", "register"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory that a kernel touches: an operand, or scratch (shared, per thread, or registers)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    scope: str
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.dtype.bytes
+
+
+Condition = Union[Linear, Expr]
+"""A Linear that must be >= 0, or a boolean expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Expr):
+    """An element of a buffer; `otherwise` where a condition of `when` fails (the memory is not touched then)."""
+
+    buffer: Buffer
+    indices: tuple[Linear, ...]
+    when: tuple[Condition, ...] = ()
+    otherwise: Const | None = None
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.buffer.dtype
+
+    def __str__(self) -> str:
+        text = f"{self.buffer.name}[{', '.join(map(str, self.indices))}]"
+        return f"({text} if {show(self.when)} else {self.otherwise})" if self.when else text
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Expr):
+    """A quasi-affine integer used as a value."""
+
+    value: Linear
+    dtype: DType = DType.i64
+
+    def __str__(self) -> str:
+        return f"({self.value})"
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`body` for var = begin .. begin + extent - 1; `mark` is "", "parallel", "vectorize" or "unroll"."""
+
+    var: str
+    begin: int
+    extent: int
+    mark: str
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """`body` where all conditions hold."""
+
+    when: tuple[Condition, ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write values to one element of each buffer; with `fold`, combine them into it (sum, prod, max, min)."""
+
+    targets: tuple[tuple[Buffer, tuple[Linear, ...]], ...]
+    values: tuple[Expr, ...]
+    fold: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    buffer: Buffer
+    indices: tuple[Linear, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """`body` on thread 0 only."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """No thread goes on before all threads are here."""
+
+
+Stmt = Union[For, If, Store, Prefetch, Once, Barrier]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A buffer that the caller provides.
+
+    Attributes:
+        name: tensor name in the ComputeDef.
+        dtype: element type.
+        shape: logical shape.
+        layout: physical form.
+        role: "input" or "output".
+        constant: a weight, packed once at compile time.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    layout: Layout
+    role: str
+    constant: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return self.layout.elements(self.shape) * self.dtype.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoopProgram:
+    """A kernel as loops.
+
+    Attributes:
+        name: symbol of the kernel.
+        operands: in frame order.
+        buffers: every buffer; operands first, in the same order.
+        body: statements that each thread executes.
+    """
+
+    name: str
+    operands: tuple[Operand, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+
+
+def show(conditions: tuple[Condition, ...]) -> str:
+    return " and ".join(f"{c} >= 0" if isinstance(c, Linear) else str(c) for c in conditions)
+
+
+def body_of(stmt: Stmt) -> tuple[Stmt, ...]:
+    return stmt.body if isinstance(stmt, (For, If, Once)) else ()
+
+
+def with_body(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
+    return replace(stmt, body=body) if isinstance(stmt, (For, If, Once)) else stmt
+
+
+def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """All statements, parents first."""
+    for stmt in body:
+        yield stmt
+        yield from statements(body_of(stmt))
+
+
+def expressions(stmt: Stmt) -> Iterator[Expr]:
+    """Every expression of one statement (not of those inside it), conditions of loads included."""
+    roots: list[Expr] = []
+    if isinstance(stmt, Store):
+        roots += stmt.values
+    if isinstance(stmt, If):
+        roots += [c for c in stmt.when if isinstance(c, Expr)]
+    for root in roots:
+        for e in walk(root):
+            yield e
+            if isinstance(e, Load):
+                for c in e.when:
+                    if isinstance(c, Expr):
+                        yield from walk(c)
+
+
+def map_linears(stmt: Stmt, fn: Callable[[Linear], Linear]) -> Stmt:
+    """Rebuild a statement and all below with every index and affine condition mapped."""
+
+    def conditions(when: tuple[Condition, ...]) -> tuple[Condition, ...]:
+        return tuple(fn(c) if isinstance(c, Linear) else map_expr(c, leaf) for c in when)
+
+    def opaque(value: Linear) -> Linear:
+        """Indirect indices hold expressions; map those too."""
+        if not any(isinstance(t, Expr) for t in value.terms):
+            return fn(value)
+        plain = Linear(value.const, {t: c for t, c in value.terms.items() if not isinstance(t, Expr)})
+        out = fn(plain)
+        for term, c in value.terms.items():
+            if isinstance(term, Expr):
+                out = out + Linear(0, {map_expr(term, leaf): c})
+        return out
+
+    def leaf(e: Expr) -> Expr:
+        if isinstance(e, Load):
+            return Load(e.buffer, tuple(map(opaque, e.indices)), conditions(e.when), e.otherwise)
+        return Index(fn(e.value)) if isinstance(e, Index) else e
+
+    if isinstance(stmt, Store):
+        targets = tuple((b, tuple(map(opaque, i))) for b, i in stmt.targets)
+        return Store(targets, tuple(map_expr(v, leaf) for v in stmt.values), stmt.fold)
+    if isinstance(stmt, Prefetch):
+        return Prefetch(stmt.buffer, tuple(map(opaque, stmt.indices)))
+    new = replace(stmt, when=conditions(stmt.when)) if isinstance(stmt, If) else stmt
+    return with_body(new, tuple(map_linears(s, fn) for s in body_of(new)))
+
+
+def map_expr(e: Expr, leaf: Callable[[Expr], Expr], leaves: tuple[type[Expr], ...] = (Load, Index)) -> Expr:
+    """Rebuild an expression with nodes of the types `leaves` mapped; shared nodes stay shared."""
+    return _map(e, leaf, leaves, {})
+
+
+def _map(e: Expr, leaf: Callable[[Expr], Expr], leaves: tuple[type[Expr], ...], done: dict[int, Expr]) -> Expr:
+    if id(e) in done:
+        return done[id(e)]
+    if isinstance(e, leaves):
+        new = leaf(e)
+    else:
+        below = children(e)
+        mapped = [_map(c, leaf, leaves, done) for c in below]
+        new = e if all(a is b for a, b in zip(mapped, below)) else _rebuild(e, mapped)
+    done[id(e)] = new
+    return new
+
+
+def _rebuild(e: Expr, below: list[Expr]) -> Expr:
+    if isinstance(e, Binary):
+        return Binary(e.op, below[0], below[1], e.dtype)
+    if isinstance(e, Unary):
+        return Unary(e.op, below[0], e.dtype)
+    if isinstance(e, Select):
+        return Select(below[0], below[1], below[2], e.dtype)
+    if isinstance(e, Cast):
+        return Cast(below[0], e.dtype)
+    if isinstance(e, Reinterpret):
+        return Reinterpret(below[0], e.dtype)
+    assert isinstance(e, Table)
+    return Table(e.name, e.values, e.shape, tuple(below), e.dtype)
+
+
+def loop_ranges(stmt: For, ranges: Ranges) -> dict[str, tuple[int, int]]:
+    """The ranges inside a loop."""
+    return {**ranges, stmt.var: (stmt.begin, stmt.begin + max(stmt.extent, 1) - 1)}

@@ -1,0 +1,43 @@
+"""Loop IR as text, for people and golden files."""
+
+from __future__ import annotations
+
+from autotune.lower.ir import Barrier, For, If, LoopProgram, Once, Prefetch, Stmt, Store, show
+
+_FOLD = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}
+
+
+def print_program(program: LoopProgram) -> str:
+    """The whole kernel: operands, scratch, then the nest."""
+    lines = [f"kernel {program.name}"]
+    for o in program.operands:
+        lines.append(f"  {o.role} {o.name}: {o.dtype}{list(o.shape)} as {o.layout}" + (" constant" if o.constant else ""))
+    for b in program.buffers[len(program.operands) :]:
+        lines.append(f"  {b.scope} {b.name}: {b.dtype}{list(b.shape)}")
+    return "\n".join(lines + print_body(program.body, 1)) + "\n"
+
+
+def print_body(body: tuple[Stmt, ...], depth: int = 0) -> list[str]:
+    """One line per statement, indented by nesting."""
+    out: list[str] = []
+    pad = "  " * depth
+    for stmt in body:
+        if isinstance(stmt, For):
+            mark = f"{stmt.mark} " if stmt.mark else ""
+            out.append(f"{pad}{mark}for {stmt.var} in {stmt.begin}..{stmt.begin + stmt.extent}:")
+            out += print_body(stmt.body, depth + 1)
+        elif isinstance(stmt, If):
+            out.append(f"{pad}if {show(stmt.when)}:")
+            out += print_body(stmt.body, depth + 1)
+        elif isinstance(stmt, Once):
+            out.append(f"{pad}on thread 0:")
+            out += print_body(stmt.body, depth + 1)
+        elif isinstance(stmt, Barrier):
+            out.append(f"{pad}barrier")
+        elif isinstance(stmt, Prefetch):
+            out.append(f"{pad}prefetch {stmt.buffer.name}[{', '.join(map(str, stmt.indices))}]")
+        elif isinstance(stmt, Store):
+            for (buffer, indices), value in zip(stmt.targets, stmt.values):
+                operator = _FOLD[stmt.fold] if stmt.fold else "="
+                out.append(f"{pad}{buffer.name}[{', '.join(map(str, indices))}] {operator} {value}")
+    return out

@@ -1,0 +1,136 @@
+"""Simplification of loop nests: guards that always or never hold, loops of one round, guards moved outwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autotune.lower.ir import (
+    Condition,
+    For,
+    If,
+    Load,
+    Stmt,
+    Store,
+    body_of,
+    loop_ranges,
+    map_expr,
+    map_linears,
+    with_body,
+)
+from autotune.tensor.expr import Const, Expr
+from autotune.tensor.linear import Linear, Ranges
+
+Facts = tuple[Linear, ...]
+"""Forms known to be >= 0."""
+
+
+def simplify(body: tuple[Stmt, ...], ranges: Ranges | None = None, facts: Facts = ()) -> tuple[Stmt, ...]:
+    """An equal nest with fewer guards and loops."""
+    out: list[Stmt] = []
+    for stmt in body:
+        out += _simplify(stmt, ranges or {}, facts)
+    return tuple(out)
+
+
+def decide(c: Condition, ranges: Ranges, facts: Facts) -> bool | None:
+    """Whether a condition always holds, never holds, or depends."""
+    if isinstance(c, Const):
+        return bool(c.value)
+    if not isinstance(c, Linear):
+        return None
+    lo, hi = c.range(ranges)
+    if lo >= 0:
+        return True
+    if hi < 0:
+        return False
+    return True if any((c - fact).range(ranges)[0] >= 0 for fact in facts) else None
+
+
+def _simplify(stmt: Stmt, ranges: Ranges, facts: Facts) -> list[Stmt]:
+    if isinstance(stmt, For):
+        return _loop(stmt, ranges, facts)
+    if isinstance(stmt, If):
+        return _guard(stmt, ranges, facts)
+    if isinstance(stmt, Store):
+        values = tuple(map_expr(v, lambda e: _load(e, ranges, facts)) for v in stmt.values)
+        return [replace(stmt, values=values)]
+    if body_of(stmt):
+        inner = simplify(body_of(stmt), ranges, facts)
+        return [with_body(stmt, inner)] if inner else []
+    return [stmt]
+
+
+def _loop(stmt: For, ranges: Ranges, facts: Facts) -> list[Stmt]:
+    if stmt.extent <= 0:
+        return []
+    if stmt.extent == 1 and stmt.mark != "parallel":
+        here = loop_ranges(stmt, ranges)
+        fixed = {stmt.var: Linear(stmt.begin)}
+        body = tuple(map_linears(s, lambda x: x.substitute(fixed, here)) for s in stmt.body)
+        return list(simplify(body, ranges, facts))
+    body = simplify(stmt.body, loop_ranges(stmt, ranges), facts)
+    if not body:
+        return []
+    if len(body) == 1 and isinstance(body[0], If):
+        return _hoist(replace(stmt, body=body), body[0], ranges, facts)
+    return [replace(stmt, body=body)]
+
+
+def _hoist(stmt: For, guard: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
+    """A loop whose whole body is guarded: test outside what does not vary, and shorten the loop by what does."""
+    outside = [c for c in guard.when if isinstance(c, Linear) and stmt.var not in set(c.variables())]
+    inside = [c for c in guard.when if c not in outside]
+    begin, end = stmt.begin, stmt.begin + stmt.extent
+    kept: list[Condition] = []
+    for c in inside:
+        bound = _bound(c, stmt.var) if stmt.mark in ("", "unroll") else None
+        if bound is None:
+            kept.append(c)
+        elif bound[0]:
+            begin = max(begin, bound[1])
+        else:
+            end = min(end, bound[1] + 1)
+    if begin >= end:
+        return []
+    body: tuple[Stmt, ...] = (If(tuple(kept), guard.body),) if kept else guard.body
+    new: Stmt = replace(stmt, begin=begin, extent=end - begin, body=body)
+    if outside:
+        new = If(tuple(outside), (new,))
+    changed = outside or begin != stmt.begin or end != stmt.begin + stmt.extent
+    return _simplify(new, ranges, facts) if changed else [new]
+
+
+def _bound(c: Condition, var: str) -> tuple[bool, int] | None:
+    """(is lower, bound) when the condition bounds `var` by a constant, else None."""
+    if not isinstance(c, Linear) or set(c.terms) != {var}:
+        return None
+    k = c.terms[var]
+    return (True, -(c.const // k)) if k > 0 else (False, c.const // -k)
+
+
+def _guard(stmt: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
+    kept: list[Condition] = []
+    for c in stmt.when:
+        known = decide(c, ranges, (*facts, *(k for k in kept if isinstance(k, Linear))))
+        if known is False:
+            return []
+        if known is None:
+            kept.append(c)
+    new_facts = (*facts, *(k for k in kept if isinstance(k, Linear)))
+    body = simplify(stmt.body, ranges, new_facts)
+    if not body:
+        return []
+    return [If(tuple(kept), body)] if kept else list(body)
+
+
+def _load(e: Expr, ranges: Ranges, facts: Facts) -> Expr:
+    if not isinstance(e, Load) or not e.when:
+        return e
+    kept: list[Condition] = []
+    for c in e.when:
+        known = decide(c, ranges, facts)
+        if known is False and e.otherwise is not None:
+            return e.otherwise
+        if known is None:
+            kept.append(c)
+    return Load(e.buffer, e.indices, tuple(kept), e.otherwise if kept else None)

@@ -1,0 +1,108 @@
+"""The verifier: what must hold of loop IR after every pass."""
+
+from __future__ import annotations
+
+from autotune.errors import LoweringError
+from autotune.lower.ir import (
+    REGISTER,
+    Buffer,
+    Condition,
+    For,
+    If,
+    Index,
+    Load,
+    LoopProgram,
+    Once,
+    Prefetch,
+    Stmt,
+    Store,
+    body_of,
+    expressions,
+    loop_ranges,
+)
+from autotune.tensor.expr import Expr, Read
+from autotune.tensor.linear import Linear, Ranges
+
+
+def verify(program: LoopProgram, after: str) -> LoopProgram:
+    """The program itself, if it is well formed.
+
+    Checks: loop variables are unique and bound where used; every access has one index per dimension, inside the buffer
+    under the guards around it; no logical read is left; registers are not shared across threads.
+
+    Raises:
+        LoweringError: naming the pass after which the IR was wrong.
+    """
+    known = {b.name: b for b in program.buffers}
+    if len(known) != len(program.buffers):
+        raise LoweringError(f"after {after}: two buffers of {program.name} have the same name")
+    _verify(program.body, {}, (), known, f"after {after}: {program.name}")
+    return program
+
+
+def _verify(body: tuple[Stmt, ...], ranges: Ranges, facts: tuple[Linear, ...], known: dict[str, Buffer], where: str) -> None:
+    for stmt in body:
+        inner, inner_facts = ranges, facts
+        if isinstance(stmt, For):
+            if stmt.var in ranges:
+                raise LoweringError(f"{where}: loop variable {stmt.var} is bound twice")
+            inner = loop_ranges(stmt, ranges)
+        elif isinstance(stmt, If):
+            inner_facts = (*facts, *(c for c in stmt.when if isinstance(c, Linear)))
+            _bound(stmt.when, ranges, where)
+        elif isinstance(stmt, Store):
+            for buffer, indices in stmt.targets:
+                _access(buffer, indices, ranges, facts, known, where)
+        elif isinstance(stmt, Prefetch):
+            _bound(stmt.indices, ranges, where)
+        for e in expressions(stmt):
+            if isinstance(e, Read):
+                raise LoweringError(f"{where}: `{e}` was not lowered")
+            if isinstance(e, Load):
+                _bound(e.when, ranges, where)
+                guards = (*facts, *(c for c in e.when if isinstance(c, Linear)))
+                opaque = any(isinstance(c, Expr) for c in e.when)
+                _access(e.buffer, e.indices, ranges, guards, known, where, opaque)
+            elif isinstance(e, Index):
+                _bound((e.value,), ranges, where)
+        _verify(body_of(stmt), inner, inner_facts, known, where)
+        if isinstance(stmt, Once) and any(isinstance(s, For) and s.mark == "parallel" for s in stmt.body):
+            raise LoweringError(f"{where}: a parallel loop runs on one thread")
+
+
+def _bound(values: tuple[Condition, ...], ranges: Ranges, where: str) -> None:
+    for value in values:
+        if isinstance(value, Linear):
+            for name in value.variables():
+                if name not in ranges:
+                    raise LoweringError(f"{where}: `{value}` uses {name} outside its loop")
+
+
+def _access(
+    buffer: Buffer, indices: tuple[Linear, ...], ranges: Ranges, facts: tuple[Linear, ...], known: dict[str, Buffer],
+    where: str, guarded: bool = False,
+) -> None:  # fmt: skip
+    if known.get(buffer.name) != buffer:
+        raise LoweringError(f"{where}: buffer {buffer.name} is not declared")
+    if len(indices) != len(buffer.shape):
+        raise LoweringError(f"{where}: {buffer.name} has {len(buffer.shape)} dimensions, accessed with {len(indices)}")
+    _bound(indices, ranges, where)
+    for index, extent in zip(indices, buffer.shape):
+        if guarded or any(isinstance(t, Expr) for t in index.terms):
+            continue
+        for room in (index, (index * -1) + (extent - 1)):
+            if room.range(ranges)[0] < 0 and not _implied(room, ranges, facts):
+                scope = " (registers)" if buffer.scope == REGISTER else ""
+                raise LoweringError(f"{where}: {buffer.name}[{index}]{scope} may leave 0..{extent - 1}")
+
+
+def _implied(room: Linear, ranges: Ranges, facts: tuple[Linear, ...]) -> bool:
+    """`room >= 0` follows from one fact, scaled as much as the coefficients suggest."""
+    for fact in facts:
+        for term, c in fact.terms.items():
+            k = room.terms.get(term, 0)
+            if k and c * k > 0:
+                a, b = (1, k // c) if k % c == 0 else (c // k, 1) if c % k == 0 else (0, 0)
+                if a and (room * a - fact * b).range(ranges)[0] >= 0:
+                    return True
+    return False
