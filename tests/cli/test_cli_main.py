@@ -109,3 +109,4 @@ def test_every_command_has_help(name: str) -> None:
     result = CliRunner().invoke(make_app(COMMANDS), [name, "--help"])
     assert result.exit_code == 0
     assert function.__doc__.splitlines()[0].rstrip(".") in result.stdout
+    assert f"`autotune {name}" in (ROOT / "README.md").read_text(), "give the command a line in README.md"
