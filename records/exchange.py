@@ -48,7 +48,7 @@ def export_lines(db: Database, damaged: list[str] | None = None) -> Iterator[str
     yield fields.dump_json({"format": FORMAT, "version": VERSION})
     for session in db.sessions():
         values = session.to_mapping()
-        yield fields.dump_json({"session": {**values, "versions": fields.parse_json(session.versions)}})
+        yield fields.dump_json({"session": {**values, "versions": fields.embed(session.versions)}})
     for record in iterate_trials(db.connection, "1", {}, damaged):
         yield f'{{"trial":{record.to_json()}}}'
 
@@ -171,8 +171,5 @@ def _parse(raw: bytes, started: bool) -> Session | TuningRecord | None:
         case {"trial": trial, **others} if not others:
             return TuningRecord.from_mapping(trial)
         case {"session": dict(session), **others} if not others:
-            try:
-                return Session.from_mapping({**session, "versions": fields.dump_json(session.get("versions"))})
-            except ValueError as error:
-                raise DatabaseError(f"versions is not JSON: {error}") from None
+            return Session.from_mapping({**session, "versions": fields.unembed(session.get("versions"))})
     raise DatabaseError("neither a trial, a session nor a header")

@@ -28,7 +28,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """`json.loads`, but NaN and Infinity are refused; ValueError for anything that is not JSON."""
+    """The value of JSON text; ValueError for anything else, NaN and Infinity too."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -37,14 +37,34 @@ def parse_json(text: str) -> Any:
 
 def dump_json(value: object) -> str:
     """Canonical JSON: sorted keys, no spaces, ASCII; ValueError for NaN and infinity."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def embed(text: str) -> object:
+    """JSON text as a value inside other JSON: what it says, or itself, as a string, where strict JSON has no word.
+
+    Attributes of operators may be infinite (clip without a bound), and Python writes that as Infinity.
+    """
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        value = parse_json(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, str) else value
+
+
+def unembed(value: object) -> str:
+    """The JSON text that `embed` was given, from a parsed value."""
+    try:
+        return value if isinstance(value, str) else dump_json(value)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise DatabaseError("JSON nested too deeply") from None
 
 
 def _canonical(text: str) -> str:
-    return dump_json(parse_json(text))
+    try:
+        return json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 # Thousands of rows share one workload, target and interface: parse each of those texts once.

@@ -81,10 +81,7 @@ def confirm_ir(match: Match, ir_hash: str) -> Match:
 
 
 def _target_fields(text: str) -> dict[str, Any]:
-    try:
-        values = fields.parse_json(text)
-    except ValueError as error:
-        raise DatabaseError(f"a target must be a JSON object: {error}") from None
+    values: Any = fields.embed(text)
     match values:
         case {"arch": str(), "features": list(features)} if all(isinstance(feature, str) for feature in features):
             return dict(values)

@@ -80,14 +80,14 @@ class TuningRecord:
         return (self.workload_key, self.target_key, self.interface_key, self.residency, self.config_key)
 
     def to_json(self) -> str:
-        """One line of canonical JSON; unset fields are left out, JSON texts are embedded as JSON."""
+        """One line of canonical JSON; unset fields are left out, JSON texts are embedded."""
         out: dict[str, object] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value == field.default:
                 continue
             if field.name in _JSON_FIELDS:
-                out[field.name] = fields.parse_json(value)
+                out[field.name] = fields.embed(value)
             else:
                 out[field.name] = "inf" if value == math.inf else value
         return fields.dump_json(out)
@@ -117,13 +117,8 @@ class TuningRecord:
 
 def _plain(name: str, value: object) -> Any:
     if name in _JSON_FIELDS:
-        try:
-            return fields.dump_json(value)
-        except ValueError as error:
-            raise DatabaseError(f"{name} is not JSON: {error}") from None
-    if name in _ERROR_FIELDS and value == "inf":
-        return math.inf
-    return value
+        return fields.unembed(value)
+    return math.inf if name in _ERROR_FIELDS and value == "inf" else value
 
 
 _CHECKS: Mapping[str, Callable[[str, object], object]] = {

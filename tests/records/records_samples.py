@@ -79,7 +79,7 @@ def make_session(session_id: str = "s1", **changes: Any) -> Session:
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _keys = st.text("abcdef0123456789", min_size=1, max_size=4)
 _json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _texts,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
     max_leaves=5,
 )

@@ -30,8 +30,6 @@ def test_json_round_trip(record: TuningRecord) -> None:
         ({"workload_key": "two words"}, "workload_key"),
         ({"workload": "{"}, "workload must be JSON text"),
         ({"workload": "[1]"}, "workload must be a JSON object"),
-        ({"workload": '{"a":NaN}'}, "NaN is not JSON"),
-        ({"config": '{"a":1e999}'}, "config must be JSON text"),
         ({"config": "[" * 100_000}, "nested too deeply"),
         ({"seconds": 0.0}, "seconds must be greater than 0"),
         ({"seconds": math.inf}, "seconds must be finite"),
@@ -63,6 +61,14 @@ def test_json_texts_become_canonical() -> None:
     record = make_record(config='{ "b": 1,\n "a": [1, 2] }')
     assert record.config == '{"a":[1,2],"b":1}'
     assert record == make_record(config='{"a":[1,2],"b":1}', config_key=record.config_key)
+
+
+def test_infinite_attributes_survive_in_strict_json() -> None:
+    record = make_record(workload='{"max":Infinity, "min":-1e999}')
+    assert record.workload == '{"max":Infinity,"min":-Infinity}'
+    line = record.to_json()
+    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert TuningRecord.from_json(line) == record
 
 
 def test_numpy_scalars_become_plain_numbers() -> None:
