@@ -1,4 +1,4 @@
-"""The commands of `autotune`: name on the command line -> function, whose docstring is the help text.
+"""The commands of `autotune`: name on the command line -> function, whose docstring is the help text, or a group.
 
 A new command is a file `autotune/cli/<command>.py` with one function, and one line here. Its module is imported
 whenever `autotune` starts: what is slow to import and serves this command alone is imported inside the function.
@@ -6,10 +6,11 @@ whenever `autotune` starts: what is slow to import and serves this command alone
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from autotune.cli.db import DB
+from autotune.cli.group import Command
 from autotune.cli.machine import machine
 
-COMMANDS: dict[str, Callable[..., None]] = {
+COMMANDS: dict[str, Command] = {
+    "db": DB,
     "machine": machine,
 }

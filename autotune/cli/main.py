@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, ParamSpec
 
 import typer
 
+from autotune.cli.group import Command, Group
 from autotune.errors import AutotuneError
 
 Args = ParamSpec("Args")
@@ -57,12 +58,20 @@ def options(
     """Tune and compile ONNX models for this CPU."""
 
 
-def make_app(commands: dict[str, Callable[..., None]]) -> typer.Typer:
+def make_app(commands: Mapping[str, Command]) -> typer.Typer:
     """The command line over `commands`."""
-    app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = _typer(commands)
     app.callback()(options)
+    return app
+
+
+def _typer(commands: Mapping[str, Command]) -> typer.Typer:
+    app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     for name, command in commands.items():
-        app.command(name)(ending(command))
+        if isinstance(command, Group):
+            app.add_typer(_typer(command.commands), name=name, help=command.help)
+        else:
+            app.command(name)(ending(command))
     return app
 
 

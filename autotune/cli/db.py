@@ -1,0 +1,330 @@
+"""`autotune db`: look into a tuning database, move records, and keep it in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from autotune.cli.group import Group
+from autotune.errors import DatabaseError
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.records import Database, MergeReport, TuningRecord
+
+DbOption = Annotated[
+    Path | None, typer.Option("--db", metavar="FILE", help="The database [default: $AUTOTUNE_DB or the user's own].")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help="A workload key, or the start of one.")]
+
+
+def database_path(given: Path | None) -> Path:
+    """The database that a command works on: the one given, or the user's own."""
+    from autotune.records import default_database_path
+
+    return default_database_path(os.environ) if given is None else given
+
+
+def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
+    """List what has been tuned: one line per workload and target."""
+    from autotune import records
+
+    with records.Database.open(database_path(db), read_only=True) as database:
+        summaries = database.workloads()
+    if as_json:
+        _print_json([dataclasses.asdict(summary) for summary in summaries])
+        return
+    table = _table("workload", "operator", "target", "trials", "failed", "best", right=("trials", "failed", "best"))
+    for one in summaries:
+        table.add_row(
+            one.workload_key,
+            one.description,
+            one.target_key,
+            str(one.trials),
+            str(one.failed),
+            _time(one.best_seconds),
+        )
+    Console(highlight=False).print(table)
+
+
+def show(
+    workload: WorkloadArgument,
+    db: DbOption = None,
+    top: Annotated[int, typer.Option(min=1, help="How many of the fastest to show.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the trials of a workload: the fastest verified ones, and why others failed."""
+    from autotune import records
+
+    with records.Database.open(database_path(db), read_only=True) as database:
+        key = _workload_key(database, workload)
+        trials = list(database.trials(key))
+    fastest = sorted((trial for trial in trials if trial.verified), key=lambda trial: trial.seconds or 0.0)[:top]
+    failures: dict[str, int] = {}
+    for trial in trials:
+        if trial.failure_kind is not None:
+            failures[trial.failure_kind] = failures.get(trial.failure_kind, 0) + 1
+    if as_json:
+        found = {"workload": key, "trials": len(trials), "failures": failures}
+        _print_json({**found, "fastest": [_values(trial) for trial in fastest]})
+        return
+    console = Console(highlight=False)
+    console.print(f"{key}  {trials[0].description}")
+    causes = "".join(f", {count} {kind}" for kind, count in sorted(failures.items()))
+    console.print(f"{len(trials)} trials, {sum(trial.verified for trial in trials)} verified{causes}\n")
+    table = _table("time", "spread", "error", "allowed", "measured", "target", "config", right=("time",))
+    for trial in fastest:
+        table.add_row(
+            _time(trial.seconds),
+            "-" if trial.spread is None else f"{trial.spread:.1%}",
+            "-" if trial.max_abs_err is None else f"{trial.max_abs_err:.2g}",
+            "-" if trial.tolerance is None else f"{trial.tolerance:.2g}",
+            _date(trial.created),
+            trial.target_key,
+            trial.config,
+        )
+    console.print(table)
+
+
+def best(
+    workload: WorkloadArgument,
+    db: DbOption = None,
+    target: Annotated[str, typer.Option(help='For which CPU, e.g. "x86 -mcpu=haswell".')] = "native",
+    residency: Annotated[str | None, typer.Option(help="Where the weights will be: L2, L3 or DRAM.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the best record of a workload for a target, and how well it fits."""
+    from autotune import records
+
+    wanted = Target.parse(target)
+    with records.Database.open(database_path(db), read_only=True) as database:
+        key = _workload_key(database, workload)
+        match = database.best(key, wanted.key, wanted.to_json(), residency=residency)
+    if as_json:
+        record = None if match.record is None else _values(match.record)
+        _print_json({"workload": key, "tier": match.tier.value, "reason": match.reason, "record": record})
+        return
+    print(f"{match.tier.value}: {match.reason}")
+    if match.record is not None:
+        record = match.record
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for name, value in (
+            ("operator", record.description),
+            ("time", _time(record.seconds)),
+            ("target", record.target_key),
+            ("weights in", record.residency or "-"),
+            ("interface", record.interface),
+            ("config", record.config),
+            ("measured", _date(record.created)),
+        ):
+            table.add_row(name, value)
+        Console(highlight=False).print(table)
+
+
+def export_file(
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write, or - for standard output.")],
+    db: DbOption = None,
+) -> None:
+    """Write all records as JSON lines; rows that cannot be read are left out and named."""
+    from autotune import records
+
+    damaged: list[str] = []
+    with records.Database.open(database_path(db), read_only=True) as database:
+        if out == "-":
+            for line in records.export_lines(database, damaged):
+                print(line)
+        else:
+            count = records.export_records(database, out, damaged)
+            print(f"{count} records written to {out}")
+        path = database.path
+    for line in damaged:
+        print(line, file=sys.stderr)
+    if damaged:
+        raise DatabaseError(f"{path}: {len(damaged)} damaged rows were left out, all others are in {out}")
+
+
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `autotune db export` wrote.")],
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add records from a file of JSON lines; the newer of two trials of the same config stays."""
+    from autotune import records
+
+    with records.Database.open(database_path(db), make_parents=db is None) as database:
+        _report(records.import_records(database, file), as_json)
+
+
+def merge(
+    others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="Databases to add; they are not changed.")],
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the records of other databases; the newer of two trials of the same config stays."""
+    from autotune import records
+
+    total = records.MergeReport(0, 0, 0)
+    with records.Database.open(database_path(db), make_parents=db is None) as database:
+        for other in others:
+            with records.Database.open(other, read_only=True) as source:
+                one = records.merge_database(database, source)
+            total = records.MergeReport(total.added + one.added, total.replaced + one.replaced, total.kept + one.kept)
+    _report(total, as_json)
+
+
+def prune(
+    keep: Annotated[int, typer.Option(min=1, help="Fastest verified trials to keep of each task.")] = 10,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete all but the fastest verified trials of each task, and shrink the file."""
+    from autotune import records
+
+    with records.Database.open(_existing(db)) as database:
+        before = records.stats(database).size_bytes
+        deleted = records.prune(database, keep)
+        after = records.stats(database)
+    if as_json:
+        _print_json({"deleted": deleted, "kept": after.trials, "bytes_before": before, "bytes_after": after.size_bytes})
+    else:
+        print(f"{deleted} trials deleted, {after.trials} kept; {_bytes(before)} before, {_bytes(after.size_bytes)} now")
+
+
+def verify(db: DbOption = None, as_json: JsonOption = False) -> None:
+    """Check that the file is whole and that every row can be read."""
+    from autotune import records
+
+    with records.Database.open(database_path(db), read_only=True) as database:
+        problems = records.verify(database)
+        path, trials = database.path, None if problems else records.stats(database).trials
+    if as_json:
+        _print_json({"database": str(path), "problems": problems})
+    else:
+        for problem in problems:
+            print(problem)
+    if problems:
+        raise DatabaseError(f"{path}: {len(problems)} problems; `autotune db export` saves what can still be read")
+    if not as_json:
+        print(f"{path}: all {trials} trials are sound")
+
+
+def stats(db: DbOption = None, as_json: JsonOption = False) -> None:
+    """Count what is in the database: trials, failures by kind, sessions by state."""
+    from autotune import records
+
+    with records.Database.open(database_path(db), read_only=True) as database:
+        found = records.stats(database)
+    if as_json:
+        _print_json(dataclasses.asdict(found))
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in (
+        ("database", f"{found.path} ({_bytes(found.size_bytes)}, schema {found.schema})"),
+        ("workloads", str(found.workloads)),
+        ("targets", str(found.targets)),
+        ("trials", str(found.trials)),
+        ("verified", str(found.verified)),
+        ("unverified", str(found.unverified)),
+        *((f"failed: {kind}", str(count)) for kind, count in found.failures.items()),
+        *((f"sessions {state}", str(count)) for state, count in found.sessions.items()),
+        ("from", _date(found.oldest)),
+        ("to", _date(found.newest)),
+    ):
+        table.add_row(name, value)
+    Console(highlight=False).print(table)
+
+
+def upgrade(db: DbOption = None) -> None:
+    """Bring the file of an older autotune to this version's schema."""
+    from autotune import records
+
+    with records.Database.open(_existing(db)) as database:
+        print(f"{database.path}: schema {database.connection.schema}")
+
+
+def _existing(db: Path | None) -> Path:
+    """A database to change, not to create."""
+    path = database_path(db)
+    if not path.exists():
+        raise DatabaseError(f"{path} does not exist; `autotune tune` creates it")
+    return path
+
+
+def _workload_key(database: Database, text: str) -> str:
+    """The one workload of the database whose key starts with `text`."""
+    keys = sorted({one.workload_key for one in database.workloads() if one.workload_key.startswith(text)})
+    if not keys:
+        raise DatabaseError(f"{database.path} has no workload {text!r}; `autotune db list` shows all")
+    if len(keys) > 1:
+        raise DatabaseError(f"{text!r} is the start of {len(keys)} workload keys, such as {keys[0]} and {keys[1]}")
+    return keys[0]
+
+
+def _report(report: MergeReport, as_json: bool) -> None:
+    if as_json:
+        _print_json(dataclasses.asdict(report))
+    else:
+        print(
+            f"{report.added} trials added, {report.replaced} replaced by newer ones, {report.kept} were there already"
+        )
+
+
+def _values(record: TuningRecord) -> Any:
+    return json.loads(record.to_json())
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return table
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
+
+
+def _date(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g}"
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+
+
+DB = Group(
+    "Look into a tuning database, move records, and keep it in order.",
+    {
+        "list": list_workloads,
+        "show": show,
+        "best": best,
+        "export": export_file,
+        "import": import_file,
+        "merge": merge,
+        "prune": prune,
+        "verify": verify,
+        "stats": stats,
+        "upgrade": upgrade,
+    },
+)
