@@ -5,13 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from autotune.graph.evaluate import evaluate_graph
 from autotune.graph.ir import Graph, Node, Output, Value
+from autotune.graph.partition import Group, Task, partition, tasks
+from autotune.graph.passes import PASSES, optimize
 from autotune.graph.verify import verify
 
 if TYPE_CHECKING:
     from autotune.graph.frontend.source import ModelSource
 
-__all__ = ["Graph", "Node", "Output", "Value", "load_model", "verify"]
+__all__ = [
+    "PASSES",
+    "Graph",
+    "Group",
+    "Node",
+    "Output",
+    "Task",
+    "Value",
+    "evaluate_graph",
+    "load_model",
+    "optimize",
+    "partition",
+    "tasks",
+    "verify",
+]
 
 
 def load_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.graph.infer import infer
-from autotune.graph.ir import Array, Attrs, Graph, Node, Output, Value, constant_value, fresh_name
+from autotune.graph.ir import Array, Attrs, FreshNames, Graph, Node, Output, Value, constant_value
 from autotune.ops.workload import AttrValue
 
 
@@ -16,6 +16,7 @@ class GraphBuilder:
         self.name = name
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Array] = {}
+        self._fresh = FreshNames(self.values)
         self._inputs: list[Value] = []
         self._nodes: list[Node] = []
 
@@ -27,7 +28,7 @@ class GraphBuilder:
 
     def constant(self, array: Array, hint: str = "const") -> str:
         """Add a constant by reference and return the name of its value."""
-        name = fresh_name(hint, self.values)
+        name = self._fresh(hint)
         self.constants[name] = array
         self.values[name] = constant_value(name, array)
         return name
@@ -35,7 +36,7 @@ class GraphBuilder:
     def emit(self, op: str, inputs: Sequence[str], hint: str = "", origin: str = "", **attrs: AttrValue) -> str:
         """Append a node and return the name of its result. Raises WorkloadError if the types do not fit."""
         dtype, shape = infer(op, [self.values[name] for name in inputs], attrs)
-        value = Value(fresh_name(hint or op, self.values), dtype, shape)
+        value = Value(self._fresh(hint or op), dtype, shape)
         self._nodes.append(Node(op, tuple(inputs), value, make_attrs(**attrs), origin))
         self.values[value.name] = value
         return value.name

@@ -8,8 +8,8 @@ no pass copies a weight that it does not change.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -61,6 +61,13 @@ class Node:
     def attr(self, name: str) -> AttrValue:
         return dict(self.attrs)[name]
 
+    def int_tuple(self, name: str) -> tuple[int, ...]:
+        """An attribute that holds several integers."""
+        value = self.attr(name)
+        if not isinstance(value, tuple):
+            raise TypeError(f"{self.op}: attribute '{name}' is {value!r}, not a tuple")
+        return tuple(int(item) for item in value)
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -110,36 +117,6 @@ class Graph:
         """Names of the values that leave the graph."""
         return frozenset(output.value for output in self.outputs)
 
-    def sole_consumer(self, name: str) -> Node | None:
-        """The one node that reads `name`, or None if it is read by several, by none, or leaves the graph."""
-        nodes = self.consumers[name]
-        return nodes[0] if len(nodes) == 1 and name not in self.output_values else None
-
-    def rewritten(
-        self,
-        nodes: Iterable[Node],
-        aliases: Mapping[str, str] | None = None,
-        constants: Mapping[str, Array] | None = None,
-    ) -> Graph:
-        """This graph with other nodes; reads of an alias become reads of what it stands for.
-
-        `constants` are added to the graph's own. An alias may stand for another alias.
-        """
-        aliases = aliases or {}
-
-        def resolve(name: str) -> str:
-            while name in aliases:
-                name = aliases[name]
-            return name
-
-        renamed = tuple(
-            replace(node, inputs=tuple(map(resolve, node.inputs))) if any(i in aliases for i in node.inputs) else node
-            for node in nodes
-        )
-        outputs = tuple(Output(output.name, resolve(output.value)) for output in self.outputs)
-        merged = {**self.constants, **constants} if constants else self.constants
-        return replace(self, nodes=renamed, outputs=outputs, constants=merged)
-
     def __str__(self) -> str:
         return format_graph(self)
 
@@ -149,13 +126,24 @@ def constant_value(name: str, array: Array) -> Value:
     return Value(name, DType.of(array.dtype).value, array.shape)
 
 
-def fresh_name(hint: str, taken: Mapping[str, object] | set[str]) -> str:
-    """`hint`, or `hint:1`, `hint:2`, ... : the first that is not taken."""
-    name, count = hint, 0
-    while name in taken:
-        count += 1
-        name = f"{hint}:{count}"
-    return name
+class FreshNames:
+    """Names that are not taken yet: the hint itself, or `hint:1`, `hint:2`, ... `taken` may grow meanwhile."""
+
+    def __init__(self, taken: Container[str]) -> None:
+        self._taken = taken
+        self._count: dict[str, int] = {}
+
+    def __call__(self, hint: str) -> str:
+        if hint not in self._taken:
+            return hint
+        base, _, number = hint.rpartition(":")
+        if not (base and number.isdecimal()):
+            base = hint
+        count = self._count.get(base, 0) + 1
+        while f"{base}:{count}" in self._taken:
+            count += 1
+        self._count[base] = count
+        return f"{base}:{count}"
 
 
 def format_graph(graph: Graph) -> str:

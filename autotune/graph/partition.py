@@ -1,0 +1,168 @@
+"""Partition: a graph as groups, each one kernel; and the tasks, which are the distinct kernels.
+
+A group is an anchor (convolution, matrix product, pool, reduction, ...) with the elementwise operators behind it,
+or elementwise operators alone, or one operator that moves data. Only the last value of a group is read from
+elsewhere, so groups never wait for each other in a circle. `reshape` and `concat` stay groups of their own: the
+compiler may give them no kernel at all (a view; producers that write in place).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autotune.graph.infer import is_elementwise
+from autotune.graph.ir import Graph, Node
+from autotune.graph.order import topological_order
+from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
+
+MOVEMENT = frozenset({"reshape", "concat", "transpose", "slice", "pad"})  # nothing fuses into these
+VIEWS = frozenset({"reshape", "concat"})
+COMPUTE = frozenset({"conv2d", "matmul"})  # take their epilogues before other anchors do
+COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
+MAX_REGION = 16  # elementwise nodes looked at behind a value that is read several times
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One kernel: `workload` on graph values. `inputs` and `outputs` are value names in the workload's order."""
+
+    workload: Workload
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the compiler may give this group no kernel."""
+        return self.workload.nodes[0].op in VIEWS
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A distinct workload and how many groups of the model compute it."""
+
+    workload: Workload
+    uses: int
+
+
+def partition(graph: Graph) -> tuple[Group, ...]:
+    """The groups of a graph in an order in which they can run."""
+    clusters = _Clusters(graph)
+    anchors = [node for node in reversed(graph.nodes) if node.op not in MOVEMENT and not is_elementwise(node.op)]
+    # Of several anchors that could take an addition the last one does: the other operand is there by then.
+    for anchor in sorted(anchors, key=lambda node: node.op not in COMPUTE):
+        clusters.grow_epilogue(anchor)
+    for node in reversed(graph.nodes):
+        if node.name not in clusters.owner:
+            clusters.grow_backwards(node)
+    return tuple(_group(graph, members) for members in clusters.in_order())
+
+
+def tasks(graph: Graph) -> tuple[Task, ...]:
+    """The distinct workloads of the groups that need a kernel, in graph order."""
+    counts: dict[Workload, int] = {}
+    for group in partition(graph):
+        if not group.is_view:
+            counts[group.workload] = counts.get(group.workload, 0) + 1
+    return tuple(Task(workload, uses) for workload, uses in counts.items())
+
+
+class _Clusters:
+    """Nodes that go together, while they are being collected. `owner` maps a node's value to its cluster."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.owner: dict[str, int] = {}
+        self._position = {node.name: index for index, node in enumerate(graph.nodes)}
+        self._count = 0
+
+    def grow_epilogue(self, anchor: Node) -> None:
+        """Claim the anchor and the elementwise nodes behind it, as long as they keep its shape."""
+        members, tail = {anchor.name}, anchor
+        while region := self._region_behind(tail, anchor.output.shape):
+            members.update(node.name for node in region)
+            tail = region[-1]
+        self._claim(members)
+
+    def grow_backwards(self, sink: Node) -> None:
+        """Claim an elementwise node with those elementwise producers, of its shape, that only the cluster reads."""
+        members, todo = {sink.name}, [sink] if is_elementwise(sink.op) else []
+        while todo:
+            for name in todo.pop().inputs:
+                producer = self.graph.producers.get(name)
+                if producer is None or name in members or not self._is_free(producer, sink.output.shape):
+                    continue
+                if self._is_read_within(producer, members):
+                    members.add(name)
+                    todo.append(producer)
+        self._claim(members)
+
+    def in_order(self) -> list[list[Node]]:
+        """The nodes of each cluster in graph order; clusters so that each follows those that it reads."""
+        members: dict[int, list[Node]] = {}
+        for node in reversed(self.graph.nodes):  # clusters ordered by their last node: nearly sorted already
+            members.setdefault(self.owner[node.name], []).append(node)
+        clusters = [list(reversed(nodes)) for nodes in reversed(members.values())]
+        place = {self.owner[nodes[0].name]: index for index, nodes in enumerate(clusters)}
+        dependencies = [
+            {place[self.owner[name]] for node in nodes for name in node.inputs if name in self.owner} - {index}
+            for index, nodes in enumerate(clusters)
+        ]
+        return [clusters[index] for index in topological_order(dependencies)]
+
+    def _claim(self, names: Iterable[str]) -> None:
+        self.owner.update(dict.fromkeys(names, self._count))
+        self._count += 1
+
+    def _region_behind(self, tail: Node, shape: tuple[int, ...]) -> list[Node] | None:
+        """Free elementwise nodes that take every read of `tail`; only the last one is read from outside.
+
+        Usually one node; several when a value is read twice, as in x * sigmoid(x). None if there are no such nodes.
+        """
+        region: dict[str, Node] = {}
+        while len(region) <= MAX_REGION and tail.name not in self.graph.output_values:
+            for node in self.graph.consumers[tail.name]:
+                if not self._is_free(node, shape):
+                    return None
+                region[node.name] = node
+            leaving = [node for node in region.values() if not self._is_read_within(node, region)]
+            leaving.sort(key=lambda node: self._position[node.name])
+            if len(leaving) <= 1:
+                return sorted(region.values(), key=lambda node: self._position[node.name])
+            tail = leaving[0]  # it comes before another one, so it cannot be the last: take its readers in
+        return None
+
+    def _is_free(self, node: Node, shape: tuple[int, ...]) -> bool:
+        return is_elementwise(node.op) and node.output.shape == shape and node.name not in self.owner
+
+    def _is_read_within(self, node: Node, names: Iterable[str]) -> bool:
+        """Whether only `names` read the value."""
+        if node.name in self.graph.output_values:
+            return False
+        return all(reader.name in names for reader in self.graph.consumers[node.name])
+
+
+def _group(graph: Graph, members: list[Node]) -> Group:
+    """The members as a Workload: inputs in order of first use, values renumbered, operands in canonical order."""
+    inside = {node.name: index for index, node in enumerate(members)}
+    ordered = [_canonical_operands(graph, node, inside) for node in members]
+    names = list(dict.fromkeys(name for operands in ordered for name in operands if name not in inside))
+    number = {name: index for index, name in enumerate(names)}
+    number |= {name: len(names) + index for name, index in inside.items()}
+    inputs = tuple(
+        WorkloadInput(TensorType(value.dtype, value.shape), value.name in graph.constants)
+        for value in map(graph.values.__getitem__, names)
+    )
+    nodes = tuple(
+        WorkloadNode(node.op, tuple(number[name] for name in operands), node.attrs)
+        for node, operands in zip(members, ordered, strict=True)
+    )
+    last = members[-1].name
+    return Group(Workload(inputs, nodes, (number[last],)), tuple(names), (last,))
+
+
+def _canonical_operands(graph: Graph, node: Node, inside: dict[str, int]) -> tuple[str, ...]:
+    """Operands of commutative operators with the group's own value first and constants last: fewer distinct keys."""
+    if node.op not in COMMUTATIVE:
+        return node.inputs
+    return tuple(sorted(node.inputs, key=lambda name: 0 if name in inside else 2 if name in graph.constants else 1))

@@ -1,0 +1,62 @@
+"""Graph passes, each `Graph -> Graph` in a file of its own; a pass that changes nothing returns its argument.
+
+A pass states what it requires and ensures; `optimize` runs them to a fixed point and verifies after each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from autotune.errors import ModelError
+from autotune.graph.ir import Graph
+from autotune.graph.passes.common_subexpressions import merge_common_subexpressions
+from autotune.graph.passes.dead_code import remove_dead_code
+from autotune.graph.passes.fold_constants import fold_constants
+from autotune.graph.passes.fold_pad import fold_pad
+from autotune.graph.passes.fold_scale import fold_scale
+from autotune.graph.passes.merge_affine import merge_affine
+from autotune.graph.passes.merge_movement import merge_movement
+from autotune.graph.passes.remove_noops import remove_noops
+from autotune.graph.verify import verify
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: dict[str, Pass] = {
+    "dead-code": remove_dead_code,
+    "fold-constants": fold_constants,
+    "remove-noops": remove_noops,
+    "merge-movement": merge_movement,
+    "common-subexpressions": merge_common_subexpressions,
+    "merge-affine": merge_affine,
+    "fold-scale": fold_scale,
+    "fold-pad": fold_pad,
+}
+MAX_ROUNDS = 100  # every pass shrinks the graph or moves it towards a normal form; this only bounds a bug
+
+
+def optimize(graph: Graph, skip: Collection[str] = (), on_change: Callable[[str, Graph], None] | None = None) -> Graph:
+    """Run the passes in order, again and again, until none changes anything.
+
+    Args:
+        graph: a verified graph.
+        skip: names of passes to leave out.
+        on_change: called with the pass's name and the new graph after each change (dumps, reports).
+
+    Raises:
+        ModelError: `skip` names no pass, or a pass produced a malformed graph (a bug).
+    """
+    for name in skip:
+        if name not in PASSES:
+            raise ModelError(f"there is no graph pass '{name}'; passes: {', '.join(PASSES)}")
+    for _ in range(MAX_ROUNDS):
+        before = graph
+        for name, run in PASSES.items():
+            after = graph if name in skip else run(graph)
+            if after is not graph:
+                verify(after)
+                if on_change is not None:
+                    on_change(name, after)
+            graph = after
+        if graph is before:
+            break
+    return graph

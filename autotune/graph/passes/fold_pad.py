@@ -1,0 +1,44 @@
+"""Explicit padding moves into the convolution or pool that reads it.
+
+requires: a verified graph.    ensures: no conv2d reads a zero `pad` of its spatial axes.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes.sweep import Sweep
+from autotune.ops.workload import AttrValue
+
+
+def fold_pad(graph: Graph) -> Graph:
+    """`conv2d(pad(x))` --> `conv2d(x)` with the padding added to its own."""
+    sweep = Sweep(graph)
+    for node in sweep:
+        producer = sweep.producers.get(node.inputs[0]) if node.op in ("conv2d", "avg_pool2d", "max_pool2d") else None
+        attrs = _with_padding(node, producer) if producer is not None and producer.op == "pad" else None
+        if producer is None or attrs is None:
+            sweep.keep(node)
+        else:
+            sweep.replace(node, sweep.emit(node, node.op, (producer.inputs[0], *node.inputs[1:]), **attrs))
+    return sweep.result()
+
+
+def _with_padding(node: Node, pad: Node) -> dict[str, AttrValue] | None:
+    """The attributes of `node` with the padding of `pad` added, None where that would mean something else."""
+    pads, own, value = pad.int_tuple("pads"), node.int_tuple("pad"), pad.attr("value")
+    if len(pads) != 8 or any(pads[i] for i in (0, 1, 4, 5)):
+        return None
+    spatial = (pads[2], pads[3], pads[6], pads[7])
+    attrs = dict(node.attrs) | {"pad": tuple(a + b for a, b in zip(own, spatial, strict=True))}
+    if node.op == "conv2d":
+        return attrs if value == 0 else None
+    if attrs["ceil_mode"]:
+        return None  # where the last window may start depends on what is padding
+    if node.op == "max_pool2d":
+        return attrs if value == -math.inf else None
+    # Explicit zeros count in the average; a pool that leaves out its own padding cannot mix the two.
+    if value != 0 or (any(own) and not attrs["count_include_pad"]):
+        return None
+    return attrs | {"count_include_pad": True}

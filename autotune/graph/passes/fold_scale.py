@@ -1,0 +1,50 @@
+"""Scales after a convolution or matrix product move into its weights.
+
+requires: merge_affine has run (scales come before shifts).
+ensures: no conv2d or matmul with constant weights, read once, is followed by a scale per output channel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.graph.ir import Array, Graph, Node
+from autotune.graph.passes.affine import along_axis, constant_operand
+from autotune.graph.passes.sweep import Sweep
+
+
+def fold_scale(graph: Graph) -> Graph:
+    """`conv2d(x, w) * s` --> `conv2d(x, w * s)`, and the same for matmul."""
+    sweep = Sweep(graph)
+    for node in sweep:
+        folded = _folded(sweep, node) if node.op == "mul" else None
+        if folded is None:
+            sweep.keep(node)
+        else:
+            sweep.replace(node, folded)
+    return sweep.result()
+
+
+def _folded(sweep: Sweep, node: Node) -> str | None:
+    scale = constant_operand(sweep, node)
+    producer = sweep.producers.get(scale.other) if scale else None
+    if scale is None or producer is None or producer.op not in ("conv2d", "matmul"):
+        return None
+    weight = sweep.array(producer.inputs[1])
+    if weight is None or not sweep.sole_use(producer.name):
+        return None
+    rank = len(node.output.shape)
+    per_channel = along_axis(scale.array, 1 if producer.op == "conv2d" else rank - 1, rank)
+    if per_channel is None or weight.ndim < 2 or weight.dtype != per_channel.dtype:
+        return None
+    scaled = sweep.constant(_scaled(producer, weight, per_channel), producer.inputs[1])
+    return sweep.emit(node, producer.op, (producer.inputs[0], scaled), **dict(producer.attrs))
+
+
+def _scaled(producer: Node, weight: Array, per_channel: Array) -> Array:
+    """Each output channel of the weight times its scale: one rounding, as in float64 rounded to the weight's dtype."""
+    if producer.op == "conv2d":
+        per_channel = per_channel.reshape(-1, 1, 1, 1)
+    elif producer.attr("trans_b"):
+        per_channel = per_channel.reshape(-1, 1)
+    return np.multiply(weight, per_channel)

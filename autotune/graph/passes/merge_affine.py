@@ -1,0 +1,51 @@
+"""Chains of scales and shifts by constants become one scale and one shift.
+
+requires: a verified graph.    ensures: no scale of a scale, no shift of a shift, no scale of a shift.
+Batch normalisations arrive as a scale and a shift, so this is half of folding them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes.affine import combined, constant_operand
+from autotune.graph.passes.sweep import Sweep
+from autotune.tensor import DType
+
+
+def merge_affine(graph: Graph) -> Graph:
+    """`(x + a) * b` --> `x * b + a*b`;  `x * a * b` --> `x * (a*b)`;  `x + a + b` --> `x + (a+b)`."""
+    sweep = Sweep(graph)
+    for node in sweep:
+        merged = _without_sub(sweep, node) if node.op == "sub" else _merged(sweep, node)
+        if merged is None:
+            sweep.keep(node)
+        else:
+            sweep.replace(node, merged)
+    return sweep.result()
+
+
+def _without_sub(sweep: Sweep, node: Node) -> str | None:
+    """`x - a` --> `x + (-a)`: the same numbers."""
+    array = sweep.array(node.inputs[1])
+    if array is None or not DType(node.output.dtype).is_float:
+        return None
+    return sweep.emit(node, "add", (node.inputs[0], sweep.constant(np.negative(array), node.name)))
+
+
+def _merged(sweep: Sweep, node: Node) -> str | None:
+    outer = constant_operand(sweep, node) if node.op in ("add", "mul") else None
+    producer = sweep.producers.get(outer.other) if outer else None
+    if outer is None or producer is None or not sweep.sole_use(producer.name):
+        return None
+    if producer.op not in ("add", "mul") or (node.op, producer.op) == ("add", "mul"):
+        return None
+    inner = constant_operand(sweep, producer)
+    merged = combined(node.op, inner.array, outer.array) if inner else None
+    if inner is None or merged is None:
+        return None
+    if producer.op == node.op:
+        return sweep.emit(node, node.op, (inner.other, sweep.constant(merged, node.name)))
+    scaled = sweep.emit(node, "mul", (inner.other, sweep.constant(outer.array, node.name)))
+    return sweep.emit(node, "add", (scaled, sweep.constant(merged, node.name)))

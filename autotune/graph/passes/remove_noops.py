@@ -1,0 +1,61 @@
+"""No-ops: drop nodes that give back their operand.
+
+requires: a verified graph.    ensures: no node of the kinds below is left.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.graph.infer import REDUCTIONS
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes.sweep import Sweep
+
+_NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0, "pow": 1.0}
+_IDEMPOTENT = frozenset({"relu", "abs", "floor", "ceil"})
+
+
+def remove_noops(graph: Graph) -> Graph:
+    """`x * 1`, `x + 0`, reshape to the same shape, transpose by the identity, relu of relu, ... --> `x`."""
+    sweep = Sweep(graph)
+    for node in sweep:
+        source = _unchanged_operand(sweep, node)
+        if source is not None:
+            sweep.replace(node, source)
+        elif node.op in REDUCTIONS and sweep.values[node.inputs[0]].size == node.output.size > 0:
+            sweep.replace(node, sweep.emit(node, "reshape", node.inputs, shape=node.output.shape))
+        else:
+            sweep.keep(node)
+    return sweep.result()
+
+
+def _unchanged_operand(sweep: Sweep, node: Node) -> str | None:
+    """The operand that the node passes through unchanged, or None."""
+    if node.op in _NEUTRAL:
+        return _beside_neutral(sweep, node)
+    first, attrs = sweep.values[node.inputs[0]], dict(node.attrs)
+    if (first.dtype, first.shape) != (node.output.dtype, node.output.shape):
+        return None
+    producer = sweep.producers.get(first.name)
+    unchanged = (
+        node.op in ("reshape", "cast", "pad")  # of the same type, so they do nothing
+        or (node.op == "concat" and len(node.inputs) == 1)
+        or (node.op == "slice" and attrs["step"] == (1,) * len(first.shape))
+        or (node.op == "transpose" and attrs["perm"] == tuple(range(len(first.shape))))
+        or (node.op == "clip" and attrs["min"] == -math.inf and attrs["max"] == math.inf)
+        or (node.op == "max_pool2d" and attrs["kernel"] == (1, 1))
+        or (node.op in _IDEMPOTENT and producer is not None and producer.op == node.op)
+    )
+    return first.name if unchanged else None
+
+
+def _beside_neutral(sweep: Sweep, node: Node) -> str | None:
+    """x, for `x op neutral` (and `neutral op x` where that is the same) when x is not broadcast."""
+    for position in (0, 1) if node.op in ("add", "mul") else (1,):
+        array, other = sweep.array(node.inputs[position]), sweep.values[node.inputs[1 - position]]
+        same_type = (other.dtype, other.shape) == (node.output.dtype, node.output.shape)
+        if array is not None and same_type and array.size and bool(np.all(array == _NEUTRAL[node.op])):
+            return other.name
+    return None

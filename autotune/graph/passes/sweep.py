@@ -1,0 +1,88 @@
+"""One sweep over a graph in topological order: what nearly every rewriting pass is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from autotune.graph.builder import make_attrs
+from autotune.graph.infer import infer
+from autotune.graph.ir import Array, FreshNames, Graph, Node, Output, Value, constant_value
+from autotune.ops.workload import AttrValue
+
+
+class Sweep:
+    """Visits every node once, operands already renamed; the pass keeps it, or puts another value in its place.
+
+        sweep = Sweep(graph)
+        for node in sweep:
+            if pointless(node):
+                sweep.replace(node, node.inputs[0])
+            else:
+                sweep.keep(node)
+        return sweep.result()
+
+    Nodes that nobody reads any more stay for the dead-code pass.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.values: dict[str, Value] = dict(graph.values)  # old and new: a fresh name is free in both
+        self._fresh = FreshNames(self.values)
+        self.producers: dict[str, Node] = {}
+        self._nodes: list[Node] = []
+        self._constants = dict(graph.constants)
+        self._aliases: dict[str, str] = {}
+        self._uses = {name: len(nodes) for name, nodes in graph.consumers.items()}
+        for output in graph.outputs:
+            self._uses[output.value] += 2  # a value that leaves the graph has no sole reader
+
+    def __iter__(self) -> Iterator[Node]:
+        for node in self.graph.nodes:
+            if any(name in self._aliases for name in node.inputs):
+                yield replace(node, inputs=tuple(self._aliases.get(name, name) for name in node.inputs))
+            else:
+                yield node
+
+    def keep(self, node: Node) -> None:
+        self._nodes.append(node)
+        self.producers[node.name] = node
+
+    def emit(self, like: Node, op: str, inputs: Sequence[str], **attrs: AttrValue) -> str:
+        """Append a new node, named after and originating from `like`; gives the name of its result."""
+        dtype, shape = infer(op, [self.values[name] for name in inputs], attrs)
+        value = Value(self._fresh(like.name), dtype, shape)
+        self.values[value.name] = value
+        self._uses[value.name] = 0
+        for name in dict.fromkeys(inputs):
+            self._uses[name] += 1
+        self.keep(Node(op, tuple(inputs), value, make_attrs(**attrs), like.origin))
+        return value.name
+
+    def constant(self, array: Array, hint: str) -> str:
+        """Add a constant; gives the name of its value."""
+        name = self._fresh(hint)
+        self.values[name] = constant_value(name, array)
+        self._constants[name] = array
+        self._uses[name] = 0
+        return name
+
+    def replace(self, node: Node, name: str) -> None:
+        """Let every reader of `node` read `name` instead; the node itself is dropped."""
+        self._aliases[node.name] = name
+        self._uses[name] += self._uses[node.name]
+
+    def array(self, name: str) -> Array | None:
+        """The contents of a constant, None for values computed at run time."""
+        return self._constants.get(name)
+
+    def sole_use(self, name: str) -> bool:
+        """Whether one node only reads `name`. Errs on the side of no; the next sweep counts afresh."""
+        return self._uses[name] == 1
+
+    def result(self) -> Graph:
+        """The new graph; the old one itself when nothing was replaced."""
+        if not self._aliases:
+            return self.graph
+        outputs = tuple(Output(o.name, self._aliases.get(o.value, o.value)) for o in self.graph.outputs)
+        return replace(self.graph, nodes=tuple(self._nodes), outputs=outputs, constants=self._constants)

@@ -1,0 +1,140 @@
+"""Partition: what fuses with what, canonical workloads, and an order in which groups can run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.graph import Graph, Group, Output, Value, partition, tasks
+from autotune.graph.builder import GraphBuilder
+from autotune.ops.workload import AttrValue
+
+CONV: dict[str, AttrValue] = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
+
+
+class Net:
+    def __init__(self, *shape: int) -> None:
+        self.builder = GraphBuilder("net")
+        self.x = self.builder.input(Value("x", "f32", shape))
+
+    def const(self, *shape: int) -> str:
+        return self.builder.constant(np.ones(shape, np.float32))
+
+    def op(self, op: str, *inputs: str, **attrs: AttrValue) -> str:
+        return self.builder.emit(op, inputs, op, "", **attrs)
+
+    def conv(self, x: str) -> str:
+        channels = self.builder.values[x].shape[1]
+        conv = self.op("conv2d", x, self.const(channels, channels, 3, 3), **CONV)
+        return self.op("add", conv, self.const(1, channels, 1, 1))
+
+    def graph(self, *results: str) -> Graph:
+        return self.builder.build([Output(f"out{i}", name) for i, name in enumerate(results)])
+
+
+def ops(group: Group) -> str:
+    return "+".join(node.op for node in group.workload.nodes)
+
+
+def check(graph: Graph) -> tuple[Group, ...]:
+    """The groups, after checking that they cover the graph and can run in this order."""
+    groups = partition(graph)
+    assert sum(len(group.workload.nodes) for group in groups) == len(graph.nodes)
+    ready = {value.name for value in graph.inputs} | graph.constants.keys()
+    for group in groups:
+        assert ready.issuperset(group.inputs)
+        ready.update(group.outputs)
+        types = group.workload.types()
+        for number, name in zip((*range(len(group.inputs)), *group.workload.outputs), (*group.inputs, *group.outputs)):
+            assert (types[number].dtype, types[number].shape) == (graph.values[name].dtype, graph.values[name].shape)
+    assert ready.issuperset(graph.output_values)
+    return groups
+
+
+def test_residual_block() -> None:
+    """The last convolution takes the addition: conv, conv + residual add + relu."""
+    net = Net(1, 8, 6, 6)
+    y = net.op("relu", net.conv(net.x))
+    result = net.op("relu", net.op("add", net.x, net.conv(y)))
+    first, second = check(net.graph(result))
+    assert (ops(first), ops(second)) == ("conv2d+add+relu", "conv2d+add+add+relu")
+    assert second.inputs[0] == first.outputs[0]
+    assert second.inputs[-1] == "x"
+    assert [entry.constant for entry in second.workload.inputs] == [False, True, True, False]
+    assert second.workload.nodes[2].inputs == (5, 3)  # the group's own value first, wherever the model wrote it
+
+
+def test_of_two_convolutions_the_last_takes_the_addition() -> None:
+    net = Net(1, 8, 6, 6)
+    main, shortcut = net.conv(net.x), net.conv(net.x)
+    first, second = check(net.graph(net.op("relu", net.op("add", main, shortcut))))
+    assert (ops(first), ops(second)) == ("conv2d+add", "conv2d+add+add+relu")
+    assert second.inputs[-1] == main
+
+
+def test_a_value_that_leaves_the_graph_ends_its_group() -> None:
+    net = Net(1, 4, 4, 4)
+    conv = net.conv(net.x)
+    assert [ops(group) for group in check(net.graph(net.op("relu", conv), conv))] == ["conv2d+add", "relu"]
+
+
+def test_a_value_read_twice_fuses_when_its_readers_meet() -> None:
+    net = Net(1, 4, 4, 4)
+    conv = net.conv(net.x)
+    silu = net.op("mul", conv, net.op("sigmoid", conv))
+    (group,) = check(net.graph(net.op("relu", silu)))
+    assert ops(group) == "conv2d+add+sigmoid+mul+relu"
+
+
+def test_a_value_read_twice_does_not_fuse_when_its_readers_part() -> None:
+    net = Net(1, 4, 4, 4)
+    conv = net.conv(net.x)
+    graph = net.graph(net.op("relu", conv), net.op("exp", conv))
+    assert [ops(group) for group in check(graph)] == ["conv2d+add", "relu", "exp"]
+
+
+def test_broadcasting_that_enlarges_does_not_fuse() -> None:
+    net = Net(1, 4)
+    product = net.op("matmul", net.x, net.const(4, 4), trans_a=False, trans_b=False)
+    graph = net.graph(net.op("add", product, net.const(3, 4)))
+    assert [ops(group) for group in check(graph)] == ["matmul", "add"]
+
+
+def test_elementwise_operators_alone_fuse_as_a_tree() -> None:
+    net = Net(2, 3)
+    left, right = net.op("exp", net.x), net.op("tanh", net.x)
+    (group,) = check(net.graph(net.op("relu", net.op("add", left, right))))
+    assert ops(group) == "exp+tanh+add+relu"
+    assert group.inputs == ("x",)
+
+
+def test_no_group_waits_for_itself() -> None:
+    """relu is read by the anchor and by the addition behind it: it must stay outside."""
+    net = Net(1, 4, 4, 4)
+    y = net.op("relu", net.x)
+    result = net.op("add", net.conv(y), y)
+    assert [ops(group) for group in check(net.graph(result))] == ["relu", "conv2d+add+add"]
+
+
+def test_equal_layers_are_one_task() -> None:
+    net = Net(1, 4, 6, 6)
+    y = net.op("relu", net.conv(net.op("relu", net.conv(net.x))))
+    (task,) = tasks(net.graph(y))
+    assert task.uses == 2
+
+
+def test_operand_order_of_the_model_does_not_matter() -> None:
+    keys = set()
+    for flip in (False, True):
+        net = Net(1, 4, 6, 6)
+        conv, one = net.conv(net.x), net.const(1)
+        net.op("relu", net.x)
+        operands = (one, conv) if flip else (conv, one)
+        keys.add(check(net.graph(net.op("mul", *operands)))[-1].workload.key)
+    assert len(keys) == 1
+
+
+def test_a_value_used_twice_is_one_input() -> None:
+    net = Net(2, 2)
+    (group,) = check(net.graph(net.op("mul", net.x, net.x)))
+    assert group.inputs == ("x",)
+    assert group.workload.nodes[0].inputs == (0, 0)
