@@ -198,11 +198,13 @@ class WorkerPool:
 
 
 def mapped(answer: Future[Message | Failure], decode: Callable[[Message], Result]) -> Future[Result | Failure]:
-    """A future of what `decode` makes of the reply; failures and errors pass through."""
+    """A future of what `decode` makes of the reply; failures, errors and (upwards) cancelling pass through."""
     result: Future[Result | Failure] = Future()
-    result.set_running_or_notify_cancel()
+    result.add_done_callback(lambda done: answer.cancel() if done.cancelled() else None)
 
     def finish(done: Future[Message | Failure]) -> None:
+        if not result.set_running_or_notify_cancel():
+            return
         try:
             reply = done.result()
             result.set_result(reply if isinstance(reply, Failure) else decode(reply))

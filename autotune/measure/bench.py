@@ -1,0 +1,133 @@
+"""A kernel on the test bench: loaded, with guarded buffers for all that it touches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from types import TracebackType
+
+import numpy as np
+
+from autotune.codegen.jit import load_objects
+from autotune.codegen.kernel import KernelObject
+from autotune.lower.ir import Operand
+from autotune.measure.buffers import GuardedBuffer
+from autotune.measure.reference import Array, Reference
+from autotune.runtime.native import native_runtime
+from autotune.runtime.threads import Plan, Step, ThreadPool
+from autotune.tensor.layout import Layout
+
+
+class TaskData:
+    """What the trials of one workload share: the reference, and the inputs in each layout that was asked for."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+        self._packed: dict[tuple[str, Layout], GuardedBuffer] = {}
+
+    def input(self, operand: Operand) -> GuardedBuffer:
+        """The operand's value in its physical form; writing to it is a fault."""
+        key = (operand.name, operand.layout)
+        if key not in self._packed:
+            if len(self._packed) >= 32:  # layouts are few; a space with many must not fill the memory
+                self._packed.pop(next(iter(self._packed)))
+            physical = operand.layout.pack(self.logical(operand.name))
+            buffer = GuardedBuffer(physical.nbytes)
+            buffer.bytes[:] = physical.reshape(-1).view(np.uint8)
+            buffer.freeze()
+            self._packed[key] = buffer
+        return self._packed[key]
+
+    def logical(self, name: str) -> Array:
+        """The input called `in0`, `in1`, ..."""
+        return self.reference.inputs[int(name.removeprefix("in"))]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, roughly."""
+        arrays = [*self.reference.inputs, *self.reference.outputs]
+        return sum(array.nbytes for array in arrays) + sum(buffer.bytes.nbytes for buffer in self._packed.values())
+
+
+class Bench:
+    """One loaded kernel with buffers for up to `threads` threads. Outputs and scratch are its own."""
+
+    def __init__(self, kernel: KernelObject, task: TaskData, threads: int) -> None:
+        """
+        Raises:
+            CodegenError: the object does not link.
+            MemoryError: the buffers do not fit.
+        """
+        self.kernel = kernel
+        self.task = task
+        self._buffers = [
+            task.input(operand) if operand.role == "input" else GuardedBuffer(operand.bytes)
+            for operand in kernel.operands
+        ]
+        self.scratch = (GuardedBuffer(kernel.shared_scratch), GuardedBuffer(kernel.thread_scratch * threads))
+        self._library = load_objects([kernel.object_code], native_runtime().imports)
+        self._address = self._library.address(kernel.symbol)
+
+    def close(self) -> None:
+        self._library.close()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, pool: ThreadPool) -> None:
+        """Run the kernel once."""
+        pool.run_plan(Plan(pool, [[self._step({})]]))
+
+    def time(self, pool: ThreadPool, number: int, constants: Sequence[dict[str, int]] = ({},)) -> float:
+        """Seconds of `number` runs; they rotate through `constants`, addresses of input copies by operand name."""
+        plan = Plan(pool, [[self._step(addresses)] for addresses in constants])
+        return float(pool.time_plan(plan, number, 1)[0]) * number
+
+    def poison_outputs(self) -> None:
+        for _, buffer in self.outputs():
+            buffer.poison()
+
+    def poison_scratch(self) -> None:
+        for buffer in self.scratch:
+            buffer.poison()
+
+    def outputs(self) -> list[tuple[Operand, GuardedBuffer]]:
+        pairs = zip(self.kernel.operands, self._buffers, strict=True)
+        return [(operand, buffer) for operand, buffer in pairs if operand.role == "output"]
+
+    def logical_outputs(self) -> list[Array]:
+        return [operand.layout.unpack(physical(operand, buffer), operand.shape) for operand, buffer in self.outputs()]
+
+    def stray_write(self) -> str | None:
+        """Which buffer was written beside its data, close enough to miss the guard page; None when none was."""
+        for operand, buffer in self.outputs():
+            if not buffer.slack_intact():
+                return f"the bytes beside output {operand.name}"
+        for name, buffer in zip(("shared", "per-thread"), self.scratch, strict=True):
+            if not buffer.slack_intact():
+                return f"the bytes beside the {name} scratch"
+        return None
+
+    def _step(self, replaced: dict[str, int]) -> Step:
+        operands = [
+            replaced.get(operand.name, buffer.address)
+            for operand, buffer in zip(self.kernel.operands, self._buffers, strict=True)
+        ]
+        return Step(self._address, [*operands, *(buffer.address for buffer in self.scratch)])
+
+
+def physical(operand: Operand, buffer: GuardedBuffer) -> Array:
+    """The buffer as an array in the operand's physical shape."""
+    return buffer.view(operand.dtype.numpy, operand.layout.physical_shape(operand.shape))
+
+
+@functools.lru_cache(maxsize=64)
+def outside(layout: Layout, shape: tuple[int, ...]) -> Array | None:
+    """Where the physical form holds halo or block padding, as a mask; None when there is none."""
+    data = layout.pack(np.ones(shape, np.bool_))
+    return None if data.all() else ~data

@@ -1,0 +1,94 @@
+"""Builders: a config becomes machine code. `build` in this process, `Builder` in isolated ones.
+
+LLVM compiles only in processes: llvmlite holds one global lock, and an instruction that the target cannot
+select ends the process that asked for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+
+from autotune.codegen.kernel import build_kernel
+from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError, WorkloadError
+from autotune.measure.failure import Failure
+from autotune.measure.protocol import Json, Message
+from autotune.measure.types import BuildResult, MeasureInput
+from autotune.measure.worker import WorkerPool, WorkerSpec, mapped
+from autotune.ops.registry import compute_def
+from autotune.search_spaces.registry import make_schedule
+
+
+def build(candidate: MeasureInput) -> BuildResult | Failure:
+    """Schedule, lower and compile one candidate in this process."""
+    start = time.monotonic()
+    workload, target = candidate.workload, candidate.target
+    try:
+        schedule = make_schedule(workload, candidate.config, target, candidate.interface)
+        kernel = build_kernel(schedule, target)
+        plain = schedule.compute.key == compute_def(workload).key
+    except (ScheduleError, ConfigError, WorkloadError) as error:
+        return Failure("schedule", str(error))
+    except LoweringError as error:
+        return Failure("lower", str(error))
+    except CodegenError as error:
+        return Failure("compile", str(error))
+    algorithm = "direct" if plain else candidate.config.template or "unknown"
+    return BuildResult(kernel, schedule.steps_json(), algorithm, time.monotonic() - start)
+
+
+class Builder:
+    """Builds candidates in `count` worker processes."""
+
+    def __init__(
+        self,
+        count: int = 1,
+        *,
+        timeout: float = 30.0,
+        memory_bytes: int = 2 << 30,
+        recycle_after: int = 500,
+        imports: tuple[str, ...] = (),
+    ) -> None:
+        """
+        Args:
+            count: processes that build at the same time.
+            timeout: seconds per candidate.
+            memory_bytes: resident memory allowed to each process.
+            recycle_after: candidates per process; LLVM keeps memory that it once took.
+            imports: modules or Python files that register the user's own operators and templates.
+        """
+        self._pool = WorkerPool(
+            WorkerSpec(f"{__name__}:serve", {}, timeout, memory_bytes, recycle_after, imports=imports), count
+        )
+
+    def submit(self, candidate: MeasureInput) -> Future[BuildResult | Failure]:
+        """Queue a candidate; at once back."""
+        return mapped(self._pool.submit(Message(candidate.to_json())), BuildResult.from_message)
+
+    def build(self, candidate: MeasureInput) -> BuildResult | Failure:
+        """Build one candidate and wait for it."""
+        return self.submit(candidate).result()
+
+    def close(self) -> None:
+        """Kill the workers. Idempotent."""
+        self._pool.close()
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def serve(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure]:
+    """The worker's side."""
+
+    def handle(request: Message) -> Message | Failure:
+        result = build(MeasureInput.from_json(request.body))
+        return result if isinstance(result, Failure) else result.to_message()
+
+    return handle

@@ -1,0 +1,191 @@
+"""`LocalRunner`: verifies a built kernel, then times it, in this process. `Runner` does the same in a worker."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+
+from autotune import machine
+from autotune.codegen.kernel import KernelObject
+from autotune.errors import CodegenError
+from autotune.lower.ir import Operand
+from autotune.measure.bench import Bench, TaskData
+from autotune.measure.failure import Failure
+from autotune.measure.probes import FmaProbe
+from autotune.measure.reference import Errors, make_reference
+from autotune.measure.timing import (
+    TimedLoop,
+    Timing,
+    TimingPolicy,
+    calls_per_batch,
+    interleave,
+    kernel_seconds,
+    spread,
+    time_steadily,
+)
+from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.measure.verify import verify
+from autotune.measure.weights import WeightBlock
+from autotune.ops.workload import Workload
+from autotune.runtime.threads import ThreadPool
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+
+_TASK_BYTES = 1 << 30  # references and packed inputs kept for later trials
+_PROBE_SECONDS = 2e-4
+_L3_MULTIPLE = 4  # weights that total this many times the L3 come from DRAM
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the tuner knows about a trial.
+
+    Attributes:
+        incumbent: the best time so far in seconds; a kernel far slower is not timed to the end.
+        weight_bytes: size of the model's weights; 0 measures with warm weights (a single operator).
+    """
+
+    incumbent: float | None = None
+    weight_bytes: int = 0
+
+
+STAND_ALONE = RunOptions()
+
+
+class LocalRunner:
+    """Runs kernels in this process, for code that is trusted: a bad kernel takes the process down."""
+
+    def __init__(self, target: Target, policy: TimingPolicy | None = None, seed: int = 0) -> None:
+        """
+        Raises:
+            TargetError: this machine cannot run code for `target`.
+        """
+        target.require_host()
+        self._target = target
+        self._policy = policy or TimingPolicy()
+        self._seed = seed
+        self._probe = FmaProbe(target, _PROBE_SECONDS)
+        self._best_probe = self._probe.run()
+        cores = machine.allowed_cores()
+        self._pools = [ThreadPool(count, cores) for count in sorted({1, target.num_threads})]
+        self._tasks: OrderedDict[str, TaskData] = OrderedDict()
+        self._weights: dict[tuple[DType, int], WeightBlock] = {}
+
+    def close(self) -> None:
+        for pool in self._pools:
+            pool.close()
+
+    def __enter__(self) -> LocalRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(
+        self, candidate: MeasureInput, build: BuildResult, options: RunOptions = STAND_ALONE
+    ) -> MeasureResult | Failure:
+        start = time.monotonic()
+        with ExitStack() as stack:
+            found = self._verified(candidate.workload, build, stack)
+            if isinstance(found, Failure):
+                return found
+            bench, errors = found
+            loop = self._loop(bench, options.weight_bytes)
+            timing = time_steadily(loop, self._run_probe, self._policy, self._best_probe, options.incumbent)
+        return _result(timing, errors, time.monotonic() - start)
+
+    def compare(
+        self,
+        candidate: MeasureInput,
+        builds: Sequence[BuildResult],
+        rounds: int = 20,
+        options: RunOptions = STAND_ALONE,
+    ) -> list[MeasureResult | Failure]:
+        start = time.monotonic()
+        with ExitStack() as stack:
+            found = [self._verified(candidate.workload, build, stack) for build in builds]
+            good = [entry for entry in found if not isinstance(entry, Failure)]
+            loops = [self._loop(bench, options.weight_bytes) for bench, _ in good]
+            timings = iter(self._time_in_turn(loops, rounds))
+        wall = time.monotonic() - start
+        return [e if isinstance(e, Failure) else _result(next(timings), e[1], wall) for e in found]
+
+    def _time_in_turn(self, loops: Sequence[TimedLoop], rounds: int) -> list[Timing]:
+        numbers = [calls_per_batch(min(loop(1), loop(1)), self._policy) for loop in loops]
+        contenders: list[Callable[[], float]] = [
+            lambda loop=loop, number=number: loop(number) / number  # type: ignore[misc]
+            for loop, number in zip(loops, numbers, strict=True)
+        ]
+        samples = interleave([*contenders, self._run_probe], rounds)
+        probe = max(samples.pop(), default=0.0)
+        return [
+            Timing(kernel_seconds(batches), spread(batches), rounds, number, probe)
+            for batches, number in zip(samples, numbers, strict=True)
+        ]
+
+    def _run_probe(self) -> float:
+        found = self._probe.run()
+        self._best_probe = max(self._best_probe, found)
+        return found
+
+    def _verified(self, workload: Workload, build: BuildResult, stack: ExitStack) -> tuple[Bench, Errors] | Failure:
+        """The kernel on its bench, found right; `stack` closes it."""
+        try:
+            bench = stack.enter_context(Bench(build.kernel, self._task(workload), self._target.num_threads))
+        except CodegenError as error:
+            return Failure("compile", str(error))
+        errors = verify(bench, self._pools, build.algorithm)
+        return errors if isinstance(errors, Failure) else (bench, errors)
+
+    def _task(self, workload: Workload) -> TaskData:
+        """Reference and packed inputs, made once per workload; the least recently used make room."""
+        task = self._tasks.pop(workload.key, None)
+        if task is None:
+            task = TaskData(make_reference(workload, self._seed))
+        self._tasks[workload.key] = task
+        while len(self._tasks) > 1 and sum(kept.nbytes for kept in self._tasks.values()) > _TASK_BYTES:
+            self._tasks.popitem(last=False)
+        return task
+
+    def _loop(self, bench: Bench, weight_bytes: int) -> TimedLoop:
+        pool = self._pools[-1]
+        weights = cold_operands(bench.kernel)
+        if not (weight_bytes and weights):
+            return lambda number: bench.time(pool, number)
+        size = min(weight_bytes, _L3_MULTIPLE * self._target.l3_bytes)
+        dtype = weights[0].dtype
+        if (dtype, size) not in self._weights:
+            self._weights = {(dtype, size): WeightBlock(size, dtype.numpy)}
+        block = self._weights[(dtype, size)]
+        sizes = {operand.name: operand.bytes for operand in weights}
+        return lambda number: bench.time(pool, number, block.take(sizes, number))
+
+
+def cold_operands(kernel: KernelObject) -> list[Operand]:
+    """The operands to rotate through copies: the constants that have the dtype of the largest one.
+
+    The other constants (scales beside int8 weights, indices) are small; they stay where they are.
+    """
+    constants = [operand for operand in kernel.operands if operand.constant]
+    largest = max(constants, key=lambda operand: operand.bytes, default=None)
+    return [operand for operand in constants if largest is not None and operand.dtype is largest.dtype]
+
+
+def _result(timing: Timing, errors: Errors, wall: float) -> MeasureResult:
+    return MeasureResult(
+        timing.seconds,
+        timing.spread,
+        timing.batches,
+        timing.number,
+        timing.probe_gflops,
+        errors.max_abs_err,
+        errors.max_rel_err,
+        errors.tolerance,
+        wall,
+    )

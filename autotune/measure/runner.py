@@ -1,0 +1,137 @@
+"""`Runner`: a `LocalRunner` inside an isolated worker process. A crash, a hang or a bomb becomes a `Failure`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, cast
+
+from autotune import machine
+from autotune.measure.failure import Failure
+from autotune.measure.local_runner import STAND_ALONE, LocalRunner, RunOptions
+from autotune.measure.protocol import Json, Message
+from autotune.measure.timing import TimingPolicy
+from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.measure.worker import WorkerPool, WorkerSpec, mapped
+from autotune.target import Target
+
+
+class Runner:
+    """Verifies and times kernels, one at a time, in one worker process that is replaced when a kernel breaks it."""
+
+    def __init__(
+        self,
+        target: Target,
+        policy: TimingPolicy | None = None,
+        *,
+        seed: int = 0,
+        timeout: float = 30.0,
+        memory_bytes: int | None = None,
+        imports: tuple[str, ...] = (),
+    ) -> None:
+        """
+        Args:
+            target: what the kernels are for; it says how many threads run them.
+            policy: how long to time.
+            seed: of the inputs.
+            timeout: seconds per trial; the worker is killed after that.
+            memory_bytes: resident memory allowed; by default half of what this machine has.
+            imports: modules or Python files with the user's own operators.
+
+        Raises:
+            TargetError: this machine cannot run code for `target`.
+        """
+        target.require_host()
+        init: dict[str, Json] = {
+            "target": target.to_json(),
+            "policy": asdict(policy or TimingPolicy()),
+            "seed": seed,
+        }
+        limit = machine.memory_bytes() // 2 if memory_bytes is None else memory_bytes
+        self._pool = WorkerPool(WorkerSpec(f"{__name__}:serve", init, timeout, limit, imports=imports))
+        self._timeout = timeout
+
+    def submit(
+        self, candidate: MeasureInput, build: BuildResult, options: RunOptions = STAND_ALONE
+    ) -> Future[MeasureResult | Failure]:
+        """Queue a trial; at once back."""
+        answer = self._pool.submit(_request("run", candidate, [build], options))
+        return mapped(answer, lambda message: MeasureResult.from_json(message.body["result"]))
+
+    def run(
+        self, candidate: MeasureInput, build: BuildResult, options: RunOptions = STAND_ALONE
+    ) -> MeasureResult | Failure:
+        """Verify and time one kernel."""
+        return self.submit(candidate, build, options).result()
+
+    def compare(
+        self,
+        candidate: MeasureInput,
+        builds: Sequence[BuildResult],
+        rounds: int = 20,
+        options: RunOptions = STAND_ALONE,
+    ) -> list[MeasureResult | Failure]:
+        """Verify kernels of one workload, then time them in turn; when the worker breaks, all of them failed."""
+        request = _request("compare", candidate, builds, options, rounds=rounds)
+        answer = self._pool.submit(request, self._timeout * (1 + len(builds))).result()
+        if isinstance(answer, Failure):
+            return [answer] * len(builds)
+        return [_outcome_from_json(item) for item in cast("list[dict[str, Json]]", answer.body["results"])]
+
+    def close(self) -> None:
+        """Kill the worker. Idempotent."""
+        self._pool.close()
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def serve(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure]:
+    """The worker's side: a handler around a `LocalRunner`."""
+    given = cast("dict[str, Any]", init)
+    runner = LocalRunner(Target.from_json(given["target"]), TimingPolicy(**given["policy"]), given["seed"])
+
+    def handle(request: Message) -> Message | Failure:
+        body = cast("dict[str, Any]", request.body)
+        candidate = MeasureInput.from_json(body["input"])
+        options = RunOptions(**body["options"])
+        builds = [
+            BuildResult.from_message(Message(build, (blob,)))
+            for build, blob in zip(body["builds"], request.blobs, strict=True)
+        ]
+        if body["do"] == "run":
+            result = runner.run(candidate, builds[0], options)
+            return result if isinstance(result, Failure) else Message({"result": result.to_json()})
+        results = runner.compare(candidate, builds, body["rounds"], options)
+        return Message({"results": [_outcome_to_json(result) for result in results]})
+
+    return handle
+
+
+def _request(
+    do: str, candidate: MeasureInput, builds: Sequence[BuildResult], options: RunOptions, **more: Json
+) -> Message:
+    messages = [build.to_message() for build in builds]
+    body: dict[str, Json] = {
+        "do": do,
+        "input": candidate.to_json(),
+        "builds": [message.body for message in messages],
+        "options": asdict(options),
+        **more,
+    }
+    return Message(body, tuple(blob for message in messages for blob in message.blobs))
+
+
+def _outcome_to_json(outcome: MeasureResult | Failure) -> Json:
+    return {"failure" if isinstance(outcome, Failure) else "result": outcome.to_json()}
+
+
+def _outcome_from_json(data: Mapping[str, Json]) -> MeasureResult | Failure:
+    return Failure.from_json(data["failure"]) if "failure" in data else MeasureResult.from_json(data["result"])

@@ -1,0 +1,118 @@
+"""The pipeline's order, its memory of times, and what it does not measure twice; builder and runner are scripted."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from autotune.measure.failure import Failure
+from autotune.measure.local_runner import RunOptions
+from autotune.measure.pipeline import Pipeline
+from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.search_spaces.config import Config
+from autotune.target import Target
+from tests.measure.toy_kernels import build, candidate
+
+
+@pytest.fixture(scope="module")
+def toy() -> tuple[MeasureInput, BuildResult]:
+    target = Target.parse("native -num-cores=1")
+    return candidate(target), build("good", target)
+
+
+@dataclass
+class Script:
+    """Builds and runs by the config's knobs; writes down what happens."""
+
+    template: BuildResult
+    log: list[str] = field(default_factory=list)
+    incumbents: list[float | None] = field(default_factory=list)
+    waiting: list[tuple[MeasureInput, Future[BuildResult | Failure]]] = field(default_factory=list)
+    eager: bool = True
+
+    def submit(self, candidate: MeasureInput) -> Future[BuildResult | Failure]:
+        future: Future[BuildResult | Failure] = Future()
+        if self.eager:
+            self.log.append(f"build {candidate.config['n']}")
+            code = str(candidate.config.get("code", candidate.config["n"]))
+            made = replace(self.template, kernel=replace(self.template.kernel, ir_hash=code))
+            future.set_result(Failure("lower", "no") if "bad" in candidate.config else made)
+        else:
+            self.waiting.append((candidate, future))
+        return future
+
+    def run(self, candidate: MeasureInput, build: BuildResult, options: RunOptions) -> MeasureResult | Failure:
+        self.log.append(f"run {candidate.config['n']}")
+        self.incumbents.append(options.incumbent)
+        if "wrong" in candidate.config:
+            return Failure("incorrect", "no")
+        return MeasureResult(float(candidate.config.get_int("n")), 0.0, 1, 1, 1.0, 0.0, 0.0, 0.0)
+
+
+def configs(toy: tuple[MeasureInput, BuildResult], *knobs: dict[str, object]) -> list[MeasureInput]:
+    return [replace(toy[0], config=Config.of(entry)) for entry in knobs]
+
+
+def test_every_candidate_has_its_outcome_in_order(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    found = list(
+        Pipeline(script, script, take_turns=False).measure(
+            configs(toy, {"n": 3}, {"n": 9, "bad": 1}, {"n": 1, "wrong": 1}, {"n": 2})
+        )
+    )
+    assert [m.candidate.config["n"] for m in found] == [3, 9, 1, 2]
+    kinds = [m.result.kind if isinstance(m.result, Failure) else m.result.seconds for m in found]
+    assert kinds == [3.0, "lower", "incorrect", 2.0]
+    assert [m.build is None for m in found] == [False, True, False, False]
+
+
+def test_the_best_time_so_far_goes_to_the_runner(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    pipeline = Pipeline(script, script, take_turns=False)
+    list(pipeline.measure(configs(toy, {"n": 5}, {"n": 7}, {"n": 4})))
+    pipeline.incumbent(3.0, toy[0])
+    pipeline.incumbent(6.0, toy[0])
+    list(pipeline.measure(configs(toy, {"n": 8})))
+    assert script.incumbents == [None, 5.0, 5.0, 3.0]
+
+
+def test_equal_code_is_measured_once(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    found = list(
+        Pipeline(script, script, take_turns=False).measure(
+            configs(toy, {"n": 5, "code": "same"}, {"n": 6, "code": "same"})
+        )
+    )
+    assert script.log.count("run 5") == 1
+    assert "run 6" not in script.log
+    assert found[0].result == found[1].result
+
+
+def test_taking_turns_times_nothing_before_all_is_built(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1], eager=False)
+    iterator = Pipeline(script, script, take_turns=True).measure(configs(toy, {"n": 1}, {"n": 2}))
+    done: list[float] = []
+
+    thread = threading.Thread(target=lambda: done.extend(m.result.seconds for m in iterator))  # type: ignore[union-attr]
+    thread.start()
+    while len(script.waiting) < 2:
+        pass
+    script.waiting[0][1].set_result(toy[1])
+    thread.join(0.2)
+    assert script.log == []
+    other = replace(toy[1], kernel=replace(toy[1].kernel, ir_hash="other"))
+    script.waiting[1][1].set_result(other)
+    thread.join(10)
+    assert (script.log, done) == (["run 1", "run 2"], [1.0, 2.0])
+
+
+def test_closing_the_iterator_drops_what_is_queued(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1], eager=False)
+    iterator = Pipeline(script, script, take_turns=False).measure(configs(toy, {"n": 1}, {"n": 2}, {"n": 3}))
+    threading.Timer(0.05, lambda: script.waiting[0][1].set_result(toy[1])).start()
+    next(iterator)
+    iterator.close()  # type: ignore[attr-defined]
+    assert [future.cancelled() for _, future in script.waiting] == [False, True, True]

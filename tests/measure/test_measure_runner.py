@@ -1,0 +1,141 @@
+"""Contract of the runners: what is right is timed, what is wrong is refused, and nothing takes the tuner down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from autotune.codegen.kernel import KernelObject
+from autotune.errors import TargetError
+from autotune.measure.failure import Failure
+from autotune.measure.local_runner import LocalRunner, RunOptions, cold_operands
+from autotune.measure.runner import Runner
+from autotune.measure.timing import TimingPolicy
+from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.target import Target
+from tests.measure.toy_kernels import ROWS, build, candidate
+
+QUICK = TimingPolicy(batches=3, min_batch_seconds=1e-4)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.parse("native -num-cores=2")
+
+
+@pytest.fixture(scope="module", params=["local", "worker"])
+def runner(request: pytest.FixtureRequest, target: Target) -> Iterator[LocalRunner | Runner]:
+    with LocalRunner(target, QUICK) if request.param == "local" else Runner(target, QUICK, timeout=60) as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def worker(target: Target) -> Iterator[Runner]:
+    with Runner(target, QUICK, timeout=60) as runner:
+        yield runner
+
+
+def test_a_right_kernel_is_timed(runner: LocalRunner | Runner, target: Target) -> None:
+    result = runner.run(candidate(target), build("good", target))
+    assert isinstance(result, MeasureResult)
+    assert 0 < result.seconds < 1e-3
+    assert 1 <= result.batches <= 3  # fewer when the machine is too busy for the time limit
+    assert result.max_abs_err == 0.0
+    assert result.number > 1
+    assert result.spread >= 0
+    assert result.probe_gflops > 0
+    assert 0 < result.tolerance < 1e-4
+    assert result.wall_seconds > result.seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("wrong", "is 0.5, expected 0.1257"),
+        ("forgets a row", "[31, 0] is nan, expected"),
+        ("reads scratch", "nan"),
+        ("dirty scratch", "2 threads, dirty scratch"),
+        ("dirty halo", "halo or block padding of output out0"),
+        ("stray", "beside output out0"),
+        ("thread one only", "2 threads"),
+    ],
+)
+def test_a_wrong_kernel_is_refused(runner: LocalRunner | Runner, target: Target, name: str, words: str) -> None:
+    failure = runner.run(candidate(target), build(name, target))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "incorrect"
+    assert words in failure.message
+
+
+@pytest.mark.parametrize("name", ["overruns", "writes its input", "crash"])
+def test_a_fault_is_a_crash_and_the_next_trial_works(worker: Runner, target: Target, name: str) -> None:
+    failure = worker.run(candidate(target), build(name, target))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "crash"
+    assert "SIGSEGV" in failure.message
+    assert isinstance(worker.run(candidate(target), build("good", target)), MeasureResult)
+
+
+def test_a_hang_is_a_timeout(target: Target) -> None:
+    with Runner(target, QUICK, timeout=1.5) as runner:
+        good = build("good", target)
+        assert isinstance(runner.run(candidate(target), good), MeasureResult)
+        assert runner.run(candidate(target), build("hang", target)) == Failure("timeout", "no answer within 1.5 s")
+
+
+def test_an_object_that_does_not_link_is_a_compile_failure(runner: LocalRunner | Runner, target: Target) -> None:
+    good = build("good", target)
+    kernel = good.kernel
+    broken = KernelObject("absent", kernel.object_code, "", kernel.operands, 0, 64, 0, 0)
+    failure = runner.run(candidate(target), BuildResult(broken, "[]", "direct", 0.0))
+    assert isinstance(failure, Failure)
+    assert (failure.kind, "absent" in failure.message) == ("compile", True)
+
+
+def test_a_hopeless_kernel_gets_one_batch(runner: LocalRunner | Runner, target: Target) -> None:
+    result = runner.run(candidate(target), build("good", target), RunOptions(incumbent=1e-9))
+    assert isinstance(result, MeasureResult)
+    assert result.batches == 1
+
+
+def test_compare_times_the_good_ones_and_says_what_is_wrong_with_the_others(
+    runner: LocalRunner | Runner, target: Target
+) -> None:
+    builds = [build(name, target) for name in ("good", "wrong", "good")]
+    first, second, third = runner.compare(candidate(target), builds, rounds=4)
+    assert isinstance(first, MeasureResult)
+    assert isinstance(third, MeasureResult)
+    assert (first.batches, third.batches) == (4, 4)
+    assert first.probe_gflops == third.probe_gflops > 0
+    assert isinstance(second, Failure)
+    assert second.kind == "incorrect"
+    assert runner.compare(candidate(target), [], rounds=2) == []
+
+
+def test_compare_survives_a_crash(worker: Runner, target: Target) -> None:
+    results = worker.compare(candidate(target), [build(name, target) for name in ("good", "crash")])
+    assert [result.kind for result in results if isinstance(result, Failure)] == ["crash", "crash"]
+
+
+def test_cold_weights_change_the_addresses_and_not_the_verdict(target: Target) -> None:
+    with LocalRunner(target, QUICK) as runner:
+        weighted = build("good", target, constant=True)
+        assert [operand.name for operand in cold_operands(weighted.kernel)] == ["in0"]
+        assert cold_operands(build("good", target).kernel) == []
+        result = runner.run(candidate(target), weighted, RunOptions(weight_bytes=100 * ROWS * 64))
+        assert isinstance(result, MeasureResult)
+
+
+def test_messages_carry_candidates_and_kernels_unchanged(target: Target) -> None:
+    given = candidate(target)
+    assert MeasureInput.from_json(given.to_json()) == given
+    made = build("good", target)
+    assert BuildResult.from_message(made.to_message()) == made
+
+
+def test_a_target_of_another_machine_is_refused_at_once() -> None:
+    absent = Target("x86_64", "future", ("avx2", "avx9000", "fma"), 1, 1 << 15, 1 << 20, 1 << 25)
+    for kind in (LocalRunner, Runner):
+        with pytest.raises(TargetError, match="avx9000"):
+            kind(absent)
