@@ -1,0 +1,99 @@
+"""Contract of the builder: a config becomes a kernel that runs, or a failure of the right kind; and from end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune.measure.builder import Builder
+from autotune.measure.failure import Failure
+from autotune.measure.pipeline import Pipeline
+from autotune.measure.runner import Runner
+from autotune.measure.timing import TimingPolicy
+from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.ops.registry import compute_def
+from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
+from autotune.schedule.schedule import Schedule
+from autotune.search_spaces.config import Config
+from autotune.target import Target
+
+TEMPLATE = str(Path(__file__).parent / "toy_template.py")
+SIDES = (WorkloadInput(TensorType("f32", (7, 33))), WorkloadInput(TensorType("f32", (33, 20)), constant=True))
+MATMUL = Workload(SIDES, (WorkloadNode.make("matmul", (0, 1), trans_a=False, trans_b=False),), (2,))
+
+
+def candidate(trouble: str = "none", **knobs: object) -> MeasureInput:
+    config = Config.of({"template": "toy.rows", "rows": 2, "trouble": trouble, **knobs})
+    return MeasureInput(MATMUL, config, None, Target.parse("native -num-cores=2"))
+
+
+@pytest.fixture(scope="module")
+def builder() -> Iterator[Builder]:
+    with Builder(timeout=3.0, memory_bytes=512 << 20, imports=(TEMPLATE,)) as builder:
+        yield builder
+
+
+def test_a_build_is_a_kernel_with_its_steps(builder: Builder) -> None:
+    built = builder.build(candidate())
+    assert isinstance(built, BuildResult)
+    assert [operand.name for operand in built.kernel.operands] == ["in0", "in1", "out0"]
+    assert [operand.constant for operand in built.kernel.operands] == [False, True, False]
+    assert built.kernel.object_code.startswith(b"\x7fELF")
+    assert built.algorithm == "direct"
+    assert built.seconds > 0
+    assert Schedule.replay(compute_def(MATMUL), built.steps).steps_json() == built.steps
+
+
+def test_equal_candidates_give_equal_code(builder: Builder) -> None:
+    builds = [builder.build(candidate(rows=rows)) for rows in (1, 2, 2)]
+    first, second, third = (build.kernel.ir_hash for build in builds if isinstance(build, BuildResult))
+    assert first != second == third
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "words"),
+    [
+        ("schedule", "schedule", "no such loop: q"),
+        ("lower", "lower", "a region is unbounded"),
+        ("compile", "compile", "LLVM refused the IR"),
+        ("crash", "crash", "SIGSEGV"),
+        ("hang", "timeout", "within 3 s"),
+        ("bomb", "memory", "512 MiB"),
+        ("surprise", "runtime", "ZeroDivisionError: of all things"),
+    ],
+)
+def test_each_trouble_is_a_failure_of_its_kind(builder: Builder, trouble: str, kind: str, words: str) -> None:
+    failure = builder.build(candidate(trouble))
+    assert isinstance(failure, Failure)
+    assert failure.kind == kind
+    assert words in failure.message
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [({"rows": 3}, "rows"), ({"colour": 1}, "colour"), ({"template": "toy.absent"}, "toy.absent")],
+)
+def test_a_config_outside_the_space_is_a_schedule_failure(
+    builder: Builder, knobs: dict[str, object], words: str
+) -> None:
+    failure = builder.build(candidate("none", **knobs))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "schedule"
+    assert words in failure.message
+
+
+def test_what_is_built_runs_right(builder: Builder) -> None:
+    candidates = [candidate(rows=1), candidate("schedule"), candidate(rows=4)]
+    candidates.append(replace(candidates[0], target=candidates[0].target))
+    policy = TimingPolicy(batches=2, min_batch_seconds=1e-4)
+    with Runner(candidates[0].target, policy, timeout=60) as runner:
+        found = list(Pipeline(builder, runner, take_turns=True, weight_bytes=1 << 20).measure(candidates))
+    good = [trial.result for trial in found if isinstance(trial.result, MeasureResult)]
+    assert len(good) == 3
+    assert all(result.seconds > 0 for result in good)
+    assert all(result.max_abs_err <= result.tolerance < 1e-3 for result in good)
+    assert found[0].result == found[3].result
+    assert isinstance(found[1].result, Failure)
