@@ -95,7 +95,9 @@ class _Emitter:
             base = self.w.hoisted(0, f"getelementptr inbounds i8, ptr %local, i64 {mine}")
         for b in self.program.buffers:
             if b.scope == SHARED:
-                self.x.bases[b.name] = self.w.hoisted(0, f"getelementptr inbounds i8, ptr %shared, i64 {shared[b.name]}")
+                self.x.bases[b.name] = self.w.hoisted(
+                    0, f"getelementptr inbounds i8, ptr %shared, i64 {shared[b.name]}"
+                )
             elif b.scope == LOCAL:
                 self.x.bases[b.name] = self.w.hoisted(0, f"getelementptr inbounds i8, ptr {base}, i64 {local[b.name]}")
             elif b.scope == REGISTER:
@@ -216,8 +218,12 @@ class _Emitter:
             if product is not None and product.structural and product.const == 0:
                 return
             total = self.m.load(buffer, indices, (), None)
-            fused = e.dtype.is_float and (product is None or (product.text not in (a.text, b.text) and not _is_one(a, b)))
-            new = self.a.fma(a, b, total) if fused else self._combine("sum", total, product or self.a.binary("mul", a, b))
+            fused = e.dtype.is_float and (
+                product is None or (product.text not in (a.text, b.text) and not _is_one(a, b))
+            )
+            new = (
+                self.a.fma(a, b, total) if fused else self._combine("sum", total, product or self.a.binary("mul", a, b))
+            )
             self.m.store(buffer, indices, new)
             return
         value = self.value(e)

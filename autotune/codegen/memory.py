@@ -92,7 +92,9 @@ class Memory:
             total = value if total is None else self.a.binary("and", total, value)
         return total
 
-    def load(self, buffer: Buffer, indices: tuple[Linear, ...], when: tuple[Condition, ...], otherwise: Const | None) -> Value:
+    def load(
+        self, buffer: Buffer, indices: tuple[Linear, ...], when: tuple[Condition, ...], otherwise: Const | None
+    ) -> Value:
         """The element, or the vector of the lanes' elements; `otherwise` where `when` fails."""
         mask = self.all_of(when, None) if when else None
         fallback = constant(otherwise.value, buffer.dtype) if otherwise is not None else constant(0, buffer.dtype)
@@ -134,16 +136,12 @@ class Memory:
         self.w.declare(f"{vector} {name}(ptr, <{width} x i1>, {vector})")
         passthru = self._stored_constant(fallback, buffer.dtype, width)
         text = self.w.value(
-            f"call {vector} {name}(ptr align {align} {pointer}, <{width} x i1> {self._mask(mask, width)}, {vector} {passthru})"
+            f"call {vector} {name}(ptr align {align} {pointer}, <{width} x i1> {self.a.operand(mask, width)}, "
+            f"{vector} {passthru})"
         )
         if not lanes:
             text = self.w.value(f"extractelement {vector} {text}, i64 0")
         return self.a.from_storage(text, buffer.dtype, lanes)
-
-    def _mask(self, mask: Value, width: int) -> str:
-        if mask.lanes or mask.const is not None:
-            return self.a.operand(mask, width)
-        return self.a.operand(mask, width)
 
     def _stored_constant(self, value: Value, dtype: DType, width: int) -> str:
         stored = self.a.to_storage(Value(value.text, value.dtype, 0, value.const), dtype, width)
@@ -174,7 +172,8 @@ class Memory:
         name = f"@llvm.masked.store.v{lanes}{_short(buffer.dtype)}.p0"
         self.w.declare(f"void {name}({kind}, ptr, <{lanes} x i1>)")
         self.w.emit(
-            f"call void {name}({kind} {stored.text}, ptr align {align} {pointer}, <{lanes} x i1> {self._mask(self.mask, lanes)})"
+            f"call void {name}({kind} {stored.text}, ptr align {align} {pointer}, "
+            f"<{lanes} x i1> {self.a.operand(self.mask, lanes)})"
         )
 
     def _scatter(self, buffer: Buffer, indices: tuple[Linear, ...], value: Value) -> None:
@@ -211,5 +210,3 @@ def _short(dtype: DType) -> str:
     """LLVM's suffix for an element type in memory."""
     kind = {DType.f64: "f64", DType.f32: "f32", DType.f16: "f16"}.get(dtype)
     return kind or f"i{dtype.bits}"
-
-

@@ -25,7 +25,7 @@ from autotune.lower.ir import (
     map_expr,
 )
 from autotune.schedule.region import Regions
-from autotune.schedule.state import PARALLEL, StageState, State
+from autotune.schedule.state import PARALLEL, Split, StageState, State
 from autotune.tensor.expr import Const, Expr, Read, Table, Var, rewrite
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, Ranges, conjunction, nonnegatives, to_linear
@@ -106,7 +106,7 @@ class NestBuilder:
         reducer = s.stage.reducer
         assert reducer is not None
         body: tuple[Stmt, ...] = (Store(self._targets(s), tuple(reducer.identity)),)
-        guards = self._guards(s, [a.name for a in s.stage.axes])
+        guards = self._guards(s, reduced=False)
         if guards:
             body = (If(guards, body),)
         for loop in reversed(s.loops[n:]):
@@ -130,7 +130,7 @@ class NestBuilder:
                 return bound.get(e.name) if isinstance(e, Var) else None
 
             store = Store(targets, tuple(rewrite(c, argument) for c in reducer.combine))
-        guards = self._guards(s, [a.name for a in s.stage.all_axes])
+        guards = self._guards(s, reduced=True)
         return [If(guards, (store,))] if guards else [store]
 
     def _targets(self, s: StageState) -> tuple[tuple[Buffer, tuple[Linear, ...]], ...]:
@@ -138,23 +138,26 @@ class NestBuilder:
         logical = [values[a.name] for a in s.stage.axes]
         return tuple((self.buffers[t.name], self._physical(t, logical)) for t in s.stage.outputs)
 
-    def _guards(self, s: StageState, axes: list[str]) -> tuple[Condition, ...]:
-        """Conditions under which a point of the loops is a point of the stage's region and domain."""
+    def _guards(self, s: StageState, reduced: bool) -> tuple[Condition, ...]:
+        """Conditions under which a point of the loops (with or without reduce loops) is one of the stage's."""
         relative, values = s.relative(), self.regions.values(s)
-        region = self.regions.of(s)
         guards: list[Condition] = []
-        for axis, extent in zip(s.stage.all_axes, region.extent):
-            if axis.name not in axes:
+        for axis in s.stage.all_axes if reduced else s.stage.axes:
+            for inside in (values[axis.name], (values[axis.name] * -1) + (axis.extent - 1)):
+                if inside.range(self.ranges)[0] < 0 and not self._may_pad(s, axis.name):
+                    guards.append(inside)
+        folded = {s.variable(x.name) for x in s.loops if x.reduce}
+        for split in s.relations:
+            # A factor that does not divide: the last round must not run into the next round of the loop outside.
+            if not isinstance(split, Split) or split.parent in s.padded:
                 continue
-            for beyond in (values[axis.name], (values[axis.name] * -1) + (axis.extent - 1)):
-                if beyond.range(self.ranges)[0] < 0 and not self._may_pad(s, axis.name, beyond):
-                    guards.append(beyond)
-            tile = (relative[axis.name] * -1) + (extent - 1)
-            if tile.range(self.ranges)[0] < 0 and tile not in guards and axis.name not in s.padded:
-                guards.append(tile)
+            inside = (relative[split.parent] * -1) + (split.extent - 1)
+            bound = reduced or not folded & set(inside.variables())
+            if bound and inside.range(self.ranges)[0] < 0 and inside not in guards:
+                guards.append(inside)
         return tuple(guards)
 
-    def _may_pad(self, s: StageState, axis: str, beyond: Linear) -> bool:
+    def _may_pad(self, s: StageState, axis: str) -> bool:
         """The schedule asks to compute beyond the axis' extent: refuse unless all memory touched exists."""
         if axis not in s.padded:
             return False
@@ -177,8 +180,8 @@ class NestBuilder:
             a, b = index.range(self.ranges)
             if a < lo or b >= hi:
                 raise LoweringError(
-                    f"pad {s.name}.{axis}: {t.name} would be accessed at {index} in {a}..{b}, outside its memory {lo}..{hi - 1}; "
-                    f"give {t.name} a blocked layout or a halo, or do not pad"
+                    f"pad {s.name}.{axis}: {t.name} would be accessed at {index} in {a}..{b}, outside its memory "
+                    f"{lo}..{hi - 1}; give {t.name} a blocked layout or a halo, or do not pad"
                 )
 
     def _physical(self, t: Tensor, logical: list[Linear]) -> tuple[Linear, ...]:
@@ -199,7 +202,13 @@ class NestBuilder:
             if isinstance(n, Var):
                 return Index(values[n.name])
             if isinstance(n, Table):
-                return Table(n.name, n.values, n.shape, tuple(Index(to_linear(i, self.ranges, values)) for i in n.indices), n.dtype)
+                return Table(
+                    n.name,
+                    n.values,
+                    n.shape,
+                    tuple(Index(to_linear(i, self.ranges, values)) for i in n.indices),
+                    n.dtype,
+                )
             return n
 
         def convert_tree(tree: Expr) -> Expr:
@@ -220,20 +229,28 @@ class NestBuilder:
                     conditions.append(convert(part))
                 else:
                     conditions += [f for f in forms if f.range(self.ranges)[0] < 0]
-        if affine and conditions and self._halo_serves(r, logical, conditions):
+        if affine and conditions and self._halo_serves(s, r, logical, conditions):
             conditions = []
         buffer = self.buffers[r.tensor.name]
         unique = tuple(dict.fromkeys(conditions))
-        return Load(buffer, self._physical(r.tensor, logical), unique, r.otherwise if unique else None)
+        otherwise = r.otherwise if unique and isinstance(r.otherwise, Const) else None
+        return Load(buffer, self._physical(r.tensor, logical), unique, otherwise)
 
-    def _halo_serves(self, r: Read, logical: list[Linear], conditions: list[Condition]) -> bool:
-        """The conditions only ask whether the position is inside, and outside lies a zero halo."""
-        if r.otherwise is None or r.otherwise.value != 0:
+    def _halo_serves(self, s: StageState, r: Read, logical: list[Linear], conditions: list[Condition]) -> bool:
+        """The conditions only ask whether the position is inside, and outside lies a zero halo.
+
+        Positions are those of the stage's domain: its guards keep the loops' overhang away from memory.
+        """
+        if not isinstance(r.otherwise, Const) or r.otherwise.value != 0:
             return False
+        loops = self.regions.values(s)
+        domain = {a.name: loops[a.name].range(self.ranges) if a.name in s.padded else (0, a.extent - 1)
+                  for a in s.stage.all_axes}  # fmt: skip
+        reached = [to_linear(i, domain).range(domain) for i in r.indices]
         allocated = self.layouts[r.tensor.name].allocated(r.tensor.shape)
         bounds: set[Condition] = set()
-        for index, extent, (lo, hi), halo in zip(logical, r.tensor.shape, allocated, self.layouts[r.tensor.name].halo):
-            a, b = index.range(self.ranges)
+        halos = self.layouts[r.tensor.name].halo
+        for index, (a, b), extent, (lo, hi), halo in zip(logical, reached, r.tensor.shape, allocated, halos):
             if (a < 0 or b >= extent) and halo == (0, 0):
                 return False
             if a < lo or b >= hi:
@@ -282,7 +299,9 @@ class NestBuilder:
                 first = before if n < place else 0
                 indices.append(Linear(first, {var: 1}))
                 loops.append((var, extent - before - after if n < place else extent))
-        zero: tuple[Stmt, ...] = (Store(((buffer, tuple(indices)),), (Const(0.0 if o.dtype.is_float else 0, o.dtype),)),)
+        zero: tuple[Stmt, ...] = (
+            Store(((buffer, tuple(indices)),), (Const(0.0 if o.dtype.is_float else 0, o.dtype),)),
+        )
         for n, (var, extent) in reversed(list(enumerate(loops))):
             innermost = n == len(loops) - 1 and extent <= 32
             mark = "vectorize" if innermost and extent > 1 else ""

@@ -11,7 +11,9 @@ def print_program(program: LoopProgram) -> str:
     """The whole kernel: operands, scratch, then the nest."""
     lines = [f"kernel {program.name}"]
     for o in program.operands:
-        lines.append(f"  {o.role} {o.name}: {o.dtype}{list(o.shape)} as {o.layout}" + (" constant" if o.constant else ""))
+        lines.append(
+            f"  {o.role} {o.name}: {o.dtype}{list(o.shape)} as {o.layout}" + (" constant" if o.constant else "")
+        )
     for b in program.buffers[len(program.operands) :]:
         lines.append(f"  {b.scope} {b.name}: {b.dtype}{list(b.shape)}")
     return "\n".join(lines + print_body(program.body, 1)) + "\n"

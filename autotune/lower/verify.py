@@ -40,7 +40,9 @@ def verify(program: LoopProgram, after: str) -> LoopProgram:
     return program
 
 
-def _verify(body: tuple[Stmt, ...], ranges: Ranges, facts: tuple[Linear, ...], known: dict[str, Buffer], where: str) -> None:
+def _verify(
+    body: tuple[Stmt, ...], ranges: Ranges, facts: tuple[Linear, ...], known: dict[str, Buffer], where: str
+) -> None:
     for stmt in body:
         inner, inner_facts = ranges, facts
         if isinstance(stmt, For):

@@ -32,7 +32,7 @@ def split(state: State, stage: str, loop: str, factor: int) -> State:
     outer = Loop(f"{loop}.0", -(-old.extent // factor), old.reduce)
     inner = Loop(f"{loop}.1", factor, old.reduce)
     loops = (*s.loops[:at], outer, inner, *s.loops[at + 1 :])
-    relation = Split(loop, outer.name, inner.name, factor)
+    relation = Split(loop, outer.name, inner.name, factor, old.extent)
     return settled(state, replace(s, loops=loops, relations=(*s.relations, relation)))
 
 

@@ -33,12 +33,13 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """parent = outer * factor + inner."""
+    """parent = outer * factor + inner, of which only values below `extent` count."""
 
     parent: str
     outer: str
     inner: str
     factor: int
+    extent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class StageState:
         return f"{self.name}.{loop}"
 
     def relative(self) -> dict[str, Linear]:
-        """Each axis as a function of the loop variables, from 0 at the start of the region."""
+        """Each axis, and each loop that was split or fused, as a function of the loop variables, from 0."""
         ranges = self.ranges()
         values = {loop.name: Linear.var(self.variable(loop.name)) for loop in self.loops}
         for relation in reversed(self.relations):
@@ -122,7 +123,7 @@ class StageState:
                 fused = values[relation.fused]
                 values[relation.outer] = fused.floordiv(relation.inner_extent, ranges)
                 values[relation.inner] = fused.floormod(relation.inner_extent, ranges)
-        return {axis.name: values[axis.name] for axis in self.stage.all_axes}
+        return values
 
     def ranges(self) -> dict[str, Range]:
         return {self.variable(loop.name): (0, max(loop.extent - 1, 0)) for loop in self.loops}
