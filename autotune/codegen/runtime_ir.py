@@ -44,6 +44,7 @@ _TYPES = """
 declare void @llvm.x86.sse2.pause()
 declare i64 @llvm.readcyclecounter()
 declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
 declare i32 @clock_gettime(i32, ptr)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
@@ -70,7 +71,14 @@ wait:
   %now = call i64 @llvm.readcyclecounter()
   %waited = sub i64 %now, %start
   %patient = icmp ult i64 %waited, %spin
-  br i1 %patient, label %poll, label %sleep
+  br i1 %patient, label %choose, label %sleep
+choose:
+  ; the system likes to put a woken helper on its waker's core: polling on would keep it from running
+  %brief = icmp ult i64 %waited, 20000
+  br i1 %brief, label %poll, label %yield
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %poll
 sleep:
   %announced = atomicrmw add ptr %sleepers, i32 1 seq_cst
   %expected = zext i32 %old to i64

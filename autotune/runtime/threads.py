@@ -13,6 +13,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
+from autotune import machine
 from autotune.errors import ThreadPoolError
 from autotune.runtime.native import NativeRuntime, native_runtime
 
@@ -72,17 +73,24 @@ class ThreadPool:
     Regions of one pool run one at a time, whichever Python thread asks. The GIL is released meanwhile.
     A pool belongs to the process that made it: after a fork, make another.
 
+    Attributes:
+        num_threads: as given.
+        address: the native pool, for `autotune_pool_run` and its kin; valid until `close`.
+        barrier: what kernels get as their last frame entry.
+
     Args:
         num_threads: threads in a region, 1 or more; helper threads start at once.
-        cores: CPUs this process may use; with fewer cores than threads, waiting threads sleep at once.
+        cores: cores that the threads may have, None for all that this process may use; with fewer cores than
+            threads, waiting threads sleep at once.
 
     Raises:
         ThreadPoolError: the threads cannot be started.
     """
 
-    def __init__(self, num_threads: int, cores: int) -> None:
-        if num_threads < 1 or cores < 1:
-            raise ValueError(f"num_threads and cores must be at least 1, got {num_threads} and {cores}")
+    def __init__(self, num_threads: int, cores: int | None = None) -> None:
+        cores = machine.allowed_cores() if cores is None else cores
+        if num_threads < 1:
+            raise ValueError(f"num_threads must be at least 1, got {num_threads}")
         self.num_threads = num_threads
         self._native = native_runtime()
         self._lock = threading.Lock()
@@ -93,7 +101,7 @@ class ThreadPool:
             raise ThreadPoolError(
                 f"cannot start {num_threads - 1} helper threads: use fewer, or raise the limits on processes and memory"
             )
-        self._address: int = address
+        self.address: int = address
         self.barrier: int = self._native.pool_barrier(address)
         # Also runs at interpreter exit: no helper may still poll when its code is unmapped.
         self._finalizer = weakref.finalize(self, _destroy, self._native, address, self._process)
@@ -157,7 +165,7 @@ class ThreadPool:
     def _open_address(self) -> int:
         if not self._finalizer.alive:
             raise ThreadPoolError("this thread pool is closed: make a new one")
-        return self._address
+        return self.address
 
 
 def aligned_empty(nbytes: int, align: int = 64) -> npt.NDArray[np.uint8]:
