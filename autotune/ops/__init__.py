@@ -1,10 +1,11 @@
 """The mathematics of every operator, one file per family; importing this package registers them all."""
 
-from autotune.ops import conv, elementwise, matmul
+from autotune.ops import conv, elementwise, matmul, movement, norm, pool, reduce, scan, softmax, winograd
 from autotune.ops.registry import algorithm, algorithms, compute_def, lookup, operator, operators
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 
 __all__ = [
     "TensorType", "Workload", "WorkloadInput", "WorkloadNode", "algorithm", "algorithms", "compute_def", "conv",
-    "elementwise", "lookup", "matmul", "operator", "operators",
+    "elementwise", "lookup", "matmul", "movement", "norm", "operator", "operators", "pool", "reduce", "scan",
+    "softmax", "winograd",
 ]  # fmt: skip

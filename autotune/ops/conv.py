@@ -8,7 +8,8 @@ from typing import Any
 
 from autotune.ops.checks import accumulator, integer, integers, numeric, rank_of, require, same_dtype
 from autotune.ops.registry import operator
-from autotune.tensor.expr import Expr, Read, cast, read
+from autotune.ops.window import image_element, overhang, position, window_count
+from autotune.tensor.expr import Expr, cast
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
 
@@ -53,27 +54,13 @@ class Conv2d:
         ow = window_count("conv2d", w, s, stride[1], dilation[1], pad[1], pad[3], "width")
         return Conv2d(n, c, h, w, k, r, s, oh, ow, stride, pad, dilation, groups)
 
-
-def window_count(
-    op: str, size: int, kernel: int, stride: int, dilation: int, before: int, after: int, side: str, up: bool = False
-) -> int:
-    """Number of window positions along one side; `up` rounds up (ceil_mode)."""
-    window = (kernel - 1) * dilation + 1
-    padded = size + before + after
-    require(window <= padded, f"{op}: a window of {window} does not fit into the padded {side} {padded}")
-    return (padded - window + (stride - 1 if up else 0)) // stride + 1
-
-
-def image_element(
-    x: Tensor, n: Expr, c: Expr, y: Expr, z: Expr, pad: Sequence[int], otherwise: float | int | bool = 0
-) -> Read:
-    """x[n, c, y, z], or `otherwise` outside of the image on the sides that have padding (top, left, bottom, right)."""
-    _, _, h, w = x.shape
-    inside: Expr | None = None
-    for condition, needed in ((y >= 0, pad[0]), (z >= 0, pad[1]), (y < h, pad[2]), (z < w, pad[3])):
-        if needed:
-            inside = condition if inside is None else inside & condition
-    return read(x, (n, c, y, z), when=inside, otherwise=otherwise)
+    @property
+    def sides(self) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
+        """Whether windows overhang the image (above, below), (left, right)."""
+        return (
+            overhang(self.h, self.oh, self.r, self.stride[0], self.dilation[0], self.pad[0]),
+            overhang(self.w, self.ow, self.s, self.stride[1], self.dilation[1], self.pad[1]),
+        )
 
 
 @operator(
@@ -92,15 +79,15 @@ def conv2d(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     depthwise = per_group == 1 and size.groups > 1
 
     def body(n: Expr, k: Expr, oh: Expr, ow: Expr) -> Reduction:
-        y = _position(oh, size.stride[0], r.var, size.dilation[0], size.pad[0])
-        z = _position(ow, size.stride[1], s.var, size.dilation[1], size.pad[1])
+        y = position(oh, size.stride[0], r.var, size.dilation[0], size.pad[0])
+        z = position(ow, size.stride[1], s.var, size.dilation[1], size.pad[1])
         if depthwise:
             channel: Expr = k if per_filter == 1 else k // per_filter
             tap = weight[k, 0, r, s]
         else:
             channel = c.var if size.groups == 1 else k // per_filter * per_group + c.var
             tap = weight[k, c, r, s]
-        product = cast(total, image_element(x, n, channel, y, z, size.pad)) * cast(total, tap)
+        product = cast(total, image_element(x, n, channel, y, z, size.sides)) * cast(total, tap)
         return sum_(product, (r, s) if depthwise else (c, r, s))
 
     return rounded(compute((size.n, size.k, size.oh, size.ow), body, name="conv"), x, "conv")
@@ -111,8 +98,3 @@ def rounded(t: Tensor, source: Tensor, name: str) -> Tensor:
     if t.dtype is source.dtype or not source.dtype.is_float:
         return t
     return compute(t.shape, lambda *i: cast(source.dtype, t[i]), name=f"{name}_rounded")
-
-
-def _position(o: Expr, stride: int, tap: Expr, dilation: int, before: int) -> Expr:
-    at = (o if stride == 1 else o * stride) + (tap if dilation == 1 else tap * dilation)
-    return at - before if before else at

@@ -82,12 +82,16 @@ def _matmul(a: Array, b: Array, box: Box, over: Box) -> Array:
         return math.prod(array.shape[d] for d in dims)
 
     inner = size(list(reduced), a)
+    if not rows and not columns:  # each point has its own two vectors: there is no matrix
+        every = list(range(a.ndim))
+        dots = np.einsum(a, every, b, every, list(spatial))
+        return np.broadcast_to(dots * np.asarray(copies, dots.dtype), box.extents)
     left = a.transpose(*batch, *rows, *reduced, *columns).reshape(size(batch, a), size(rows, a), inner)
     right = b.transpose(*batch, *reduced, *columns, *rows).reshape(size(batch, a), inner, size(columns, b))
     order = batch + rows + columns
     product = np.matmul(left, right).reshape([max(a.shape[d], b.shape[d]) for d in order])
     found = product.transpose(np.argsort(order)) if order else product
-    return np.broadcast_to(found * np.asarray(copies, found.dtype) if copies != 1 else found, box.extents)
+    return np.broadcast_to(found * np.asarray(copies, found.dtype), box.extents)
 
 
 def _product(e: Expr) -> Iterator[Expr]:
@@ -99,9 +103,7 @@ def _product(e: Expr) -> Iterator[Expr]:
 
 
 def _is_leaf(e: Expr) -> bool:
-    if isinstance(e, Cast):  # a narrowing cast must see each value before it is multiplied, and it does: it is a leaf
-        return isinstance(e.a, Read)
-    return isinstance(e, (Read, Table, Const))
+    return isinstance(e.a, Read) if isinstance(e, Cast) else isinstance(e, (Read, Table, Const))
 
 
 def _axes(e: Expr) -> frozenset[str]:

@@ -1,0 +1,67 @@
+"""Winograd computes the same convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.errors import WorkloadError
+from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, algorithms, compute_def
+from autotune.tensor import DType
+
+Call = Callable[..., Any]
+PLAIN: dict[str, Any] = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    algorithm=st.sampled_from(["winograd_f2", "winograd_f4"]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    image=st.tuples(st.integers(3, 11), st.integers(3, 11)), pad=st.tuples(*[st.integers(0, 3)] * 4),
+)  # fmt: skip
+def test_winograd_is_direct(
+    algorithm: str, sizes: tuple[int, int, int], image: tuple[int, int], pad: tuple[int, ...], run: Call, same: Call
+) -> None:
+    rng = np.random.default_rng(0)
+    n, c, k = sizes
+    arrays = [rng.standard_normal((n, c, *image)), rng.standard_normal((k, c, 3, 3))]
+    attrs = {**PLAIN, "pad": pad}
+    same(run("conv2d", arrays, algorithm=algorithm, **attrs), run("conv2d", arrays, **attrs), 1e-11)
+
+
+@pytest.mark.parametrize("algorithm", ["winograd_f2", "winograd_f4"])
+def test_single_precision_error_is_small(algorithm: str, run: Call) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((1, 64, 14, 14), (64, 64, 3, 3))]
+    exact = run("conv2d", arrays, DType.f64, **PLAIN)
+    error = np.abs(run("conv2d", arrays, algorithm=algorithm, **PLAIN) - exact).max()
+    assert 0 < error < 1e-4 * np.abs(exact).max()
+
+
+def one(**attrs: Any) -> Workload:
+    inputs = WorkloadInput(TensorType("f32", (1, 8, 14, 14))), WorkloadInput(TensorType("f32", (8, 8, 3, 3)), True)
+    return Workload(inputs, (WorkloadNode.make("conv2d", (0, 1), **{**PLAIN, **attrs}),), (2,))
+
+
+def test_stages_have_the_names_that_the_template_schedules() -> None:
+    definition = compute_def(one(), "winograd_f4")
+    names = ["wino_u", "wino_t", "wino_v", "wino_m", "wino_s", "wino_y", "out0"]
+    assert sorted(s.name for s in definition.stages) == sorted(names)
+    assert definition.stage("wino_u").outputs[0].shape == (6, 6, 8, 8)
+    assert definition.stage("wino_m").outputs[0].shape == (1, 8, 4, 4, 6, 6)
+
+
+def test_flops_are_those_of_the_definition() -> None:
+    assert one().flops == 2 * 8 * 8 * 9 * 14 * 14
+
+
+def test_algorithms_are_listed_and_refused() -> None:
+    assert algorithms("conv2d") == ("direct", "winograd_f2", "winograd_f4")
+    with pytest.raises(WorkloadError, match="no algorithm 'fft'; known: direct, winograd_f2, winograd_f4"):
+        compute_def(one(), "fft")
+    with pytest.raises(WorkloadError, match="winograd needs a 3x3 kernel with stride 1"):
+        compute_def(one(stride=(2, 2)), "winograd_f4")
