@@ -34,7 +34,7 @@ def sequential(a: Array, b: Array) -> Array:
     return total
 
 
-@pytest.mark.parametrize("k", [1, 7, 576, 4608])
+@pytest.mark.parametrize("k", [1, 7, 576, 4608, 25088])
 @pytest.mark.parametrize("clip", [False, True])
 def test_any_order_of_summation_passes_and_a_lost_product_does_not(k: int, clip: bool) -> None:
     reference = make_reference(matmul(k, clip=clip))
