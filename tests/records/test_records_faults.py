@@ -169,7 +169,7 @@ def test_a_full_disk_loses_nothing_stored(tmp_path: Path) -> None:
 
 
 _UNPRIVILEGED = """
-import os, resource, signal, sys
+import os, resource, signal, sys, urllib.parse  # urllib: pathlib imports it late, when it may be out of reach
 from autotune.errors import DatabaseError
 from autotune.records import Database
 from tests.records.records_samples import make_record
