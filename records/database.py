@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 
 from autotune.errors import DatabaseError
+from autotune.records import fields
 from autotune.records.connection import Connection
-from autotune.records.fields import text_key
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.record import TuningRecord
 from autotune.records.rows import iterate_trials, read_trials, store_shared, store_trial
@@ -308,5 +308,5 @@ def _conditions(
     parameters: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if interface is not None:
         conditions.append("trials.interface_key = :interface_key")
-        parameters["interface_key"] = text_key(interface)
+        parameters["interface_key"] = fields.text_key(fields.shared_json("interface", interface))
     return " AND ".join(conditions) or "1", parameters

@@ -177,3 +177,8 @@ def test_every_verb_refuses_what_is_no_database(tmp_path: Path, verb: str) -> No
     if verb not in {"import", "merge"}:  # these two create the database
         assert "does not exist" in refused(verb, *operand.get(verb, []), "--db", tmp_path / "missing.sqlite")
     assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_every_verb_stands_in_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert f"`autotune db {'|'.join(DB.commands)}`" in readme

@@ -100,6 +100,7 @@ def test_the_interface_asked_for_is_the_one_given(tmp_path: Path) -> None:
     plain = make_record(2, interface='["NCHW"]')
     assert best(tmp_path, blocked, plain).record == blocked
     assert best(tmp_path, interface='["NCHW"]').record == plain
+    assert best(tmp_path, interface='[ "NCHW" ]').record == plain  # however it is written
     match = best(tmp_path, interface='["NHWC"]')
     assert (match.tier, match.reason) == (Tier.MISS, "tuned, but not for this interface")
 
