@@ -47,8 +47,10 @@ class NestBuilder:
         self.producer = {t.name: s for s in state.stages for t in s.stage.outputs}
 
     def _operands(self) -> tuple[Operand, ...]:
+        prepared = dict(self.state.prepared)
         inputs = [
-            Operand(t.name, t.dtype, t.shape, self.state.layout(t), "input", t.constant) for t in self.state.inputs
+            Operand(t.name, t.dtype, t.shape, self.state.layout(t), "input", t.constant, prepared.get(t.name))
+            for t in self.state.inputs
         ]
         outputs = []
         for name in self.state.outputs:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Union
 
+from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select, Table, Unary, children, walk
 from autotune.tensor.layout import Layout
@@ -134,6 +135,7 @@ class Operand:
         layout: physical form.
         role: "input" or "output".
         constant: a weight, packed once at compile time.
+        prepared: how a constant follows from the workload's own constants; None when it is one of them.
     """
 
     name: str
@@ -142,6 +144,7 @@ class Operand:
     layout: Layout
     role: str
     constant: bool = False
+    prepared: ComputeDef | None = None
 
     @property
     def bytes(self) -> int:

@@ -11,10 +11,12 @@ import numpy as np
 from autotune.codegen.jit import load_objects
 from autotune.codegen.kernel import KernelObject
 from autotune.lower.ir import Operand
+from autotune.lower.operands import physical_operand
 from autotune.measure.buffers import GuardedBuffer
 from autotune.measure.reference import Array, Reference
 from autotune.runtime.native import native_runtime
 from autotune.runtime.threads import Plan, Step, ThreadPool
+from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.layout import Layout
 
 
@@ -23,24 +25,25 @@ class TaskData:
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
-        self._packed: dict[tuple[str, Layout], GuardedBuffer] = {}
+        self._packed: dict[tuple[str, Layout, ComputeDef | None], GuardedBuffer] = {}
 
     def input(self, operand: Operand) -> GuardedBuffer:
         """The operand's value in its physical form; writing to it is a fault."""
-        key = (operand.name, operand.layout)
+        key = (operand.name, operand.layout, operand.prepared)
         if key not in self._packed:
             if len(self._packed) >= 32:  # layouts are few; a space with many must not fill the memory
                 self._packed.pop(next(iter(self._packed)))
-            physical = operand.layout.pack(self.logical(operand.name))
+            physical = physical_operand(operand, self.inputs)
             buffer = GuardedBuffer(physical.nbytes)
             buffer.bytes[:] = physical.reshape(-1).view(np.uint8)
             buffer.freeze()
             self._packed[key] = buffer
         return self._packed[key]
 
-    def logical(self, name: str) -> Array:
-        """The input called `in0`, `in1`, ..."""
-        return self.reference.inputs[int(name.removeprefix("in"))]
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """The workload's inputs: `in0`, `in1`, ..."""
+        return {f"in{n}": array for n, array in enumerate(self.reference.inputs)}
 
     @property
     def nbytes(self) -> int:

@@ -14,6 +14,7 @@ from autotune.ops.workload import Workload
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
 from autotune.target import Target
+from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
@@ -119,7 +120,8 @@ def kernel_to_json(kernel: KernelObject) -> dict[str, Json]:
         "symbol": kernel.symbol,
         "ir_hash": kernel.ir_hash,
         "operands": [
-            [o.name, str(o.dtype), list(o.shape), o.layout.to_json(), o.role, o.constant] for o in kernel.operands
+            [o.name, str(o.dtype), list(o.shape), o.layout.to_json(), o.role, o.constant, _text(o.prepared)]
+            for o in kernel.operands
         ],
         "shared_scratch": kernel.shared_scratch,
         "thread_scratch": kernel.thread_scratch,
@@ -131,8 +133,20 @@ def kernel_to_json(kernel: KernelObject) -> dict[str, Json]:
 def kernel_from_json(data: Mapping[str, Any], object_code: bytes) -> KernelObject:
     """Inverse of `kernel_to_json`."""
     operands = tuple(
-        Operand(name, DType(dtype), tuple(shape), Layout.from_json(layout), role, constant)
-        for name, dtype, shape, layout, role, constant in data["operands"]
+        Operand(
+            name,
+            DType(dtype),
+            tuple(shape),
+            Layout.from_json(layout),
+            role,
+            constant,
+            ComputeDef.from_json(prepared) if prepared else None,
+        )
+        for name, dtype, shape, layout, role, constant, prepared in data["operands"]
     )
     names = ("symbol", "ir_hash", "shared_scratch", "thread_scratch", "spills", "fmas")
     return KernelObject(object_code=object_code, operands=operands, **{name: data[name] for name in names})
+
+
+def _text(prepared: ComputeDef | None) -> str:
+    return prepared.to_json() if prepared is not None else ""

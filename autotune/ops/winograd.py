@@ -83,9 +83,7 @@ def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], matrices: Mapp
         ),
         name="wino_t",
     )
-    v = compute(
-        (*tiles, a, a), lambda n, c, th, tw, xi, nu: sum_(t[n, c, th, tw, xi, j] * bt(nu, j), j), name="wino_v"
-    )
+    v = compute((*tiles, a, a), lambda n, c, th, tw, xi, nu: sum_(t[n, c, th, tw, xi, j] * bt(nu, j), j), name="wino_v")
     c = reduce_axis(size.c, "c")
     products = compute(
         (size.n, size.k, rows, columns, a, a),

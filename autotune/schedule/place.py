@@ -9,9 +9,10 @@ from autotune.errors import ScheduleError, WorkloadError
 from autotune.schedule.region import Regions
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import LOCAL, REGISTER, VECTORIZE, Loop, StageState, State
+from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, select, substitute
 from autotune.tensor.layout import Layout
-from autotune.tensor.stage import Stage
+from autotune.tensor.stage import Stage, Tensor
 
 MAX_REGISTER_ELEMENTS = 4096
 
@@ -156,3 +157,38 @@ def layout(state: State, tensor: str, form: Any) -> State:
     check(not (halo and inner), f"layout {tensor}: only inputs and outputs of the kernel have a halo")
     kept = tuple((n, form_) for n, form_ in state.layouts if n != tensor)
     return replace(state, layouts=(*kept, (tensor, chosen)))
+
+
+@primitive
+def precompute(state: State, stage: str) -> State:
+    """Move a stage that depends on weights only out of the kernel: its result becomes a constant operand.
+
+    It is evaluated once at compile time and saved with the model.
+
+    rewrite:
+        U[i] = f(W)        in the kernel
+        -->
+        U                  an operand, prepared from W
+    """
+    s = state.stage(stage)
+    check(s.untouched, f"precompute {stage}: it has already been scheduled")
+    check(len(s.stage.outputs) == 1, f"precompute {stage}: it has several outputs")
+    check(s.name not in state.outputs, f"precompute {stage}: it is an output of the kernel")
+    known = {t.name: t for t in state.inputs}
+    already = dict(state.prepared)
+    for r in s.reads():
+        fixed = r.tensor.name in known and known[r.tensor.name].constant
+        check(fixed, f"precompute {stage}: it reads {r.tensor.name}, which is not a constant input")
+        check(
+            r.tensor.name not in already, f"precompute {stage}: it reads {r.tensor.name}, precomputed itself; inline it"
+        )
+    (result,) = s.stage.outputs
+    sources = tuple(known[name] for name in dict.fromkeys(r.tensor.name for r in s.reads()))
+    definition = ComputeDef(sources, (s.stage,), (result.name,))
+    stages = tuple(x for x in state.stages if x.name != s.name)
+    still_read = {r.tensor.name for x in stages for r in x.reads()}
+    inputs = tuple(t for t in state.inputs if t.name in still_read or t not in sources)
+    operand = Tensor(result.name, result.shape, result.dtype, None, True)
+    return replace(
+        state, inputs=(*inputs, operand), stages=stages, prepared=(*state.prepared, (result.name, definition))
+    )

@@ -80,6 +80,9 @@ class Schedule:
     def compute_at(self, stage: str, consumer: str, loop: str, scope: str = LOCAL) -> Schedule:
         return self.then("compute_at", stage, consumer, loop, scope)
 
+    def precompute(self, stage: str) -> Schedule:
+        return self.then("precompute", stage)
+
     def layout(self, tensor: str, form: Layout) -> Schedule:
         return self.then("layout", tensor, form.to_json())
 

@@ -137,12 +137,16 @@ class StageState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All stages of a kernel, in topological order, and the layouts chosen for tensors (row-major unless set)."""
+    """All stages of a kernel, in topological order, and the layouts chosen for tensors (row-major unless set).
+
+    `prepared` says how constant operands that are no inputs of the ComputeDef follow from those that are.
+    """
 
     inputs: tuple[Tensor, ...]
     stages: tuple[StageState, ...]
     outputs: tuple[str, ...]
     layouts: tuple[tuple[str, Layout], ...] = ()
+    prepared: tuple[tuple[str, ComputeDef], ...] = ()
 
     @staticmethod
     def of(definition: ComputeDef) -> State:
