@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol
 
+from autotune import machine
+from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
 from autotune.measure.local_runner import RunOptions
+from autotune.measure.runner import Runner
+from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.target import Target
+
+_MOST_BUILDERS = 4  # one runner cannot time kernels faster than a few processes build them
 
 
 class BuilderLike(Protocol):
@@ -36,38 +46,53 @@ class Measurement:
 
 
 class Pipeline:
-    """Measures batches of candidates.
+    """Measures candidates as they come.
 
     Kernels of equal code are timed once, and the best time of each workload so far tells the runner when to give up on
     a slow one.
     """
 
-    def __init__(self, builder: BuilderLike, runner: RunnerLike, *, take_turns: bool, weight_bytes: int = 0) -> None:
+    def __init__(
+        self, builder: BuilderLike, runner: RunnerLike, *, ahead: int, take_turns: bool, weight_bytes: int = 0
+    ) -> None:
         """
         Args:
             builder: compiles.
             runner: verifies and times.
-            take_turns: build a whole batch before its first kernel is timed: needed when builders and the kernel's
-                threads are more than the cores, or they would disturb the times.
+            ahead: how many candidates are built before their turn to be timed.
+            take_turns: time nothing while something is built; needed when builders and the kernel's threads are
+                more than the cores.
             weight_bytes: size of the model's weights, 0 for a single operator; see `RunOptions`.
         """
         self._builder = builder
         self._runner = runner
+        self._ahead = ahead
         self._take_turns = take_turns
         self._options = RunOptions(weight_bytes=weight_bytes)
         self._best: dict[str, float] = {}
         self._known: dict[tuple[str, str], MeasureResult | Failure] = {}
 
-    def measure(self, candidates: Sequence[MeasureInput]) -> Iterator[Measurement]:
-        """Yield one measurement per candidate, in order. Closing the iterator drops the builds not yet begun."""
-        builds = [self._builder.submit(candidate) for candidate in candidates]
+    def measure(self, candidates: Iterable[MeasureInput]) -> Iterator[Measurement]:
+        """Yield one measurement per candidate, in order.
+
+        Candidates are drawn `ahead` at most before they are timed, so an iterable that looks at the results so far
+        works well. Closing the iterator drops the builds not yet begun.
+        """
+        source = iter(candidates)
+        queue: deque[tuple[MeasureInput, Future[BuildResult | Failure]]] = deque()
         try:
-            if self._take_turns:
-                wait(builds)
-            for candidate, future in zip(candidates, builds, strict=True):
+            while True:
+                if not (self._take_turns and queue):
+                    for candidate in islice(source, self._ahead - len(queue)):
+                        queue.append((candidate, self._builder.submit(candidate)))
+                    if self._take_turns:
+                        wait([future for _, future in queue])
+                if not queue:
+                    return
+                candidate, future = queue.popleft()
                 yield self._measure(candidate, future.result())
         finally:
-            for future in builds:
+            for _, future in queue:
                 future.cancel()
 
     def incumbent(self, seconds: float, candidate: MeasureInput) -> None:
@@ -87,3 +112,30 @@ class Pipeline:
         if isinstance(result, MeasureResult):
             self.incumbent(result.seconds, candidate)
         return Measurement(candidate, build, result)
+
+
+@contextmanager
+def open_pipeline(
+    target: Target,
+    *,
+    policy: TimingPolicy | None = None,
+    weight_bytes: int = 0,
+    timeout: float = 30.0,
+    imports: tuple[str, ...] = (),
+) -> Iterator[tuple[Pipeline, Runner]]:
+    """Builders, a runner and the pipeline between them, fitted to this machine; the processes end with the context.
+
+    Where cores are left beside the kernel's threads, they build meanwhile; else all cores build, then all run.
+
+    Raises:
+        TargetError: this machine cannot run code for `target`.
+    """
+    cores = machine.allowed_cores()
+    spare = cores - target.num_threads
+    builders = min(spare, _MOST_BUILDERS) if spare > 0 else min(cores, _MOST_BUILDERS)
+    with (
+        Runner(target, policy, timeout=timeout, imports=imports) as runner,
+        Builder(builders, timeout=timeout, imports=imports) as builder,
+    ):
+        ahead = 2 * builders + 2
+        yield Pipeline(builder, runner, ahead=ahead, take_turns=spare <= 0, weight_bytes=weight_bytes), runner

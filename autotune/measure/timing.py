@@ -12,7 +12,6 @@ slower than the best probe seen is suspect and timed again.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,7 +67,7 @@ class TimingPolicy:
 
     Attributes:
         batches: how many batches the minimum is taken over.
-        min_batch_seconds: a batch repeats the kernel until it lasts this long, so that the clock's
+        min_batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's
             resolution and the loop's start do not matter.
         max_seconds: stop early, after at least one batch, when all batches together take longer.
         abort_ratio: a kernel this many times slower than the incumbent is not worth more batches.
@@ -94,8 +93,8 @@ class Timing:
 
 
 def calls_per_batch(one_call: float, policy: TimingPolicy) -> int:
-    """How many calls fill a batch."""
-    return max(1, math.ceil(policy.min_batch_seconds / max(one_call, 1e-9)))
+    """How many calls fill a batch, to the nearest."""
+    return max(1, round(policy.min_batch_seconds / max(one_call, 1e-9)))
 
 
 def time_kernel(loop: TimedLoop, probe: Probe, policy: TimingPolicy, incumbent: float | None = None) -> Timing:

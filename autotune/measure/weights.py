@@ -15,8 +15,22 @@ import numpy.typing as npt
 
 from autotune.measure.buffers import ALIGNMENT
 from autotune.runtime.threads import aligned_empty
+from autotune.target import Target
 
 _TILE = 1 << 18  # numbers drawn; the block repeats them
+_MOST_SETS = 1024  # per batch: laying out a set costs about as long as a tiny kernel runs
+
+
+def residency(weight_bytes: int, target: Target) -> str:
+    """Where a model's weights are between two inferences: "L2", "L3" or "DRAM"; "" when they are said to be warm.
+
+    Times measured in one class say little about another, so it is part of a record's identity.
+    """
+    if weight_bytes == 0:
+        return ""
+    if weight_bytes <= target.l2_bytes:
+        return "L2"
+    return "L3" if weight_bytes <= target.l3_bytes else "DRAM"
 
 
 class WeightBlock:
@@ -47,7 +61,7 @@ class WeightBlock:
         if total == 0 or 2 * total > self.bytes.size:
             return [{}]
         sets = []
-        for _ in range(min(count, self.bytes.size // total)):
+        for _ in range(min(count, _MOST_SETS, self.bytes.size // total)):
             if self._cursor + total > self.bytes.size:
                 self._cursor = 0
             at = int(self.bytes.ctypes.data) + self._cursor

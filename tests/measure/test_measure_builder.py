@@ -10,8 +10,7 @@ import pytest
 
 from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
-from autotune.measure.pipeline import Pipeline
-from autotune.measure.runner import Runner
+from autotune.measure.pipeline import open_pipeline
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.ops.registry import compute_def
@@ -85,12 +84,13 @@ def test_a_config_outside_the_space_is_a_schedule_failure(
     assert words in failure.message
 
 
-def test_what_is_built_runs_right(builder: Builder) -> None:
+def test_what_is_built_runs_right() -> None:
     candidates = [candidate(rows=1), candidate("schedule"), candidate(rows=4)]
     candidates.append(replace(candidates[0], target=candidates[0].target))
     policy = TimingPolicy(batches=2, min_batch_seconds=1e-4)
-    with Runner(candidates[0].target, policy, timeout=60) as runner:
-        found = list(Pipeline(builder, runner, take_turns=True, weight_bytes=1 << 20).measure(candidates))
+    target = candidates[0].target
+    with open_pipeline(target, policy=policy, weight_bytes=1 << 20, timeout=60, imports=(TEMPLATE,)) as (pipeline, _):
+        found = list(pipeline.measure(candidates))
     good = [trial.result for trial in found if isinstance(trial.result, MeasureResult)]
     assert len(good) == 3
     assert all(result.seconds > 0 for result in good)

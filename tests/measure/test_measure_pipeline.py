@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -59,7 +60,7 @@ def configs(toy: tuple[MeasureInput, BuildResult], *knobs: dict[str, object]) ->
 def test_every_candidate_has_its_outcome_in_order(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
     found = list(
-        Pipeline(script, script, take_turns=False).measure(
+        Pipeline(script, script, ahead=8, take_turns=False).measure(
             configs(toy, {"n": 3}, {"n": 9, "bad": 1}, {"n": 1, "wrong": 1}, {"n": 2})
         )
     )
@@ -71,7 +72,7 @@ def test_every_candidate_has_its_outcome_in_order(toy: tuple[MeasureInput, Build
 
 def test_the_best_time_so_far_goes_to_the_runner(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
-    pipeline = Pipeline(script, script, take_turns=False)
+    pipeline = Pipeline(script, script, ahead=8, take_turns=False)
     list(pipeline.measure(configs(toy, {"n": 5}, {"n": 7}, {"n": 4})))
     pipeline.incumbent(3.0, toy[0])
     pipeline.incumbent(6.0, toy[0])
@@ -82,7 +83,7 @@ def test_the_best_time_so_far_goes_to_the_runner(toy: tuple[MeasureInput, BuildR
 def test_equal_code_is_measured_once(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
     found = list(
-        Pipeline(script, script, take_turns=False).measure(
+        Pipeline(script, script, ahead=8, take_turns=False).measure(
             configs(toy, {"n": 5, "code": "same"}, {"n": 6, "code": "same"})
         )
     )
@@ -93,7 +94,7 @@ def test_equal_code_is_measured_once(toy: tuple[MeasureInput, BuildResult]) -> N
 
 def test_taking_turns_times_nothing_before_all_is_built(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1], eager=False)
-    iterator = Pipeline(script, script, take_turns=True).measure(configs(toy, {"n": 1}, {"n": 2}))
+    iterator = Pipeline(script, script, ahead=8, take_turns=True).measure(configs(toy, {"n": 1}, {"n": 2}))
     done: list[float] = []
 
     thread = threading.Thread(target=lambda: done.extend(m.result.seconds for m in iterator))  # type: ignore[union-attr]
@@ -109,9 +110,23 @@ def test_taking_turns_times_nothing_before_all_is_built(toy: tuple[MeasureInput,
     assert (script.log, done) == (["run 1", "run 2"], [1.0, 2.0])
 
 
+def test_draws_no_more_candidates_than_it_builds_ahead(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+
+    def source() -> Iterator[MeasureInput]:
+        for number in range(1, 6):
+            script.log.append(f"draw {number}")
+            yield from configs(toy, {"n": number})
+
+    list(Pipeline(script, script, ahead=2, take_turns=False).measure(source()))
+    starts = [entry for entry in script.log if not entry.startswith("build")]
+    assert starts[:6] == ["draw 1", "draw 2", "run 1", "draw 3", "run 2", "draw 4"]
+    assert starts[-1] == "run 5"
+
+
 def test_closing_the_iterator_drops_what_is_queued(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1], eager=False)
-    iterator = Pipeline(script, script, take_turns=False).measure(configs(toy, {"n": 1}, {"n": 2}, {"n": 3}))
+    iterator = Pipeline(script, script, ahead=8, take_turns=False).measure(configs(toy, {"n": 1}, {"n": 2}, {"n": 3}))
     threading.Timer(0.05, lambda: script.waiting[0][1].set_result(toy[1])).start()
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]

@@ -58,6 +58,13 @@ def test_same_seed_same_reference_other_seed_another() -> None:
     np.testing.assert_allclose(first.outputs[0], first.inputs[0].astype(np.float64) @ first.inputs[1], rtol=1e-12)
 
 
+def test_small_outputs_have_small_tolerances() -> None:
+    """A softmax over many numbers: the tolerance follows the outputs, not the sums inside."""
+    node = WorkloadNode.make("softmax", (0,), axis=1)
+    reference = make_reference(Workload((WorkloadInput(TensorType("f32", (4, 4096))),), (node,), (1,)))
+    assert 0 < reference.tolerances[0] < 1e-3 * float(reference.outputs[0].max())
+
+
 def test_nan_and_infinity_must_be_where_the_reference_has_them() -> None:
     reference = make_reference(chain("log"))
     with np.errstate(invalid="ignore"):

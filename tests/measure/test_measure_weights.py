@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from autotune.measure.reference import Array
-from autotune.measure.weights import WeightBlock
+from autotune.measure.weights import WeightBlock, residency
+from autotune.target import Target
 
 
 def test_copies_do_not_overlap_until_the_block_is_used_up() -> None:
@@ -26,6 +27,13 @@ def test_asks_for_no_more_than_there_is() -> None:
     assert len(block.take({"in1": 1000}, 100)) == 9
     assert block.take({"in1": 6_000}, 100) == [{}]
     assert block.take({}, 100) == [{}]
+    assert len(WeightBlock(1 << 20, np.float32).take({"in1": 64}, 10_000)) == 1024
+
+
+def test_residency_follows_the_caches() -> None:
+    target = Target("x86_64", "skylake", ("avx2", "fma"), 1, 1 << 15, 1 << 20, 1 << 25)
+    sizes = (0, 1, 1 << 20, (1 << 20) + 1, 1 << 25, (1 << 25) + 1)
+    assert [residency(size, target) for size in sizes] == ["", "L2", "L2", "L3", "L3", "DRAM"]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8])
