@@ -17,7 +17,9 @@ from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
 from autotune.measure.types import BuildResult, MeasureInput
 from autotune.measure.worker import WorkerPool, WorkerSpec, mapped
-from autotune.ops.registry import compute_def
+from autotune.ops.registry import algorithms, compute_def
+from autotune.ops.workload import Workload
+from autotune.schedule.schedule import Schedule
 from autotune.search_spaces.registry import make_schedule
 
 
@@ -28,15 +30,20 @@ def build(candidate: MeasureInput) -> BuildResult | Failure:
     try:
         schedule = make_schedule(workload, candidate.config, target, candidate.interface)
         kernel = build_kernel(schedule, target)
-        plain = schedule.compute.key == compute_def(workload).key
     except (ScheduleError, ConfigError, WorkloadError) as error:
         return Failure("schedule", str(error))
     except LoweringError as error:
         return Failure("lower", str(error))
     except CodegenError as error:
         return Failure("compile", str(error))
-    algorithm = "direct" if plain else candidate.config.template or "unknown"
-    return BuildResult(kernel, schedule.steps_json(), algorithm, time.monotonic() - start)
+    return BuildResult(kernel, schedule.steps_json(), algorithm_of(workload, schedule), time.monotonic() - start)
+
+
+def algorithm_of(workload: Workload, schedule: Schedule) -> str:
+    """The name of the algorithm that a schedule computes the workload by; "unknown" for a definition of its own."""
+    anchor = workload.anchor
+    names = algorithms(anchor.op) if anchor is not None else ("direct",)
+    return next((name for name in names if schedule.compute == compute_def(workload, name)), "unknown")
 
 
 class Builder:

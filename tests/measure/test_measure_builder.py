@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from autotune.measure.builder import Builder
+from autotune.measure.builder import Builder, algorithm_of
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import open_pipeline
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
-from autotune.ops.registry import compute_def
+from autotune.ops.registry import algorithms, compute_def
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.schedule.schedule import Schedule
 from autotune.search_spaces.config import Config
@@ -44,6 +44,15 @@ def test_a_build_is_a_kernel_with_its_steps(builder: Builder) -> None:
     assert built.algorithm == "direct"
     assert built.seconds > 0
     assert Schedule.replay(compute_def(MATMUL), built.steps).steps_json() == built.steps
+
+
+def test_the_algorithm_follows_from_the_definition() -> None:
+    sides = (WorkloadInput(TensorType("f32", (1, 4, 9, 9))), WorkloadInput(TensorType("f32", (8, 4, 3, 3)), True))
+    attrs = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
+    conv = Workload(sides, (WorkloadNode.make("conv2d", (0, 1), **attrs),), (2,))  # type: ignore[arg-type]
+    for name in algorithms("conv2d"):
+        assert algorithm_of(conv, Schedule(compute_def(conv, name))) == name
+    assert algorithm_of(conv, Schedule(compute_def(MATMUL))) == "unknown"
 
 
 def test_equal_candidates_give_equal_code(builder: Builder) -> None:
