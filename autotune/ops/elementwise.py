@@ -9,7 +9,7 @@ from typing import Any
 from autotune.errors import WorkloadError
 from autotune.ops.broadcast import broadcast_shapes, element
 from autotune.ops.checks import floating, number, numeric, require, same_dtype, word
-from autotune.ops.registry import operator
+from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, binary, cast, const, maximum, minimum, select, unary
 from autotune.tensor.stage import Tensor, compute
@@ -124,7 +124,7 @@ def where(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return _pointwise("where", inputs, select)
 
 
-@operator("cast", elementwise=True, to=None)
+@operator("cast", elementwise=True, to=Needed.name)
 def cast_(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The same numbers in another dtype; floats are truncated to integers, bool is `x != 0`."""
     try:

@@ -8,13 +8,13 @@ from typing import Any
 
 from autotune.ops.broadcast import broadcast_shapes, element
 from autotune.ops.checks import axis_of, integer, integers, number, require, same_dtype
-from autotune.ops.registry import operator
+from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast, const, maximum, minimum, read, select
 from autotune.tensor.stage import Tensor, compute
 
 
-@operator("concat", operands="data*", axis=None)
+@operator("concat", operands="data*", axis=1)
 def concat(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The tensors one after the other along an axis."""
     dtype = same_dtype("concat", inputs)
@@ -44,7 +44,7 @@ def concat(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(tuple(ends[-1] if d == axis else e for d, e in enumerate(first)), body, "concat")
 
 
-@operator("transpose", perm=None)
+@operator("transpose", perm=Needed.integers)
 def transpose(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Dimension d of the result is dimension perm[d] of x."""
     (x,) = inputs
@@ -55,7 +55,7 @@ def transpose(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(tuple(x.shape[p] for p in perm), lambda *i: x[tuple(i[b] for b in back)], "transpose")
 
 
-@operator("reshape", shape=None)
+@operator("reshape", shape=Needed.integers)
 def reshape(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The same elements in the same order under another shape."""
     (x,) = inputs
@@ -112,7 +112,7 @@ def _regroup(index: Sequence[Expr], shape: Sequence[int], source: Sequence[int])
     return found
 
 
-@operator("pad", pads=None, value=0.0)
+@operator("pad", pads=Needed.integers, value=0.0)
 def pad(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """A border of a constant; pads = (begin of each axis..., end of each axis...), negative ones crop."""
     (x,) = inputs
@@ -134,7 +134,7 @@ def pad(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(shape, body, "pad")
 
 
-@operator("slice", begin=None, size=None, step=None)
+@operator("slice", begin=Needed.integers, size=Needed.integers, step=Needed.integers)
 def slice_(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """`size` elements from `begin` on, every `step`-th; one entry per axis, steps may be negative."""
     (x,) = inputs
@@ -142,7 +142,7 @@ def slice_(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     begin, size, step = (integers("slice", attrs, a, rank) for a in ("begin", "size", "step"))
     for d, extent in enumerate(x.shape):
         last = begin[d] + (size[d] - 1) * step[d]
-        ok = size[d] >= 0 and (size[d] == 0 or (0 <= begin[d] < extent and 0 <= last < extent))
+        ok = size[d] >= 0 and step[d] != 0 and (size[d] == 0 or (0 <= begin[d] < extent and 0 <= last < extent))
         require(ok, f"slice: {size[d]} elements from {begin[d]} by {step[d]} leave axis {d} of extent {extent}")
 
     def at(d: int, i: Expr) -> Expr:
@@ -152,7 +152,7 @@ def slice_(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(size, lambda *i: x[tuple(at(d, e) for d, e in enumerate(i))], "slice")
 
 
-@operator("expand", shape=None)
+@operator("expand", shape=Needed.integers)
 def expand(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The tensor repeated along dimensions of extent 1, as NumPy broadcasts it; `shape` is the result's."""
     (x,) = inputs

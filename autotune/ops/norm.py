@@ -14,7 +14,7 @@ from autotune.tensor.expr import Expr, binary, cast, read, unary
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
 
-@operator("lrn", size=None, alpha=1e-4, beta=0.75, bias=1.0)
+@operator("lrn", size=5, alpha=1e-4, beta=0.75, bias=1.0)
 def lrn(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """x / (bias + alpha/size * sum of squares over `size` neighbouring channels) ** beta."""
     (x,) = inputs

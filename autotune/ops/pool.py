@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.ops.checks import flag, floating, integers, numeric, rank_of, require
 from autotune.ops.reduce import sum_dtype
-from autotune.ops.registry import operator
+from autotune.ops.registry import Needed, operator
 from autotune.ops.window import image_element, overhang, position, window_count
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast, const, maximum, minimum
@@ -83,7 +83,7 @@ class Pool2d:
         return (minimum(steps(size - 1 - start) + 1, kernel) if high else kernel) - first
 
 
-@operator("max_pool2d", kernel=None, stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False)
+@operator("max_pool2d", kernel=Needed.pair, stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False)
 def max_pool2d(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The largest element of every window; padding is smaller than anything."""
     (x,) = inputs
@@ -93,7 +93,7 @@ def max_pool2d(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 
 
 @operator(
-    "avg_pool2d", kernel=None, stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False,
+    "avg_pool2d", kernel=Needed.pair, stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False,
     count_include_pad=False,
 )  # fmt: skip
 def avg_pool2d(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.ops.checks import axes_of, axis_of, flag, integer, integers, numeric
 from autotune.ops.conv import rounded
-from autotune.ops.registry import operator
+from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast
 from autotune.tensor.reducer import arg_reducer
@@ -69,7 +69,7 @@ def sum_dtype(dtype: DType) -> DType:
 
 
 def _define(name: str, fold: Fold) -> None:
-    @operator(name, axes=None, keepdims=True)
+    @operator(name, axes=Needed.integers, keepdims=True)
     def define(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         (x,) = inputs
         numeric(name, x)
@@ -85,7 +85,7 @@ _define("reduce_max", max_)
 _define("reduce_min", min_)
 
 
-@operator("reduce_mean", axes=None, keepdims=True)
+@operator("reduce_mean", axes=Needed.integers, keepdims=True)
 def reduce_mean(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Sum over the axes, divided by the number of elements summed."""
     (x,) = inputs

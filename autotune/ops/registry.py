@@ -7,6 +7,7 @@ reference values, fusion and templates all follow from one definition.
 from __future__ import annotations
 
 import difflib
+import enum
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,15 @@ from autotune.tensor.stage import Stage, Tensor, compute, placeholder
 Compute = Callable[[Sequence[Tensor], Mapping[str, Any]], Tensor]
 
 
+class Needed(enum.Enum):
+    """What an attribute without a default must be given."""
+
+    integer = "an integer"
+    integers = "integers"
+    pair = "two integers"
+    name = "a name"
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One operator.
@@ -32,7 +42,7 @@ class Operator:
         elementwise: it can fuse into any producer.
         operands: names of its inputs, as `parse_workload` reads them; a last name that ends in `*` repeats.
         weights: names of the operands that are usually constant.
-        defaults: every attribute with the value that people mean when they leave it out; None when there is none.
+        defaults: every attribute with the value that people mean when they leave it out, or what is `Needed`.
     """
 
     name: str
@@ -40,7 +50,7 @@ class Operator:
     elementwise: bool
     operands: tuple[str, ...]
     weights: frozenset[str]
-    defaults: Mapping[str, AttrValue | None]
+    defaults: Mapping[str, AttrValue | Needed]
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -48,7 +58,7 @@ _ALGORITHMS: dict[tuple[str, str], Compute] = {}
 
 
 def operator(
-    name: str, *, elementwise: bool = False, operands: str = "data", weights: str = "", **defaults: AttrValue | None
+    name: str, *, elementwise: bool = False, operands: str = "data", weights: str = "", **defaults: AttrValue | Needed
 ) -> Callable[[Compute], Compute]:
     """Register the plain ("direct") mathematics of an operator; `operands` and `weights` are lists of words."""
 

@@ -13,7 +13,7 @@ from autotune.tensor.expr import Expr, cast, read
 from autotune.tensor.stage import Tensor, compute, scan
 
 
-@operator("cumsum", axis=None, exclusive=False, reverse=False)
+@operator("cumsum", axis=-1, exclusive=False, reverse=False)
 def cumsum(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Running sums along an axis; `exclusive` leaves the element itself out, `reverse` sums from the end."""
     (x,) = inputs

@@ -143,8 +143,16 @@ class Workload:
 
     def describe(self) -> str:
         """One line for people: operators, shapes and the attributes that differ from the plain case."""
+        from autotune.ops.registry import lookup
+
         shapes = " ".join(("const " if i.constant else "") + str(i.type) for i in self.inputs)
-        return f"{'+'.join(n.op for n in self.nodes)}({shapes})"
+        attrs = [
+            f"{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
+            for node in self.nodes
+            for name, value in node.attrs
+            if value != lookup(node.op).defaults.get(name)
+        ]
+        return " ".join([f"{'+'.join(n.op for n in self.nodes)}({shapes})", *attrs])
 
 
 def _tuples(value: Any) -> AttrValue:
