@@ -209,13 +209,13 @@ def table(name: str, rows: Sequence[Sequence[float]], dtype: DType | str = DType
 def _axes(
     extents: tuple[int, ...], fn: Callable[..., Body], name: str, given: Sequence[str] | None, skip: int = 0
 ) -> tuple[Axis, ...]:
-    parameters = inspect.signature(fn).parameters
+    parameters = [p for p in inspect.signature(fn).parameters.values() if p.default is p.empty]
     if given is not None:
         names = list(given)
-    elif any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values()):
+    elif any(p.kind is p.VAR_POSITIONAL for p in parameters):
         names = [f"i{n}" for n in range(len(extents))]
     else:
-        names = list(parameters)[skip:]
+        names = [p.name for p in parameters[skip:]]
     if len(names) != len(extents):
         raise WorkloadError(f"{name}: shape {extents} needs a function of {len(extents)} indices, got {len(names)}")
     return tuple(Axis(n, e) for n, e in zip(names, extents, strict=True))
