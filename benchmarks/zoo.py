@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 F32 = NDArray[np.float32]
+CLASSES = 1000
 LIGHT = {
     "alexnet": "bvlc_alexnet",
     "densenet121": "densenet121",
@@ -42,6 +43,10 @@ class Weights:
         """He initialisation: variance gain / fan_in keeps the size of activations through a layer (and its relu)."""
         scale = np.float32((gain / fan_in) ** 0.5)
         return self._rng.standard_normal(shape, dtype=np.float32) * scale
+
+    def dense(self, outs: int, ins: int) -> F32:
+        """A dense layer; classifiers are scaled down, so that a softmax behind them does not saturate."""
+        return self.kernel((outs, ins), ins, gain=0.05 if outs == CLASSES else 2.0)
 
     def near(self, centre: float, spread: float, shape: tuple[int, ...]) -> F32:
         """Uniform in centre ± spread: biases, scales, means, variances."""
@@ -100,7 +105,7 @@ def _weight(node: onnx.NodeProto, position: int, shape: tuple[int, ...], weights
     if node.op_type == "Conv" and position == 1:
         return weights.kernel(shape, int(np.prod(shape[1:])))
     if node.op_type == "Gemm" and position == 1:
-        return weights.kernel(shape, shape[1])
+        return weights.dense(shape[0], shape[1])
     if node.op_type == "BatchNormalization":
         # Scales below 1 keep the sums of residual networks in range.
         return weights.near(*((0.75, 0.25), (0.0, 0.2), (0.0, 0.2), (1.0, 0.5))[position - 1], shape)
@@ -148,19 +153,19 @@ class Net:
         return self.node("BatchNormalization", x, *operands, epsilon=1e-5)
 
     def dense(self, x: str, ins: int, outs: int) -> str:
-        weight = self.tensor(self._weights.kernel((outs, ins), ins))
+        weight = self.tensor(self._weights.dense(outs, ins))
         return self.node("Gemm", x, weight, self.tensor(self._weights.near(0.0, 0.2, (outs,))), transB=1)
 
     def classifier(self, x: str, channels: int) -> str:
         """Global average pool and a dense layer to 1000 classes."""
-        return self.dense(self.node("Flatten", self.node("GlobalAveragePool", x)), channels, 1000)
+        return self.dense(self.node("Flatten", self.node("GlobalAveragePool", x)), channels, CLASSES)
 
     def finish(self, result: str) -> onnx.ModelProto:
         graph = helper.make_graph(
             self._nodes,
             self.name,
             [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, 224, 224])],
-            [helper.make_tensor_value_info(result, TensorProto.FLOAT, [1, 1000])],
+            [helper.make_tensor_value_info(result, TensorProto.FLOAT, [1, CLASSES])],
             self._tensors,
         )
         return _finished(graph, 13)
@@ -223,7 +228,7 @@ def vgg16(net: Net) -> onnx.ModelProto:
     x = net.node("Flatten", x)
     for features in (25088, 4096):
         x = net.node("Relu", net.dense(x, features, 4096))
-    return net.finish(net.dense(x, 4096, 1000))
+    return net.finish(net.dense(x, 4096, CLASSES))
 
 
 WRITTEN: dict[str, Callable[[Net], onnx.ModelProto]] = {

@@ -9,8 +9,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from autotune.graph.ir import Attrs, Value
-from autotune.graph.pending_types import pending_type
-from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, lookup, operators
+from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, lookup
 from autotune.ops.workload import AttrValue
 
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
@@ -22,8 +21,6 @@ def infer(op: str, operands: Sequence[Value], attrs: Mapping[str, AttrValue]) ->
     Raises:
         WorkloadError: the operator is unknown, or the types or attributes do not fit it.
     """
-    if op not in operators():
-        return pending_type(op, operands, attrs)
     types = tuple(TensorType(operand.dtype, operand.shape) for operand in operands)
     result = _result_type(op, types, tuple(sorted(attrs.items())))
     return result.dtype, result.shape
@@ -37,4 +34,4 @@ def _result_type(op: str, types: tuple[TensorType, ...], attrs: Attrs) -> Tensor
 
 def is_elementwise(op: str) -> bool:
     """Whether every element of the result depends on one element of each operand."""
-    return op in operators() and lookup(op).elementwise
+    return lookup(op).elementwise

@@ -11,14 +11,14 @@ import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 Attrs = tuple[tuple[str, AttrValue], ...]
 
 

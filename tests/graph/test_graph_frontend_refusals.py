@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,7 @@ from onnx import TensorProto, helper
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph import load_model
-
-MakeModel = Callable[..., onnx.ModelProto]
+from tests.graph.graph_models import make_model
 
 
 def relu(source: str, result: str, name: str = "") -> onnx.NodeProto:
@@ -47,7 +46,7 @@ def test_not_onnx(data: bytes) -> None:
     assert "not an ONNX model" in refusal(data)
 
 
-def test_truncated(make_model: MakeModel) -> None:
+def test_truncated() -> None:
     weight = np.ones((64, 64), np.float32)
     model = make_model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [1, 64]}, ["y"], {"w": weight})
     data = model.SerializeToString()
@@ -55,7 +54,7 @@ def test_truncated(make_model: MakeModel) -> None:
         assert "truncated" in refusal(data[:length])
 
 
-def test_dynamic_dimension_says_how_to_give_it(make_model: MakeModel) -> None:
+def test_dynamic_dimension_says_how_to_give_it() -> None:
     model = make_model([relu("x", "y")], {"x": ["N", 3, None]}, ["y"])
     assert "pass --shape x=1,3,1" in refusal(model)
     assert "contradicts" in refusal(model, {"x": (1, 4, 5)})
@@ -64,27 +63,27 @@ def test_dynamic_dimension_says_how_to_give_it(make_model: MakeModel) -> None:
     assert load_model(model.SerializeToString(), {"x": (2, 3, 5)}).inputs[0].shape == (2, 3, 5)
 
 
-def test_a_symbol_is_bound_for_all_inputs(make_model: MakeModel) -> None:
+def test_a_symbol_is_bound_for_all_inputs() -> None:
     model = make_model([helper.make_node("Add", ["x", "z"], ["y"])], {"x": ["N", 3], "z": ["N", 1]}, ["y"])
     assert [value.shape for value in load_model(model.SerializeToString(), {"x": (4, 3)}).inputs] == [(4, 3), (4, 1)]
     assert "contradicts" in refusal(model, {"x": (4, 3), "z": (5, 1)})
 
 
 @pytest.mark.parametrize("dims", [[-1, 3], [2**40, 2**40], [2**62, 8], [2**63 - 1]])
-def test_negative_and_huge_dimensions(make_model: MakeModel, dims: list[int]) -> None:
+def test_negative_and_huge_dimensions(dims: list[int]) -> None:
     assert "impossible" in refusal(make_model([relu("x", "y")], {"x": dims}, ["y"]))
 
 
-def test_huge_intermediate_is_refused_before_any_memory_is_taken(make_model: MakeModel) -> None:
+def test_huge_intermediate_is_refused_before_any_memory_is_taken() -> None:
     shape = np.asarray([2**31, 2**31], np.int64)
     model = make_model([helper.make_node("ConstantOfShape", ["s"], ["y"])], {}, ["y"], {"s": shape})
     assert "impossible shape" in refusal(model)
     pads = np.asarray([0, 2**62], np.int64)
     model = make_model([helper.make_node("Pad", ["x", "p"], ["y"])], {"x": [1]}, ["y"], {"p": pads})
-    assert "2^40" in refusal(model)
+    assert "elements, more than" in refusal(model)
 
 
-def test_initializer_whose_data_does_not_fit(make_model: MakeModel) -> None:
+def test_initializer_whose_data_does_not_fit() -> None:
     model = make_model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [4]}, ["y"], {"w": np.ones(4, np.float32)})
     tensor = model.graph.initializer[0]
     tensor.dims[:] = [5]
@@ -97,7 +96,7 @@ def test_initializer_whose_data_does_not_fit(make_model: MakeModel) -> None:
     assert "does not fit" in refusal(model)
 
 
-def test_undefined_and_duplicated_names(make_model: MakeModel) -> None:
+def test_undefined_and_duplicated_names() -> None:
     assert "'nowhere', which nothing defines" in refusal(make_model([relu("nowhere", "y")], {"x": [1]}, ["y"]))
     assert "defined twice" in refusal(make_model([relu("x", "y"), relu("x", "y")], {"x": [1]}, ["y"]))
     assert "defined twice" in refusal(make_model([relu("x", "x")], {"x": [1]}, ["x"]))
@@ -105,23 +104,23 @@ def test_undefined_and_duplicated_names(make_model: MakeModel) -> None:
     assert "no outputs" in refusal(make_model([relu("x", "y")], {"x": [1]}, []))
 
 
-def test_cycle(make_model: MakeModel) -> None:
+def test_cycle() -> None:
     nodes = [helper.make_node("Add", ["x", "b"], ["a"], name="first"), relu("a", "b"), relu("b", "y")]
     assert "cycle through node 'first' (Add)" in refusal(make_model(nodes, {"x": [1]}, ["y"]))
 
 
-def test_unsorted_nodes_are_sorted(make_model: MakeModel) -> None:
+def test_unsorted_nodes_are_sorted() -> None:
     graph = load_model(make_model([relu("a", "y"), relu("x", "a")], {"x": [1]}, ["y"]).SerializeToString())
     assert [node.name for node in graph.nodes] == ["a", "y"]
 
 
-def test_deep_graph_needs_no_recursion(make_model: MakeModel) -> None:
+def test_deep_graph_needs_no_recursion() -> None:
     nodes = [relu(f"v{i}", f"v{i + 1}") for i in range(10_000)]
     graph = load_model(make_model(nodes, {"v0": [2]}, ["v10000"]).SerializeToString())
     assert len(graph.nodes) == 10_000
 
 
-def test_all_unknown_operators_are_listed_at_once(make_model: MakeModel) -> None:
+def test_all_unknown_operators_are_listed_at_once() -> None:
     nodes = [
         helper.make_node("NonMaxSuppression", ["x", "x"], ["a"], name="nms"),
         helper.make_node("Fancy", ["x"], ["b"], name="f1", domain="com.acme"),
@@ -134,7 +133,7 @@ def test_all_unknown_operators_are_listed_at_once(make_model: MakeModel) -> None
     assert "com.acme.Fancy ×2 (first: 'f1')" in message
 
 
-def test_all_unsupported_uses_are_listed_at_once(make_model: MakeModel) -> None:
+def test_all_unsupported_uses_are_listed_at_once() -> None:
     nodes = [
         helper.make_node("Pad", ["x", "p"], ["a"], name="p1", mode="reflect"),
         helper.make_node("Relu", ["a"], ["b"], name="behind"),
@@ -174,29 +173,29 @@ def test_all_unsupported_uses_are_listed_at_once(make_model: MakeModel) -> None:
         (helper.make_node("Add", ["x", "s"], ["y"]), "dtype"),
     ],
 )
-def test_impossible_attributes(make_model: MakeModel, node: onnx.NodeProto, text: str) -> None:
+def test_impossible_attributes(node: onnx.NodeProto, text: str) -> None:
     tensors = {"w": np.ones((4, 2, 3, 3), np.float32), "s": np.asarray([7, -1], np.int64)}
     assert text in refusal(make_model([node], {"x": [1, 2, 8, 8]}, ["y"], tensors))
 
 
-def test_opsets(make_model: MakeModel) -> None:
+def test_opsets() -> None:
     assert "opset 7 or later" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=6))
     assert "upgrade onnx" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=999))
 
 
-def test_output_declared_with_another_dtype(make_model: MakeModel) -> None:
+def test_output_declared_with_another_dtype() -> None:
     model = make_model([relu("x", "y")], {"x": [1]}, ["y"], output_dtype=TensorProto.INT64)
     assert "declared i64 but computed as f32" in refusal(model)
 
 
-def test_element_types_without_a_dtype(make_model: MakeModel) -> None:
+def test_element_types_without_a_dtype() -> None:
     assert "STRING" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], dtype=TensorProto.STRING))
 
 
 # External data -----------------------------------------------------------------------------------------
 
 
-def external_model(make_model: MakeModel, location: str, **entries: int) -> onnx.ModelProto:
+def external_model(location: str, **entries: int) -> onnx.ModelProto:
     model = make_model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [4]}, ["y"], {"w": np.ones(4, np.float32)})
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
@@ -206,36 +205,36 @@ def external_model(make_model: MakeModel, location: str, **entries: int) -> onnx
     return model
 
 
-def test_external_data_inside_the_folder(make_model: MakeModel, tmp_path: Path) -> None:
+def test_external_data_inside_the_folder(tmp_path: Path) -> None:
     values = np.arange(6, dtype=np.float32)
     (tmp_path / "weights.bin").write_bytes(values.tobytes())
     path = tmp_path / "m.onnx"
-    path.write_bytes(external_model(make_model, "weights.bin", offset=8, length=16).SerializeToString())
+    path.write_bytes(external_model("weights.bin", offset=8, length=16).SerializeToString())
     np.testing.assert_array_equal(load_model(path).constants["w"], values[2:])
 
 
 @pytest.mark.parametrize(
     "location", ["/etc/passwd", "../secret.bin", "sub/../../secret.bin", "link.bin", "dir/secret.bin", ""]
 )
-def test_external_data_outside_the_folder_is_refused(make_model: MakeModel, tmp_path: Path, location: str) -> None:
+def test_external_data_outside_the_folder_is_refused(tmp_path: Path, location: str) -> None:
     (tmp_path / "secret.bin").write_bytes(b"\0" * 16)
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
     (folder / "dir").symlink_to(tmp_path)
-    (folder / "m.onnx").write_bytes(external_model(make_model, location).SerializeToString())
+    (folder / "m.onnx").write_bytes(external_model(location).SerializeToString())
     assert "outside the model's folder" in refusal(folder / "m.onnx")
 
 
-def test_external_data_that_is_missing_short_or_malformed(make_model: MakeModel, tmp_path: Path) -> None:
+def test_external_data_that_is_missing_short_or_malformed(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     (tmp_path / "w.bin").write_bytes(b"\0" * 15)
     for model, text in (
-        (external_model(make_model, "absent.bin"), "cannot read external data"),
-        (external_model(make_model, "w.bin"), "too short"),
-        (external_model(make_model, "w.bin", length=8), "does not fit"),
-        (external_model(make_model, "w.bin", offset=-1), "does not fit"),
+        (external_model("absent.bin"), "cannot read external data"),
+        (external_model("w.bin"), "too short"),
+        (external_model("w.bin", length=8), "does not fit"),
+        (external_model("w.bin", offset=-1), "does not fit"),
     ):
         path.write_bytes(model.SerializeToString())
         assert text in refusal(path)
-    assert "by path" in refusal(external_model(make_model, "w.bin"))
+    assert "by path" in refusal(external_model("w.bin"))

@@ -11,10 +11,43 @@ from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.graph.frontend.source import dtype_of
 from autotune.tensor import DType
 
-_UNARY = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Log": "log", "Sqrt": "sqrt",
-          "Erf": "erf", "Neg": "neg", "Abs": "abs", "Reciprocal": "reciprocal", "Floor": "floor", "Ceil": "ceil",
-          "HardSwish": "hard_swish"}  # fmt: skip
-_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Pow": "pow"}
+_UNARY = {
+    "Abs": "abs",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "HardSwish": "hard_swish",
+    "IsInf": "isinf",
+    "IsNaN": "isnan",
+    "Log": "log",
+    "Neg": "neg",
+    "Not": "not",
+    "Reciprocal": "reciprocal",
+    "Relu": "relu",
+    "Round": "round",
+    "Sigmoid": "sigmoid",
+    "Sin": "sin",
+    "Softplus": "softplus",
+    "Sqrt": "sqrt",
+    "Tanh": "tanh",
+}
+_BINARY = {
+    "Add": "add",
+    "And": "and",
+    "Div": "div",
+    "Equal": "equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_or_equal",
+    "Less": "less",
+    "LessOrEqual": "less_or_equal",
+    "Mul": "mul",
+    "Or": "or",
+    "Pow": "pow",
+    "Sub": "sub",
+    "Xor": "xor",
+}
 _NARY = {"Sum": "add", "Min": "min", "Max": "max"}
 
 
@@ -93,21 +126,21 @@ def prelu(node: OnnxNode) -> str:
 
 @converts("Elu")
 def elu(node: OnnxNode) -> str:
-    """max(x, 0) + alpha * (exp(min(x, 0)) - 1)."""
-    x = node.input(0)
-    decay = node.emit("exp", node.emit("min", x, node.scalar(0.0, x)))
-    negative = node.emit(
-        "mul", node.emit("sub", decay, node.scalar(1.0, x)), node.scalar(node.attr_float("alpha", 1.0), x)
-    )
-    return node.emit("add", node.emit("relu", x), negative)
+    return node.emit("elu", node.input(0), alpha=node.attr_float("alpha", 1.0))
 
 
-@converts("Softplus")
-def softplus(node: OnnxNode) -> str:
-    """max(x, 0) + log(1 + exp(-|x|)): no overflow."""
+@converts("Selu")
+def selu(node: OnnxNode) -> str:
+    """gamma * elu(x, alpha)."""
     x = node.input(0)
-    tail = node.emit("exp", node.emit("neg", node.emit("abs", x)))
-    return node.emit("add", node.emit("relu", x), node.emit("log", node.emit("add", tail, node.scalar(1.0, x))))
+    gamma = node.scalar(node.attr_float("gamma", 1.05070102214813232421875), x)
+    return node.emit("mul", node.emit("elu", x, alpha=node.attr_float("alpha", 1.67326319217681884765625)), gamma)
+
+
+@converts("Softsign")
+def softsign(node: OnnxNode) -> str:
+    x = node.input(0)
+    return node.emit("div", x, node.emit("add", node.emit("abs", x), node.scalar(1.0, x)))
 
 
 @converts("Where")

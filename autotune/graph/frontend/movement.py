@@ -168,7 +168,7 @@ def _spread(node: OnnxNode, pads: tuple[int, ...], axes: tuple[int, ...]) -> tup
 
 @converts("Expand")
 def expand(node: OnnxNode) -> str:
-    """Broadcast: a view of a constant, else a product with ones."""
+    """Broadcasting to a shape; a constant becomes a view."""
     try:
         shape = np.broadcast_shapes(node.shape(), node.constant_ints(1, "the shape"))
     except ValueError as error:
@@ -177,25 +177,22 @@ def expand(node: OnnxNode) -> str:
         return node.input(0)
     if node.is_constant(0):
         return node.new_constant(np.broadcast_to(node.constant(0, "data"), shape))
-    if node.value().dtype == "bool":
-        raise UnsupportedError(f"{node.label}: Expand of bool values computed at run time")
-    one = node.constant_like(1, node.input(0), shape)
-    return node.emit("mul", node.input(0), one)
+    return node.emit("expand", node.input(0), shape=shape)
 
 
 @converts("Gather")
 def gather(node: OnnxNode) -> str:
-    """Constant data, or one constant index into run-time data (a slice)."""
-    rank = node.rank()
-    axis = node.axis(node.attr_int("axis", 0), rank)
-    indices = node.constant(1, "the indices")
-    extent = node.shape()[axis]
+    """Rows of data; one constant index is a slice, indices and data both constant are a constant."""
+    axis = node.axis(node.attr_int("axis", 0), node.rank())
+    if not node.is_constant(1):
+        return node.emit("gather", node.input(0), node.input(1), axis=axis)
+    indices, extent = node.constant(1, "the indices").astype(np.int64), node.shape()[axis]
     if indices.size and not (-extent <= indices.min() and indices.max() < extent):
         raise ModelError(f"{node.label}: an index is outside axis {axis} of extent {extent}")
     if node.is_constant(0):
-        return node.new_constant(np.take(node.constant(0, "data"), indices.astype(np.int64), axis=axis))
+        return node.new_constant(np.take(node.constant(0, "data"), indices, axis=axis))
     if indices.size != 1:
-        raise UnsupportedError(f"{node.label}: gather of several rows of data computed at run time")
+        return node.emit("gather", node.input(0), node.input(1), axis=axis)
     position = int(indices.reshape(())) % extent
     ranges = [range(e) for e in node.shape()]
     ranges[axis] = range(position, position + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,17 @@ import onnx
 from onnx import AttributeProto
 
 from autotune.errors import ModelError, UnsupportedError
-from autotune.graph.builder import GraphBuilder
+from autotune.graph.builder import GraphBuilder, make_attrs
+from autotune.graph.evaluate import evaluate_node
 from autotune.graph.frontend.source import tensor_array
-from autotune.graph.ir import Array, Value
+from autotune.graph.infer import infer
+from autotune.graph.ir import Array, Node, Value
 from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
 
 Converted = Union[str, Sequence[str]]
 Converter = Callable[["OnnxNode"], Converted]
+EAGER_ELEMENTS = 2**12  # shape arithmetic works on a handful; larger constants are left to the folding pass
 _CONVERTERS: dict[str, Converter] = {}
 
 
@@ -158,7 +162,13 @@ class OnnxNode:
         return next((name for name in self.proto.output if name), self.op)
 
     def emit(self, op: str, *inputs: str, **attrs: AttrValue) -> str:
-        """Append a graph node."""
+        """Append a graph node. Small constants are computed at once: shapes and axes must be known while loading."""
+        dtype, shape = infer(op, [self.builder.values[name] for name in inputs], attrs)
+        arrays = [self.builder.constants[name] for name in inputs if name in self.builder.constants]
+        if len(arrays) == len(inputs) and math.prod(shape) + sum(a.size for a in arrays) <= EAGER_ELEMENTS:
+            types = [self.builder.values[name] for name in inputs]
+            node = Node(op, inputs, Value(self.hint, dtype, shape), make_attrs(**attrs))
+            return self.new_constant(evaluate_node(node, types, arrays))
         return self.builder.emit(op, inputs, self.hint, self.proto.name, **attrs)
 
     def new_constant(self, array: Array) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from autotune.errors import ModelError, UnsupportedError
+from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
 
 _PLAIN = {"ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceMax": "reduce_max",
@@ -62,10 +62,13 @@ def _log_sum_exp(node: OnnxNode, x: str) -> str:
 
 @converts("ArgMax", "ArgMin")
 def arg_reduce(node: OnnxNode) -> str:
-    if node.attr_int("select_last_index", 0):
-        raise UnsupportedError(f"{node.label}: select_last_index=1 is not supported")
-    axis = node.axis(node.attr_int("axis", 0), node.rank())
-    return node.emit(node.op.lower(), node.input(0), axis=axis, keepdims=bool(node.attr_int("keepdims", 1)))
+    return node.emit(
+        node.op.lower(),
+        node.input(0),
+        axis=node.axis(node.attr_int("axis", 0), node.rank()),
+        keepdims=bool(node.attr_int("keepdims", 1)),
+        select_last_index=bool(node.attr_int("select_last_index", 0)),
+    )
 
 
 @converts("CumSum")

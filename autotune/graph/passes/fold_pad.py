@@ -31,11 +31,14 @@ def _with_padding(node: Node, pad: Node) -> dict[str, AttrValue] | None:
     if len(pads) != 8 or any(pads[i] for i in (0, 1, 4, 5)):
         return None
     spatial = (pads[2], pads[3], pads[6], pads[7])
-    attrs = dict(node.attrs) | {"pad": tuple(a + b for a, b in zip(own, spatial, strict=True))}
+    total = tuple(a + b for a, b in zip(own, spatial, strict=True))
+    attrs = dict(node.attrs) | {"pad": total}
     if node.op == "conv2d":
         return attrs if value == 0 else None
     if attrs["ceil_mode"]:
         return None  # where the last window may start depends on what is padding
+    if any(side >= extent for side, extent in zip(total, node.int_tuple("kernel") * 2, strict=True)):
+        return None  # a window in padding only has no largest element and no mean
     if node.op == "max_pool2d":
         return attrs if value == -math.inf else None
     # Explicit zeros count in the average; a pool that leaves out its own padding cannot mix the two.
