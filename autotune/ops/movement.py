@@ -118,7 +118,9 @@ def pad(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
     rank = len(x.shape)
     pads = integers("pad", attrs, "pads", 2 * rank)
-    value = number("pad", attrs, "value") if x.dtype.is_float else int(attrs["value"])
+    value = number("pad", attrs, "value")
+    require(x.dtype.is_float or value == int(value if math.isfinite(value) else 0),
+            f"pad: value={value} is no {x.dtype}")  # fmt: skip
     shape = tuple(pads[d] + n + pads[d + rank] for d, n in enumerate(x.shape))
     require(min(shape, default=0) >= 0, f"pad: pads={pads} remove more than there is of shape {x.shape}")
 

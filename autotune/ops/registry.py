@@ -17,7 +17,7 @@ from autotune.errors import WorkloadError
 from autotune.ops.workload import AttrValue, TensorType, Workload, WorkloadNode
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Expr, Read, Table, Unary, children
+from autotune.tensor.expr import Binary, Expr, Read, Table, Unary, children, walk
 from autotune.tensor.stage import Stage, Tensor, compute, placeholder
 
 Compute = Callable[[Sequence[Tensor], Mapping[str, Any]], Tensor]
@@ -186,7 +186,7 @@ def _stage_flops(stage: Stage) -> int:
 
 
 def _arithmetic(e: Expr) -> int:
-    """Operations on values; index arithmetic and casts are free."""
-    if isinstance(e, (Read, Table)):
+    """Operations on values; casts are free, and so is index arithmetic: whatever involves no element."""
+    if isinstance(e, (Read, Table)) or not any(isinstance(part, (Read, Table)) for part in walk(e)):
         return 0
     return sum(map(_arithmetic, children(e))) + isinstance(e, (Binary, Unary))

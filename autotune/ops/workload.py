@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,8 +43,9 @@ class WorkloadNode:
     attrs: tuple[tuple[str, AttrValue], ...] = ()
 
     @staticmethod
-    def make(op: str, inputs: tuple[int, ...], **attrs: AttrValue) -> WorkloadNode:
-        return WorkloadNode(op, inputs, tuple(sorted(attrs.items())))
+    def make(op: str, inputs: Sequence[int], **attrs: AttrValue | Sequence[AttrScalar]) -> WorkloadNode:
+        """A node in canonical form: attributes sorted, sequences as tuples."""
+        return WorkloadNode(op, tuple(inputs), tuple(sorted((k, _tuples(v)) for k, v in attrs.items())))
 
     def attr(self, name: str) -> Any:
         """The attribute's value.

@@ -101,6 +101,13 @@ def test_gather_never_reads_outside(run: Call, same: Call) -> None:
     same(run("gather", [np.arange(4.0), np.array([-99, 99])], axis=0), np.array([0.0, 3.0]))
 
 
+def test_integers_are_padded_with_integers(run: Call, same: Call) -> None:
+    same(run("pad", [numbered((2,))], pads=(1, 1), value=7.0), np.array([7, 0, 1, 7], np.int32))
+    for value in (0.5, math.inf):
+        with pytest.raises(WorkloadError, match="is no i32"):
+            run("pad", [numbered((2,))], pads=(1, 1), value=value)
+
+
 def test_expand_and_layout(run: Call, same: Call) -> None:
     x = numbered((3, 1))
     same(run("expand", [x], shape=(2, 3, 4)), np.broadcast_to(x, (2, 3, 4)))
@@ -115,6 +122,7 @@ def test_expand_and_layout(run: Call, same: Call) -> None:
         ("transpose", [(2, 3)], {"perm": (0, 0)}, "no permutation of 2 axes"),
         ("reshape", [(2, 3)], {"shape": (4, 2)}, "has 6 elements, .* has 8"),
         ("pad", [(2, 3)], {"pads": (-3, 0, 0, 0), "value": 0.0}, "remove more than there is"),
+        ("slice", [(2, 3)], {"begin": (0, 0), "size": (1, 2), "step": (1, 0)}, "leave axis 1 of extent 3"),
         ("slice", [(2, 3)], {"begin": (0, 2), "size": (1, 2), "step": (1, 1)}, "leave axis 1 of extent 3"),
         ("expand", [(2, 3)], {"shape": (2, 4)}, "do not broadcast"),
         ("gather", [(2, 3), (2,)], {"axis": 0}, "indices must be i32 or i64"),

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from autotune.errors import WorkloadError
-from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, compute_def, parse_workload
+from autotune.ops import (
+    (,
+)
+    TensorType,
+    Workload,
+    WorkloadInput,
+    WorkloadNode,
+    compute_def,
+    lookup,
+    operators,
+    parse_workload,
+)
 from autotune.tensor.evaluate import evaluate
 
 X = WorkloadInput(TensorType("f32", (3, 4)))
@@ -89,4 +101,15 @@ def test_flops_count_values_and_not_indices() -> None:
     assert parse_workload("matmul a=8,16 b=16,4").flops == 2 * 8 * 16 * 4
     assert parse_workload("matmul a=8,16 b=16,4 + bias + relu").flops == 2 * 8 * 16 * 4 + 2 * 8 * 4
     assert parse_workload("transpose data=8,16 perm=1,0").flops == 0
+    assert parse_workload("concat data=8,16 data=8,3").flops == 0
+    assert parse_workload("relu data=8").flops == 8
     assert parse_workload("matmul a=8,16 b=16,4 dtype=i8").flops == 2 * 8 * 16 * 4
+
+
+def test_every_operator_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/operators.md").read_text()
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    assert sorted(rows) == list(operators())
+    for name, row in rows.items():
+        op = lookup(name)
+        assert all(word in row for word in (*op.operands, *op.defaults)), row
