@@ -1,0 +1,40 @@
+"""Search spaces: knobs, configs, and the templates that turn a config into a schedule."""
+
+from __future__ import annotations
+
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.knobs import Choice, flag, split, tile
+from autotune.search_spaces.registry import (
+    Template,
+    default_config,
+    lookup,
+    make_schedule,
+    task_space,
+    template,
+    templates_for,
+)
+from autotune.search_spaces.space import ConfigSpace, Constraint, Derived, Space, TaskSpace
+from autotune.search_spaces.templates import TEMPLATE_MODULES
+
+__all__ = [
+    "TEMPLATE_MODULES",
+    "Choice",
+    "Config",
+    "ConfigSpace",
+    "Constraint",
+    "Derived",
+    "Interface",
+    "Space",
+    "TaskSpace",
+    "Template",
+    "default_config",
+    "flag",
+    "lookup",
+    "make_schedule",
+    "split",
+    "task_space",
+    "template",
+    "templates_for",
+    "tile",
+]

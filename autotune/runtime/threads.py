@@ -46,6 +46,7 @@ class Plan:
     `rotations` are lists of equally many steps. A run uses the first; pass number i of a timing uses number
     i mod rotations, so that copies of the weights in different buffers are as cold as in a model.
 
+    `frames` holds all frames one after another; entries may be changed between runs to point elsewhere.
     The plan keeps the arrays in its frames alive, and the objects in `keep` (libraries, arenas).
     """
 
@@ -57,10 +58,10 @@ class Plan:
         steps = [step for rotation in rotations for step in rotation]
         rows = [[*map(_address, step.frame), pool.barrier] for step in steps]
         offsets = np.cumsum([0, *map(len, rows)])[:-1] * 8
-        self._frames = np.array([pointer for row in rows for pointer in row], dtype=np.uint64)
+        self.frames = np.array([pointer for row in rows for pointer in row], dtype=np.uint64)
         self._steps = np.empty((len(steps), 2), dtype=np.uint64)
         self._steps[:, 0] = [step.kernel for step in steps]
-        self._steps[:, 1] = offsets + self._frames.ctypes.data
+        self._steps[:, 1] = offsets + self.frames.ctypes.data
         self._plan = np.array([self.num_steps, _address(self._steps), len(rotations), pool.barrier], dtype=np.uint64)
         self._keep = (*steps, *keep)
         self.address = _address(self._plan)

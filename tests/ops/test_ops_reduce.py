@@ -86,9 +86,7 @@ def test_argmax_of_values_equal_to_the_identity(run: Call, same: Call) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(shape=shapes, data=st.data(), scale=st.sampled_from([1.0, 1000.0]))
-def test_softmax(
-    shape: list[int], data: st.DataObject, scale: float, run: Call, reference: Call, same: Call
-) -> None:
+def test_softmax(shape: list[int], data: st.DataObject, scale: float, run: Call, reference: Call, same: Call) -> None:
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     x = np.random.default_rng(0).standard_normal(shape) * scale
     same(run("softmax", [x], axis=axis), reference("Softmax", [x], axis=axis))

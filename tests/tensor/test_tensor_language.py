@@ -76,9 +76,7 @@ def test_definitions_refuse_unknown_inputs_and_shared_names() -> None:
 def definitions() -> dict[str, ComputeDef]:
     k, r = reduce_axis(6, "k"), reduce_axis(6, "r")
     product = compute((4, 3), lambda i, j: sum_(x[i, k] * weight[k, j], k), "product")
-    shifted = compute(
-        (4, 8), lambda i, j: read(x, (i, j - 1), when=(j >= 1) & (j < 7), otherwise=-math.inf), "shifted"
-    )
+    shifted = compute((4, 8), lambda i, j: read(x, (i, j - 1), when=(j >= 1) & (j < 7), otherwise=-math.inf), "shifted")
     last = arg_reducer("argmin", DType.f32, last=True)
     positions = compute_many((4,), lambda i: reduce(last, (x[i, r], r.var), r), ("smallest", "where"))
     running = scan((4, 6), 1, lambda before, i, j: before + x[i, j], name="running")

@@ -1,0 +1,69 @@
+"""Which schedule a kernel gets: the best exact record, else the template's analytic default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.ops.workload import Workload
+from autotune.records import Database, Tier
+from autotune.search_spaces import Config, default_config
+from autotune.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A config and where it comes from.
+
+    Attributes:
+        config: template name and knobs.
+        tier: how well the record fits (`exact` is the only one applied), `miss` without any.
+        reason: for people.
+        seconds: measured time of the record, None for a default.
+        ir_hash: identity of the code that was measured, empty for a default.
+        interface: JSON of the layouts it was measured with.
+    """
+
+    config: Config
+    tier: Tier
+    reason: str
+    seconds: float | None = None
+    ir_hash: str = ""
+    interface: str = ""
+
+    @property
+    def tuned(self) -> bool:
+        return self.tier is Tier.EXACT
+
+
+class Chooser:
+    """Looks schedules up in a database; without one every kernel gets its default."""
+
+    def __init__(self, target: Target, database: Database | None) -> None:
+        self.target = target
+        self.database = database
+        self._known: dict[str, Choice] = {}
+
+    def __call__(self, workload: Workload) -> Choice:
+        """The choice for a workload.
+
+        Raises:
+            WorkloadError: no template can compute it.
+        """
+        if workload.key not in self._known:
+            self._known[workload.key] = self._look_up(workload)
+        return self._known[workload.key]
+
+    def default(self, workload: Workload, reason: str, tier: Tier = Tier.MISS) -> Choice:
+        """Forget the record of a workload: it does not fit after all."""
+        choice = Choice(default_config(workload, self.target), tier, reason)
+        self._known[workload.key] = choice
+        return choice
+
+    def _look_up(self, workload: Workload) -> Choice:
+        if self.database is None:
+            return self.default(workload, "no database")
+        match = self.database.best(workload.key, self.target.key, self.target.to_json())
+        if match.tier is not Tier.EXACT or match.record is None:
+            return self.default(workload, match.reason, match.tier)
+        r = match.record
+        return Choice(Config.from_json(r.config), match.tier, match.reason, r.seconds, r.ir_hash, r.interface)

@@ -1,0 +1,267 @@
+"""From a model and records to one program: choose schedules, build kernels, pack weights, plan memory."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.codegen.emit import scratch_offsets
+from autotune.codegen.kernel import KernelObject, compile_source, generate
+from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler.choose import Chooser
+from autotune.compiler.memory import Lifetime, plan_memory
+from autotune.compiler.slots import Assignment, KernelStep, assign
+from autotune.graph import Graph, load_model, optimize, partition
+from autotune.lower.ir import LOCAL, SHARED
+from autotune.lower.operands import physical_operand
+from autotune.records import Database, Tier
+from autotune.runtime.artifact import save_artifact
+from autotune.runtime.executor import Array, Executor
+from autotune.runtime.program import ARENA, CONSTANTS, INPUT, KernelCall, Program, Ref, TensorSpec
+from autotune.runtime.threads import aligned_empty
+from autotune.search_spaces import make_schedule
+from autotune.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """One kernel of a compiled model, for coverage and profiles."""
+
+    description: str
+    workload_key: str
+    config: str
+    tier: Tier
+    reason: str
+    seconds: float | None
+    flops: int
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """A program with its objects and packed weights; `run` executes it, `save` writes it to one file.
+
+    Attributes:
+        program: plan, as data.
+        objects: relocatable objects, one per distinct kernel.
+        constants: packed weights, u8.
+        kernels: what each call computes and where its schedule came from (empty when loaded from a file).
+        arena_lower_bound: bytes alive at once, the least any arena needs.
+    """
+
+    program: Program
+    objects: tuple[bytes, ...]
+    constants: Array
+    kernels: tuple[KernelReport, ...] = ()
+    arena_lower_bound: int = 0
+
+    @functools.cached_property
+    def executor(self) -> Executor:
+        """The linked program."""
+        return Executor(self.program, self.objects, self.constants)
+
+    def run(self, feeds: Mapping[str, object]) -> list[Array]:
+        """Outputs in order; see `Executor.run`."""
+        return self.executor.run(feeds)
+
+    def save(self, path: str | Path) -> None:
+        """Write one file that runs without ONNX, XGBoost or LLVM code generation.
+
+        Raises:
+            CompiledModelError: the file cannot be written.
+        """
+        save_artifact(Path(path), self.program, self.objects, self.constants)
+
+    @property
+    def tuned_kernels(self) -> int:
+        return sum(k.tier is Tier.EXACT for k in self.kernels)
+
+
+def compile_graph(
+    graph: Graph, target: Target, database: Database | None = None, cache: ObjectCache | None = None
+) -> CompiledModel:
+    """Compile an optimised graph.
+
+    Raises:
+        WorkloadError: no template can compute some group.
+        CodegenError: LLVM refused a kernel.
+    """
+    chooser = Chooser(target, database)
+    groups = partition(graph)
+    assignment = assign(graph, groups, chooser)
+    kernels = _Kernels(target, cache, chooser)
+    built = [kernels.of(step) for step in assignment.steps]
+    return _link(graph, target, assignment, built, kernels)
+
+
+def compile_model(
+    model: str | Path | bytes, target: Target, database: Database | None = None, cache: ObjectCache | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> CompiledModel:  # fmt: skip
+    """Read, optimise and compile an ONNX model."""
+    return compile_graph(optimize(load_model(model, shapes)), target, database, cache)
+
+
+class _Kernels:
+    """Builds each distinct kernel once."""
+
+    def __init__(self, target: Target, cache: ObjectCache | None, chooser: Chooser) -> None:
+        self.target, self.cache, self.chooser = target, cache, chooser
+        self.objects: list[bytes] = []
+        self.number: dict[str, int] = {}
+        self._built: dict[tuple[str, str, str], KernelObject] = {}
+
+    def of(self, step: KernelStep) -> tuple[KernelStep, KernelObject]:
+        """The kernel of a step; a record whose code has changed since it was measured gives way to the default."""
+        kernel = self._build(step)
+        choice = step.choice
+        moved = choice.ir_hash and choice.interface == step.interface.to_json() and kernel.ir_hash != choice.ir_hash
+        if moved:
+            reason = "the same config now gives other code than was measured; tune again"
+            step = replace(step, choice=self.chooser.default(step.workload, reason, Tier.COMPATIBLE))
+            kernel = self._build(step)
+        return step, kernel
+
+    def _build(self, step: KernelStep) -> KernelObject:
+        key = (step.workload.key, step.choice.config.key, step.interface.to_json())
+        if key not in self._built:
+            schedule = make_schedule(step.workload, step.choice.config, self.target, step.interface)
+            source = generate(schedule, self.target, check=False)
+            if self.cache is None:
+                kernel = compile_source(source, self.target)
+            else:
+                found = self.cache.compile(source.ir, cpu=self.target.cpu, features=self.target.llvm_features)
+                kernel = KernelObject(
+                    symbol=source.program.name,
+                    object_code=found.object_code,
+                    ir_hash=found.ir_hash,
+                    operands=source.program.operands,
+                    shared_scratch=scratch_offsets(source.program, SHARED)[1],
+                    thread_scratch=scratch_offsets(source.program, LOCAL)[1],
+                    spills=found.spills,
+                    fmas=found.fmas,
+                )
+            self._built[key] = kernel
+            if kernel.ir_hash not in self.number:
+                self.number[kernel.ir_hash] = len(self.objects)
+                self.objects.append(kernel.object_code)
+        return self._built[key]
+
+
+class _Constants:
+    """Packed weights, one after another; equal ones once."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self.size = 0
+        self._known: dict[Any, int] = {}
+
+    def add(self, key: object, make: Any) -> int:
+        """Byte offset of the array under `key`."""
+        if key not in self._known:
+            array: Array = np.ascontiguousarray(make())
+            self._known[key] = self.size
+            self.arrays.append(array)
+            self.size += -(-array.nbytes // 64) * 64
+        return self._known[key]
+
+    def packed(self) -> Array:
+        out = aligned_empty(max(self.size, 64))
+        position = 0
+        for array in self.arrays:
+            out[position : position + array.nbytes] = array.reshape(-1).view(np.uint8)
+            position += -(-array.nbytes // 64) * 64
+        return out
+
+
+def _link(
+    graph: Graph, target: Target, a: Assignment, built: list[tuple[KernelStep, KernelObject]], kernels: _Kernels
+) -> CompiledModel:
+    """Place every buffer and turn kernels into calls."""
+    inputs = {slot: n for n, slot in enumerate(a.inputs[v.name] for v in graph.inputs)}
+    lifetimes: dict[int, list[int]] = {}
+    end = len(built)
+    for n, (step, _) in enumerate(built):
+        for slot in (*(s for s in step.inputs if isinstance(s, int)), step.output):
+            lifetimes.setdefault(a.root(slot)[0], []).append(n)
+    for slot in a.outputs.values():
+        lifetimes.setdefault(a.root(slot)[0], []).append(end)
+    owned = [slot for slot in lifetimes if slot not in inputs]
+    buffers = [Lifetime(_bytes(a, slot), min(lifetimes[slot]), max(lifetimes[slot])) for slot in owned]
+    for n, (_, kernel) in enumerate(built):
+        buffers.append(Lifetime(kernel.shared_scratch, n, n))
+        buffers.append(Lifetime(kernel.thread_scratch * target.num_threads, n, n))
+    memory = plan_memory(buffers)
+    place = dict(zip(owned, memory.offsets))
+    constants = _Constants()
+
+    def ref(slot: int) -> Ref:
+        root, first = a.root(slot)
+        if root in inputs:
+            if first:
+                raise AssertionError("a view into a model input has an offset")
+            return Ref(INPUT, inputs[root])
+        return Ref(ARENA, place[root] + first * _itemsize(a, slot))
+
+    calls = []
+    for n, (step, kernel) in enumerate(built):
+        scratch = len(owned) + 2 * n
+        frame = [_operand_ref(graph, step, o, ref, constants) for o in kernel.operands]
+        frame += [Ref(ARENA, memory.offsets[scratch]), Ref(ARENA, memory.offsets[scratch + 1])]
+        calls.append(KernelCall(kernels.number[kernel.ir_hash], tuple(frame), step.workload.describe()))
+    outputs = []
+    for output in graph.outputs:
+        value = graph.values[output.value]
+        spec = TensorSpec(output.name, value.dtype, value.shape)
+        if output.value in graph.constants:
+            where = Ref(CONSTANTS, constants.add(("output", output.value), lambda v=output.value: graph.constants[v]))
+        else:
+            where = ref(a.outputs[output.value])
+        outputs.append((spec, where))
+    packed = constants.packed()
+    program = Program(
+        target.to_json(),
+        target.num_threads,
+        tuple(TensorSpec(v.name, v.dtype, v.shape) for v in graph.inputs),
+        tuple(outputs),
+        tuple(calls),
+        memory.total,
+        packed.nbytes,
+    )
+    reports = tuple(
+        KernelReport(
+            s.workload.describe(), s.workload.key, s.choice.config.to_json(), s.choice.tier, s.choice.reason,
+            s.choice.seconds, s.workload.flops,
+        )
+        for s, _ in built
+    )  # fmt: skip
+    return CompiledModel(program, tuple(kernels.objects), packed, reports, memory.lower_bound)
+
+
+def _operand_ref(graph: Graph, step: KernelStep, operand: Any, ref: Any, constants: _Constants) -> Ref:
+    if operand.role == "output":
+        return ref(step.output)  # type: ignore[no-any-return]
+    if operand.prepared is None:
+        source = step.inputs[int(operand.name.removeprefix("in"))]
+        if isinstance(source, int):
+            return ref(source)  # type: ignore[no-any-return]
+    held = {f"in{n}": graph.constants[s] for n, s in enumerate(step.inputs) if isinstance(s, str)}
+    names = tuple(s for s in step.inputs if isinstance(s, str))
+    one = step.inputs[int(operand.name.removeprefix("in"))] if operand.prepared is None else (operand.name, names)
+    prepared = operand.prepared.key if operand.prepared is not None else ""
+    key = (one, prepared, operand.layout)
+    return Ref(CONSTANTS, constants.add(key, lambda: physical_operand(operand, held)))
+
+
+def _itemsize(a: Assignment, slot: int) -> int:
+    from autotune.tensor.dtype import DType
+
+    return DType(a.slots[slot].dtype).bytes
+
+
+def _bytes(a: Assignment, slot: int) -> int:
+    return a.slots[slot].elements * _itemsize(a, slot)

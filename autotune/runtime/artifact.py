@@ -1,0 +1,113 @@
+"""Compiled model files: a header, a JSON plan, objects and packed weights. No pickle, nothing executed before checks.
+
+bytes 0..8    magic and version     8..16  length of the header     16..48  SHA-256 of all that follows
+header JSON, then blobs at multiples of 4096 bytes: the objects, then the constants (mapped, not read)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import CompiledModelError, TargetError
+from autotune.runtime.executor import Array
+from autotune.runtime.program import Program
+from autotune.target import Target
+
+MAGIC = b"ATMODEL\x01"
+_PAGE = 4096
+_HEAD = struct.Struct("<8sQ32s")
+
+
+def is_compiled(data: bytes) -> bool:
+    """Whether the first bytes are those of a compiled model of any version."""
+    return data[:7] == MAGIC[:7]
+
+
+def save_artifact(path: Path, program: Program, objects: Sequence[bytes], constants: Array) -> None:
+    """Write a compiled model; the file appears whole or not at all.
+
+    Raises:
+        CompiledModelError: the file cannot be written (no permission, full disk).
+    """
+    blobs: list[Any] = [*objects, np.ascontiguousarray(constants).data.cast("B")]
+    header = {"program": program.to_json(), "sizes": [len(b) for b in blobs]}
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    digest = hashlib.sha256(text)
+    for blob in blobs:
+        digest.update(blob)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise CompiledModelError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(_HEAD.pack(MAGIC, len(text), digest.digest()))
+            file.write(text)
+            for blob in blobs:
+                file.write(b"\0" * (-file.tell() % _PAGE))
+                file.write(blob)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise CompiledModelError(f"cannot write {path}: {error.strerror}; free some space and try again") from error
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def load_artifact(path: Path) -> tuple[Program, list[bytes], Array]:
+    """Read a compiled model and check it: version, checksum, CPU features. Weights stay mapped from the file.
+
+    Raises:
+        CompiledModelError: missing, damaged, of another version, or made for another CPU.
+    """
+    try:
+        mapped = np.memmap(path, dtype=np.uint8, mode="r")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "the file is empty"
+        raise CompiledModelError(f"cannot read compiled model {path}: {reason}") from error
+    if mapped.size < _HEAD.size or not is_compiled(bytes(mapped[:8])):
+        raise CompiledModelError(f"{path} is not a compiled model; make one with: autotune compile MODEL -o FILE")
+    magic, length, digest = _HEAD.unpack(bytes(mapped[: _HEAD.size]))
+    if magic != MAGIC:
+        raise CompiledModelError(f"{path} was written by another version of autotune; compile the model again")
+    text = bytes(mapped[_HEAD.size : _HEAD.size + length])
+    try:
+        header = json.loads(text)
+        sizes = [int(n) for n in header["sizes"]]
+        plan = header["program"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path) from error
+    blobs, position = [], _HEAD.size + length
+    check = hashlib.sha256(text)
+    for size in sizes:
+        position += -position % _PAGE
+        if size < 0 or position + size > mapped.size:
+            raise _damaged(path)
+        blob = mapped[position : position + size]
+        check.update(blob.data)
+        blobs.append(blob)
+        position += size
+    if check.digest() != digest or not blobs:
+        raise _damaged(path)
+    program = Program.from_json(plan)
+    _check_cpu(path, program)
+    return program, [bytes(b) for b in blobs[:-1]], blobs[-1]
+
+
+def _check_cpu(path: Path, program: Program) -> None:
+    try:
+        Target.from_json(program.target).require_host()
+    except TargetError as error:
+        raise CompiledModelError(f"{path} cannot run here: {error}") from error
+
+
+def _damaged(path: Path) -> CompiledModelError:
+    return CompiledModelError(f"{path} is damaged (its checksum does not match); compile the model again")

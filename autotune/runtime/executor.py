@@ -1,0 +1,161 @@
+"""Executor: runs a Program. Nothing but NumPy and the linked objects is on the path."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.codegen.jit import Library, load_objects
+from autotune.errors import InputError
+from autotune.runtime.native import native_runtime
+from autotune.runtime.program import ARENA, CONSTANTS, INPUT, Program, Ref, TensorSpec
+from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+
+Array = npt.NDArray[np.generic]
+ALIGN = 64
+MAX_CONTEXTS = 4
+
+
+class Context:
+    """What one run needs for itself: an arena, frames that point into it, and threads."""
+
+    def __init__(self, program: Program, kernels: Sequence[int], constants: Array, keep: Sequence[object]) -> None:
+        self.arena = aligned_empty(program.arena_bytes + ALIGN)
+        self.pool = ThreadPool(program.num_threads)
+        bases = {ARENA: int(self.arena.ctypes.data), CONSTANTS: int(constants.ctypes.data)}
+        self.staged: list[Array] = []
+        for spec in program.inputs:
+            self.staged.append(_aligned(spec))
+        steps, self.input_entries = [], [[] for _ in program.inputs]  # type: ignore[var-annotated]
+        place = 0
+        for call in program.calls:
+            frame = []
+            for r in call.frame:
+                if r.space == INPUT:
+                    self.input_entries[r.offset].append(place)
+                    frame.append(int(self.staged[r.offset].ctypes.data))
+                else:
+                    frame.append(bases[r.space] + r.offset)
+                place += 1
+            place += 1  # the barrier, which the plan appends
+            steps.append(Step(kernels[call.object], frame))
+        self.plan = Plan(self.pool, [steps], keep=[self.arena, constants, *keep])
+        self.entries = [np.array(e, dtype=np.intp) for e in self.input_entries]
+        self.current = [int(a.ctypes.data) for a in self.staged]
+
+
+class Executor:
+    """A loaded program. `run` may be called from several Python threads at once; each call has an arena of its own.
+
+    Raises:
+        TargetError: this CPU cannot run the program.
+        CodegenError: an object does not link.
+    """
+
+    def __init__(self, program: Program, objects: Sequence[bytes], constants: Array) -> None:
+        Target.from_json(program.target).require_host()
+        self.program = program
+        self.constants = constants
+        self._runtime = native_runtime()
+        self._libraries: list[Library] = [load_objects([o], self._runtime.imports) for o in objects]
+        self._kernels = [library.address("kernel") for library in self._libraries]
+        self._free: queue.LifoQueue[Context] = queue.LifoQueue()
+        self._made = 0
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._specs = {s.name: (n, s, DType(s.dtype).numpy) for n, s in enumerate(program.inputs)}
+
+    def run(self, feeds: Mapping[str, object]) -> list[Array]:
+        """Outputs in the program's order, as new arrays.
+
+        Args:
+            feeds: one array per input, of its dtype and shape.
+
+        Raises:
+            InputError: a feed is missing, unknown, or of another dtype or shape.
+        """
+        arrays = self._checked(feeds)
+        context = self._take()
+        try:
+            self._point_inputs(context, arrays)
+            if self.program.calls:
+                context.pool.run_plan(context.plan)
+            return [self._output(context, spec, ref, arrays) for spec, ref in self.program.outputs]
+        finally:
+            self._free.put(context)
+
+    def context(self) -> Context:
+        """A context for benchmarks and profiling; give it back with `release`."""
+        return self._take()
+
+    def release(self, context: Context) -> None:
+        self._free.put(context)
+
+    def _checked(self, feeds: Mapping[str, object]) -> list[Array]:
+        if len(feeds) != len(self._specs) or any(name not in feeds for name in self._specs):
+            wanted = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in self.program.inputs)
+            raise InputError(f"the model takes {wanted or 'no inputs'}; got {', '.join(map(str, feeds)) or 'nothing'}")
+        arrays: list[Array] = []
+        for name, (_, spec, dtype) in self._specs.items():
+            array = np.asarray(feeds[name])
+            if array.shape != spec.shape or array.dtype != dtype:
+                raise InputError(
+                    f"input {name!r} must be {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}"
+                )
+            arrays.append(array)
+        return arrays
+
+    def _point_inputs(self, context: Context, arrays: Sequence[Array]) -> None:
+        """Aligned contiguous feeds are read where they are; others are copied once."""
+        for n, array in enumerate(arrays):
+            address = int(array.ctypes.data)
+            if address % ALIGN or not array.flags.c_contiguous:
+                np.copyto(context.staged[n], array)
+                address = int(context.staged[n].ctypes.data)
+            if context.current[n] != address:
+                context.plan.frames[context.entries[n]] = address
+                context.current[n] = address
+
+    def _output(self, context: Context, spec: TensorSpec, ref: Ref, arrays: Sequence[Array]) -> Array:
+        if ref.space == INPUT:
+            return arrays[ref.offset].reshape(spec.shape).copy()
+        dtype = DType(spec.dtype).numpy
+        base = context.arena if ref.space == ARENA else self.constants
+        nbytes = int(np.prod(spec.shape, dtype=np.int64)) * dtype.itemsize
+        view: Array = base[ref.offset : ref.offset + nbytes].view(dtype)
+        return view.reshape(spec.shape).copy()
+
+    def _take(self) -> Context:
+        """A free context, a new one while there are few, or the next to become free."""
+        if os.getpid() != self._process:
+            # Threads do not survive a fork: the child starts with contexts of its own.
+            self._process, self._free, self._made, self._lock = os.getpid(), queue.LifoQueue(), 0, threading.Lock()
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            pass
+        with self._lock:
+            room = self._made < MAX_CONTEXTS
+            self._made += room
+        if not room:
+            return self._free.get()
+        try:
+            return Context(self.program, self._kernels, self.constants, self._libraries)
+        except BaseException:
+            with self._lock:
+                self._made -= 1
+            raise
+
+
+def _aligned(spec: TensorSpec) -> Array:
+    dtype = DType(spec.dtype).numpy
+    nbytes = int(np.prod(spec.shape, dtype=np.int64)) * dtype.itemsize
+    buffer: Array = aligned_empty(max(nbytes, 1))[:nbytes]
+    return buffer.view(dtype).reshape(spec.shape)

@@ -1,0 +1,7 @@
+"""The templates that come with autotune: importing a module registers those in it. One line per module."""
+
+from __future__ import annotations
+
+from autotune.search_spaces import conv2d_direct
+
+TEMPLATE_MODULES = (conv2d_direct,)
