@@ -10,8 +10,6 @@ import pytest
 
 from autotune.errors import WorkloadError
 from autotune.ops import (
-    (,
-)
     TensorType,
     Workload,
     WorkloadInput,
