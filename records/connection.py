@@ -21,10 +21,12 @@ from autotune.records.schema import APPLICATION_ID, STEPS, migrations
 
 Parameters = Sequence[object] | dict[str, object]
 
+_DAMAGED = "`autotune db verify` says where, `autotune db export` saves what can still be read"
+
 # Fragments of SQLite's messages (Python 3.10 does not give its error codes), and what a user can do about each.
 _ADVICE = (
     ("not a database", "is not a SQLite file, so no tuning database; name another file"),
-    ("malformed", "is damaged; `autotune db verify` says where, `autotune db export` saves what can still be read"),
+    ("malformed", f"is damaged; {_DAMAGED}"),
     ("is locked", "is being written by another process; wait for it to end, or stop it"),
     ("readonly", "cannot be written: the file or its folder is read-only; change its permissions or copy it"),
     ("disk is full", "cannot be written: the disk is full; free some space, nothing stored is lost"),
@@ -89,7 +91,7 @@ class Connection:
         self.execute("PRAGMA synchronous = NORMAL")
         while True:
             # Looked up under the write lock: another process may be migrating the same file right now.
-            with self.transaction():
+            with self.transaction(), explained(self.path):
                 self._refuse_newer()
                 pending = [migration.name for migration in self._migrations.pending(self._db)]
                 if pending:
@@ -110,8 +112,16 @@ class Connection:
             else:
                 return
 
+    def _applied(self) -> list[str]:
+        """The names of the migrations in this file, in order."""
+        with explained(self.path):
+            try:
+                return [step.name for step in self._migrations.applied(self._db)]
+            except KeyError as error:
+                raise DatabaseError(f"{self.path} is damaged; {_DAMAGED} (no column {error})") from None
+
     def _refuse_newer(self) -> None:
-        newer = [step.name for step in self._migrations.applied(self._db) if step.name not in STEPS]
+        newer = [name for name in self._applied() if name not in STEPS]
         if newer:
             raise DatabaseError(
                 f"{self.path} was written by a newer autotune (schema {newer[-1]}); upgrade autotune to use it"
@@ -130,8 +140,7 @@ class Connection:
     @property
     def schema(self) -> str:
         """The name of the last migration."""
-        with explained(self.path):
-            return self._migrations.applied(self._db)[-1].name
+        return self._applied()[-1]
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
         """All rows of a query, as mappings from column to value."""
@@ -153,8 +162,7 @@ class Connection:
             return
         self.execute("BEGIN IMMEDIATE")
         try:
-            with explained(self.path):
-                yield
+            yield
             self.execute("COMMIT")
         except BaseException:
             # A full disk may have rolled back already, and then there is nothing to roll back.
@@ -177,6 +185,8 @@ def explained(path: Path) -> Iterator[None]:
             if fragment in said.lower():
                 raise DatabaseError(f"{path} {advice} ({said})") from error
         raise DatabaseError(f"{path}: {said}") from error
+    except UnicodeDecodeError as error:  # of a text, or of SQLite's message about a damaged name
+        raise DatabaseError(f"{path} is damaged; {_DAMAGED}") from error
 
 
 def _check_file(file: Path, read_only: bool) -> None:

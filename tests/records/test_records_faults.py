@@ -303,6 +303,17 @@ def test_random_damage(tmp_path: Path, seed: int) -> None:
         assert str(path) in str(error)  # noqa: PT017
 
 
+@pytest.mark.parametrize("name", [b"applied_at", b"_sqlite_migrations", b"residency", b"REFERENCES", b"conv2d.direct"])
+@pytest.mark.parametrize("letter", [b"\xff", b"?", b"x"])
+def test_damaged_names_and_texts(tmp_path: Path, name: bytes, letter: bytes) -> None:
+    path = filled(tmp_path / "db.sqlite")
+    path.write_bytes(path.read_bytes().replace(name, name[:-1] + letter))
+    try:
+        every_reader(path)
+    except DatabaseError as error:
+        assert str(path) in str(error)  # noqa: PT017
+
+
 def test_a_damaged_row_is_named(tmp_path: Path) -> None:
     path = filled(tmp_path / "db.sqlite", 3)
     raw = sqlite3.connect(path)
