@@ -58,6 +58,8 @@ def unembed(value: object) -> str:
         return value if isinstance(value, str) else dump_json(value)
     except RecursionError:
         raise DatabaseError("JSON nested too deeply") from None
+    except ValueError as error:  # such as 1e999
+        raise DatabaseError(str(error)) from None
 
 
 def _canonical(text: str) -> str:

@@ -121,6 +121,7 @@ def test_a_database_is_not_merged_into_itself(tmp_path: Path) -> None:
         ([HEADER, '{"session":{}}'], "line 2: a session needs the field"),
         ([HEADER, f'{{"trial":{make_record().to_json()}}}', '{"trial":{"seconds":-1}}'], "line 3: a record needs"),
         ([HEADER, f'{{"trial":{make_record().to_json().replace("0.001", "-1")}}}'], "line 2: seconds must be greater"),
+        ([HEADER, f'{{"trial":{make_record(1).to_json().replace("14]", "1e999]")}}}'], "line 2: Out of range float"),
         ([HEADER, "x" * (17 * 2**20)], "line 2: longer than"),
     ],
 )
