@@ -78,6 +78,11 @@ class Builder:
         """Build one candidate and wait for it."""
         return self.submit(candidate).result()
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes at work."""
+        return self._pool.pids
+
     def close(self) -> None:
         """Kill the workers. Idempotent."""
         self._pool.close()

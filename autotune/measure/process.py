@@ -44,6 +44,7 @@ class WorkerProcess:
     def __init__(self, entry: str, init: dict[str, Json], memory_bytes: int, imports: Sequence[str]) -> None:
         self.ready = False
         self.closed = False
+        self.killed_from_outside = False
         self._decoder = Decoder()
         self._messages: list[Message] = []
         self._outgoing = memoryview(b"")
@@ -125,6 +126,7 @@ class WorkerProcess:
     def post_mortem(self, memory_bytes: int) -> Failure:
         """Why the process closed the pipe."""
         code = self.kill(grace=1.0)
+        self.killed_from_outside = code == -signal.SIGKILL
         self._drain()
         if any(sign in self._tail.decode(errors="replace") for sign in _OUT_OF_MEMORY):
             return self.failure("memory", f"worker needed more than {memory_bytes >> 20} MiB")

@@ -80,6 +80,11 @@ class Runner:
             return [answer] * len(builds)
         return [_outcome_from_json(item) for item in cast("list[dict[str, Json]]", answer.body["results"])]
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process at work, if it is alive."""
+        return self._pool.pids
+
     def close(self) -> None:
         """Kill the worker. Idempotent."""
         self._pool.close()

@@ -57,10 +57,16 @@ class Worker:
         self._cancelled = cancelled
         self._process: WorkerProcess | None = None
         self._served = 0
+        self._busy = False
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process has started to work on a request."""
+        return self._busy
 
     def start(self) -> None:
         """Start the process if there is none; does not wait until it is ready."""
@@ -73,16 +79,16 @@ class Worker:
     def call(self, request: Message, timeout: float | None = None) -> Message | Failure:
         """Have the worker handle `request` within `timeout` seconds (default: the spec's).
 
+        A worker that somebody else killed says nothing about its task, which gets a second chance.
+
         Raises:
             MeasureError: the worker cannot start at all, or the wait was cancelled.
         """
-        process = self._ready_process()
         limit = self._spec.timeout if timeout is None else timeout
-        process.send(request)
-        answer = self._wait(process, limit)
-        self._served += 1
+        answer, process = self._ask(request, limit)
+        if process.killed_from_outside:
+            answer, process = self._ask(request, limit)
         if isinstance(answer, Failure):
-            self.stop()
             return answer
         if "failure" in answer.body:
             return Failure.from_json(answer.body["failure"])
@@ -95,11 +101,25 @@ class Worker:
             self._process.kill()
             self._process = None
 
+    def _ask(self, request: Message, limit: float) -> tuple[Message | Failure, WorkerProcess]:
+        """The answer, and the process that gave it or was lost over it."""
+        process = self._ready_process()
+        process.send(request)
+        self._busy = True
+        try:
+            answer = self._wait(process, limit)
+        finally:
+            self._busy = False
+        self._served += 1
+        if isinstance(answer, Failure):
+            self.stop()
+        return answer, process
+
     def _ready_process(self) -> WorkerProcess:
         """A process that waits for a request; one that died idle or is due for recycling is replaced."""
         if self._process is not None and (self._served >= self._spec.recycle_after or self._process.died_idle()):
             self.stop()
-        for _ in range(2):  # a second time, because somebody may have killed the first
+        for _ in range(3):  # again, because somebody may have killed the first
             self.start()
             process = self._process
             assert process is not None

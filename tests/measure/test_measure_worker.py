@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,10 +126,36 @@ def test_garbage_on_the_channel_costs_only_its_worker(worker: Worker) -> None:
     assert echo(worker).body["served"] == 1
 
 
-def test_kill_9_while_busy_is_a_crash(worker: Worker) -> None:
-    pid = int(str(echo(worker).body["pid"]))
-    subprocess.Popen(["/bin/sh", "-c", f"sleep 0.3; kill -9 {pid}"])
+def kill_next(worker: Worker, times: int) -> threading.Thread:
+    """Kill the worker's process while it is at work, that often."""
+
+    def kill() -> None:
+        seen: set[int] = set()
+        while len(seen) < times:
+            pid = worker.pid
+            if pid and pid not in seen and worker.busy:
+                seen.add(pid)
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_kill_9_while_busy_costs_no_task(worker: Worker) -> None:
+    first = echo(worker).body["pid"]
+    killer = kill_next(worker, times=1)
+    reply = worker.call(Message({"do": "sleep", "seconds": 0.5}))
+    killer.join()
+    assert isinstance(reply, Message)
+    assert reply.body["pid"] != first
+
+
+def test_kill_9_twice_over_one_task_is_a_crash(worker: Worker) -> None:
+    killer = kill_next(worker, times=2)
     failure = worker.call(Message({"do": "sleep", "seconds": 600}))
+    killer.join()
     assert isinstance(failure, Failure)
     assert (failure.kind, "SIGKILL" in failure.message) == ("crash", True)
 
