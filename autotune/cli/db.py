@@ -25,7 +25,12 @@ DbOption = Annotated[
     Path | None, typer.Option("--db", metavar="FILE", help="The database [default: $AUTOTUNE_DB or the user's own].")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help="A workload key, or the start of one.")]
+WorkloadArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKLOAD", help='The start of a workload key, or an operator: "matmul a=128,768 b=768,3072".'
+    ),
+]
 
 
 def database_path(given: Path | None) -> Path:
@@ -261,8 +266,13 @@ def _existing(db: Path | None) -> Path:
 
 
 def _workload_key(database: Database, text: str) -> str:
-    """The one workload of the database whose key starts with `text`."""
-    keys = sorted({one.workload_key for one in database.workloads() if one.workload_key.startswith(text)})
+    """The one workload of the database that `text` describes, or whose key starts with it."""
+    start = text
+    if " " in text:
+        from autotune.ops.parse import parse_workload
+
+        start = parse_workload(text).key
+    keys = sorted({one.workload_key for one in database.workloads() if one.workload_key.startswith(start)})
     if not keys:
         raise DatabaseError(f"{database.path} has no workload {text!r}; `autotune db list` shows all")
     if len(keys) > 1:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from autotune.cli.commands import COMMANDS
 from autotune.cli.db import DB
 from autotune.cli.main import make_app
+from autotune.ops.parse import parse_workload
 from autotune.records import Database
 from autotune.target import Target
 from tests.records.records_samples import make_failure, make_record, make_session
@@ -82,6 +83,18 @@ def test_show(db: Path) -> None:
 def test_show_needs_one_workload(db: Path) -> None:
     assert "has no workload 'nonsense'; `autotune db list`" in refused("show", "nonsense", "--db", db)
     assert "is the start of 2 workload keys" in refused("show", "", "--db", db)
+
+
+def test_an_operator_names_a_workload(db: Path) -> None:
+    text = "matmul a=8,8 b=8,8"
+    workload = parse_workload(text)
+    assert f"has no workload '{text}'" in refused("show", text, "--db", db)
+    assert "unknown operator" in refused("show", "matmull a=8,8 b=8,8", "--db", db)
+    with Database.open(db) as database:
+        database.add(make_record(1, workload=workload.to_json(), workload_key=workload.key))
+    shown = found("show", text, "--db", db)
+    assert isinstance(shown, dict)
+    assert (shown["workload"], shown["trials"]) == (workload.key, 1)
 
 
 def test_best_says_how_well_it_fits(db: Path) -> None:
