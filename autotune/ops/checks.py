@@ -95,12 +95,5 @@ def numeric(op: str, t: Tensor) -> DType:
     return t.dtype
 
 
-def accumulator(dtype: DType) -> DType:
-    """The dtype in which long sums are kept: f32 for 16-bit floats, i32 for 8-bit integers."""
-    if dtype in (DType.f16, DType.bf16):
-        return DType.f32
-    return DType.i32 if dtype in (DType.i8, DType.u8) else dtype
-
-
 def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.ops.checks import accumulator, integer, integers, numeric, rank_of, require, same_dtype
+from autotune.ops.checks import integer, integers, numeric, rank_of, require, same_dtype
+from autotune.ops.precision import accumulator, rounded
 from autotune.ops.registry import operator
 from autotune.ops.window import image_element, overhang, position, window_count
 from autotune.tensor.expr import Expr, cast
@@ -91,10 +92,3 @@ def conv2d(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         return sum_(product, (r, s) if depthwise else (c, r, s))
 
     return rounded(compute((size.n, size.k, size.oh, size.ow), body, name="conv"), x, "conv")
-
-
-def rounded(t: Tensor, source: Tensor, name: str) -> Tensor:
-    """A sum kept in f32, as the 16-bit float that its operands had; anything else unchanged."""
-    if t.dtype is source.dtype or not source.dtype.is_float:
-        return t
-    return compute(t.shape, lambda *i: cast(source.dtype, t[i]), name=f"{name}_rounded")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.ops.broadcast import broadcast_shapes, element
-from autotune.ops.checks import accumulator, flag, numeric, require, same_dtype
-from autotune.ops.conv import rounded
+from autotune.ops.checks import flag, numeric, require, same_dtype
+from autotune.ops.precision import accumulator, rounded
 from autotune.ops.registry import operator
 from autotune.tensor.expr import Expr, cast
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_

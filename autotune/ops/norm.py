@@ -8,7 +8,8 @@ from typing import Any
 
 from autotune.ops.broadcast import broadcast_shapes, element
 from autotune.ops.checks import axis_of, floating, integer, number, require, same_dtype
-from autotune.ops.reduce import fold_axes, sum_dtype
+from autotune.ops.precision import sum_dtype
+from autotune.ops.reduce import fold_axes
 from autotune.ops.registry import operator
 from autotune.tensor.expr import Expr, binary, cast, read, unary
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_

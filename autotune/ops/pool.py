@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.ops.checks import flag, floating, integers, numeric, rank_of, require
-from autotune.ops.reduce import sum_dtype
+from autotune.ops.precision import sum_dtype
 from autotune.ops.registry import Needed, operator
 from autotune.ops.window import image_element, overhang, position, window_count
 from autotune.tensor.dtype import DType

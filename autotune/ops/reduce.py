@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autotune.ops.checks import axes_of, axis_of, flag, integer, integers, numeric
-from autotune.ops.conv import rounded
+from autotune.ops.precision import rounded, sum_dtype
 from autotune.ops.registry import Needed, operator
-from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast
 from autotune.tensor.reducer import arg_reducer
 from autotune.tensor.stage import (
@@ -61,11 +60,6 @@ def full_index(x: Tensor, folded: Mapping[int, Axis], indices: Sequence[Expr], k
         else:
             full.append(next(rest))
     return tuple(full)
-
-
-def sum_dtype(dtype: DType) -> DType:
-    """The dtype in which a sum is kept whose result has `dtype`: 16-bit floats are summed in f32."""
-    return DType.f32 if dtype in (DType.f16, DType.bf16) else dtype
 
 
 def _define(name: str, fold: Fold) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.ops.checks import axis_of, flag, integer, numeric
-from autotune.ops.conv import rounded
-from autotune.ops.reduce import sum_dtype
+from autotune.ops.precision import rounded, sum_dtype
 from autotune.ops.registry import operator
 from autotune.tensor.expr import Expr, cast, read
 from autotune.tensor.stage import Tensor, compute, scan

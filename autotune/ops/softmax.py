@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autotune.ops.checks import axis_of, floating, integer
-from autotune.ops.reduce import fold_axes, sum_dtype
+from autotune.ops.precision import sum_dtype
+from autotune.ops.reduce import fold_axes
 from autotune.ops.registry import operator
 from autotune.tensor.expr import Expr, cast, unary
 from autotune.tensor.stage import Tensor, compute, max_, sum_

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.ops.checks import accumulator, floating, require
+from autotune.ops.checks import floating, require
 from autotune.ops.conv import Conv2d
+from autotune.ops.precision import accumulator
 from autotune.ops.registry import algorithm
 from autotune.ops.window import image_element, overhang
 from autotune.tensor.expr import cast
