@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from autotune.errors import ModelError
 from autotune.graph.evaluate import evaluate_graph
 from autotune.graph.ir import Graph, Node, Output, Value
 from autotune.graph.partition import Group, Task, partition, tasks
@@ -44,7 +45,10 @@ def load_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] |
     """
     from autotune.graph.frontend import convert_model, read_model  # onnx is needed here only
 
-    model, folder = read_model(path_or_bytes)
-    graph = convert_model(model, folder, shapes or {})
+    try:
+        model, folder = read_model(path_or_bytes)
+        graph = convert_model(model, folder, shapes or {})
+    except ModelError as error:
+        raise type(error)(" ".join(str(error).split())) from error  # names in a model may hold line breaks
     verify(graph)
     return graph

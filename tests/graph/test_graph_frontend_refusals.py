@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph import load_model
-from tests.graph.graph_models import make_model
+from tests.graph.graph_models import Array, make_model
 
 
 def relu(source: str, result: str, name: str = "") -> onnx.NodeProto:
@@ -174,7 +174,7 @@ def test_all_unsupported_uses_are_listed_at_once() -> None:
     ],
 )
 def test_impossible_attributes(node: onnx.NodeProto, text: str) -> None:
-    tensors = {"w": np.ones((4, 2, 3, 3), np.float32), "s": np.asarray([7, -1], np.int64)}
+    tensors: dict[str, Array] = {"w": np.ones((4, 2, 3, 3), np.float32), "s": np.asarray([7, -1], np.int64)}
     assert text in refusal(make_model([node], {"x": [1, 2, 8, 8]}, ["y"], tensors))
 
 

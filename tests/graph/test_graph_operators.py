@@ -284,6 +284,24 @@ def test_cast(to: int) -> None:
     check(build(helper.make_node("Cast", ["x"], ["y"], to=to), feeds), feeds)
 
 
+@pytest.mark.parametrize(("base", "exponent"), [("float32", "int64"), ("int32", "float32"), ("int64", "int32")])
+def test_pow_of_different_dtypes(base: str, exponent: str) -> None:
+    feeds = {"a": np.asarray([1, 2, 3], base), "b": np.asarray([3, 2, 0], exponent)}
+    check(build(helper.make_node("Pow", ["a", "b"], ["y"]), feeds), feeds)
+
+
+@pytest.mark.parametrize(("positive", "negative"), [(1, 1), (1, 0), (0, 1), (0, 0)])
+def test_isinf(positive: int, negative: int) -> None:
+    feeds = {"x": np.asarray([1, np.inf, -np.inf, np.nan], np.float32)}
+    node = helper.make_node("IsInf", ["x"], ["y"], detect_positive=positive, detect_negative=negative)
+    check(build(node, feeds), feeds)
+
+
+def test_cast_like() -> None:
+    feeds = {"x": random(3, 4), "like": np.zeros(1, np.int32)}
+    check(build(helper.make_node("CastLike", ["x", "like"], ["y"]), feeds, opset=15), feeds)
+
+
 def test_integer_arithmetic() -> None:
     rng = np.random.default_rng(0)
     feeds = {"a": rng.integers(-9, 9, (3, 4)), "b": rng.integers(1, 5, (4,))}

@@ -19,7 +19,6 @@ _UNARY = {
     "Exp": "exp",
     "Floor": "floor",
     "HardSwish": "hard_swish",
-    "IsInf": "isinf",
     "IsNaN": "isnan",
     "Log": "log",
     "Neg": "neg",
@@ -44,7 +43,6 @@ _BINARY = {
     "LessOrEqual": "less_or_equal",
     "Mul": "mul",
     "Or": "or",
-    "Pow": "pow",
     "Sub": "sub",
     "Xor": "xor",
 }
@@ -99,6 +97,31 @@ def _clip_by_values(node: OnnxNode) -> str:
     return node.emit("min", result, node.input(2)) if node.given(2) else result
 
 
+@converts("Pow")
+def power(node: OnnxNode) -> str:
+    """The exponent may have another dtype; the result has that of the base."""
+    base, exponent = node.value(0), node.value(1)
+    if base.dtype == exponent.dtype:
+        return node.emit("pow", base.name, exponent.name)
+    if DType(base.dtype).is_float:
+        return node.emit("pow", base.name, node.emit("cast", exponent.name, to=base.dtype))
+    wide = DType.f64.value
+    result = node.emit("pow", *(node.emit("cast", value.name, to=wide) for value in (base, exponent)))
+    return node.emit("cast", result, to=base.dtype)
+
+
+@converts("IsInf")
+def isinf(node: OnnxNode) -> str:
+    """Both signs, or one of them by comparison."""
+    x = node.input(0)
+    positive, negative = node.attr_int("detect_positive", 1), node.attr_int("detect_negative", 1)
+    if positive and negative:
+        return node.emit("isinf", x)
+    if not positive and not negative:
+        return node.new_constant(np.broadcast_to(np.False_, node.shape()))
+    return node.emit("equal", x, node.scalar(math.inf if positive else -math.inf, x))
+
+
 @converts("LeakyRelu")
 def leaky_relu(node: OnnxNode) -> str:
     return node.emit("leaky_relu", node.input(0), alpha=node.attr_float("alpha", 0.01))
@@ -148,7 +171,8 @@ def where(node: OnnxNode) -> str:
     return node.emit("where", node.input(0), node.input(1), node.input(2))
 
 
-@converts("Cast")
+@converts("Cast", "CastLike")
 def cast(node: OnnxNode) -> str:
-    target = dtype_of(node.attr_int("to", 0), node.label)
+    like = node.op == "CastLike"
+    target = DType(node.value(1).dtype) if like else dtype_of(node.attr_int("to", 0), node.label)
     return node.input(0) if target.value == node.value().dtype else node.emit("cast", node.input(0), to=target.value)

@@ -6,6 +6,7 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.node import OnnxNode, converts
+from autotune.graph.ir import Array
 
 
 @converts("BatchNormalization")
@@ -24,19 +25,22 @@ def batch_normalization(node: OnnxNode) -> str:
     per_channel = (1, channels, *(1,) * (node.rank() - 2))
     epsilon = node.attr_float("epsilon", 1e-5)
     if all(node.is_constant(position) for position in range(1, 5)):
-        gamma, beta, mean, variance = (
-            node.constant(position, "statistics").astype(np.float64) for position in range(1, 5)
-        )
-        dtype = node.constant(1, "statistics").dtype
-        factor = gamma / np.sqrt(variance + epsilon)
-        scale = node.new_constant(factor.astype(dtype).reshape(per_channel))
-        shift = node.new_constant((beta - mean * factor).astype(dtype).reshape(per_channel))
+        arrays = _scale_and_shift(node, epsilon)
+        scale, shift = (node.new_constant(array.reshape(per_channel)) for array in arrays)
     else:
         variance_name = node.emit("add", node.input(4), node.scalar(epsilon, node.input(4)))
         ratio = node.emit("div", node.input(1), node.emit("sqrt", variance_name))
         offset = node.emit("sub", node.input(2), node.emit("mul", node.input(3), ratio))
         scale, shift = node.reshaped(ratio, per_channel), node.reshaped(offset, per_channel)
     return node.emit("add", node.emit("mul", node.input(0), scale), shift)
+
+
+def _scale_and_shift(node: OnnxNode, epsilon: float) -> tuple[Array, Array]:
+    arrays = [node.constant(position, "statistics") for position in range(1, 5)]
+    with np.errstate(all="ignore"):  # infinities and NaNs of the model are the model's
+        gamma, beta, mean, variance = (array.astype(np.float64) for array in arrays)
+        factor = gamma / np.sqrt(variance + epsilon)
+        return factor.astype(arrays[0].dtype), (beta - mean * factor).astype(arrays[0].dtype)
 
 
 @converts("LRN")

@@ -60,7 +60,22 @@ def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
         raise ModelError(f"{where}: not an ONNX model, or truncated (export or download it again)") from error
     if not model.ir_version or not model.HasField("graph"):
         raise ModelError(f"{where}: not an ONNX model (it has no graph)")
+    _check_text(model, where)
     return model, folder
+
+
+def _check_text(model: onnx.ModelProto, where: str) -> None:
+    """Refuse names that are not text: protobuf hands damaged strings over as bytes."""
+    graph = model.graph
+    names: list[object] = [graph.name, *(entry.domain for entry in model.opset_import)]
+    names += [tensor.name for tensor in graph.initializer]
+    for value in (*graph.input, *graph.output):
+        names += [value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim)]
+    for node in graph.node:
+        names += [node.op_type, node.domain, node.name, *node.input, *node.output]
+        names += [attribute.name for attribute in node.attribute]
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError(f"{where}: damaged, a name in it is not valid text (export or download the model again)")
 
 
 def opset_of(model: onnx.ModelProto) -> int:

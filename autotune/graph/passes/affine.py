@@ -34,8 +34,9 @@ def combined(op: str, a: Array, b: Array) -> Array | None:
     """a + b or a * b in float64, rounded once; None if broadcasting would make it larger than both."""
     if math.prod(np.broadcast_shapes(a.shape, b.shape)) > max(a.size, b.size):
         return None
-    first, second = a.astype(np.float64), b.astype(np.float64)
-    return (first + second if op == "add" else first * second).astype(a.dtype)
+    with np.errstate(all="ignore"):  # infinities and NaNs of the model are the model's
+        first, second = a.astype(np.float64), b.astype(np.float64)
+        return (first + second if op == "add" else first * second).astype(a.dtype)
 
 
 def along_axis(array: Array, axis: int, rank: int) -> Array | None:

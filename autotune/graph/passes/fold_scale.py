@@ -47,4 +47,5 @@ def _scaled(producer: Node, weight: Array, per_channel: Array) -> Array:
         per_channel = per_channel.reshape(-1, 1, 1, 1)
     elif producer.attr("trans_b"):
         per_channel = per_channel.reshape(-1, 1)
-    return np.multiply(weight, per_channel)
+    with np.errstate(all="ignore"):  # infinities and NaNs of the model are the model's
+        return np.multiply(weight, per_channel)
