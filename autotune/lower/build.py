@@ -174,7 +174,7 @@ class NestBuilder:
     def _check_exists(self, s: StageState, t: Tensor, logical: list[Linear], axis: str) -> None:
         producer = self.producer.get(t.name)
         if producer is not None and producer.at is not None:
-            extents = self.regions.of(producer).extent
+            extents = self.regions.of(producer).extent[: len(t.shape)]  # without the folded axes
             logical = [i - b for i, b in zip(logical, self.regions.of(producer).base)]
         else:
             extents = t.shape
