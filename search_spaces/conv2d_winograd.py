@@ -1,0 +1,222 @@
+"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3): a batch of small matrix products between two transforms.
+
+Transformed weights are prepared at compile time. Tiles are taken in blocks of rows, so that what lies between the
+transforms stays in L2 (Jia et al., PPoPP'18; kernel-level tiling as in the direct template). Transformed inputs are made
+either per block (few channels) or once for all output channels, shared by the threads (few tiles).
+"""
+
+from __future__ import annotations
+
+from autotune.ops.registry import lookup
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.schedule.state import REGISTER
+from autotune.search_spaces.anchored import anchored, divisors, with_layouts
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.conv2d_direct import ConvShape, operand_layouts
+from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.knobs import Choice, tile
+from autotune.search_spaces.registry import template
+from autotune.search_spaces.space import ConfigSpace, Constraint
+from autotune.target import Target
+from autotune.tensor.layout import Layout
+
+LANE_BYTES = 4
+
+
+class Winograd:
+    """The rules of one tile size; `algorithm` names its ComputeDef."""
+
+    algorithm: str
+    m: int
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        anchor = workload.anchor
+        if anchor is None or anchor.op != "conv2d":
+            return False
+        types = workload.types()
+        p = ConvShape.of(workload)
+        plain = p.stride == (1, 1) and p.dilation == (1, 1) and p.groups == 1 and (p.r, p.s) == (3, 3)
+        lanes = target.lanes(LANE_BYTES)
+        whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2
+        others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
+        return plain and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
+
+    def tiles(self, p: ConvShape) -> tuple[int, int]:
+        return -(-p.oh // self.m), -(-p.ow // self.m)
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        p = ConvShape.of(workload)
+        lanes, registers = target.lanes(LANE_BYTES), target.num_vector_registers
+        rows, columns = self.tiles(p)
+        knobs = (
+            Choice("rows", divisors(rows, 28)),
+            Choice("oc_vectors", divisors(p.k // lanes, 4)),
+            tile("tw_tile", columns, limit=28),
+            Choice("th_tile", divisors(rows, 4)),
+            Choice("ic_unroll", (1, 2, 4)),
+            Choice("transform", ("block", "once")),
+        )
+
+        def fits(c: Config) -> bool:
+            vectors, pixels = c.get_int("oc_vectors"), c.get_int("tw_tile") * c.get_int("th_tile")
+            return vectors * pixels + vectors + 1 <= registers + 2
+
+        def nested(c: Config) -> bool:
+            return c.get_int("rows") % c.get_int("th_tile") == 0
+
+        def small(c: Config) -> bool:
+            body = c.get_int("oc_vectors") * c.get_int("tw_tile") * c.get_int("th_tile") * c.get_int("ic_unroll")
+            return body <= 256
+
+        return ConfigSpace(
+            knobs,
+            (
+                Constraint("registers", fits, "the tile needs more vector registers than there are"),
+                Constraint("rows", nested, "th_tile must divide rows"),
+                Constraint("code size", small, "the unrolled body would not fit the instruction cache"),
+            ),
+        )
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        space = self.space(workload, target)
+        p = ConvShape.of(workload)
+        rows, columns = self.tiles(p)
+        a = self.m + 2
+        best, chosen = -1.0, space.default()
+        for vectors in space.knob("oc_vectors").values:
+            for width in space.knob("tw_tile").values:
+                for height in space.knob("th_tile").values:
+                    assert isinstance(vectors, int) and isinstance(width, int) and isinstance(height, int)
+                    if vectors * width * height + vectors + 1 > target.num_vector_registers:
+                        continue
+                    full = columns / (-(-columns // width) * width)
+                    score = vectors * width * height / (vectors + width * height) * full
+                    if score > best:
+                        best = score
+                        chosen = chosen.replace(oc_vectors=vectors, tw_tile=width, th_tile=height)
+        once = rows * columns * p.c * a * a * LANE_BYTES <= 2 * target.l2_bytes or rows < 2 * target.num_threads
+        fitting = []
+        for r in space.knob("rows").values:
+            assert isinstance(r, int)
+            local = a * a * columns * r * LANE_BYTES * (p.c * (not once) + chosen.get_int("oc_vectors") * 16)
+            if r % chosen.get_int("th_tile") == 0 and local <= target.l2_bytes // 2:
+                fitting.append(r)
+        wanted = max(fitting, default=chosen.get_int("th_tile"))
+        return chosen.replace(rows=wanted, ic_unroll=2, transform="once" if once else "block")
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        p = ConvShape.of(workload)
+        lanes = target.lanes(LANE_BYTES)
+        a = anchored(workload, self.algorithm)
+        anchor = workload.anchor
+        assert anchor is not None
+        rows, columns = self.tiles(p)
+        bottom = rows * self.m + 2 - p.pad[0] - p.h
+        right = columns * self.m + 2 - p.pad[1] - p.w
+        layouts = operand_layouts(workload, lanes, p.k)
+        halo = ((0, 0), (0, 0), (p.pad[0], max(bottom, 0)), (p.pad[1], max(right, 0)))
+        layouts[f"in{anchor.inputs[0]}"] = Layout.blocked(4, [(1, lanes)]).with_halo(halo)
+        s = with_layouts(a.schedule, interface, layouts)
+        s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes)]))
+        s = s.cache_write("wino_m")
+        s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
+        s = _small(s.compute_at("wino_y", a.output, block[2], REGISTER), "wino_y", lanes)
+        s = _small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", lanes)
+        s = self._products(s, a.output, block[1], config, lanes, columns)
+        return self._input_transform(s, a.output, block[0], lanes)
+
+    def _output(
+        self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int
+    ) -> tuple[Schedule, tuple[str, str, str]]:
+        """Loops of the output; returns where input transform, products and output transform are computed."""
+        n, k, oh, ow = axes
+        s = s.split(out, oh, self.m).split(out, f"{oh}.0", config.get_int("rows")).split(out, ow, self.m)
+        s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
+        once = config.get_str("transform") == "once"
+        first, second = (f"{k}.0", f"{oh}.0.0") if once else (f"{oh}.0.0", f"{k}.0")
+        inner = (f"{oh}.0.1", f"{ow}.0", f"{k}.1.0", f"{oh}.1", f"{ow}.1", f"{k}.1.1")
+        s = s.reorder(out, n, first, second, *inner)
+        s = s.unroll(out, f"{oh}.1").unroll(out, f"{ow}.1").vectorize(out, f"{k}.1.1")
+        shared = f"{n}*{first}"
+        s = s.fuse(out, n, first)
+        if once:
+            s = s.fuse(out, shared, second)
+            shared = f"{shared}*{second}"
+            return s.parallel(out, shared), ("", shared, f"{k}.1.0")
+        return s.parallel(out, shared), (shared, second, f"{k}.1.0")
+
+    def _input_transform(self, s: Schedule, out: str, block: str, lanes: int) -> Schedule:
+        v = "wino_v"
+        if block:
+            s = s.compute_at(v, out, block)
+        s = s.layout(v, _planes(lanes))
+        n, c, th, tw, xi, nu = (x.name for x in s.state.stage(v).stage.axes)
+        (j,) = (x.name for x in s.state.stage(v).stage.reduce_axes)
+        s = s.split(v, c, lanes).reorder(v, n, f"{c}.0", th, tw, xi, nu, j, f"{c}.1")
+        if not block:
+            s = s.fuse(v, n, f"{c}.0").parallel(v, f"{n}*{c}.0")
+        s = s.compute_at("wino_t", v, tw, REGISTER)
+        for loop in (xi, nu, j):
+            s = s.unroll(v, loop)
+        s = s.vectorize(v, f"{c}.1")
+        return _small(s, "wino_t", lanes)
+
+    def _products(self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int) -> Schedule:
+        m, acc = "wino_m", "wino_m.c"
+        s = s.compute_at(m, out, block).layout(m, _planes(lanes))
+        n, k, th, tw, xi, nu = (x.name for x in s.state.stage(m).stage.axes)
+        width, height = config.get_int("tw_tile"), config.get_int("th_tile")
+        s = s.split(m, th, height).split(m, tw, width).split(m, k, lanes)
+        s = s.reorder(m, xi, nu, n, f"{th}.0", f"{tw}.0", f"{k}.0", f"{th}.1", f"{tw}.1", f"{k}.1")
+        s = s.compute_at(acc, m, f"{tw}.0", REGISTER).layout(acc, Layout.blocked(6, [(1, lanes)]))
+        for loop in (f"{k}.0", f"{th}.1", f"{tw}.1"):
+            s = s.unroll(m, loop)
+        s = s.vectorize(m, f"{k}.1")
+        if columns % width:
+            s = s.partition(m, f"{tw}.0")
+        (c,) = (x.name for x in s.state.stage(acc).stage.reduce_axes)
+        s = s.split(acc, c, config.get_int("ic_unroll")).split(acc, k, lanes)
+        s = s.reorder(acc, xi, nu, n, f"{c}.0", f"{c}.1", th, tw, f"{k}.0", f"{k}.1")
+        for loop in (f"{c}.1", th, tw, f"{k}.0"):
+            s = s.unroll(acc, loop)
+        return s.vectorize(acc, f"{k}.1")
+
+
+def _planes(lanes: int) -> Layout:
+    """(n, channel, th, tw, xi, nu) as one plane of blocked channels per point (xi, nu) of the transformed tile."""
+    outer = tuple((d, 0) for d in (4, 5, 0, 1, 2, 3))
+    return Layout((*outer, (1, lanes)), ((0, 0),) * 6)
+
+
+def _small(s: Schedule, stage: str, lanes: int) -> Schedule:
+    """A transform of one tile, unrolled: one vector of channels, in registers."""
+    state = s.state.stage(stage)
+    channel = state.stage.axes[1].name
+    s = s.layout(stage, Layout.blocked(6, [(1, lanes)]))
+    others = [x.name for x in state.loops if x.name != channel]
+    s = s.reorder(stage, *others, channel)
+    for loop in others:
+        if s.state.stage(stage).loop(loop).extent > 1:
+            s = s.unroll(stage, loop)
+    return s.vectorize(stage, channel)
+
+
+def _priority(workload: Workload, target: Target) -> float:
+    """Untuned: Winograd pays where there are enough channels and tiles to fill registers."""
+    p = ConvShape.of(workload)
+    return 1.0 if p.c >= 32 and p.k >= 32 and p.oh * p.ow >= 14 * 14 else -0.5
+
+
+@template("conv2d.winograd_f4", op="conv2d", priority=_priority)
+class WinogradF4(Winograd):
+    """Tiles of 4 x 4 outputs: 4 times fewer multiplications."""
+
+    algorithm, m = "winograd_f4", 4
+
+
+@template("conv2d.winograd_f2", op="conv2d", priority=-1.0)
+class WinogradF2(Winograd):
+    """Tiles of 2 x 2 outputs: 2.25 times fewer multiplications, for small images and few channels."""
+
+    algorithm, m = "winograd_f2", 2
