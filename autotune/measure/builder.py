@@ -20,6 +20,7 @@ from autotune.measure.worker import WorkerPool, WorkerSpec, mapped
 from autotune.ops.registry import algorithms, compute_def
 from autotune.ops.workload import Workload
 from autotune.schedule.schedule import Schedule
+from autotune.search_spaces import templates  # noqa: F401  registers the built-in templates
 from autotune.search_spaces.registry import make_schedule
 
 
