@@ -8,7 +8,7 @@ compiler may give them no kernel at all (a view; producers that write in place).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autotune.graph.infer import is_elementwise
@@ -16,11 +16,11 @@ from autotune.graph.ir import Graph, Node
 from autotune.graph.order import topological_order
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
 
-MOVEMENT = frozenset({"reshape", "concat", "transpose", "slice", "pad"})  # nothing fuses into these
+MOVEMENT = frozenset({"reshape", "concat", "transpose", "slice", "pad", "expand", "gather"})  # nothing fuses into these
 VIEWS = frozenset({"reshape", "concat"})
 COMPUTE = frozenset({"conv2d", "matmul"})  # take their epilogues before other anchors do
 COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
-MAX_REGION = 16  # elementwise nodes looked at behind a value that is read several times
+MAX_EXPRESSION = 64  # operators in a group's result once each is written out where it is read (x*x writes x twice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +78,25 @@ class _Clusters:
 
     def grow_epilogue(self, anchor: Node) -> None:
         """Claim the anchor and the elementwise nodes behind it, as long as they keep its shape."""
-        members, tail = {anchor.name}, anchor
+        members, tail = {anchor.name: anchor}, anchor
         while region := self._region_behind(tail, anchor.output.shape):
-            members.update(node.name for node in region)
-            tail = region[-1]
+            grown = members | {node.name: node for node in region}
+            if self._expression_size(grown) > MAX_EXPRESSION:
+                break
+            members, tail = grown, region[-1]
         self._claim(members)
 
     def grow_backwards(self, sink: Node) -> None:
         """Claim an elementwise node with those elementwise producers, of its shape, that only the cluster reads."""
-        members, todo = {sink.name}, [sink] if is_elementwise(sink.op) else []
+        members, todo = {sink.name: sink}, [sink] if is_elementwise(sink.op) else []
         while todo:
             for name in todo.pop().inputs:
                 producer = self.graph.producers.get(name)
                 if producer is None or name in members or not self._is_free(producer, sink.output.shape):
                     continue
-                if self._is_read_within(producer, members):
-                    members.add(name)
+                grown = {**members, name: producer}
+                if self._is_read_within(producer, members) and self._expression_size(grown) <= MAX_EXPRESSION:
+                    members = grown
                     todo.append(producer)
         self._claim(members)
 
@@ -120,7 +123,7 @@ class _Clusters:
         Usually one node; several when a value is read twice, as in x * sigmoid(x). None if there are no such nodes.
         """
         region: dict[str, Node] = {}
-        while len(region) <= MAX_REGION and tail.name not in self.graph.output_values:
+        while len(region) <= MAX_EXPRESSION and tail.name not in self.graph.output_values:
             for node in self.graph.consumers[tail.name]:
                 if not self._is_free(node, shape):
                     return None
@@ -131,6 +134,13 @@ class _Clusters:
                 return sorted(region.values(), key=lambda node: self._position[node.name])
             tail = leaving[0]  # it comes before another one, so it cannot be the last: take its readers in
         return None
+
+    def _expression_size(self, members: Mapping[str, Node]) -> int:
+        """Operators in the expression of the last member when every member is inlined into its readers."""
+        sizes: dict[str, int] = {}
+        for node in sorted(members.values(), key=lambda node: self._position[node.name]):
+            sizes[node.name] = 1 + sum(sizes.get(name, 0) for name in node.inputs)
+        return max(sizes.values())
 
     def _is_free(self, node: Node, shape: tuple[int, ...]) -> bool:
         return is_elementwise(node.op) and node.output.shape == shape and node.name not in self.owner

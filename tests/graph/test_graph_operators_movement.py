@@ -169,6 +169,13 @@ def test_a_shape_subgraph_folds_while_loading() -> None:
     assert [node.op for node in load_model(model.SerializeToString()).nodes] == ["reshape"]
 
 
+@pytest.mark.parametrize("bounds", [(0, 5, 1), (5, 0, -2), (0.5, 2.0, 0.5), (3, 3, 1)])
+def test_range(bounds: tuple[float, float, float]) -> None:
+    dtype = np.float32 if isinstance(bounds[0], float) else np.int64
+    tensors = dict(zip(("start", "limit", "delta"), (np.asarray(b, dtype) for b in bounds), strict=True))
+    check(build(helper.make_node("Range", list(tensors), ["y"]), {}, tensors), {})
+
+
 @pytest.mark.parametrize("value", [None, np.asarray([3], np.int64), np.asarray([0.5], np.float32)])
 def test_constant_of_shape(value: Array | None) -> None:
     attrs = {} if value is None else {"value": onnx.numpy_helper.from_array(value)}

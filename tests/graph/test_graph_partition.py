@@ -115,6 +115,29 @@ def test_no_group_waits_for_itself() -> None:
     assert [ops(group) for group in check(net.graph(result))] == ["relu", "conv2d+add+add"]
 
 
+def test_expressions_that_double_stay_small() -> None:
+    """x + x, forty times: written out in one kernel that would be 2^40 additions."""
+    net = Net(2, 3)
+    y = net.x
+    for _ in range(40):
+        y = net.op("add", y, y)
+    groups = check(net.graph(y))
+    assert max(len(group.workload.nodes) for group in groups) <= 6
+    net = Net(1, 4, 4, 4)
+    y = net.conv(net.x)
+    for _ in range(40):
+        y = net.op("mul", y, y)
+    assert max(len(group.workload.nodes) for group in check(net.graph(y))) <= 7
+
+
+def test_long_chains_are_split() -> None:
+    net = Net(2, 3)
+    y = net.x
+    for _ in range(1000):
+        y = net.op("exp", y)
+    assert max(len(group.workload.nodes) for group in check(net.graph(y))) == 64
+
+
 def test_equal_layers_are_one_task() -> None:
     net = Net(1, 4, 6, 6)
     y = net.op("relu", net.conv(net.op("relu", net.conv(net.x))))

@@ -207,6 +207,48 @@ def test_a_convolution_that_others_read_is_not_scaled() -> None:
     assert PASSES["fold-scale"](graph) is graph
 
 
+def test_reshapes_and_transposes_merge() -> None:
+    net = Net(2, 3, 4)
+    y = net.op("reshape", net.op("reshape", net.x, shape=(6, 4)), shape=(4, 6))
+    y = net.op("transpose", net.op("transpose", y, perm=(1, 0)), perm=(1, 0))
+    result = run_pass(net.graph(y), "merge-movement", "remove-noops")
+    assert [(node.op, node.output.shape) for node in result.nodes] == [("reshape", (4, 6))]
+
+
+def test_a_transpose_of_unit_axes_is_a_reshape() -> None:
+    net = Net(1, 3, 1, 4)
+    graph = net.graph(net.op("transpose", net.x, perm=(1, 2, 0, 3)))
+    assert ops(run_pass(graph, "merge-movement")) == ["reshape"]
+
+
+def test_a_reduction_over_unit_axes_is_a_reshape() -> None:
+    net = Net(2, 1, 3, 1)
+    graph = net.graph(net.op("reduce_mean", net.x, axes=(1, 3), keepdims=False))
+    assert ops(run_pass(graph, "remove-noops")) == ["reshape"]
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("reshape", {"shape": (2, 3)}),
+        ("transpose", {"perm": (0, 1)}),
+        ("slice", {"begin": (0, 0), "size": (2, 3), "step": (1, 1)}),
+        ("pad", {"pads": (0, 0, 0, 0), "value": 0.0}),
+        ("concat", {"axis": 0}),
+        ("expand", {"shape": (2, 3)}),
+    ],
+)
+def test_movement_that_moves_nothing_is_removed(op: str, attrs: dict[str, AttrValue]) -> None:
+    net = Net(2, 3)
+    assert ops(run_pass(net.graph(net.op("relu", net.op(op, net.x, **attrs))), "remove-noops")) == ["relu"]
+
+
+def test_a_slice_that_reverses_stays() -> None:
+    net = Net(2, 3)
+    graph = net.graph(net.op("slice", net.x, begin=(1, 0), size=(2, 3), step=(-1, 1)))
+    assert PASSES["remove-noops"](graph) is graph
+
+
 def test_unknown_pass_names_are_refused() -> None:
     net = Net(1)
     with pytest.raises(ModelError, match="passes: dead-code"):

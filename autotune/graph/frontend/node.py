@@ -23,6 +23,7 @@ from autotune.tensor import DType
 
 Converted = Union[str, Sequence[str]]
 Converter = Callable[["OnnxNode"], Converted]
+MAX_BROADCAST_ELEMENTS = 2**28
 EAGER_ELEMENTS = 2**12  # shape arithmetic works on a handful; larger constants are left to the folding pass
 _CONVERTERS: dict[str, Converter] = {}
 
@@ -172,6 +173,9 @@ class OnnxNode:
         return self.builder.emit(op, inputs, self.hint, self.proto.name, **attrs)
 
     def new_constant(self, array: Array) -> str:
+        """Add a constant. Raises UnsupportedError for a few numbers blown up to gigabytes by broadcasting."""
+        if array.size > MAX_BROADCAST_ELEMENTS and 0 in array.strides:
+            raise UnsupportedError(f"{self.label}: a constant of shape {array.shape} made of repeated numbers")
         return self.builder.constant(array, self.hint)
 
     def scalar(self, number: float, like: str) -> str:

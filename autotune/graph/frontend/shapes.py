@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
-from autotune.graph.frontend.node import OnnxNode, converts
+from autotune.graph.frontend.node import MAX_BROADCAST_ELEMENTS, OnnxNode, converts
 from autotune.graph.frontend.source import MAX_ELEMENTS
 from autotune.graph.ir import Array
 
@@ -50,6 +50,16 @@ def constant_of_shape(node: OnnxNode) -> str:
 def shape(node: OnnxNode) -> str:
     end = node.attr_int("end", node.rank())
     return node.new_constant(np.asarray(node.shape()[node.attr_int("start", 0) : end], np.int64))
+
+
+@converts("Range")
+def range_(node: OnnxNode) -> str:
+    arrays = [node.constant(position, "the range") for position in range(3)]
+    start, limit, delta = (array.reshape(-1)[0].item() for array in arrays)
+    count = (limit - start) / delta if delta else math.inf
+    if not abs(count) <= MAX_BROADCAST_ELEMENTS:  # NaN too
+        raise ModelError(f"{node.label}: impossible range from {start} to {limit} by {delta}")
+    return node.new_constant(np.arange(start, limit, delta, dtype=arrays[0].dtype))
 
 
 @converts("Size")

@@ -40,8 +40,9 @@ def _unchanged_operand(sweep: Sweep, node: Node) -> str | None:
         return None
     producer = sweep.producers.get(first.name)
     unchanged = (
-        node.op in ("reshape", "cast", "pad")  # of the same type, so they do nothing
+        node.op in ("reshape", "cast", "expand")  # of the same type, so they do nothing
         or (node.op == "concat" and len(node.inputs) == 1)
+        or (node.op == "pad" and not any(node.int_tuple("pads")))
         or (node.op == "slice" and attrs["step"] == (1,) * len(first.shape))
         or (node.op == "transpose" and attrs["perm"] == tuple(range(len(first.shape))))
         or (node.op == "clip" and attrs["min"] == -math.inf and attrs["max"] == math.inf)
