@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +74,11 @@ def this_machine() -> Machine:
         allowed_cores=allowed_cores(),
         memory_bytes=memory_bytes(),
     )
+
+
+def environment() -> Mapping[str, str]:
+    """The process's environment variables: nothing else in the library reads them."""
+    return os.environ
 
 
 def check_supported(system: str, architecture: str) -> None:

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from autotune import cpus, machine
 from autotune.errors import TargetError
@@ -92,6 +92,10 @@ class Target:
             l2_bytes=host.caches.l2_bytes,
             l3_bytes=host.caches.l3_bytes,
         )
+
+    def with_threads(self, num_threads: int) -> Target:
+        """The same CPU with another number of threads."""
+        return replace(self, num_threads=num_threads)
 
     def __str__(self) -> str:
         return f"x86 -mcpu={self.cpu} -num-cores={self.num_threads}"

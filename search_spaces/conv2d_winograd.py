@@ -1,7 +1,7 @@
 """Winograd convolution F(2x2, 3x3) and F(4x4, 3x3): a batch of small matrix products between two transforms.
 
 Transformed weights are prepared at compile time. Tiles are taken in blocks of rows, so that what lies between the
-transforms stays in L2 (Jia et al., PPoPP'18; kernel-level tiling as in the direct template). Transformed inputs are made
+transforms stays in L2 (Jia et al., PPoPP'18; register tiling as in the direct template). Transformed inputs are made
 either per block (few channels) or once for all output channels, shared by the threads (few tiles).
 """
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from autotune.codegen.emit import emit, scratch_offsets
-from autotune.codegen.jit import compile_ir, ir_hash
+from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
 from autotune.lower import lower
 from autotune.lower.ir import LOCAL, SHARED, LoopProgram, Operand
 from autotune.schedule.schedule import Schedule
@@ -62,9 +63,15 @@ def generate(schedule: Schedule, target: Target, name: str = SYMBOL, *, check: b
     return KernelSource(program, emit(program, target.vector_bits))
 
 
-def compile_source(source: KernelSource, target: Target) -> KernelObject:
+class CompileIr(Protocol):
+    """`compile_ir`, or the object cache in front of it."""
+
+    def __call__(self, ir_text: str, *, cpu: str, features: str) -> CompiledObject: ...
+
+
+def compile_source(source: KernelSource, target: Target, compile_text: CompileIr = compile_ir) -> KernelObject:
     """Optimise and compile generated IR."""
-    compiled = compile_ir(source.ir, cpu=target.cpu, features=target.llvm_features)
+    compiled = compile_text(source.ir, cpu=target.cpu, features=target.llvm_features)
     return KernelObject(
         symbol=source.program.name,
         object_code=compiled.object_code,

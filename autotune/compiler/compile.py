@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from autotune.codegen.emit import scratch_offsets
+from autotune.codegen.jit import compile_ir
 from autotune.codegen.kernel import KernelObject, compile_source, generate
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.memory import Lifetime, plan_memory
 from autotune.compiler.slots import Assignment, KernelStep, assign
 from autotune.graph import Graph, load_model, optimize, partition
-from autotune.lower.ir import LOCAL, SHARED
 from autotune.lower.operands import physical_operand
 from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, KernelCall, Program, Ref, TensorSpec
 from autotune.runtime.threads import aligned_empty
+from autotune.schedule import Schedule
 from autotune.search_spaces import make_schedule
 from autotune.target import Target
 
@@ -106,6 +106,12 @@ def compile_model(
     return compile_graph(optimize(load_model(model, shapes)), target, database, cache)
 
 
+def kernel_object(schedule: Schedule, target: Target, cache: ObjectCache | None) -> KernelObject:
+    """Compile a schedule, or take its object from the cache."""
+    source = generate(schedule, target, check=False)
+    return compile_source(source, target, cache.compile if cache is not None else compile_ir)
+
+
 class _Kernels:
     """Builds each distinct kernel once."""
 
@@ -130,22 +136,7 @@ class _Kernels:
         key = (step.workload.key, step.choice.config.key, step.interface.to_json())
         if key not in self._built:
             schedule = make_schedule(step.workload, step.choice.config, self.target, step.interface)
-            source = generate(schedule, self.target, check=False)
-            if self.cache is None:
-                kernel = compile_source(source, self.target)
-            else:
-                found = self.cache.compile(source.ir, cpu=self.target.cpu, features=self.target.llvm_features)
-                kernel = KernelObject(
-                    symbol=source.program.name,
-                    object_code=found.object_code,
-                    ir_hash=found.ir_hash,
-                    operands=source.program.operands,
-                    shared_scratch=scratch_offsets(source.program, SHARED)[1],
-                    thread_scratch=scratch_offsets(source.program, LOCAL)[1],
-                    spills=found.spills,
-                    fmas=found.fmas,
-                )
-            self._built[key] = kernel
+            kernel = self._built[key] = kernel_object(schedule, self.target, self.cache)
             if kernel.ir_hash not in self.number:
                 self.number[kernel.ir_hash] = len(self.objects)
                 self.objects.append(kernel.object_code)

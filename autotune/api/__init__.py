@@ -1,0 +1,1 @@
+"""What `import autotune` offers: compile, tune, tasks, best_schedule, InferenceSession."""

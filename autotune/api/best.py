@@ -1,0 +1,67 @@
+"""`best_schedule`: the best known schedule of a workload, as a value that builds a callable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.compiler.choose import Choice, Chooser
+from autotune.compiler.compile import kernel_object
+from autotune.ops import Workload, parse_workload
+from autotune.records import Tier
+from autotune.runtime.function import KernelFunction
+from autotune.schedule import Schedule
+from autotune.search_spaces import Config, make_schedule
+from autotune.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class BestSchedule:
+    """A schedule and how far it can be trusted.
+
+    Attributes:
+        tier: exact (measured on this target) or why not; only exact records are applied.
+        reason: for people.
+        config: template and knobs; the template's default when there is no exact record.
+        schedule: steps on the workload's ComputeDef.
+        seconds: measured time, None for a default.
+        workload, target: what it was asked for.
+    """
+
+    tier: Tier
+    reason: str
+    config: Config
+    schedule: Schedule
+    seconds: float | None
+    workload: Workload
+    target: Target
+
+    def build(self) -> KernelFunction:
+        """Compile and link: a function on ordinary NumPy arrays.
+
+        Raises:
+            TargetError: this machine cannot run the target's code.
+        """
+        kernel = kernel_object(self.schedule, self.target, object_cache())
+        return KernelFunction(self.schedule.compute.inputs, kernel, self.target)
+
+
+def best_schedule(
+    workload: str | Workload, target: str | Target | None = None, database: DatabaseLike = None
+) -> BestSchedule:
+    """The best known schedule of a workload on a target; the template's default when none was measured here.
+
+    Args:
+        workload: a Workload, or text such as "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1".
+        target: as for `autotune.compile`.
+        database: as for `autotune.compile`.
+
+    Raises:
+        WorkloadError: malformed text, impossible shapes, or no template can compute it.
+    """
+    asked = parse_workload(workload) if isinstance(workload, str) else workload
+    wanted = Target.parse(target)
+    with reading(database) as opened:
+        choice: Choice = Chooser(wanted, opened)(asked)
+    schedule = make_schedule(asked, choice.config, wanted)
+    return BestSchedule(choice.tier, choice.reason, choice.config, schedule, choice.seconds, asked, wanted)

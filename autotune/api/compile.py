@@ -1,0 +1,45 @@
+"""`autotune.compile` and `autotune.tasks`: models in, programs and task lists out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.graph import Task, load_model, optimize
+from autotune.graph import tasks as graph_tasks
+from autotune.target import Target
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def compile(
+    model: str | Path | bytes,
+    target: str | Target | None = None,
+    database: DatabaseLike = None,
+    *,
+    shapes: Shapes | None = None,
+) -> CompiledModel:
+    """Compile an ONNX model with the best schedules in a database; kernels without a record get defaults.
+
+    Nothing is measured: use `tune` first.
+
+    Args:
+        model: a file, or its contents.
+        target: "x86", "native", "x86 -mcpu=haswell -num-cores=2"; None for this machine.
+        database: a file, an open Database, None for the user's default file, False for none.
+        shapes: dimensions of inputs by name, where the model leaves them open.
+
+    Raises:
+        ModelError, UnsupportedError: the model is damaged, or uses what autotune has not.
+        TargetError, DatabaseError: as their names say.
+    """
+    graph = optimize(load_model(model, shapes))
+    with reading(database) as opened:
+        return compile_graph(graph, Target.parse(target), opened, object_cache())
+
+
+def tasks(model: str | Path | bytes, *, shapes: Shapes | None = None) -> tuple[Task, ...]:
+    """The distinct kernels of a model and how often each is used."""
+    return graph_tasks(optimize(load_model(model, shapes)))

@@ -1,0 +1,108 @@
+"""InferenceSession: the interface that users of ONNX Runtime know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.api.locate import DatabaseLike
+from autotune.errors import InputError
+from autotune.runtime.artifact import is_compiled, load_artifact
+from autotune.runtime.executor import Array, Executor
+from autotune.runtime.program import TensorSpec
+from autotune.target import Target
+
+_ONNX_TYPES = {
+    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool",
+    **{f"{a}{n}": f"{b}{n}" for a, b in (("i", "int"), ("u", "uint")) for n in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """A model input or output, as ONNX Runtime describes it."""
+
+    name: str
+    type: str
+    shape: list[int]
+
+    @staticmethod
+    def of(spec: TensorSpec) -> NodeArg:
+        return NodeArg(spec.name, f"tensor({_ONNX_TYPES[spec.dtype]})", list(spec.shape))
+
+
+class InferenceSession:
+    """A model ready to run. Several threads may call `run` at once.
+
+    Args:
+        path_or_bytes: an ONNX model, or a file that `autotune compile` wrote.
+        sess_options: accepted for compatibility with ONNX Runtime; only `intra_op_num_threads` is used.
+        providers: accepted for compatibility; autotune runs on the CPU.
+        target: as for `autotune.compile`; a compiled file has its own.
+        database: as for `autotune.compile`.
+        shapes: dimensions of inputs by name, where the model leaves them open.
+
+    Raises:
+        ModelError, CompiledModelError, TargetError, DatabaseError: the model cannot be used; the message says why.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | Path | bytes,
+        sess_options: Any = None,
+        providers: Sequence[Any] | None = None,
+        *,
+        target: str | Target | None = None,
+        database: DatabaseLike = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        self._providers = providers
+        if not isinstance(path_or_bytes, bytes) and _starts_compiled(Path(path_or_bytes)):
+            program, objects, constants = load_artifact(Path(path_or_bytes))
+            self._executor = Executor(program, objects, constants)
+        else:
+            from autotune.api.compile import compile
+
+            wanted = _with_threads(Target.parse(target), sess_options)
+            self._executor = compile(path_or_bytes, wanted, database, shapes=shapes).executor
+        self._outputs = [spec.name for spec, _ in self._executor.program.outputs]
+
+    def get_inputs(self) -> list[NodeArg]:
+        return [NodeArg.of(s) for s in self._executor.program.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        return [NodeArg.of(s) for s, _ in self._executor.program.outputs]
+
+    def get_providers(self) -> list[str]:
+        return ["CPUExecutionProvider"]
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, object], run_options: object = None
+    ) -> list[Array]:
+        """The named outputs (all of them for None) as new arrays.
+
+        Raises:
+            InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
+        """
+        results = self._executor.run(input_feed)
+        if output_names is None:
+            return results
+        unknown = [n for n in output_names if n not in self._outputs]
+        if unknown:
+            raise InputError(f"no output named {', '.join(unknown)}; the model has {', '.join(self._outputs)}")
+        return [results[self._outputs.index(n)] for n in output_names]
+
+
+def _starts_compiled(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return is_compiled(file.read(8))
+    except OSError:
+        return False  # the ONNX loader says what is wrong with it
+
+
+def _with_threads(target: Target, options: Any) -> Target:
+    threads = int(getattr(options, "intra_op_num_threads", 0) or 0)
+    return target.with_threads(threads) if threads else target
