@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 F32 = NDArray[np.float32]
 CLASSES = 1000
+SHAPERS = ("Unsqueeze", "Reshape")  # the role of a weight is that of whoever reads it behind these
 LIGHT = {
     "alexnet": "bvlc_alexnet",
     "densenet121": "densenet121",
@@ -84,13 +85,13 @@ def light(file: str, weights: Weights) -> onnx.ModelProto:
     }
     layers = [node for node in graph.node if node.op_type != "ConstantOfShape"]
     initialisers: dict[str, NDArray[np.generic]] = {}
-    renamed = {node.output[0]: node.input[0] for node in layers if node.op_type == "Unsqueeze"}
+    renamed = {node.output[0]: node.input[0] for node in layers if node.op_type in SHAPERS}
     for node in layers:
         for position, operand in enumerate(node.input):
             name = renamed.get(operand, operand)
             if name in initialisers:
                 continue
-            if name in shapes and node.op_type != "Unsqueeze":
+            if name in shapes and node.op_type not in SHAPERS:
                 initialisers[name] = _weight(node, position, shapes[name], weights)
             elif name in arrays and name not in shapes:
                 initialisers[name] = arrays[name]  # the target of a Reshape
@@ -105,7 +106,7 @@ def _weight(node: onnx.NodeProto, position: int, shape: tuple[int, ...], weights
     if node.op_type == "Conv" and position == 1:
         return weights.kernel(shape, int(np.prod(shape[1:])))
     if node.op_type == "Gemm" and position == 1:
-        return weights.dense(shape[0], shape[1])
+        return weights.dense(*shape[-2:]).reshape(shape)
     if node.op_type == "BatchNormalization":
         # Scales below 1 keep the sums of residual networks in range.
         return weights.near(*((0.75, 0.25), (0.0, 0.2), (0.0, 0.2), (1.0, 0.5))[position - 1], shape)
