@@ -1,9 +1,18 @@
-"""What every test shares: skipping by CPU feature."""
+"""What every test shares: skipping by CPU feature, and running generated code where it may crash."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import llvmlite.binding as llvm
 import pytest
+
+from autotune.measure.failure import Failure
+from autotune.measure.protocol import Message
+from autotune.measure.worker import Worker, WorkerSpec
+from autotune.schedule import Schedule
+
+Right = Callable[..., None]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -13,3 +22,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker in item.iter_markers("isa"):
             if not features.get(marker.args[0], False):
                 item.add_marker(pytest.mark.skip(reason=f"this CPU has no {marker.args[0]}"))
+
+
+@pytest.fixture(scope="session")
+def kernel_worker() -> Iterator[Worker]:
+    """A process of its own for generated code."""
+    init = {"target": "native -num-cores=2"}
+    worker = Worker(WorkerSpec("tests.property.kernel_check:worker", dict(init), 60.0, 3 << 30))
+    yield worker
+    worker.stop()
+
+
+@pytest.fixture
+def right(kernel_worker: Worker) -> Right:
+    """`right(schedule)`: its kernel computes what the definition says, with 1 to 3 threads, and strays nowhere.
+
+    Inputs are named in0, in1, ...; with special=True, floats hold NaN, infinities and signed zeros.
+    """
+
+    def run(schedule: Schedule, special: bool = False) -> None:
+        answer = kernel_worker.call(Message({"schedule": schedule.to_json(), "special": special}))
+        assert not isinstance(answer, Failure), answer.message
+        assert answer.body["found"] is None, answer.body["found"]
+
+    return run

@@ -6,6 +6,8 @@ again, the vectorized variable is a lane number. What is left to LLVM is promoti
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
@@ -61,6 +63,7 @@ class _Emitter:
         self.x = Indexer(self.w, self._opaque_index)
         self.m = Memory(self.w, self.a, self.x)
         self.m.evaluate = self.value
+        self.m.isolated = self._isolated
         self._memo: dict[int, tuple[Expr, Value]] = {}
         self._expanded: dict[int, tuple[Expr, Expr]] = {}
 
@@ -102,7 +105,6 @@ class _Emitter:
                 self.x.bases[b.name] = self.w.hoisted(0, f"getelementptr inbounds i8, ptr {base}, i64 {local[b.name]}")
             elif b.scope == REGISTER:
                 text = f"alloca [{b.elements} x {stored_type(b.dtype)}], align {ALIGN}"
-                self.x.bases[b.name] = f"%{b.name}.r"
                 self.x.bases[b.name] = name = f'%"{b.name}.r"'
                 self.w.scopes[0].top.append(f"  {name} = {text}")
 
@@ -286,7 +288,7 @@ class _Emitter:
         if isinstance(e, Const):
             return constant(e.value, e.dtype)
         if isinstance(e, Load):
-            return self._per_lane_safe(lambda: self.m.load(e.buffer, e.indices, e.when, e.otherwise))
+            return self.m.load(e.buffer, e.indices, e.when, e.otherwise)
         if isinstance(e, Index):
             return self._index(e)
         if isinstance(e, Binary):
@@ -306,12 +308,11 @@ class _Emitter:
             return self._table(e)
         raise CodegenError(f"no code for `{e}`")
 
-    def _per_lane_safe(self, load: object) -> Value:
+    def _isolated(self, scalar: Callable[[], Value]) -> Value:
         """Values memorised while a lane is a constant belong to that lane only."""
         saved, self._memo = self._memo, {}
-        value = load()  # type: ignore[operator]
+        value = scalar()
         self._memo = saved
-        assert isinstance(value, Value)
         return value
 
     def _binary(self, e: Binary) -> Value:
@@ -368,7 +369,7 @@ class _Emitter:
         try:
             offset = self.x.offset(e.value)
         except PerLane:
-            return self._per_lane_safe(lambda: self.m.per_lane(lambda: self._index(e)))
+            return self.m.per_lane(lambda: self._index(e))
         if offset.lane:
             return self.m.lane_numbers(offset)
         if not offset.terms:

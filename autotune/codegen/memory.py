@@ -24,6 +24,7 @@ class Memory:
         self.lanes = 0
         self.mask: Value | None = None
         self.evaluate: Callable[[Expr], Value] = lambda e: constant(0, e.dtype)
+        self.isolated: Callable[[Callable[[], Value]], Value] = lambda scalar: scalar()
 
     def per_lane(self, scalar: Callable[[], Value]) -> Value:
         """Evaluate once per lane, the lane being a constant, and put the results together."""
@@ -31,7 +32,7 @@ class Memory:
         parts: list[Value] = []
         for n in range(lanes):
             self._as_scalar(variable, n, mask)
-            parts.append(scalar())
+            parts.append(self.isolated(scalar))  # what is known of one lane is wrong for the next
         self.x.env[variable], self.lanes, self.lane_var, self.mask = LANE, lanes, variable, mask
         dtype = parts[0].dtype
         kind, element = computed_type(dtype, lanes), computed_type(dtype)
@@ -107,8 +108,9 @@ class Memory:
         if offset.lane not in (0, 1) or (offset.lane == 0 and mask is not None and mask.lanes):
             return self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
         lanes = self.lanes if offset.lane else 0
-        # A guard around the statement protects vector loads too; a broadcast element exists for some lane.
-        guard = self.mask if lanes and self.mask is not None else None
+        # A guard around the statement protects its loads, those of single lanes too; a broadcast element exists
+        # whenever some lane is on, which `lower.simplify` makes sure of.
+        guard = self.mask if lanes or not self.lanes else None
         if mask is None:
             mask, key = guard, (offset, lanes, guard.text if guard else "")
         else:

@@ -58,9 +58,12 @@ class Errors:
 
 def make_reference(workload: Workload, seed: int = 0) -> Reference:
     """Inputs drawn from `seed`, and what must come out."""
-    definition = compute_def(workload)
     rng = np.random.default_rng(seed)
-    inputs = tuple(sample(entry.type, rng) for entry in workload.inputs)
+    return reference_of(compute_def(workload), tuple(sample(entry.type, rng) for entry in workload.inputs))
+
+
+def reference_of(definition: ComputeDef, inputs: tuple[Array, ...]) -> Reference:
+    """What must come out of `definition`, whose inputs are named in0, in1, ..."""
     named = {f"in{number}": array for number, array in enumerate(inputs)}
     with np.errstate(all="ignore"):  # logarithms of negative numbers are NaN on both sides
         exact = evaluate(definition, named, DType.f64)
