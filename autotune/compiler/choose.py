@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autotune.ops.workload import Workload
 from autotune.records import Database, Tier
-from autotune.search_spaces import Config, default_config
+from autotune.search_spaces import Config, Interface, default_config
 from autotune.target import Target
 
 
@@ -41,28 +41,28 @@ class Chooser:
     def __init__(self, target: Target, database: Database | None) -> None:
         self.target = target
         self.database = database
-        self._known: dict[str, Choice] = {}
+        self._known: dict[tuple[str, Interface | None], Choice] = {}
 
-    def __call__(self, workload: Workload) -> Choice:
-        """The choice for a workload.
+    def __call__(self, workload: Workload, interface: Interface | None = None) -> Choice:
+        """The choice for a workload; given an interface, only records measured with it count.
 
         Raises:
             WorkloadError: no template can compute it.
         """
-        if workload.key not in self._known:
-            self._known[workload.key] = self._look_up(workload)
-        return self._known[workload.key]
+        key = (workload.key, interface)
+        if key not in self._known:
+            self._known[key] = self._look_up(workload, interface)
+        return self._known[key]
 
     def default(self, workload: Workload, reason: str, tier: Tier = Tier.MISS) -> Choice:
-        """Forget the record of a workload: it does not fit after all."""
-        choice = Choice(default_config(workload, self.target), tier, reason)
-        self._known[workload.key] = choice
-        return choice
+        """What a kernel gets without a record that fits."""
+        return Choice(default_config(workload, self.target), tier, reason)
 
-    def _look_up(self, workload: Workload) -> Choice:
+    def _look_up(self, workload: Workload, interface: Interface | None) -> Choice:
         if self.database is None:
             return self.default(workload, "no database")
-        match = self.database.best(workload.key, self.target.key, self.target.to_json())
+        form = interface.to_json() if interface is not None else None
+        match = self.database.best(workload.key, self.target.key, self.target.to_json(), interface=form)
         if match.tier is not Tier.EXACT or match.record is None:
             return self.default(workload, match.reason, match.tier)
         r = match.record

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from autotune.compiler.choose import Choice, Chooser
 from autotune.graph.ir import Graph
-from autotune.graph.partition import Group
+from autotune.graph.partition import COMPUTE, Group
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.search_spaces import Interface, make_schedule
 from autotune.target import Target
@@ -61,6 +61,11 @@ class Assignment:
         return slot, offset
 
 
+def leads_layouts(workload: Workload) -> bool:
+    """Convolutions and matrix products decide layouts; a record of theirs holds whatever layouts surround it."""
+    return workload.anchor is not None and workload.anchor.op in COMPUTE
+
+
 def assign(graph: Graph, groups: tuple[Group, ...], chooser: Chooser) -> Assignment:
     """Choose layouts for all values and list the kernels, transforms included.
 
@@ -102,8 +107,8 @@ class _Assigner:
         return self.out
 
     def _anchored(self, group: Group) -> bool:
-        """The template has an opinion about layouts; generic ones take any."""
-        return not group.is_view and self.choose(group.workload).config.template not in (None, "generic")
+        """The template has an opinion about layouts; other kernels take those of their neighbours."""
+        return leads_layouts(group.workload)
 
     def _wish(self, group: Group) -> tuple[Layout, ...]:
         """The layouts that the group's template would choose by itself, inputs then outputs."""
@@ -209,7 +214,7 @@ class _Assigner:
                 whole = self.slot_of.get((name, layout))
                 if whole is not None and all(self.out.slots[p].part_of[0] == whole for p in parts if p is not None):  # type: ignore[index]
                     return
-        self._kernel(group.workload, self.choose(group.workload), group.inputs, name, self._wish(group))
+        self._kernel(group.workload, group.inputs, name, self._wish(group))
 
     def _view(self, source: str, name: str) -> None:
         """A reshape: the same memory, when that is row-major or has nothing to reorder."""
@@ -223,12 +228,10 @@ class _Assigner:
             slot = self._in_layout(source, plain)
         self._new_slot(name, self.primary[name], (slot, 0))
 
-    def _kernel(
-        self, workload: Workload, choice: Choice, inputs: tuple[str, ...], output: str, wish: tuple[Layout, ...]
-    ) -> None:
+    def _kernel(self, workload: Workload, inputs: tuple[str, ...], output: str, wish: tuple[Layout, ...]) -> None:
         operands: list[int | str] = []
         layouts: list[Layout] = []
-        anchored = choice.config.template not in (None, "generic")
+        anchored = leads_layouts(workload)
         for n, name in enumerate(inputs):
             if name in self.graph.constants:
                 operands.append(name)
@@ -241,7 +244,9 @@ class _Assigner:
         kept = self.slot_of.get((output, layout))
         slot = kept if kept is not None else self._new_slot(output, layout)
         layouts.append(layout)
-        self.out.steps.append(KernelStep(workload, choice, Interface(tuple(layouts)), tuple(operands), slot))
+        interface = Interface(tuple(layouts))
+        choice = self.choose(workload, None if anchored else interface)
+        self.out.steps.append(KernelStep(workload, choice, interface, tuple(operands), slot))
 
     def _served(self, name: str, wish: Layout) -> int:
         """A slot of the value in the order wished for, with at least the halo wished for."""
@@ -261,7 +266,7 @@ class _Assigner:
         )
         slot = self._new_slot(name, layout)
         interface = Interface((self.out.slots[source].layout, layout))
-        self.out.steps.append(KernelStep(workload, self.choose(workload), interface, (source,), slot))
+        self.out.steps.append(KernelStep(workload, self.choose(workload, interface), interface, (source,), slot))
         return slot
 
     def _new_slot(self, name: str, layout: Layout, part_of: tuple[int, int] | None = None) -> int:

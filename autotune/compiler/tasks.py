@@ -1,0 +1,40 @@
+"""What there is to tune in a model: the distinct kernels that the compiler would build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.compiler.choose import Chooser
+from autotune.compiler.slots import assign, leads_layouts
+from autotune.graph import Graph, partition
+from autotune.ops.workload import Workload
+from autotune.search_spaces import Interface
+from autotune.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTask:
+    """A kernel to tune.
+
+    Attributes:
+        workload: what it computes.
+        interface: the layouts it has in the model; None when its template leads and chooses them itself.
+        uses: how often the model runs it per inference.
+    """
+
+    workload: Workload
+    interface: Interface | None
+    uses: int
+
+
+def kernel_tasks(graph: Graph, target: Target) -> tuple[KernelTask, ...]:
+    """The kernels of an optimised graph, transforms included, in the order in which they first run.
+
+    Raises:
+        WorkloadError: no template can compute some group.
+    """
+    counts: dict[tuple[Workload, Interface | None], int] = {}
+    for step in assign(graph, partition(graph), Chooser(target, None)).steps:
+        key = (step.workload, None if leads_layouts(step.workload) else step.interface)
+        counts[key] = counts.get(key, 0) + 1
+    return tuple(KernelTask(workload, interface, uses) for (workload, interface), uses in counts.items())
