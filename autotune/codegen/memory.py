@@ -9,7 +9,7 @@ from autotune.codegen.index import LANE, Binding, Indexer, Offset, PerLane
 from autotune.codegen.value import Value, computed_type, constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
-from autotune.lower.ir import Buffer, Condition
+from autotune.lower.ir import REGISTER, Buffer, Condition
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Const, Expr
 from autotune.tensor.linear import Linear
@@ -69,9 +69,31 @@ class Memory:
                 return constant(bits[0], DType.bool)
             text = ", ".join(f"i1 {'true' if b else 'false'}" for b in bits)
             return Value(f"<{text}>", DType.bool, self.lanes)
+        if offset.lane in (1, -1) and self.lanes in (2, 4, 8, 16, 32):
+            return self._lane_mask(offset)
         values = self.lane_numbers(offset)
         zero = constant(0, DType.i64)
         return self.a.binary("ge", values, zero)
+
+    def _lane_mask(self, offset: Offset) -> Value:
+        """offset >= 0 per lane, where lanes count by one: the lowest lanes hold, or the highest.
+
+        A few bit operations on one register; comparing vectors of i64 would fill several with constants.
+        """
+        depth = max(self.w.depth(name) for name, _ in offset.terms)
+        bound = self.x.materialise(Offset(offset.const + 1 if offset.lane < 0 else offset.const, offset.terms, 0))
+        for name in ("smax", "smin"):
+            self.w.declare(f"i64 @llvm.{name}.i64(i64, i64)")
+        count = bound if offset.lane < 0 else self.w.hoisted(depth, f"sub i64 0, {bound}")
+        above = self.w.hoisted(depth, f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")
+        inside = self.w.hoisted(depth, f"call i64 @llvm.smin.i64(i64 {above}, i64 {self.lanes})")
+        # -1 << n has the lowest n bits clear.
+        bits = self.w.hoisted(depth, f"shl i64 -1, {inside}")
+        if offset.lane < 0:
+            bits = self.w.hoisted(depth, f"xor i64 {bits}, -1")
+        narrow = self.w.hoisted(depth, f"trunc i64 {bits} to i{self.lanes}")
+        mask = self.w.hoisted(depth, f"bitcast i{self.lanes} {narrow} to <{self.lanes} x i1>")
+        return Value(mask, DType.bool, self.lanes)
 
     def lane_numbers(self, offset: Offset) -> Value:
         """A vector of i64: the offset in each lane."""
@@ -120,6 +142,8 @@ class Memory:
         kept = loads.get((buffer.name, key))
         if isinstance(kept, Value):
             return kept
+        if mask is guard and lanes and self._whole_register(buffer, offset, lanes):
+            mask = None
         value = self._read(buffer, offset, lanes, mask, fallback)
         loads[(buffer.name, key)] = value
         return value
@@ -144,6 +168,11 @@ class Memory:
         if not lanes:
             text = self.w.value(f"extractelement {vector} {text}, i64 0")
         return self.a.from_storage(text, buffer.dtype, lanes)
+
+    @staticmethod
+    def _whole_register(buffer: Buffer, offset: Offset, lanes: int) -> bool:
+        """All lanes lie in a register tile: they may be accessed unmasked, and must be, for LLVM to promote it."""
+        return buffer.scope == REGISTER and not offset.terms and 0 <= offset.const <= buffer.elements - lanes
 
     def _stored_constant(self, value: Value, dtype: DType, width: int) -> str:
         stored = self.a.to_storage(Value(value.text, value.dtype, 0, value.const), dtype, width)
@@ -170,6 +199,12 @@ class Memory:
         self.w.forget(buffer.name)
         if self.mask is None or not lanes:
             self.w.emit(f"store {kind} {stored.text}, ptr {pointer}, align {align}")
+            return
+        if self._whole_register(buffer, offset, lanes):
+            mask = self.a.operand(self.mask, lanes)
+            old = self.w.value(f"load {kind}, ptr {pointer}, align {align}")
+            new = self.w.value(f"select <{lanes} x i1> {mask}, {kind} {stored.text}, {kind} {old}")
+            self.w.emit(f"store {kind} {new}, ptr {pointer}, align {align}")
             return
         name = f"@llvm.masked.store.v{lanes}{_short(buffer.dtype)}.p0"
         self.w.declare(f"void {name}({kind}, ptr, <{lanes} x i1>)")

@@ -63,12 +63,14 @@ def _simplify(stmt: Stmt, ranges: Ranges, facts: Facts) -> list[Stmt]:
 def _loop(stmt: For, ranges: Ranges, facts: Facts) -> list[Stmt]:
     if stmt.extent <= 0:
         return []
-    if stmt.extent == 1 and stmt.mark != "parallel":
+    body = stmt.body
+    if stmt.extent == 1:
         here = loop_ranges(stmt, ranges)
         fixed = {stmt.var: Linear(stmt.begin)}
-        body = tuple(map_linears(s, lambda x: x.substitute(fixed, here)) for s in stmt.body)
-        return list(simplify(body, ranges, facts))
-    body = simplify(stmt.body, loop_ranges(stmt, ranges), facts)
+        body = tuple(map_linears(s, lambda x: x.substitute(fixed, here)) for s in body)
+        if stmt.mark != "parallel":
+            return list(simplify(body, ranges, facts))
+    body = simplify(body, loop_ranges(stmt, ranges), facts)
     if not body:
         return []
     if len(body) == 1 and isinstance(body[0], If):

@@ -21,7 +21,7 @@ from autotune.lower.ir import (
     loop_ranges,
 )
 from autotune.tensor.expr import Expr, Read
-from autotune.tensor.linear import Linear, Ranges
+from autotune.tensor.linear import Div, Linear, Ranges
 
 
 def verify(program: LoopProgram, after: str) -> LoopProgram:
@@ -107,4 +107,9 @@ def _implied(room: Linear, ranges: Ranges, facts: tuple[Linear, ...]) -> bool:
                 a, b = (1, k // c) if k % c == 0 else (c // k, 1) if c % k == 0 else (0, 0)
                 if a and (room * a - fact * b).range(ranges)[0] >= 0:
                     return True
+    # Without quotients: a - x // d >= 0 means d * a + d - 1 - x >= 0.
+    for term, c in room.terms.items():
+        if isinstance(term, Div) and abs(c) == 1:
+            rest = room - Linear(0, {term: c})
+            return _implied(rest * term.divisor + term.arg * c + (term.divisor - 1 if c < 0 else 0), ranges, facts)
     return False
