@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.ops.workload import Workload
+from autotune.schedule.state import PARALLEL, REGISTER
+from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.registry import default_config, lookup, make_schedule, task_space, templates_for
+from autotune.target import Target
+from autotune.tensor.layout import Layout
+from tests.search_spaces.matmul_cases import TARGETS, check, matmul, random_matmul
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def target(request: pytest.FixtureRequest) -> Target:
+    return Target.parse(f"{request.param} -num-cores=2")
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_configs_of_random_products_are_right(seed: int) -> None:
+    rng = random.Random(seed)
+    target = Target.parse(f"{rng.choice(TARGETS)} -num-cores=2")
+    workload = random_matmul(rng, constant=True)
+    config = lookup("matmul.packed").space(workload, target).sample(rng).replace(template="matmul.packed")
+    check(workload, config, target)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        matmul(1, 1, 1),
+        matmul(128, 96, 64, epilogue=("bias", "gelu")),
+        matmul(61, 1000, 37, epilogue=("bias", "residual", "relu")),
+        matmul(7, 5, 3, batch=(2, 3), batch_b=(1, 3), epilogue=("scale",)),
+        matmul(33, 17, 130, trans_a=True, trans_b=True, dtype="f64"),
+    ],
+)
+def test_default_configs_are_right(workload: Workload, target: Target) -> None:
+    check(workload, default_config(workload, target), target)
+
+
+@pytest.mark.parametrize(("m", "k_block", "m_tiles"), [(61, 64, 4), (61, 128, 2), (29, 192, 0), (64, 64, 1)])
+def test_sums_in_blocks_with_ragged_rows(m: int, k_block: int, m_tiles: int, target: Target) -> None:
+    workload = matmul(m, 70, 384, epilogue=("bias", "relu"))
+    for outer, inner in (("mn", "nm"), ("nm", "mn")):
+        config = lookup("matmul.packed").default(workload, target)
+        config = config.replace(k_block=k_block, m_tiles=m_tiles, n_tiles=1, outer=outer, inner=inner)
+        check(workload, config.replace(template="matmul.packed"), target)
+
+
+def test_operands_in_the_layouts_of_an_interface(target: Target) -> None:
+    workload = matmul(30, 40, 24, epilogue=("residual",))
+    a, b = Layout.blocked(2, [(1, 8)]), Layout.row_major(2)
+    config = default_config(workload, target)
+    check(workload, config, target, Interface((a, b, Layout.blocked(2, [(0, 4), (1, 8)]), a)))
+
+
+def test_the_epilogue_is_applied_in_registers(target: Target) -> None:
+    workload = matmul(64, 64, 64, epilogue=("bias", "residual", "relu"))
+    state = make_schedule(workload, default_config(workload, target), target).state
+    assert [(s.name, s.scope if s.at else "top level") for s in state.stages] == [
+        ("matmul", REGISTER),
+        ("out0", "top level"),
+    ]
+    assert state.stage("out0").loops[0].mark == PARALLEL
+
+
+def test_default_tiles_fit_the_registers_and_give_every_thread_work(target: Target) -> None:
+    for m, n, k in ((128, 768, 768), (1024, 1024, 1024), (197, 3072, 768), (1, 1000, 2048), (3136, 64, 64)):
+        workload = matmul(m, n, k)
+        config = lookup("matmul.packed").default(workload, target)
+        rows, vectors = config.get_int("rows"), config.get_int("vectors")
+        assert rows * vectors + vectors + 1 <= target.num_vector_registers
+        first = make_schedule(workload, config.replace(template="matmul.packed"), target).state.stage("out0").loops[0]
+        assert first.mark == PARALLEL
+        assert first.extent >= target.num_threads
+
+
+def test_other_products_are_left_to_other_templates(target: Target) -> None:
+    def names(workload: Workload) -> list[str]:
+        return [t.name for t in templates_for(workload, target)]
+
+    assert "matmul.packed" in names(matmul(4, 4, 4))
+    assert "matmul.packed" not in names(matmul(4, 4, 4, constant=False))
+    assert "matmul.packed" not in names(matmul(4, 4, 4, dtype="f16"))
+    assert "matmul.packed" not in names(matmul(4, 0, 4))
+
+
+def test_the_space_has_features_for_the_cost_model(target: Target) -> None:
+    space = task_space(matmul(128, 768, 768), target)
+    encoded = space.encode(space.default())
+    assert len(encoded) == len(space.feature_names)
+    assert any(name.endswith("live_vectors") for name in space.feature_names)
