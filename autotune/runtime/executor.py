@@ -6,6 +6,7 @@ import os
 import queue
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 ALIGN = 64
 MAX_CONTEXTS = 4
 

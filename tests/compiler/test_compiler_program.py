@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from autotune.compiler.compile import CompiledModel, compile_graph
@@ -15,6 +17,8 @@ from autotune.runtime.artifact import load_artifact
 from autotune.runtime.executor import Executor
 from autotune.target import Target
 from autotune.tensor import DType
+
+Array = npt.NDArray[Any]
 
 
 def conv(name: str, source: str, weight: str, shape: tuple[int, ...], pad: int, stride: int = 1) -> Node:
@@ -26,8 +30,9 @@ def fire_graph() -> Graph:
     """Like SqueezeNet's fire module: two convolutions concatenated in place, a residual add, a ragged size."""
     rng = np.random.default_rng(5)
 
-    def weights(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+    def weights(*shape: int) -> Array:
+        scaled: Array = (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        return scaled
 
     constants = {
         "w0": weights(32, 3, 3, 3), "w1": weights(16, 32, 1, 1), "w2": weights(32, 32, 3, 3),
@@ -52,11 +57,11 @@ def model() -> CompiledModel:
     return compile_graph(optimize(fire_graph()), Target.parse("native -num-cores=2"))
 
 
-def feeds(seed: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+def feeds(seed: int) -> dict[str, Array]:
     return {"x": np.random.default_rng(seed).standard_normal((1, 3, 13, 11)).astype(np.float32)}
 
 
-def reference(seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+def reference(seed: int) -> Array:
     return evaluate_graph(fire_graph(), feeds(seed), DType.f64)["y"]
 
 
