@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +34,11 @@ class RunnerLike(Protocol):
 
     def run(self, candidate: MeasureInput, build: BuildResult, options: RunOptions) -> MeasureResult | Failure:
         """Verify and time one kernel."""
+
+    def compare(
+        self, candidate: MeasureInput, builds: Sequence[BuildResult], rounds: int, options: RunOptions
+    ) -> list[MeasureResult | Failure]:
+        """Verify kernels of one workload, then time them in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,17 @@ class Pipeline:
         finally:
             for _, future in queue:
                 future.cancel()
+
+    def build(self, candidates: Sequence[MeasureInput]) -> list[BuildResult | Failure]:
+        """Only build, all at once: for kernels to be compared, or to see whether old records still fit."""
+        futures = [self._builder.submit(candidate) for candidate in candidates]
+        return [future.result() for future in futures]
+
+    def compare(
+        self, candidate: MeasureInput, builds: Sequence[BuildResult], rounds: int = 20
+    ) -> list[MeasureResult | Failure]:
+        """Time kernels of the candidate's workload in turn, so that their order can be trusted."""
+        return self._runner.compare(candidate, builds, rounds, self._options)
 
     def incumbent(self, seconds: float, candidate: MeasureInput) -> None:
         """Tell of an earlier time of the candidate's workload, from the database."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -51,6 +51,12 @@ class Script:
         if "wrong" in candidate.config:
             return Failure("incorrect", "no")
         return MeasureResult(float(candidate.config.get_int("n")), 0.0, 1, 1, 1.0, 0.0, 0.0, 0.0)
+
+    def compare(
+        self, candidate: MeasureInput, builds: Sequence[BuildResult], rounds: int, options: RunOptions
+    ) -> list[MeasureResult | Failure]:
+        self.log.append(f"compare {len(builds)} in {rounds} rounds, weights of {options.weight_bytes} bytes")
+        return [Failure("incorrect", "no") for _ in builds]
 
 
 def configs(toy: tuple[MeasureInput, BuildResult], *knobs: dict[str, object]) -> list[MeasureInput]:
@@ -131,3 +137,20 @@ def test_closing_the_iterator_drops_what_is_queued(toy: tuple[MeasureInput, Buil
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]
     assert [future.cancelled() for _, future in script.waiting] == [False, True, True]
+
+
+def test_builds_alone_come_in_order_and_run_nothing(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    pipeline = Pipeline(script, script, ahead=2, take_turns=True)
+    first, second = pipeline.build(configs(toy, {"n": 3}, {"n": 1, "bad": True}))
+    assert isinstance(first, BuildResult)
+    assert first.kernel.ir_hash == "3"
+    assert second == Failure("lower", "no")
+    assert script.log == ["build 3", "build 1"]
+
+
+def test_compares_with_the_weights_of_the_model(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    pipeline = Pipeline(script, script, ahead=2, take_turns=True, weight_bytes=9)
+    assert pipeline.compare(toy[0], [toy[1]] * 2, rounds=5) == [Failure("incorrect", "no")] * 2
+    assert script.log == ["compare 2 in 5 rounds, weights of 9 bytes"]
