@@ -1,0 +1,76 @@
+"""Finalists: the best configs of a task against its default, timed in turn. What wins is what gets installed.
+
+Trials are timed at different moments, so the fastest of hundreds owes part of its lead to luck. Timed in
+turn with the default, under the same clock and the same neighbours, it keeps only what it deserves; and
+when it does not beat the default, the default is the best record and is what a compiler will find.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.measure.failure import Failure
+from autotune.measure.types import BuildResult, MeasureResult
+from autotune.search.measuring import Measuring
+from autotune.search.task import TaskSearch
+from autotune.search.trial import Trial
+from autotune.search_spaces.config import Config
+
+Retimed = tuple[Trial, BuildResult, MeasureResult | Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """`retimed`: the last word on each finalist; `problem`: why there is none, in one line."""
+
+    retimed: tuple[Retimed, ...] = ()
+    problem: str = ""
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Fastest first."""
+        return tuple(sorted((trial for trial, _, _ in self.retimed), key=lambda trial: trial.cost))
+
+
+def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | None:
+    """Times the `count` best configs in turn with the default until the best trial of the task is one so timed.
+
+    A finalist may fall behind a config that was not among them; then those behind it come next. The trials of the
+    search take the new times. None when there is nothing to settle: the default is the best, or nothing works.
+    """
+    settled: dict[Config, Retimed] = {}
+    while search.best is not None and search.best.config not in settled and search.best.config != search.default:
+        ranked = sorted((t for t in search.trials.values() if t.seconds is not None), key=lambda trial: trial.cost)
+        fresh = [t.config for t in ranked if t.config not in settled and t.config != search.default][:count]
+        # The best so far runs again, so that every comparison is within one round.
+        before = [t.config for t in ranked if t.config in settled and t.config != search.default][:1]
+        found = _time_in_turn(search, [search.default, *before, *fresh], pipeline)
+        if isinstance(found, str):
+            return Settled(tuple(settled.values()), found)
+        for entry in found:
+            settled[entry[0].config] = entry
+            search.replace(entry[0])
+    return Settled(tuple(settled.values())) if settled else None
+
+
+def _time_in_turn(search: TaskSearch, configs: list[Config], pipeline: Measuring) -> list[Retimed] | str:
+    """One round; the first config is the default. A text says why it could not be done."""
+    builds = pipeline.build([search.task.candidate(config) for config in configs])
+    by_code: dict[str, BuildResult] = {}
+    for config, build in zip(configs, builds, strict=True):
+        if isinstance(build, Failure):
+            return f"{config.to_json()} does not build again: {build.kind}: {build.message}"
+        by_code.setdefault(build.kernel.ir_hash, build)
+    results = pipeline.compare(search.task.candidate(search.default), list(by_code.values()))
+    outcomes = dict(zip(by_code, results, strict=True))
+    retimed: list[Retimed] = []
+    for config, build in zip(configs, builds, strict=True):
+        assert isinstance(build, BuildResult)
+        result = outcomes[build.kernel.ir_hash]
+        if isinstance(result, Failure):
+            if config == search.default:
+                return f"the default does not run again: {result.kind}: {result.message}"
+            retimed.append((Trial(config, failure=result.kind), build, result))
+        else:
+            retimed.append((Trial(config, seconds=result.seconds), build, result))
+    return retimed

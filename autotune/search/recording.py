@@ -1,0 +1,160 @@
+"""Between trials and the tuning database: what a trial is as a record, and which records count as trials."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import uuid
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from autotune.errors import ConfigError
+from autotune.measure.failure import Failure
+from autotune.measure.types import BuildResult, MeasureResult
+from autotune.records import TEMPLATE_INTERFACE, Database, Session, SessionState, Tier, TuningRecord
+from autotune.search.task import TuningTask
+from autotune.search.trial import Trial
+from autotune.search_spaces.config import Config
+
+SEEDS = 3
+
+
+class Recorder:
+    """Writes the trials of one tuning run, each in its own transaction, and the run itself as a session."""
+
+    def __init__(self, database: Database, now: float, command: str = "") -> None:
+        """Begins a session at `now`, seconds since the epoch; sessions that died are marked as interrupted."""
+        self._database = database
+        self._llvm = ".".join(map(str, llvm.llvm_version_info))
+        self._autotune = _installed("autotune-compiler")
+        host = socket.gethostname()
+        versions = {
+            "autotune": self._autotune,
+            "llvm": self._llvm,
+            "python": platform.python_version(),
+            "xgboost": _installed("xgboost"),
+        }
+        database.mark_stale_sessions(now, host=host)
+        self.session_id = uuid.uuid4().hex
+        database.add_session(
+            Session(
+                id=self.session_id,
+                started=now,
+                heartbeat=now,
+                pid=os.getpid(),
+                host=host,
+                command=command,
+                versions=json.dumps(versions),
+            )
+        )
+
+    def add(
+        self, task: TuningTask, config: Config, build: BuildResult | None, result: MeasureResult | Failure, now: float
+    ) -> None:
+        """Stores one trial; it replaces an earlier one of the same config."""
+        workload, target = task.workload, task.target
+        record = TuningRecord(
+            workload_key=workload.key,
+            workload=workload.to_json(),
+            anchor_key=workload.anchor_key,
+            description=task.name,
+            target_key=target.key,
+            target=target.to_json(),
+            interface=_interface(task),
+            residency=task.residency,
+            config_key=config.key,
+            config=config.to_json(),
+            template=config.template or "",
+            steps=build.steps if build else None,
+            ir_hash=build.kernel.ir_hash if build else "",
+            session_id=self.session_id,
+            created=now,
+            llvm_version=self._llvm,
+            autotune_version=self._autotune,
+            **_outcome(result),
+        )
+        self._database.add(record)
+
+    def heartbeat(self, now: float) -> None:
+        self._database.heartbeat(self.session_id, now)
+
+    def finish(self, interrupted: bool, now: float) -> None:
+        state = SessionState.INTERRUPTED if interrupted else SessionState.FINISHED
+        self._database.finish(self.session_id, state, now)
+
+
+def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, str]:
+    """Finished trials of exactly this task, in the order in which they were made, each with its IR hash.
+
+    Records whose config is no point of the task's space any more, or whose output nobody verified, do not count.
+    """
+    found: dict[Trial, str] = {}
+    for record in database.trials(
+        task.workload.key, task.target.key, interface=_interface(task), residency=task.residency
+    ):
+        config = Config.from_json(record.config)
+        if record.failure_kind is not None:
+            trial = Trial(config, failure=record.failure_kind)
+        elif record.verified:
+            trial = Trial(config, seconds=record.seconds)
+        else:
+            continue
+        if _is_valid(task, config):
+            found[trial] = record.ir_hash
+    return found
+
+
+def seeds(database: Database, task: TuningTask) -> list[Config]:
+    """Configs that were best nearby: for the same workload on another target, and for its anchor alone.
+
+    They are measured like any other; a seed saves trials and decides nothing.
+    """
+    match = database.best(task.workload.key, task.target.key, task.target.to_json())
+    near = [match.record] if match.record is not None and match.tier is Tier.COMPATIBLE else []
+    relatives = [
+        record
+        for record in database.by_anchor(task.workload.anchor_key, task.target.key)
+        if record.verified and record.workload_key != task.workload.key
+    ]
+    near += sorted(relatives, key=lambda record: record.seconds or 0.0)[: SEEDS - len(near)]
+    configs = [Config.from_json(record.config) for record in near]
+    return [config for config in dict.fromkeys(configs) if _is_valid(task, config)]
+
+
+def _is_valid(task: TuningTask, config: Config) -> bool:
+    try:
+        task.space.validate(config)
+    except ConfigError:
+        return False
+    return True
+
+
+def _interface(task: TuningTask) -> str:
+    return TEMPLATE_INTERFACE if task.interface is None else task.interface.to_json()
+
+
+def _outcome(result: MeasureResult | Failure) -> dict[str, Any]:
+    if isinstance(result, Failure):
+        return {"failure_kind": result.kind, "failure_message": result.message}
+    return {
+        "seconds": result.seconds,
+        "spread": result.spread,
+        "number": result.number,
+        "batches": result.batches,
+        "probe_gflops": result.probe_gflops or None,
+        "max_abs_err": result.max_abs_err,
+        "max_rel_err": result.max_rel_err,
+        "tolerance": result.tolerance,
+        "verified": True,  # a runner times nothing that it has not verified
+    }
+
+
+def _installed(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""

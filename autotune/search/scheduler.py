@@ -1,0 +1,55 @@
+"""TaskScheduler: which task to spend the next trial on.
+
+First every task's default, then a warm-up for each, then by expected gain for the whole model, as in Ansor
+(Zheng et al., OSDI'20, section 6): weight × (what recent trials gained, and an optimistic guess). Its state
+is the trials themselves, so a resumed run decides as the interrupted one would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.search.task import TaskSearch
+
+RECENT = 0.2
+WINDOW = 16
+
+
+class TaskScheduler:
+    """
+    Args:
+        searches: one per task.
+        warmup: trials that every task gets before gains are compared.
+    """
+
+    def __init__(self, searches: Sequence[TaskSearch], warmup: int = 16) -> None:
+        self._searches = searches
+        self._warmup = warmup
+
+    def next(self) -> TaskSearch | None:
+        """The task to serve next; None when all have stopped."""
+        open_ = [search for search in self._searches if search.stopped is None]
+        if not open_:
+            return None
+        least = min(open_, key=lambda search: (min(search.started, self._warmup), -model_seconds(search)))
+        if least.started < self._warmup:
+            return least
+        return max(open_, key=expected_gain)
+
+
+def model_seconds(search: TaskSearch) -> float:
+    """What the task costs per inference as far as known; its weight before the first result."""
+    return search.task.weight * (search.best.cost if search.best else 1.0)
+
+
+def expected_gain(search: TaskSearch) -> float:
+    """Seconds per inference that the next trial may gain.
+
+    The optimistic guess is that twice the trials would bring the task down to its ideal time; it falls as
+    trials are spent, so no task is starved and none is beaten to death.
+    """
+    if search.best is None:
+        return 0.0
+    headroom = max(0.0, search.best.cost - search.task.ideal_seconds)
+    optimistic = headroom / search.started
+    return search.task.weight * (RECENT * search.recent_gain(WINDOW) + (1 - RECENT) * optimistic)

@@ -1,0 +1,134 @@
+"""TuningTask: a workload to tune for a target. TaskSearch: how far the search for it has come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autotune.measure.types import MeasureInput
+from autotune.ops.workload import Workload
+from autotune.search.strategy import Strategy
+from autotune.search.trial import Trial, best_trial
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.registry import task_space
+from autotune.search_spaces.space import Space
+from autotune.target import Target
+
+GAIN = 0.01
+"""An improvement counts as a gain when it is larger than this share: smaller ones are noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningTask:
+    """
+    Attributes:
+        weight: how often the model runs the kernel per inference.
+        interface: the layouts wanted; None leaves them to the template.
+        residency: where the weights are in the model (L2, L3, DRAM); part of the records' identity.
+        ideal_seconds: a time that no kernel can beat, when known: tasks near it get little of the budget.
+    """
+
+    workload: Workload
+    target: Target
+    space: Space
+    weight: float = 1.0
+    interface: Interface | None = None
+    residency: str = ""
+    ideal_seconds: float = 0.0
+
+    @staticmethod
+    def of(
+        workload: Workload,
+        target: Target,
+        *,
+        weight: float = 1.0,
+        interface: Interface | None = None,
+        residency: str = "",
+        ideal_seconds: float = 0.0,
+    ) -> TuningTask:
+        """The task over the space of all templates that apply; WorkloadError when none does."""
+        space = task_space(workload, target)
+        return TuningTask(workload, target, space, weight, interface, residency, ideal_seconds)
+
+    @property
+    def name(self) -> str:
+        return self.workload.describe()
+
+    def candidate(self, config: Config) -> MeasureInput:
+        return MeasureInput(self.workload, config, self.interface, self.target)
+
+
+class TaskSearch:
+    """The trials of one task, what they say, and which config comes next.
+
+    Args:
+        batch: how many configs to take from the strategy at a time.
+        seeds: valid configs that were good elsewhere; tried right after the default.
+    """
+
+    def __init__(self, task: TuningTask, strategy: Strategy, *, batch: int = 8, seeds: Iterable[Config] = ()) -> None:
+        self.task = task
+        self.default = task.space.default()
+        self.flops = task.workload.flops
+        self.trials: dict[Config, Trial] = {}
+        self.best: Trial | None = None
+        self.pending: set[Config] = set()
+        self.stopped: str | None = None
+        self.since_gain = 0
+        self._gain_from = 0.0
+        self._best_after: list[float] = []
+        self._strategy = strategy
+        self._batch = batch
+        self._queue = deque([self.default, *seeds])
+
+    @property
+    def started(self) -> int:
+        """Trials finished or under way."""
+        return len(self.trials) + len(self.pending)
+
+    @property
+    def gflops(self) -> float | None:
+        """Speed of the best trial in 1e9 operations (of the mathematical definition) per second."""
+        return None if self.best is None else self.flops / self.best.cost / 1e9
+
+    @property
+    def default_trial(self) -> Trial | None:
+        return self.trials.get(self.default)
+
+    def next_config(self) -> Config | None:
+        """A config that was never started; it is pending now. None when the space is exhausted."""
+        while True:
+            if not self._queue:
+                self._queue.extend(self._strategy.propose(self._batch))
+                if not self._queue:
+                    return None
+            config = self._queue.popleft()
+            if config not in self.trials and config not in self.pending:
+                self.pending.add(config)
+                return config
+
+    def observe(self, trial: Trial) -> None:
+        self.pending.discard(trial.config)
+        self.trials[trial.config] = trial
+        self._strategy.observe(trial)
+        if self.best is None or trial.cost < self.best.cost:
+            self.best = trial if trial.seconds is not None else self.best
+        self.since_gain += 1
+        if self.best is not None and (not self._gain_from or self.best.cost < self._gain_from * (1 - GAIN)):
+            self._gain_from = self.best.cost
+            self.since_gain = 0
+        self._best_after.append(self.best.cost if self.best else float("inf"))
+
+    def replace(self, trial: Trial) -> None:
+        """Takes a better measurement of a finished trial instead of the first."""
+        self.trials[trial.config] = trial
+        self.best = best_trial(self.trials.values())
+
+    def recent_gain(self, window: int) -> float:
+        """Seconds gained per trial over the last `window` trials."""
+        if self.best is None:
+            return 0.0
+        before = self._best_after[-window - 1] if len(self._best_after) > window else self._best_after[0]
+        return (before - self.best.cost) / window if before < float("inf") else 0.0

@@ -1,0 +1,305 @@
+"""The tuning loop: propose, measure, record, learn, until the budget is spent; then settle who has won.
+
+The loop owns no process and no file. Candidates flow lazily through a pipeline that builds ahead, every
+trial is in the database before the next is looked at, and what a stopped run left there counts as done.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from autotune.cost_model.model import CostModel
+from autotune.cost_model.xgboost_model import XGBoostModel
+from autotune.errors import ConfigError
+from autotune.measure.failure import Failure
+from autotune.measure.pipeline import Measurement
+from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.records import Database
+from autotune.search.budget import Budget
+from autotune.search.events import (
+    Callback,
+    Event,
+    FinalistsCompared,
+    RecordsOutdated,
+    TaskResumed,
+    TaskStopped,
+    TrialFinished,
+)
+from autotune.search.finalists import settle
+from autotune.search.measuring import Measuring
+from autotune.search.outcome import TaskOutcome, TuneOutcome
+from autotune.search.recording import Recorder, earlier_trials, seeds
+from autotune.search.scheduler import TaskScheduler
+from autotune.search.shares import Clock, TimedModel, TimeShares
+from autotune.search.strategies import make_strategy
+from autotune.search.task import TaskSearch, TuningTask
+from autotune.search.trial import Trial, best_trial
+from autotune.search_spaces.config import Config
+
+HEARTBEAT_SECONDS = 15.0
+SETTLE_SHARE = 0.1
+SETTLE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """
+    Attributes:
+        strategy: a name among `STRATEGIES`.
+        warmup: trials that each task gets before tasks are compared; fewer when the budget has not so many.
+        batch: configs that a strategy proposes at a time.
+        patience: trials without a gain after which a task stops; None never stops for that.
+        same_failures: failures in a row, equal in kind and message, after which a task stops.
+        finalists: how many of the best are timed again, interleaved with the default; 0 for none.
+        seed: of everything random.
+    """
+
+    strategy: str = "evolution"
+    warmup: int = 16
+    batch: int = 8
+    patience: int | None = None
+    same_failures: int = 20
+    finalists: int = 3
+    seed: int = 0
+
+
+def tune(
+    tasks: Sequence[TuningTask],
+    *,
+    pipeline: Measuring,
+    database: Database,
+    budget: Budget,
+    options: TuneOptions | None = None,
+    callbacks: Sequence[Callback] = (),
+    command: str = "",
+    make_model: Callable[[int], CostModel] = lambda seed: XGBoostModel(seed=seed),
+    clock: Clock = time.monotonic,
+    wall: Clock = time.time,
+) -> TuneOutcome:
+    """Tunes tasks until the budget is spent, all of them have stopped, or Ctrl-C.
+
+    Ctrl-C is an ordinary ending: trials finished until then are recorded, the session is marked as interrupted,
+    and the outcome says so.
+
+    Args:
+        pipeline: builds and measures.
+        database: trials found in it are not repeated.
+        callbacks: told of every event, in this thread.
+        command: what the user called, for the session's row.
+        make_model: a cost model from a seed, one per task.
+        clock: monotonic seconds. `wall`: seconds since the epoch.
+
+    Raises:
+        ConfigError: no task, two equal tasks, or an unknown strategy.
+        DatabaseError, MeasureError: a trial cannot be stored, or the measuring machinery broke.
+    """
+    if not tasks:
+        raise ConfigError("there is nothing to tune: no task was given")
+    run = _Run(tasks, pipeline, database, budget, options or TuneOptions(), callbacks, make_model, clock, wall)
+    recorder = Recorder(database, wall(), command)
+    interrupted = True
+    try:
+        run.resume()
+        run.search(recorder)
+        run.settle(recorder)
+        interrupted = False
+    except KeyboardInterrupt:
+        pass
+    finally:
+        recorder.finish(interrupted, wall())
+    return run.outcome(recorder.session_id, interrupted)
+
+
+class _Run:
+    """The state of one call of `tune`."""
+
+    def __init__(
+        self,
+        tasks: Sequence[TuningTask],
+        pipeline: Measuring,
+        database: Database,
+        budget: Budget,
+        options: TuneOptions,
+        callbacks: Sequence[Callback],
+        make_model: Callable[[int], CostModel],
+        clock: Clock,
+        wall: Clock,
+    ) -> None:
+        self._pipeline, self._database = pipeline, database
+        self._budget, self._options, self._callbacks = budget, options, callbacks
+        self._clock, self._wall = clock, wall
+        self._start = clock()
+        self._shares = TimeShares(clock)
+        self._searches: dict[tuple[str, str], TaskSearch] = {}
+        self._new: dict[TaskSearch, int] = {}
+        self._failures: dict[TaskSearch, tuple[str, int]] = {}
+        self._timed: set[tuple[str, str]] = set()
+        for number, task in enumerate(tasks):
+            rng = random.Random(f"{options.seed}/{task.workload.key}")
+            model = TimedModel(make_model(options.seed + number), self._shares)
+            strategy = make_strategy(options.strategy, task.space, model, rng)
+            search = TaskSearch(task, strategy, batch=options.batch, seeds=seeds(database, task))
+            if self._searches.setdefault(_identity(task.candidate(search.default)), search) is not search:
+                raise ConfigError(f"the task {task.name} is given twice; add up the weights instead")
+            self._new[search] = 0
+
+    def resume(self) -> None:
+        """Counts what the database has as done, if the same configs still give the same code."""
+        found = {search: earlier_trials(self._database, search.task) for search in self._searches.values()}
+        found = {search: trials for search, trials in found.items() if trials}
+        incumbents = {search: best for search, trials in found.items() if (best := best_trial(trials))}
+        inputs = [search.task.candidate(best.config) for search, best in incumbents.items()]
+        with self._shares.spending("wait"):
+            builds = dict(zip(incumbents, self._pipeline.build(inputs), strict=True))
+        for search, trials in found.items():
+            best = incumbents.get(search)
+            if best is not None:
+                build = builds[search]
+                if isinstance(build, Failure) or build.kernel.ir_hash != trials[best]:
+                    self._tell(RecordsOutdated(search.task, len(trials)))
+                    continue
+                self._pipeline.incumbent(best.cost, search.task.candidate(best.config))
+            for trial in trials:
+                search.observe(trial)
+            self._tell(TaskResumed(search.task, len(trials), best.seconds if best else None))
+            self._stop_if_hopeless(search)
+
+    def search(self, recorder: Recorder) -> None:
+        """Measures candidates until there are none."""
+        beat = self._clock()
+        with closing(self._measurements()) as measurements:
+            while True:
+                with self._shares.spending("wait"):
+                    measurement = next(measurements, None)
+                if measurement is None:
+                    return
+                search = self._searches[_identity(measurement.candidate)]
+                with self._shares.spending("record"):
+                    recorder.add(
+                        search.task, measurement.candidate.config, measurement.build, measurement.result, self._wall()
+                    )
+                    if self._clock() - beat > HEARTBEAT_SECONDS:
+                        beat = self._clock()
+                        recorder.heartbeat(self._wall())
+                self._observe(search, measurement)
+
+    def settle(self, recorder: Recorder) -> None:
+        """Times each task's best again, interleaved with its default."""
+        for search in self._searches.values():
+            if self._new[search] and self._options.finalists:
+                with self._shares.spending("wait"):
+                    settled = settle(search, self._options.finalists, self._pipeline)
+                if settled is None:
+                    continue
+                with self._shares.spending("record"):
+                    for trial, build, result in settled.retimed:
+                        recorder.add(search.task, trial.config, build, result, self._wall())
+                self._tell(FinalistsCompared(search.task, settled.trials, settled.problem))
+
+    def outcome(self, session_id: str, interrupted: bool) -> TuneOutcome:
+        tasks = tuple(TaskOutcome.of(search, self._new[search]) for search in self._searches.values())
+        return TuneOutcome(tasks, self._elapsed(), dict(self._shares.seconds), interrupted, session_id)
+
+    def _measurements(self) -> Generator[Measurement, None, None]:
+        yield from self._pipeline.measure(self._candidates())
+
+    def _candidates(self) -> Iterator[MeasureInput]:
+        """What to measure next, decided as late as possible: the pipeline draws one when it has room."""
+        warmup = self._options.warmup
+        if self._budget.trials is not None:
+            warmup = max(1, min(warmup, self._budget.trials // (2 * len(self._searches))))
+        scheduler = TaskScheduler(list(self._searches.values()), warmup)
+        seconds_kept = 0.0
+        if self._budget.seconds is not None and self._options.finalists:
+            seconds_kept = min(SETTLE_SHARE * self._budget.seconds, SETTLE_SECONDS * len(self._searches))
+        while True:
+            if self._budget.is_spent(self._started(), self._elapsed() + seconds_kept):
+                return
+            with self._shares.spending("search"):
+                search = scheduler.next()
+                config = search.next_config() if search is not None else None
+            if search is None:
+                return
+            if config is None:
+                self._stop(search, "every config of its space was tried")
+                continue
+            yield search.task.candidate(config)
+
+    def _observe(self, search: TaskSearch, measurement: Measurement) -> None:
+        config, build, result = measurement.candidate.config, measurement.build, measurement.result
+        if isinstance(result, Failure):
+            trial, message = Trial(config, failure=result.kind), result.message
+        else:
+            trial, message = Trial(config, seconds=result.seconds), ""
+        with self._shares.spending("search"):
+            search.observe(trial)
+        self._new[search] += 1
+        self._account(search, build, result)
+        self._tell(
+            TrialFinished(
+                task=search.task,
+                trial=trial,
+                message=message,
+                number=self._finished(),
+                task_number=len(search.trials),
+                incumbent_seconds=search.best.seconds if search.best else None,
+                default_seconds=search.default_trial.seconds if search.default_trial else None,
+                gflops=search.gflops,
+                elapsed=self._elapsed(),
+                eta=self._budget.eta(self._finished(), sum(self._new.values()), self._elapsed()),
+            )
+        )
+        self._count_failure(search, config, result)
+        self._stop_if_hopeless(search)
+
+    def _account(self, search: TaskSearch, build: BuildResult | None, result: MeasureResult | Failure) -> None:
+        """Adds the workers' seconds."""
+        if build is None:
+            return
+        self._shares.add("build", build.seconds)
+        code = (search.task.workload.key, build.kernel.ir_hash)
+        if isinstance(result, MeasureResult) and code not in self._timed:
+            self._timed.add(code)  # equal code is timed once, and its result comes again
+            self._shares.add("run", result.wall_seconds)
+
+    def _count_failure(self, search: TaskSearch, config: Config, result: MeasureResult | Failure) -> None:
+        if not isinstance(result, Failure):
+            self._failures.pop(search, None)
+            return
+        what = f"{result.kind}: {' '.join(result.message.split())[:200]}"
+        before, times = self._failures.get(search, ("", 0))
+        times = times + 1 if what == before else 1
+        self._failures[search] = (what, times)
+        if times >= self._options.same_failures:
+            self._stop(search, f"{times} trials in a row failed alike: {what}; for example {config.to_json()}")
+
+    def _stop_if_hopeless(self, search: TaskSearch) -> None:
+        patience = self._options.patience
+        if patience is not None and search.since_gain >= patience:
+            self._stop(search, f"no gain in {search.since_gain} trials")
+
+    def _stop(self, search: TaskSearch, reason: str) -> None:
+        if search.stopped is None:
+            search.stopped = reason
+            self._tell(TaskStopped(search.task, reason))
+
+    def _tell(self, event: Event) -> None:
+        for callback in self._callbacks:
+            callback(event)
+
+    def _elapsed(self) -> float:
+        return self._clock() - self._start
+
+    def _started(self) -> int:
+        return sum(search.started for search in self._searches.values())
+
+    def _finished(self) -> int:
+        return sum(len(search.trials) for search in self._searches.values())
+
+
+def _identity(candidate: MeasureInput) -> tuple[str, str]:
+    return candidate.workload.key, candidate.interface.to_json() if candidate.interface else ""

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from autotune.search.scheduler import TaskScheduler, expected_gain
+from autotune.search.strategies.random_search import RandomSearch
+from autotune.search.task import TaskSearch
+from autotune.search.trial import Trial
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.space import ConfigSpace
+from tests.search.simulated import make_task
+
+
+def make_search(space: ConfigSpace, *, channels: int = 8, weight: float = 1.0, ideal: float = 0.0) -> TaskSearch:
+    task = make_task(space, channels, weight, ideal)
+    return TaskSearch(task, RandomSearch(task.space, random.Random(0)))
+
+
+def serve(search: TaskSearch, seconds: float | None) -> None:
+    config = search.next_config()
+    assert config is not None
+    search.observe(Trial(config, seconds, None if seconds is not None else "crash"))
+
+
+def test_every_task_gets_its_default_then_a_warm_up_before_gains_count(space: ConfigSpace) -> None:
+    searches = [make_search(space, channels=8 * n, weight=float(n)) for n in (1, 2, 3)]
+    scheduler = TaskScheduler(searches, warmup=4)
+    served = []
+    for _ in range(12):
+        search = scheduler.next()
+        assert search is not None
+        served.append(search)
+        serve(search, 1.0)
+    assert served[:3] == searches[::-1]
+    assert set(Counter(served).values()) == {4}
+
+
+def test_pending_trials_count_so_that_one_task_is_not_flooded(space: ConfigSpace) -> None:
+    searches = [make_search(space, channels=8 * n) for n in (1, 2)]
+    scheduler = TaskScheduler(searches, warmup=2)
+    for _ in range(4):
+        search = scheduler.next()
+        assert search is not None
+        assert search.next_config() is not None
+    assert [search.started for search in searches] == [2, 2]
+
+
+def test_gain_grows_with_weight_time_and_recent_success_and_falls_with_trials(space: ConfigSpace) -> None:
+    def gain(weight: float = 1.0, seconds: float = 1.0, trials: int = 20, ideal: float = 0.0) -> float:
+        search = make_search(space, weight=weight, ideal=ideal)
+        for _ in range(trials):
+            serve(search, seconds)
+        return expected_gain(search)
+
+    assert gain(weight=3.0) == pytest.approx(3 * gain())
+    assert gain(seconds=3.0) == pytest.approx(3 * gain())
+    assert gain(trials=40) == pytest.approx(gain() / 2)
+    assert gain(ideal=0.9) == pytest.approx(gain() / 10)
+    improving = make_search(space)
+    for number in range(20):
+        serve(improving, 2.0 - 0.05 * number)
+    assert expected_gain(improving) > gain(seconds=1.05)
+
+
+def test_a_task_where_nothing_works_waits_for_the_others(space: ConfigSpace) -> None:
+    broken, working = make_search(space, weight=100.0), make_search(space, channels=16)
+    for _ in range(3):
+        serve(broken, None)
+        serve(working, 1.0)
+    assert TaskScheduler([broken, working], warmup=3).next() is working
+
+
+def test_stopped_tasks_get_nothing(space: ConfigSpace) -> None:
+    first, second = make_search(space), make_search(space, channels=16)
+    scheduler = TaskScheduler([first, second])
+    first.stopped = "enough"
+    assert {scheduler.next() for _ in range(3)} == {second}
+    second.stopped = "enough"
+    assert scheduler.next() is None
+
+
+def test_a_search_rebuilt_from_its_trials_is_served_as_before(space: ConfigSpace) -> None:
+    rng = random.Random(5)
+    live = [make_search(space, channels=8 * n, weight=float(n)) for n in (1, 2)]
+    for _ in range(40):
+        serve(live[rng.randrange(2)], rng.uniform(1, 2))
+    rebuilt = [make_search(space, channels=8 * n, weight=float(n)) for n in (1, 2)]
+    for old, new in zip(live, rebuilt, strict=True):
+        for trial in old.trials.values():
+            new.observe(trial)
+    assert [expected_gain(search) for search in rebuilt] == [expected_gain(search) for search in live]
+    assert [search.since_gain for search in rebuilt] == [search.since_gain for search in live]
+
+
+def test_small_improvements_are_no_gain(space: ConfigSpace) -> None:
+    search = make_search(space)
+    for seconds in (1.0, 0.999, 0.998, 0.997):
+        serve(search, seconds)
+    assert search.since_gain == 3
+    assert search.best is not None
+    assert search.best.cost == 0.997
+    serve(search, 0.5)
+    assert search.since_gain == 0
+
+
+def test_seeds_come_after_the_default_and_nothing_is_started_twice(space: ConfigSpace) -> None:
+    task = make_task(space)
+    rng = random.Random(1)
+    seeds = [task.space.sample(rng) for _ in range(2)]
+    search = TaskSearch(task, RandomSearch(task.space, rng), seeds=[*seeds, task.space.default()])
+    first = [search.next_config() for _ in range(30)]
+    assert first[:3] == [task.space.default(), *seeds]
+    assert len(set(first)) == 30
+    assert all(isinstance(config, Config) for config in first)
