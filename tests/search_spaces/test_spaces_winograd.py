@@ -1,0 +1,75 @@
+"""Winograd templates: any size, any config, both vector widths, with and without a given interface."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.codegen.kernel import build_kernel
+from autotune.measure.bench import Bench, TaskData
+from autotune.measure.failure import Failure
+from autotune.measure.reference import make_reference
+from autotune.measure.verify import verify
+from autotune.ops import parse_workload
+from autotune.ops.workload import Workload
+from autotune.runtime.threads import ThreadPool
+from autotune.search_spaces import Config, Interface, lookup, make_schedule
+from autotune.target import Target
+from autotune.tensor.layout import Layout
+
+TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
+ALGORITHMS = ("winograd_f4", "winograd_f2")
+
+
+def conv(c: int, k: int, h: int, w: int, pad: str, batch: int = 1, epilogue: str = "") -> Workload:
+    return parse_workload(f"conv2d data={batch},{c},{h},{w} weight={k},{c},3,3 pad={pad} {epilogue}")
+
+
+def check(
+    workload: Workload, algorithm: str, config: Config, target: Target, interface: Interface | None = None
+) -> None:
+    schedule = make_schedule(workload, config.replace(template=f"conv2d.{algorithm}"), target, interface)
+    pools = [ThreadPool(1), ThreadPool(2)]
+    with Bench(build_kernel(schedule, target), TaskData(make_reference(workload)), 2) as bench:
+        found = verify(bench, pools, algorithm)
+    for pool in pools:
+        pool.close()
+    assert not isinstance(found, Failure), f"{workload.describe()} {config.to_json()} {target}: {found}"
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_configs_of_random_sizes(seed: int) -> None:
+    rng = random.Random(seed)
+    target = Target.parse(rng.choice(TARGETS))
+    pad = rng.choice(["0", "1", "1,1,1,1", "0,1,1,0", "2", "0,0,2,1"])
+    h, w = rng.choice((3, 4, 5, 7, 8, 11, 13, 14)), rng.choice((3, 4, 6, 7, 9, 13, 16))
+    workload = conv(rng.choice((16, 32, 48)), rng.choice((16, 32, 64)), h, w, pad, rng.choice((1, 1, 2)),
+                    rng.choice(("", "+ bias", "+ bias + relu", "+ bias + residual + relu")))  # fmt: skip
+    algorithm = rng.choice(ALGORITHMS)
+    entry = lookup(f"conv2d.{algorithm}")
+    if entry.applies(workload, target):
+        check(workload, algorithm, entry.space(workload, target).sample(rng), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_defaults(algorithm: str, target: str) -> None:
+    parsed = Target.parse(target)
+    for workload in (conv(32, 32, 28, 28, "1", epilogue="+ bias + relu"), conv(64, 32, 7, 7, "1")):
+        check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, parsed), parsed)
+
+
+def test_wider_halos_than_needed_and_a_halo_on_the_output() -> None:
+    target = Target.parse(TARGETS[0])
+    workload = conv(32, 32, 10, 9, "1", epilogue="+ residual")
+    lanes = target.lanes(4)
+    blocked = Layout.blocked(4, [(1, lanes)])
+    wide = blocked.with_halo([(0, 0), (0, 0), (2, 5), (3, 6)])
+    out = blocked.with_halo([(0, 0), (0, 0), (1, 3), (1, 2)])
+    interface = Interface((wide, Layout.row_major(4), out, out))
+    for algorithm in ALGORITHMS:
+        check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, target), target, interface)
