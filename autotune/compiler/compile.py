@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from autotune.codegen.jit import compile_ir
 from autotune.codegen.kernel import KernelObject, compile_source, generate
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
-from autotune.compiler.memory import Lifetime, plan_memory
+from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
 from autotune.compiler.slots import Assignment, KernelStep, assign
 from autotune.graph import Graph, load_model, optimize, partition
+from autotune.lower.ir import Operand
 from autotune.lower.operands import physical_operand
 from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact
@@ -26,6 +24,7 @@ from autotune.runtime.threads import aligned_empty
 from autotune.schedule import Schedule
 from autotune.search_spaces import make_schedule
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,28 +143,27 @@ class _Kernels:
 
 
 class _Constants:
-    """Packed weights, one after another; equal ones once."""
+    """Packed weights, one after another; equal ones once. Each is made when its place is filled, and not kept."""
 
     def __init__(self) -> None:
-        self.arrays: list[Array] = []
         self.size = 0
-        self._known: dict[Any, int] = {}
+        self._known: dict[object, int] = {}
+        self._makers: list[tuple[int, int, Callable[[], Array]]] = []
 
-    def add(self, key: object, make: Any) -> int:
+    def add(self, key: object, nbytes: int, make: Callable[[], Array]) -> int:
         """Byte offset of the array under `key`."""
         if key not in self._known:
-            array: Array = np.ascontiguousarray(make())
             self._known[key] = self.size
-            self.arrays.append(array)
-            self.size += -(-array.nbytes // 64) * 64
+            self._makers.append((self.size, nbytes, make))
+            self.size += -(-nbytes // ALIGN) * ALIGN
         return self._known[key]
 
     def packed(self) -> Array:
-        out = aligned_empty(max(self.size, 64))
-        position = 0
-        for array in self.arrays:
-            out[position : position + array.nbytes] = array.reshape(-1).view(np.uint8)
-            position += -(-array.nbytes // 64) * 64
+        """All of them, as bytes."""
+        out = aligned_empty(max(self.size, ALIGN))
+        for offset, nbytes, make in self._makers:
+            array = make()
+            out[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
         return out
 
 
@@ -209,7 +207,8 @@ def _link(
         value = graph.values[output.value]
         spec = TensorSpec(output.name, value.dtype, value.shape)
         if output.value in graph.constants:
-            where = Ref(CONSTANTS, constants.add(("output", output.value), lambda v=output.value: graph.constants[v]))
+            make = functools.partial(graph.constants.__getitem__, output.value)
+            where = Ref(CONSTANTS, constants.add(("output", output.value), value.nbytes, make))
         else:
             where = ref(a.outputs[output.value])
         outputs.append((spec, where))
@@ -233,24 +232,24 @@ def _link(
     return CompiledModel(program, tuple(kernels.objects), packed, reports, memory.lower_bound)
 
 
-def _operand_ref(graph: Graph, step: KernelStep, operand: Any, ref: Any, constants: _Constants) -> Ref:
+def _operand_ref(
+    graph: Graph, step: KernelStep, operand: Operand, ref: Callable[[int], Ref], constants: _Constants
+) -> Ref:
     if operand.role == "output":
-        return ref(step.output)  # type: ignore[no-any-return]
+        return ref(step.output)
     if operand.prepared is None:
         source = step.inputs[int(operand.name.removeprefix("in"))]
         if isinstance(source, int):
-            return ref(source)  # type: ignore[no-any-return]
+            return ref(source)
     held = {f"in{n}": graph.constants[s] for n, s in enumerate(step.inputs) if isinstance(s, str)}
     names = tuple(s for s in step.inputs if isinstance(s, str))
     one = step.inputs[int(operand.name.removeprefix("in"))] if operand.prepared is None else (operand.name, names)
     prepared = operand.prepared.key if operand.prepared is not None else ""
     key = (one, prepared, operand.layout)
-    return Ref(CONSTANTS, constants.add(key, lambda: physical_operand(operand, held)))
+    return Ref(CONSTANTS, constants.add(key, operand.bytes, lambda: physical_operand(operand, held)))
 
 
 def _itemsize(a: Assignment, slot: int) -> int:
-    from autotune.tensor.dtype import DType
-
     return DType(a.slots[slot].dtype).bytes
 
 
