@@ -326,7 +326,21 @@ class _Emitter:
                     if e.op == "sub":
                         a, c = (a, self.a.negate(c)) if product is e.a else (self.a.negate(a), c)
                     return self._rounded(self.a.fma(a, b, c), e.dtype)
-        return self._rounded(self.a.binary(e.op, self.value(e.a), self.value(e.b)), e.dtype)
+        a, b = self.value(e.a), self.value(e.b)
+        return self._rounded(self._power(a, b) if e.op == "pow" else self.a.binary(e.op, a, b), e.dtype)
+
+    def _power(self, a: Value, b: Value) -> Value:
+        """a ** b: products and roots for the usual constant exponents, else the C library (integers through f64)."""
+        if not a.dtype.is_float:
+            return self.a.cast(self._library("pow", self.a.cast(a, DType.f64), self.a.cast(b, DType.f64)), a.dtype)
+        if b.const == 0.5:
+            return self.a.intrinsic("sqrt", a.dtype, a)  # as NumPy does, so -inf gives NaN
+        if b.const in (1, 2, 3):
+            square = a if b.const == 1 else self.a.binary("mul", a, a)
+            return square if b.const != 3 else self.a.binary("mul", square, a)
+        if b.const == -1:
+            return self.a.binary("div", constant(1.0, a.dtype), a)
+        return self._library("pow", a, b)
 
     def _rounded(self, value: Value, dtype: DType) -> Value:
         """f16 and bf16 arithmetic is done in f32 and rounded where it is stored or cast."""
@@ -348,22 +362,26 @@ class _Emitter:
                 return self.value(form[1])
         return self._library(e.op, a)
 
-    def _library(self, op: str, a: Value) -> Value:
+    def _library(self, op: str, *arguments: Value) -> Value:
         """A call of the C library per lane."""
-        if a.dtype not in (DType.f32, DType.f64):
-            raise CodegenError(f"{op} is not defined for {a.dtype}")
-        kind = computed_type(a.dtype)
-        symbol = f"@{op}{'f' if a.dtype is DType.f32 else ''}"
-        self.w.declare(f"{kind} {symbol}({kind})")
-        if not a.lanes:
-            return Value(self.w.value(f"call {kind} {symbol}({kind} {self.a.operand(a, 0)})"), a.dtype)
-        vector = computed_type(a.dtype, a.lanes)
+        dtype = arguments[0].dtype
+        if dtype not in (DType.f32, DType.f64):
+            raise CodegenError(f"{op} is not defined for {dtype}")
+        kind = computed_type(dtype)
+        symbol = f"@{op}{'f' if dtype is DType.f32 else ''}"
+        self.w.declare(f"{kind} {symbol}({', '.join([kind] * len(arguments))})")
+        lanes = max(v.lanes for v in arguments)
+        texts = [self.a.operand(v, lanes) for v in arguments]
+        if not lanes:
+            listed = ", ".join(f"{kind} {t}" for t in texts)
+            return Value(self.w.value(f"call {kind} {symbol}({listed})"), dtype)
+        vector = computed_type(dtype, lanes)
         out = "poison"
-        for n in range(a.lanes):
-            x = self.w.value(f"extractelement {vector} {a.text}, i64 {n}")
-            y = self.w.value(f"call {kind} {symbol}({kind} {x})")
+        for n in range(lanes):
+            parts = [self.w.value(f"extractelement {vector} {t}, i64 {n}") for t in texts]
+            y = self.w.value(f"call {kind} {symbol}({', '.join(f'{kind} {x}' for x in parts)})")
             out = self.w.value(f"insertelement {vector} {out}, {kind} {y}, i64 {n}")
-        return Value(out, a.dtype, a.lanes)
+        return Value(out, dtype, lanes)
 
     def _index(self, e: Index) -> Value:
         try:
