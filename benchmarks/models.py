@@ -1,0 +1,195 @@
+"""Whole models: ours untuned and tuned against ONNX Runtime, OpenVINO (f32) and MNN, timed in turn.
+
+python -m benchmarks.models                              all seven models, 1 and 2 threads, untuned
+python -m benchmarks.models resnet50 --db tuning.sqlite  with the records of `autotune tune --db tuning.sqlite`
+python -m benchmarks.models --tune 5m --db FRESH.sqlite  tunes first, per model and number of threads
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from autotune import machine
+from autotune.measure.timing import latency, speedup, spread
+from benchmarks import zoo
+from benchmarks.engines import PEERS, Engine, EngineError, runs_per_turn, time_in_turn
+from benchmarks.report import ROOT, Report, Row, parser, progress
+
+MODELS = ("resnet50", "resnet18", "squeezenet", "vgg19", "inception_v1", "alexnet", "mobilenetv2")
+MAX_ERROR = 1e-4  # of the range of the last layer before softmax
+METHOD = (
+    "Batch 1, random seeded weights. Each engine in its own process, pinned to its cores; all loaded side by side and "
+    "timed in turn through Python's run(), a warm-up run before each turn; latency is the median of all runs. Output "
+    "error: largest difference from onnxruntime over the range of the last layer before softmax, on varied input."
+)
+
+
+def without_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of the model whose output is the last layer before a softmax at the end."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    if copy.graph.node[-1].op_type == "Softmax":
+        source = copy.graph.node[-1].input[0]
+        del copy.graph.node[-1]
+        copy.graph.output[0].name = source
+        copy.graph.output[0].type.tensor_type.ClearField("shape")
+    return copy
+
+
+def example(model: onnx.ModelProto, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+    """Varied input of the model's one input shape."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    (value,) = (value for value in model.graph.input if value.name not in constants)
+    shape = [dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
+    return {value.name: np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)}
+
+
+def contenders(database: Path | None) -> list[tuple[str, str, dict[str, object]]]:
+    """(label, kind, options) of every engine in the race."""
+    ours: list[tuple[str, str, dict[str, object]]] = [("untuned", "autotune", {"database": False})]
+    if database is not None:
+        ours.append(("tuned", "autotune", {"database": str(database.resolve())}))
+    return [*ours, *((kind, kind, {}) for kind in PEERS)]
+
+
+def race(
+    path: Path, feeds: dict[str, NDArray[np.float32]], threads: int, database: Path | None, rounds: int
+) -> list[Row]:
+    """One row per engine: latency, spread, and how much faster than it our best is."""
+    with ExitStack() as stack:
+        engines: list[Engine] = []
+        rows: dict[str, Row] = {}
+        for label, kind, options in contenders(database):
+            try:
+                engine = stack.enter_context(Engine(kind, path, threads, label=label, options=options))
+                engine.feed(feeds)
+                engine.time(2)
+                engines.append(engine)
+            except EngineError as error:
+                rows[label] = {"engine": label, "note": str(error)}
+        runs = runs_per_turn(engines[0]) if engines else 1
+        samples = time_in_turn(engines, rounds, runs)
+    for engine, found in zip(engines, samples):
+        rows[engine.label] = {
+            "engine": engine.label, "ms": latency(found) * 1e3, "spread %": spread(found) * 100,
+            "runs": len(found), "load s": engine.load_seconds,
+        }  # fmt: skip
+    return [rows[label] for label, _, _ in contenders(database) if label in rows]
+
+
+def output_error(
+    model: onnx.ModelProto, folder: Path, feeds: dict[str, NDArray[np.float32]], threads: int, database: Path | None
+) -> list[Row]:
+    """The error of each of our builds and each peer against ONNX Runtime, relative to the range of the logits."""
+    path = folder / "logits.onnx"
+    onnx.save(without_softmax(model), path)
+    outputs: dict[str, NDArray[np.float64]] = {}
+    rows: list[Row] = []
+    for label, kind, options in contenders(database):
+        try:
+            with Engine(kind, path, threads, label=label, options=options) as engine:
+                engine.feed(feeds)
+                outputs[label] = engine.run()[0].astype(np.float64).reshape(-1)
+        except EngineError as error:
+            rows.append({"engine": label, "note": str(error)})
+    reference = outputs.pop("onnxruntime", None)
+    if reference is None:
+        return rows
+    for label, output in outputs.items():
+        found = float(np.abs(output - reference).max() / np.ptp(reference)) if output.size == reference.size else np.inf
+        rows.append({"engine": label, "error / range": found, "right": found <= MAX_ERROR})
+    return rows
+
+
+def tune(path: Path, threads: int, budget: str, database: Path) -> None:
+    """Run `autotune tune` on the model.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    target = f"native -num-cores={threads}"
+    command = [sys.executable, "-m", "autotune", "tune", "--model", str(path), "--target", target]
+    subprocess.run([*command, "--db", str(database.resolve()), "--budget", budget], check=True, cwd=ROOT)
+
+
+def compare(
+    report: Report, names: Sequence[str], thread_counts: Sequence[int], database: Path | None, budget: str | None,
+    rounds: int,
+) -> None:  # fmt: skip
+    """Fill the report, model by model."""
+    with tempfile.TemporaryDirectory(prefix="autotune-models-") as temporary:
+        folder = Path(temporary)
+        for name in names:
+            model = zoo.build(name)
+            path = folder / f"{name}.onnx"
+            onnx.save(model, path)
+            feeds = example(model)
+            for threads in thread_counts:
+                if budget is not None and database is not None:
+                    progress(f"tuning {name} with {threads} threads for {budget}")
+                    tune(path, threads, budget, database)
+                progress(f"{name}, {threads} threads")
+                here: Row = {"model": name, "threads": threads}
+                rows = race(path, feeds, threads, database, rounds)
+                errors = output_error(model, folder, feeds, threads, database)
+                report.table("latency", [{**here, **row} for row in rows])
+                report.table("output error", [{**here, **row} for row in errors])
+                claims(report, name, threads, rows, errors)
+            path.unlink()
+
+
+def claims(report: Report, name: str, threads: int, rows: Sequence[Row], errors: Sequence[Row]) -> None:
+    """What the figures of one model say."""
+    times = {str(row["engine"]): float(row["ms"] or 0) for row in rows if "ms" in row}
+    found = {str(row["engine"]): float(row["error / range"] or 0) for row in errors if "error / range" in row}
+    notes = {str(row["engine"]): str(row["note"]) for row in rows if "note" in row}
+    where = f"{name}, {threads} threads"
+    best_peer = min((times[peer] for peer in ("onnxruntime", "openvino") if peer in times), default=None)
+    for label in ("untuned", "tuned"):
+        if label in times or label in notes:
+            ratio = speedup(times[label], best_peer) if label in times and best_peer else None
+            text = f"{where}: {label} against the better of ONNX Runtime and OpenVINO"
+            report.claim(text, ratio, "at least", 1.0, "x", notes.get(label, ""))
+            report.claim(f"{where}: {label} output error", found.get(label), "at most", MAX_ERROR)
+    if "tuned" in times and "untuned" in times:
+        report.claim(f"{where}: untuned over tuned time", times["untuned"] / times["tuned"], "at most", 1.25, "x")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser("models", __doc__)
+    options.formatter_class = argparse.RawDescriptionHelpFormatter
+    options.add_argument("models", nargs="*", metavar="MODEL", help=f"default: {' '.join(MODELS)}")
+    options.add_argument("--threads", type=int, action="append", help="may be repeated (default: 1 and all cores)")
+    options.add_argument("--db", type=Path, help="a tuning database: also time the tuned build")
+    options.add_argument(
+        "--tune", metavar="BUDGET", help="first tune into --db for so long per model and threads, as 5m"
+    )
+    options.add_argument("--rounds", type=int, default=15)
+    given = options.parse_args(arguments)
+    unknown = [name for name in given.models if name not in zoo.names()]
+    if unknown:
+        options.error(f"unknown model {', '.join(unknown)}; there are {', '.join(zoo.names())}")
+    if given.tune and given.db is None:
+        options.error("--tune needs --db FILE to put the records in")
+    if given.db is not None and not given.tune and not given.db.exists():
+        options.error(f"there is no database '{given.db}'")
+    names = given.models or (["squeezenet"] if given.quick else MODELS)
+    threads = given.threads or ([1] if given.quick else sorted({1, machine.allowed_cores()}))
+    report = Report("models", METHOD, given.quick)
+    compare(report, names, threads, given.db, given.tune, 2 if given.quick else given.rounds)
+    report.finish(given.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
