@@ -22,6 +22,7 @@ from autotune.search_spaces.knobs import Choice
 
 SAMPLE_TRIES = 2_000
 ENUMERABLE = 50_000
+LAST_RESORT = 0.1
 
 
 class Space(Protocol):
@@ -38,7 +39,7 @@ class Space(Protocol):
         """The config of an untuned kernel."""
 
     def defaults(self) -> list[Config]:
-        """Good first guesses, the default first: one per template."""
+        """Good first guesses, the default first: one per template that is not a last resort."""
 
     def sample(self, rng: random.Random) -> Config:
         """A valid config at random; ConfigError when there seems to be none."""
@@ -275,7 +276,12 @@ class TaskSpace:
         return member.default.replace(template=name)
 
     def defaults(self) -> list[Config]:
-        return [member.default.replace(template=name) for name, member in self.members.items()]
+        # A template of little weight is a last resort: measuring it first would waste slow trials.
+        least = LAST_RESORT * max(member.weight for member in self.members.values())
+        guesses = [
+            member.default.replace(template=name) for name, member in self.members.items() if member.weight > least
+        ]
+        return list(dict.fromkeys([self.default(), *guesses]))
 
     def sample(self, rng: random.Random) -> Config:
         weights = [member.weight for member in self.members.values()]

@@ -1,1 +1,40 @@
-"""Search: which config to measure next, for which task, and when to stop."""
+"""Search: which config to measure next, for which task, and when to stop. See docs/concepts/search.md."""
+
+from __future__ import annotations
+
+from autotune.search.budget import Budget
+from autotune.search.events import (
+    Callback,
+    Event,
+    FinalistsCompared,
+    RecordsOutdated,
+    TaskResumed,
+    TaskStopped,
+    TrialFinished,
+)
+from autotune.search.outcome import TaskOutcome, TuneOutcome
+from autotune.search.strategies import STRATEGIES, make_strategy
+from autotune.search.strategy import Strategy
+from autotune.search.task import TuningTask
+from autotune.search.trial import Trial
+from autotune.search.tuner import TuneOptions, tune
+
+__all__ = [
+    "STRATEGIES",
+    "Budget",
+    "Callback",
+    "Event",
+    "FinalistsCompared",
+    "RecordsOutdated",
+    "Strategy",
+    "TaskOutcome",
+    "TaskResumed",
+    "TaskStopped",
+    "Trial",
+    "TrialFinished",
+    "TuneOptions",
+    "TuneOutcome",
+    "TuningTask",
+    "make_strategy",
+    "tune",
+]

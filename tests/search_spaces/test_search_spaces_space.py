@@ -89,6 +89,16 @@ def test_templates_are_sampled_by_weight_not_size() -> None:
     assert 0.7 < share < 0.8
 
 
+def test_first_guesses_leave_out_last_resorts_but_never_the_default() -> None:
+    def names(**weights: float) -> list[str | None]:
+        space = TaskSpace({name: Member(SMALL, SMALL.default(), weight) for name, weight in weights.items()})
+        return [config.template for config in space.defaults()]
+
+    assert names(a=1.0, b=0.5, plain=0.01) == ["a", "b"]
+    assert names(plain=0.01, a=1.0) == ["plain", "a"]
+    assert names(plain=0.01) == ["plain"]
+
+
 def test_a_lone_valid_config_is_found_and_an_empty_space_is_reported() -> None:
     knobs = (tile("rows", 200, exact=False), Choice("cols", tuple(range(1, 200))))
     one = ConfigSpace(knobs, (Constraint("only", lambda c: (c["rows"], c["cols"]) == (200, 7), "rows 200, cols 7"),))

@@ -77,6 +77,7 @@ class Evolution:
     def observe(self, trial: Trial) -> None:
         self._unseen.mark(trial.config)
         self._trials[trial.config] = trial
+        self._vectors[trial.config] = self._space.encode(trial.config)
 
     def _bred(self) -> list[Config]:
         """Unseen configs, the one with the best predicted score first."""
@@ -108,14 +109,10 @@ class Evolution:
         if is_stale(self._trained, len(self._trials)):
             seconds = np.array([trial.cost for trial in self._trials.values()])
             groups = np.zeros(len(seconds), np.int64)
-            self._model.fit(self._features(list(self._trials)), seconds, groups)
+            features = Features.of(self._space.feature_names, list(self._vectors.values()))
+            self._model.fit(features, seconds, groups)
             self._trained = len(self._trials)
 
     def _score(self, configs: list[Config]) -> list[float]:
-        return [float(score) for score in self._model.predict(self._features(configs))]
-
-    def _features(self, configs: list[Config]) -> Features:
-        for config in configs:
-            if config not in self._vectors:
-                self._vectors[config] = self._space.encode(config)
-        return Features.of(self._space.feature_names, [self._vectors[config] for config in configs])
+        vectors = [self._space.encode(config) for config in configs]
+        return [float(score) for score in self._model.predict(Features.of(self._space.feature_names, vectors))]
