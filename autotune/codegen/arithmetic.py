@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from autotune.codegen.value import Scalar, Value, computed, computed_type, constant, literal
+from autotune.codegen.value import Scalar, Value, computed, computed_type, constant, literal, mask_bits, mask_constant
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
 from autotune.tensor.dtype import DType
@@ -78,6 +78,10 @@ class Arithmetic:
             folded = _fold(op, a.const, b.const, dtype)
             if folded is not None:
                 return constant(folded, DType.bool if op in _COMPARE else dtype, a.structural and b.structural)
+        if op == "and" and dtype is DType.bool:
+            left, right = mask_bits(a), mask_bits(b)
+            if left is not None and right is not None:
+                return mask_constant([x and y for x, y in zip(left, right)])
         simpler = self._structural(op, a, b)
         if simpler is not None:
             return simpler
@@ -87,6 +91,8 @@ class Arithmetic:
             return self._extreme(op, a, b)
         if dtype.is_float and op in _FLOAT:
             return self._emit(_FLOAT[op], dtype, a, b)
+        if dtype is DType.bool and op == "add":
+            return self._emit("or", dtype, a, b)
         if not dtype.is_float and op in _INT:
             return self._emit(_INT[op], dtype, a, b)
         if op == "shr":

@@ -12,7 +12,7 @@ from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.polynomials import expand
-from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
+from autotune.codegen.value import Value, computed, computed_type, constant, stored_literal, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
 from autotune.lower.ir import (
@@ -66,6 +66,7 @@ class _Emitter:
         self.m.isolated = self._isolated
         self._memo: dict[int, tuple[Expr, Value]] = {}
         self._expanded: dict[int, tuple[Expr, Expr]] = {}
+        self._constants: dict[str, str] = {}
 
     def module(self) -> str:
         operands = [f"%p{n}" for n in range(len(self.program.operands))]
@@ -88,7 +89,8 @@ class _Emitter:
             lines.append(f"  {pointer} = load ptr, ptr %f{n}, align 8")
         plain = ", ".join(f"ptr {p}" for p in pointers)
         lines += [f"  call void @{name}.body({plain}, i64 %tid, i64 %nt)", "  ret void", "}", ""]
-        return "\n".join(lines + sorted(self.w.declarations)) + "\n"
+        constants = [f"{name} = {text}" for text, name in self._constants.items()]
+        return "\n".join(lines + constants + sorted(self.w.declarations)) + "\n"
 
     def _scratch(self) -> None:
         shared, _ = scratch_offsets(self.program, SHARED)
@@ -182,7 +184,8 @@ class _Emitter:
         saved = self.m.mask
         for mask in masks:
             self.m.mask = mask if self.m.mask is None else self.a.binary("and", self.m.mask, mask)
-        self._all(stmt.body)
+        if self.m.mask is None or self.m.mask.const is None:
+            self._all(stmt.body)
         self.m.mask = saved
         for label in reversed(labels):
             self.w.close_branch(label)
@@ -316,6 +319,8 @@ class _Emitter:
         return value
 
     def _binary(self, e: Binary) -> Value:
+        if e.op == "ge" and isinstance(e.a, Index) and isinstance(e.b, Const):
+            return self.m.condition(e.a.value - int(e.b.value))  # folds lanes with constant numbers
         if e.op in ("add", "sub") and e.dtype.is_float:
             # Contraction: one rounding instead of two, half the instructions.
             for product, other in ((e.a, e.b), (e.b, e.a)):
@@ -395,13 +400,34 @@ class _Emitter:
         return Value(self.x.materialise(offset), DType.i64)
 
     def _table(self, e: Table) -> Value:
-        place = 0
-        for index, extent in zip(e.indices, e.shape):
-            position = self.value(index)
-            if position.const is None:
-                raise CodegenError(f"the indices of {e.name} must be constants: unroll the loops over {e}")
-            place = place * extent + int(position.const)
-        return constant(e.values[place], e.dtype, structural=True)
+        """A constant where unrolling made the indices constants, else a load from the constant pool."""
+        positions = [self.value(index) for index in e.indices]
+        if all(p.const is not None for p in positions):
+            place = 0
+            for position, extent in zip(positions, e.shape):
+                place = place * extent + int(position.const or 0)
+            # Beyond the table in lanes and rounds that a guard switches off.
+            return constant(e.values[min(max(place, 0), len(e.values) - 1)], e.dtype, structural=True)
+        lanes = max(p.lanes for p in positions)
+        if lanes:
+            return self.m.per_lane(lambda: self._table(e))
+        total = constant(0, DType.i64)
+        for position, extent in zip(positions, e.shape):
+            total = self.a.binary("add", self.a.binary("mul", total, constant(extent, DType.i64)), position)
+        if self.m.mask is not None:
+            last = constant(len(e.values) - 1, DType.i64)
+            total = self.a.binary("min", self.a.binary("max", total, constant(0, DType.i64)), last)
+        name, kind = self._pool(e), stored_type(e.dtype)
+        pointer = self.w.value(f"getelementptr inbounds {kind}, ptr {name}, i64 {self.a.operand(total, 0)}")
+        text = self.w.value(f"load {kind}, ptr {pointer}, align {e.dtype.bytes}")
+        return self.a.from_storage(text, e.dtype, 0)
+
+    def _pool(self, e: Table) -> str:
+        """The global that holds a small constant matrix."""
+        kind = stored_type(e.dtype)
+        elements = ", ".join(f"{kind} {stored_literal(v, e.dtype)}" for v in e.values)
+        text = f"private unnamed_addr constant [{len(e.values)} x {kind}] [{elements}], align {ALIGN}"
+        return self._constants.setdefault(text, f"@table{len(self._constants)}")
 
     def _opaque_index(self, e: Expr) -> str:
         """An index read from memory."""

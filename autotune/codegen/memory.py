@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Binding, Indexer, Offset, PerLane
-from autotune.codegen.value import Value, computed_type, constant, stored_type
+from autotune.codegen.value import Value, computed_type, constant, mask_bits, mask_constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
 from autotune.lower.ir import REGISTER, Buffer, Condition
@@ -64,11 +64,7 @@ class Memory:
                 return constant(offset.const >= 0, DType.bool)
             return Value(self.w.value(f"icmp sge i64 {self.x.materialise(offset)}, 0"), DType.bool)
         if not offset.terms:
-            bits = [offset.const + offset.lane * n >= 0 for n in range(self.lanes)]
-            if all(bits) or not any(bits):
-                return constant(bits[0], DType.bool)
-            text = ", ".join(f"i1 {'true' if b else 'false'}" for b in bits)
-            return Value(f"<{text}>", DType.bool, self.lanes)
+            return mask_constant([offset.const + offset.lane * n >= 0 for n in range(self.lanes)])
         if offset.lane in (1, -1) and self.lanes in (2, 4, 8, 16, 32):
             return self._lane_mask(offset)
         values = self.lane_numbers(offset)
@@ -206,12 +202,24 @@ class Memory:
             new = self.w.value(f"select <{lanes} x i1> {mask}, {kind} {stored.text}, {kind} {old}")
             self.w.emit(f"store {kind} {new}, ptr {pointer}, align {align}")
             return
+        bits = mask_bits(self.mask)
+        if bits is not None and sum(bits) == 1:
+            # LLVM 22 writes twice the bytes when it narrows values and stores one lane of them by a constant mask.
+            self._store_lane(buffer, offset, stored.text, bits.index(True))
+            return
         name = f"@llvm.masked.store.v{lanes}{_short(buffer.dtype)}.p0"
         self.w.declare(f"void {name}({kind}, ptr, <{lanes} x i1>)")
         self.w.emit(
             f"call void {name}({kind} {stored.text}, ptr align {align} {pointer}, "
             f"<{lanes} x i1> {self.a.operand(self.mask, lanes)})"
         )
+
+    def _store_lane(self, buffer: Buffer, offset: Offset, vector: str, lane: int) -> None:
+        """Store one lane of a contiguous vector access."""
+        element, kind = stored_type(buffer.dtype), stored_type(buffer.dtype, self.lanes)
+        text = self.w.value(f"extractelement {kind} {vector}, i64 {lane}")
+        pointer = self.x.pointer(buffer, Offset(offset.const + lane, offset.terms, 0), element)
+        self.w.emit(f"store {element} {text}, ptr {pointer}, align {buffer.dtype.bytes}")
 
     def _scatter(self, buffer: Buffer, indices: tuple[Linear, ...], value: Value) -> None:
         variable, lanes, mask = self.lane_var, self.lanes, self.mask
@@ -236,7 +244,12 @@ class Memory:
         saved: Binding | None = self.x.env.get(self.lane_var)
         if self.lane_var:
             self.x.env[self.lane_var] = 0
-        pointer = self.x.pointer(buffer, self.x.offset(self.x.flat(buffer, indices)), stored_type(buffer.dtype))
+        offset = self.x.offset(self.x.flat(buffer, indices))
+        # Not `inbounds`: near the end, the address lies beyond the buffer.
+        place = self.x.materialise(offset)
+        pointer = self.w.value(
+            f"getelementptr {stored_type(buffer.dtype)}, ptr {self.x.bases[buffer.name]}, i64 {place}"
+        )
         if self.lane_var and saved is not None:
             self.x.env[self.lane_var] = saved
         self.w.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")

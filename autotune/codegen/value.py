@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,21 @@ def constant(value: Scalar, dtype: DType, structural: bool = False) -> Value:
     return Value("", computed(dtype), 0, rounded, structural)
 
 
+def mask_constant(bits: Sequence[bool]) -> Value:
+    """A constant truth per lane."""
+    if all(bits) or not any(bits):
+        return Value("", DType.bool, 0, bits[0])
+    text = ", ".join(f"i1 {'true' if b else 'false'}" for b in bits)
+    return Value(f"<{text}>", DType.bool, len(bits))
+
+
+def mask_bits(v: Value) -> tuple[bool, ...] | None:
+    """The lanes of a `mask_constant`, None for other values."""
+    if not v.text.startswith("<i1 "):
+        return None
+    return tuple(part.endswith("true") for part in v.text[1:-1].split(", "))
+
+
 def literal(value: Scalar, dtype: DType, lanes: int = 0) -> str:
     """LLVM text of a constant of the dtype computed in."""
     if dtype is DType.bool:
@@ -78,3 +94,12 @@ def literal(value: Scalar, dtype: DType, lanes: int = 0) -> str:
     else:
         text = str(int(value))
     return f"splat ({computed_type(dtype)} {text})" if lanes else text
+
+
+def stored_literal(value: Scalar, dtype: DType) -> str:
+    """LLVM text of a constant as it lies in memory."""
+    number = constant(value, dtype).const
+    if dtype in (DType.f16, DType.bf16):
+        bits = int(np.asarray(number, dtype.numpy).view(np.uint16))
+        return f"0xH{bits:04X}" if dtype is DType.f16 else str(bits)
+    return str(int(bool(number))) if dtype is DType.bool else literal(number or 0, dtype)

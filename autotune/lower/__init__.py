@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from autotune.lower.build import NestBuilder
 from autotune.lower.ir import LoopProgram
+from autotune.lower.lanes import some_lane
 from autotune.lower.partition import partition
 from autotune.lower.printer import print_program
 from autotune.lower.simplify import simplify
@@ -36,6 +37,7 @@ def lower(schedule: Schedule, name: str = "kernel", *, check: bool = True) -> Lo
         ("build", lambda body: body),
         ("simplify", simplify),
         ("partition", lambda body: simplify(partition(body, cut)) if cut else body),
+        ("lanes", some_lane),
     )
     for title, run in passes:
         program = replace(program, body=run(program.body))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autotune.errors import LoweringError
+from autotune.lower.bounds import least
 from autotune.lower.ir import (
     LOCAL,
     OPERAND,
@@ -24,11 +25,13 @@ from autotune.lower.ir import (
     Store,
     map_expr,
 )
+from autotune.lower.surroundings import SURROUNDINGS, zero_surroundings
 from autotune.schedule.region import Regions
 from autotune.schedule.state import PARALLEL, Split, StageState, State
-from autotune.tensor.expr import Const, Expr, Read, Table, Var, rewrite
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Const, Expr, Read, Select, Table, Var, rewrite
 from autotune.tensor.layout import Layout
-from autotune.tensor.linear import Linear, Ranges, conjunction, nonnegatives, to_linear
+from autotune.tensor.linear import Linear, Ranges, clamp, conjunction, nonnegatives, to_linear
 from autotune.tensor.stage import Tensor
 
 FOLDS = frozenset({"sum", "prod", "max", "min"})
@@ -75,10 +78,10 @@ class NestBuilder:
         body: list[Stmt] = []
         for o in self.operands:
             if o.role == "output":
-                body += self._zero_halo(o)
+                body += zero_surroundings(o, self.buffers[o.name])
         for s in self.state.stages:
             if s.at is None:
-                if any(not isinstance(x, For) or not x.var.startswith("halo.") for x in body):
+                if any(not isinstance(x, For) or not x.var.startswith(SURROUNDINGS) for x in body):
                     body.append(Barrier())
                 nest = self._nest(s)
                 shared = any(loop.mark == PARALLEL for loop in s.loops)
@@ -118,7 +121,7 @@ class NestBuilder:
 
     def _update(self, s: StageState) -> list[Stmt]:
         targets = self._targets(s)
-        values = tuple(self.value(s, b) for b in s.stage.body)
+        values = tuple(self._inside(s, self.value(s, b)) for b in s.stage.body)
         reducer = s.stage.reducer
         if reducer is None:
             store = Store(targets, values)
@@ -134,6 +137,16 @@ class NestBuilder:
             store = Store(targets, tuple(rewrite(c, argument) for c in reducer.combine))
         guards = self._guards(s, reduced=True)
         return [If(guards, (store,))] if guards else [store]
+
+    def _inside(self, s: StageState, value: Expr) -> Expr:
+        """`value`, but zero where a padded stage computes beyond an output's extent: readers rely on zeros there."""
+        if s.padded and any(t.name in self.state.outputs for t in s.stage.outputs):
+            zero = Const(0.0 if value.dtype.is_float else 0, value.dtype)
+            for axis in s.stage.axes:
+                room = (self.regions.values(s)[axis.name] * -1) + (axis.extent - 1)
+                if axis.name in s.padded and room.range(self.ranges)[0] < 0:
+                    value = Select(Binary("ge", Index(room), Const(0, DType.i64), DType.bool), value, zero, value.dtype)
+        return value
 
     def _targets(self, s: StageState) -> tuple[tuple[Buffer, tuple[Linear, ...]], ...]:
         values = self.regions.values(s)
@@ -167,11 +180,19 @@ class NestBuilder:
         for t in s.stage.outputs:
             self._check_exists(s, t, [values[a.name] for a in s.stage.axes], axis)
         for r in s.reads():
-            if r.when is None:
-                self._check_exists(s, r.tensor, [to_linear(i, self.ranges, values) for i in r.indices], axis)
+            logical = [to_linear(i, self.ranges, values) for i in r.indices]
+            if not any(i.is_opaque for i in logical):
+                self._check_exists(s, r.tensor, logical, axis, self._facts(r, values))
         return True
 
-    def _check_exists(self, s: StageState, t: Tensor, logical: list[Linear], axis: str) -> None:
+    def _facts(self, r: Read, values: dict[str, Linear]) -> tuple[Linear, ...]:
+        """Forms that are >= 0 wherever a predicated read touches memory."""
+        parts = () if r.when is None else conjunction(r.when)
+        return tuple(form for part in parts for form in nonnegatives(part, self.ranges, values) or ())
+
+    def _check_exists(
+        self, s: StageState, t: Tensor, logical: list[Linear], axis: str, facts: tuple[Linear, ...] = ()
+    ) -> None:
         producer = self.producer.get(t.name)
         if producer is not None and producer.at is not None:
             extents = self.regions.of(producer).extent[: len(t.shape)]  # without the folded axes
@@ -180,7 +201,7 @@ class NestBuilder:
             extents = t.shape
         mine = set(self.regions.values(s)[axis].variables())
         for index, (lo, hi) in zip(logical, self.layouts[t.name].allocated(extents)):
-            a, b = index.range(self.ranges)
+            a, b = least(index, self.ranges, facts), -least(index * -1, self.ranges, facts)
             # Other axes have guards of their own.
             if (a < lo or b >= hi) and mine & set(index.variables()):
                 raise LoweringError(
@@ -188,13 +209,13 @@ class NestBuilder:
                     f"{lo}..{hi - 1}; give {t.name} a blocked layout or a halo, or do not pad"
                 )
 
-    def _physical(self, t: Tensor, logical: list[Linear]) -> tuple[Linear, ...]:
+    def _physical(self, t: Tensor, logical: list[Linear], ranges: Ranges | None = None) -> tuple[Linear, ...]:
         """Indices in memory of a logical position."""
         producer = self.producer.get(t.name)
         if producer is not None and producer.at is not None:
             logical = [i - b for i, b in zip(logical, self.regions.of(producer).base)]
         form = self.layouts[t.name]
-        return tuple(_dimension(form, d, block, logical[d], self.ranges) for d, block in form.order)
+        return tuple(_dimension(form, d, block, logical[d], ranges or self.ranges) for d, block in form.order)
 
     def value(self, s: StageState, e: Expr) -> Expr:
         """A stage's expression in loop IR."""
@@ -222,7 +243,7 @@ class NestBuilder:
 
     def _load(self, s: StageState, r: Read, convert: Callable[[Expr], Expr]) -> Load:
         values = self.regions.values(s)
-        logical = [_resolved(to_linear(i, self.ranges, values), convert) for i in r.indices]
+        logical = [self._index(i, extent, values).map_opaque(convert) for i, extent in zip(r.indices, r.tensor.shape)]
         conditions: list[Condition] = []
         affine = True
         if r.when is not None:
@@ -240,6 +261,15 @@ class NestBuilder:
         otherwise = r.otherwise if unique and isinstance(r.otherwise, Const) else None
         return Load(buffer, self._physical(r.tensor, logical), unique, otherwise)
 
+    def _index(self, e: Expr, extent: int, values: dict[str, Linear]) -> Linear:
+        """An index; one that is read from memory is clamped to the tensor, whatever it turns out to be."""
+        index = to_linear(e, self.ranges, values)
+        if index.is_opaque:
+            lo, hi = index.range(self.ranges)
+            if lo < 0 or hi >= extent:
+                return Linear(0, {clamp(e, max(extent - 1, 0)): 1})
+        return index
+
     def _halo_serves(self, s: StageState, r: Read, logical: list[Linear], conditions: list[Condition]) -> bool:
         """The conditions only ask whether the position is inside, and outside lies a zero halo.
 
@@ -247,6 +277,8 @@ class NestBuilder:
         """
         if not isinstance(r.otherwise, Const) or r.otherwise.value != 0:
             return False
+        if any(t.name == r.tensor.name for t in s.stage.outputs):
+            return False  # a scan's own halo: other threads may not have zeroed it yet
         loops = self.regions.values(s)
         domain = {a.name: loops[a.name].range(self.ranges) if a.name in s.padded else (0, a.extent - 1)
                   for a in s.stage.all_axes}  # fmt: skip
@@ -275,57 +307,9 @@ class NestBuilder:
             for r in s.reads():
                 if r.tensor.name == name:
                     logical = [to_linear(i, self.ranges, values).substitute(later, ranges) for i in r.indices]
-                    out.append(Prefetch(self.buffers[name], self._physical(r.tensor, logical)))
+                    if not any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
+                        out.append(Prefetch(self.buffers[name], self._physical(r.tensor, logical, ranges)))
         return out
-
-    def _zero_halo(self, o: Operand) -> list[Stmt]:
-        """Zero everything around the data of an output: consumers read it instead of testing for edges."""
-        buffer = self.buffers[o.name]
-        out: list[Stmt] = []
-        for place, (d, block) in enumerate(o.layout.order):
-            before, after = (0, 0) if block else o.layout.halo[d]
-            for width, start in ((before, 0), (after, before + o.shape[d])):
-                if width:
-                    out.append(self._zero_slab(o, buffer, place, start, width, len(out)))
-        return out
-
-    def _zero_slab(self, o: Operand, buffer: Buffer, place: int, start: int, width: int, number: int) -> Stmt:
-        """Zero `width` planes of physical dimension `place`; dimensions before it need only their interior."""
-        indices: list[Linear] = []
-        loops: list[tuple[str, int]] = []
-        for n, ((d, block), extent) in enumerate(zip(o.layout.order, buffer.shape)):
-            var = f"halo.{o.name}.{number}.{n}"
-            before, after = (0, 0) if block else o.layout.halo[d]
-            if n == place:
-                indices.append(Linear(start, {var: 1}))
-                loops.append((var, width))
-            else:
-                first = before if n < place else 0
-                indices.append(Linear(first, {var: 1}))
-                loops.append((var, extent - before - after if n < place else extent))
-        zero: tuple[Stmt, ...] = (
-            Store(((buffer, tuple(indices)),), (Const(0.0 if o.dtype.is_float else 0, o.dtype),)),
-        )
-        for n, (var, extent) in reversed(list(enumerate(loops))):
-            innermost = n == len(loops) - 1 and extent <= 32
-            mark = "vectorize" if innermost and extent > 1 else ""
-            zero = (For(var, 0, extent, mark, zero),)
-        widest = max(range(place) if place else [0], key=lambda n: loops[n][1])
-        return _parallel_first(zero[0], loops[widest][0])
-
-
-def _parallel_first(stmt: Stmt, var: str) -> Stmt:
-    """Move the loop over `var` outermost and share it among threads (a store of zeros is order-free)."""
-    chain: list[For] = []
-    inner: tuple[Stmt, ...] = (stmt,)
-    while isinstance(inner[0], For):
-        chain.append(inner[0])
-        inner = inner[0].body
-    first = next(loop for loop in chain if loop.var == var)
-    body = inner
-    for loop in reversed([x for x in chain if x is not first]):
-        body = (For(loop.var, loop.begin, loop.extent, loop.mark, body),)
-    return For(first.var, first.begin, first.extent, PARALLEL, body)
 
 
 def _dimension(form: Layout, d: int, block: int, index: Linear, ranges: Ranges) -> Linear:
@@ -334,14 +318,3 @@ def _dimension(form: Layout, d: int, block: int, index: Linear, ranges: Ranges) 
     inner = form.block(d)
     outer = index.floordiv(inner, ranges) if inner > 1 else index
     return outer + form.halo[d][0]
-
-
-def _resolved(index: Linear, convert: Callable[[Expr], Expr]) -> Linear:
-    """Indirect parts of an index (reads) in loop IR."""
-    if not any(isinstance(t, Expr) for t in index.terms):
-        return index
-    out = Linear(index.const, {t: c for t, c in index.terms.items() if not isinstance(t, Expr)})
-    for term, c in index.terms.items():
-        if isinstance(term, Expr):
-            out = out + Linear(0, {convert(term): c})
-    return out

@@ -207,23 +207,16 @@ def map_linears(stmt: Stmt, fn: Callable[[Linear], Linear]) -> Stmt:
     """Rebuild a statement and all below with every index and affine condition mapped."""
 
     def conditions(when: tuple[Condition, ...]) -> tuple[Condition, ...]:
-        return tuple(fn(c) if isinstance(c, Linear) else map_expr(c, leaf) for c in when)
+        return tuple(opaque(c) if isinstance(c, Linear) else map_expr(c, leaf) for c in when)
 
     def opaque(value: Linear) -> Linear:
         """Indirect indices hold expressions; map those too."""
-        if not any(isinstance(t, Expr) for t in value.terms):
-            return fn(value)
-        plain = Linear(value.const, {t: c for t, c in value.terms.items() if not isinstance(t, Expr)})
-        out = fn(plain)
-        for term, c in value.terms.items():
-            if isinstance(term, Expr):
-                out = out + Linear(0, {map_expr(term, leaf): c})
-        return out
+        return fn(value).map_opaque(lambda e: map_expr(e, leaf))
 
     def leaf(e: Expr) -> Expr:
         if isinstance(e, Load):
             return Load(e.buffer, tuple(map(opaque, e.indices)), conditions(e.when), e.otherwise)
-        return Index(fn(e.value)) if isinstance(e, Index) else e
+        return Index(opaque(e.value)) if isinstance(e, Index) else e
 
     if isinstance(stmt, Store):
         targets = tuple((b, tuple(map(opaque, i))) for b, i in stmt.targets)

@@ -8,6 +8,7 @@ from autotune.lower.ir import (
     Condition,
     For,
     If,
+    Index,
     Load,
     Stmt,
     Store,
@@ -17,7 +18,7 @@ from autotune.lower.ir import (
     map_linears,
     with_body,
 )
-from autotune.tensor.expr import Const, Expr
+from autotune.tensor.expr import Binary, Const, Expr, Select
 from autotune.tensor.linear import Linear, Ranges
 
 Facts = tuple[Linear, ...]
@@ -53,6 +54,7 @@ def _simplify(stmt: Stmt, ranges: Ranges, facts: Facts) -> list[Stmt]:
         return _guard(stmt, ranges, facts)
     if isinstance(stmt, Store):
         values = tuple(map_expr(v, lambda e: _load(e, ranges, facts)) for v in stmt.values)
+        values = tuple(_select(v, ranges, facts) for v in values)
         return [replace(stmt, values=values)]
     if body_of(stmt):
         inner = simplify(body_of(stmt), ranges, facts)
@@ -123,6 +125,18 @@ def _guard(stmt: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
     if not body:
         return []
     return [If(tuple(kept), body)] if kept else list(body)
+
+
+def _select(e: Expr, ranges: Ranges, facts: Facts) -> Expr:
+    """Drop the test for the inside of an output where it always or never holds."""
+    if not isinstance(e, Select):
+        return e
+    c = e.condition
+    if isinstance(c, Binary) and c.op == "ge" and isinstance(c.a, Index) and isinstance(c.b, Const):
+        known = decide(c.a.value - int(c.b.value), ranges, facts)
+        if known is not None:
+            return _select(e.a, ranges, facts) if known else e.b
+    return Select(c, _select(e.a, ranges, facts), e.b, e.dtype)
 
 
 def _load(e: Expr, ranges: Ranges, facts: Facts) -> Expr:

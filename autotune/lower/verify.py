@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import LoweringError
+from autotune.lower.bounds import least
 from autotune.lower.ir import (
     REGISTER,
     Buffer,
@@ -21,7 +22,7 @@ from autotune.lower.ir import (
     loop_ranges,
 )
 from autotune.tensor.expr import Expr, Read
-from autotune.tensor.linear import Div, Linear, Ranges
+from autotune.tensor.linear import Linear, Ranges
 
 
 def verify(program: LoopProgram, after: str) -> LoopProgram:
@@ -90,26 +91,9 @@ def _access(
         raise LoweringError(f"{where}: {buffer.name} has {len(buffer.shape)} dimensions, accessed with {len(indices)}")
     _bound(indices, ranges, where)
     for index, extent in zip(indices, buffer.shape):
-        if guarded or any(isinstance(t, Expr) for t in index.terms):
+        if guarded:
             continue
         for room in (index, (index * -1) + (extent - 1)):
-            if room.range(ranges)[0] < 0 and not _implied(room, ranges, facts):
+            if room.range(ranges)[0] < 0 and least(room, ranges, facts) < 0:
                 scope = " (registers)" if buffer.scope == REGISTER else ""
                 raise LoweringError(f"{where}: {buffer.name}[{index}]{scope} may leave 0..{extent - 1}")
-
-
-def _implied(room: Linear, ranges: Ranges, facts: tuple[Linear, ...]) -> bool:
-    """`room >= 0` follows from one fact, scaled as much as the coefficients suggest."""
-    for fact in facts:
-        for term, c in fact.terms.items():
-            k = room.terms.get(term, 0)
-            if k and c * k > 0:
-                a, b = (1, k // c) if k % c == 0 else (c // k, 1) if c % k == 0 else (0, 0)
-                if a and (room * a - fact * b).range(ranges)[0] >= 0:
-                    return True
-    # Without quotients: a - x // d >= 0 means d * a + d - 1 - x >= 0.
-    for term, c in room.terms.items():
-        if isinstance(term, Div) and abs(c) == 1:
-            rest = room - Linear(0, {term: c})
-            return _implied(rest * term.divisor + term.arg * c + (term.divisor - 1 if c < 0 else 0), ranges, facts)
-    return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from autotune.schedule.consistent import consistent
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import StageState, State
 from autotune.tensor.dtype import DType
@@ -29,7 +30,7 @@ def cache_write(state: State, tensor: str) -> State:
     cached = Tensor(_free(state, f"{tensor}.c"), written.shape, written.dtype)
     inner = replace(s.stage, outputs=(cached,))
     copy = Stage((written,), s.stage.axes, (), (Read(cached, tuple(a.var for a in s.stage.axes)),))
-    return _with_before(state, s, StageState.fresh(inner), StageState.fresh(copy))
+    return _with_before(state, s, StageState.fresh(inner), StageState.fresh(copy), f"cache_write {tensor}")
 
 
 @primitive
@@ -56,7 +57,7 @@ def cache_read(state: State, tensor: str, consumer: str) -> State:
         return Read(copy, e.indices, e.when, e.otherwise) if isinstance(e, Read) and e.tensor.name == tensor else None
 
     changed = replace(c, stage=replace(c.stage, body=tuple(rewrite(b, redirect) for b in c.stage.body)))
-    return _with_before(state, c, StageState.fresh(stage), changed)
+    return _with_before(state, c, StageState.fresh(stage), changed, f"cache_read {tensor}")
 
 
 @primitive
@@ -98,7 +99,7 @@ def rfactor(state: State, stage: str, axis: str, factor: int, keep: str = "outer
     inner_stage = Stage(partial, (kept, *s.stage.axes), (*others, folded), tuple(bodies), reducer)
     spatial = tuple(a.var for a in s.stage.axes)
     fold = Stage(s.stage.outputs, s.stage.axes, (kept,), tuple(Read(p, (kept.var, *spatial)) for p in partial), reducer)
-    return _with_before(state, s, StageState.fresh(inner_stage), StageState.fresh(fold))
+    return _with_before(state, s, StageState.fresh(inner_stage), StageState.fresh(fold), f"rfactor {stage}")
 
 
 def _protect(e: Expr, inside: Expr) -> Expr | None:
@@ -116,9 +117,9 @@ def _free(state: State, name: str) -> str:
     return name
 
 
-def _with_before(state: State, old: StageState, new: StageState, changed: StageState) -> State:
+def _with_before(state: State, old: StageState, new: StageState, changed: StageState, step: str) -> State:
     """Replace `old` by `changed`, with stage `new` directly before it."""
     stages: list[StageState] = []
     for s in state.stages:
         stages += [new, changed] if s.name == old.name else [s]
-    return replace(state, stages=tuple(stages))
+    return consistent(replace(state, stages=tuple(stages)), step)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autotune.errors import ScheduleError
-from autotune.schedule.region import Regions
+from autotune.schedule.consistent import consistent
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE, Fuse, Loop, Split, StageState, State
 
@@ -28,12 +27,16 @@ def split(state: State, stage: str, loop: str, factor: int) -> State:
     at = s.position(loop)
     old = s.loops[at]
     check(factor >= 1, f"split {stage}.{loop}: factor {factor} must be at least 1")
-    check(old.mark == SERIAL, f"split {stage}.{loop}: the loop is already marked {old.mark}")
+    _check_free(s, loop, "split")
+    check(
+        all(x.name not in (f"{loop}.0", f"{loop}.1") for x in s.loops),
+        f"split {stage}.{loop}: there already is a loop {loop}.0 or {loop}.1; rename the axis",
+    )
     outer = Loop(f"{loop}.0", -(-old.extent // factor), old.reduce)
     inner = Loop(f"{loop}.1", factor, old.reduce)
     loops = (*s.loops[:at], outer, inner, *s.loops[at + 1 :])
     relation = Split(loop, outer.name, inner.name, factor, old.extent)
-    return settled(state, replace(s, loops=loops, relations=(*s.relations, relation)))
+    return settled(state, replace(s, loops=loops, relations=(*s.relations, relation)), f"split {stage}.{loop}")
 
 
 @primitive
@@ -57,7 +60,7 @@ def reorder(state: State, stage: str, loops: tuple[str, ...]) -> State:
         after = [x.name for x in new if _derived(s, x.name, s.stage.scan_axis)]
         check(before == after, f"reorder {stage}: the steps of scan axis {s.stage.scan_axis} must stay in order")
     _check_vector_inside(changed)
-    return settled(state, changed)
+    return settled(state, changed, f"reorder {stage}")
 
 
 @primitive
@@ -74,14 +77,15 @@ def fuse(state: State, stage: str, outer: str, inner: str) -> State:
     check(s.position(inner) == at + 1, f"fuse {stage}: {inner} must come directly inside {outer}; reorder first")
     a, b = s.loops[at], s.loops[at + 1]
     check(a.reduce == b.reduce, f"fuse {stage}: {outer} and {inner} are not both spatial or both reduce loops")
-    check(a.mark == SERIAL == b.mark, f"fuse {stage}: {outer} or {inner} is already marked {a.mark or b.mark}")
+    for loop in (outer, inner):
+        _check_free(s, loop, "fuse")
     if s.stage.scan_axis is not None:
         scanned = any(_derived(s, n, s.stage.scan_axis) for n in (outer, inner))
         check(not scanned, f"fuse {stage}: scan axis {s.stage.scan_axis} cannot be fused")
     fused = Loop(f"{outer}*{inner}", a.extent * b.extent, a.reduce)
     loops = (*s.loops[:at], fused, *s.loops[at + 2 :])
     relation = Fuse(outer, inner, fused.name, b.extent)
-    return settled(state, replace(s, loops=loops, relations=(*s.relations, relation)))
+    return settled(state, replace(s, loops=loops, relations=(*s.relations, relation)), f"fuse {stage}")
 
 
 @primitive
@@ -96,6 +100,7 @@ def vectorize(state: State, stage: str, loop: str) -> State:
     s = state.stage(stage)
     old = s.loop(loop)
     check(old.mark == SERIAL, f"vectorize {stage}.{loop}: the loop is already marked {old.mark}")
+    check(loop not in s.partitioned, f"vectorize {stage}.{loop}: the loop is partitioned; its tail becomes a mask")
     check(
         1 <= old.extent <= MAX_LANES, f"vectorize {stage}.{loop}: extent {old.extent} is not in 1..{MAX_LANES}; split"
     )
@@ -201,29 +206,30 @@ def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int) ->
     s = state.stage(stage)
     s.position(loop)
     known = sorted({r.tensor.name for r in s.reads()})
-    check(tensor in known, f"prefetch {stage}: it does not read {tensor!r}; it reads {', '.join(known)}")
+    check(tensor in known, f"prefetch {stage}: it does not read {tensor!r}; it reads {', '.join(known) or 'nothing'}")
+    near = [p for p in state.stages if p.at is not None and any(t.name == tensor for t in p.stage.outputs)]
+    check(not near, f"prefetch {stage}: {tensor} is computed inside another stage; what is computed nearby is near")
     check(distance >= 1, f"prefetch {stage}: distance {distance} must be at least 1")
     return state.put(replace(s, prefetch=(*s.prefetch, (tensor, loop, distance))))
 
 
-def settled(state: State, changed: StageState) -> State:
-    """The new state, refused when it moves the region of a stage that is computed inside `changed`."""
+def settled(state: State, changed: StageState, step: str) -> State:
+    """The new state, refused when it moves the region of a stage that is computed inside another."""
     new = state.put(changed)
-    attached = [s for s in new.stages if s.at is not None and s.at[0] == changed.name]
-    if attached:
-        regions = Regions(new)
-        for s in attached:
-            changed.position(s.at[1] if s.at else "")
-            if regions.of(s).extent != s.extents:
-                raise ScheduleError(
-                    f"changing the loops of {changed.name} changes the region of {s.name}, computed inside it; "
-                    f"schedule {changed.name} before compute_at"
-                )
-    return new
+    return consistent(new, step) if any(s.at is not None for s in new.stages) else new
 
 
 def _mark(s: StageState, loop: str, mark: str) -> StageState:
     return replace(s, loops=tuple(replace(x, mark=mark) if x.name == loop else x for x in s.loops))
+
+
+def _check_free(s: StageState, loop: str, step: str) -> None:
+    """Nothing that was said about the loop would be lost with it."""
+    mark = s.loop(loop).mark
+    check(mark == SERIAL, f"{step} {s.name}.{loop}: the loop is already marked {mark}")
+    check(loop not in s.partitioned, f"{step} {s.name}.{loop}: the loop is already partitioned; {step} first")
+    fetched = any(at == loop for _, at, _ in s.prefetch)
+    check(not fetched, f"{step} {s.name}.{loop}: the loop already prefetches; {step} first")
 
 
 def _derived(s: StageState, loop: str, axis: str) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from autotune.errors import ScheduleError, WorkloadError
+from autotune.schedule.consistent import consistent, is_inside
 from autotune.schedule.region import Regions
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import LOCAL, REGISTER, VECTORIZE, Loop, StageState, State
@@ -34,7 +35,7 @@ def inline(state: State, stage: str) -> State:
     check(s.untouched, f"inline {stage}: it has already been scheduled")
     check(len(s.stage.outputs) == 1, f"inline {stage}: it has several outputs")
     others = tuple(_inlined(c, s.stage) for c in state.stages if c.name != s.name)
-    return replace(state, stages=others)
+    return consistent(replace(state, stages=others), f"inline {stage}")
 
 
 def _inlined(consumer: StageState, producer: Stage) -> StageState:
@@ -98,8 +99,11 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
     for outer in c.loops[: position + 1]:
         check(outer.mark != VECTORIZE, f"compute_at {stage}: loop {outer.name} of {consumer} is vectorized")
     check(bool(state.consumers(s)), f"compute_at {stage}: nothing reads it")
+    mine = {t.name for t in s.stage.outputs}
+    fetching = [x.name for x in state.stages if any(name in mine for name, _, _ in x.prefetch)]
+    check(not fetching, f"compute_at {stage}: {', '.join(fetching)} prefetches it; what is computed nearby is near")
     for reader in state.consumers(s):
-        inside = _inside(state, reader, c, position)
+        inside = is_inside(state, reader, c, position)
         check(inside, f"compute_at {stage}: {reader.name} also reads it, outside {consumer}.{loop}")
     placed = state.put(replace(s, at=(c.name, loop), scope=scope))
     extents = Regions(placed).of(placed.stage(stage)).extent
@@ -112,20 +116,8 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
             elements <= MAX_REGISTER_ELEMENTS,
             f"compute_at {stage}: {elements} elements do not fit registers; use scope local",
         )
-    return placed.put(replace(placed.stage(stage), loops=loops, extents=extents))
-
-
-def _inside(state: State, reader: StageState, c: StageState, position: int) -> bool:
-    """`reader` runs within the loop at `position` of stage `c`."""
-    while reader.name != c.name:
-        if reader.at is None:
-            return False
-        host, loop = reader.at
-        reader_host = state.stage(host)
-        if reader_host.name == c.name:
-            return c.position(loop) >= position
-        reader = reader_host
-    return True
+    placed = placed.put(replace(placed.stage(stage), loops=loops, extents=extents))
+    return consistent(placed, f"compute_at {stage}")
 
 
 @primitive

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.schedule.state import StageState, State
+from autotune.tensor.expr import Read
 from autotune.tensor.linear import Linear, Ranges, to_linear
 
 
@@ -32,6 +33,10 @@ class Regions:
     def __init__(self, state: State) -> None:
         self.state = state
         self.ranges: Ranges = state.ranges()
+        self.reads: dict[str, list[tuple[StageState, Read]]] = {}
+        for s in state.stages:
+            for r in s.reads():
+                self.reads.setdefault(r.tensor.name, []).append((s, r))
         self._known: dict[str, Region] = {}
         self._values: dict[str, dict[str, Linear]] = {}
 
@@ -49,20 +54,21 @@ class Regions:
             self._values[s.name] = {a.name: b + relative[a.name] for a, b in zip(s.stage.all_axes, base)}
         return self._values[s.name]
 
+    def readers(self, s: StageState) -> list[tuple[StageState, Read]]:
+        """(stage, read) of every read of `s` by others."""
+        return [x for t in s.stage.outputs for x in self.reads.get(t.name, ()) if x[0].name != s.name]
+
     def _infer(self, s: StageState) -> Region:
         if s.at is None:
             return whole(s)
         fixed = set(self.state.enclosing(s))
-        names = {t.name for t in s.stage.outputs}
+        reads = self.readers(s)
         boxes: list[tuple[Linear, int] | None] = []
         for dimension, axis in enumerate(s.stage.axes):
             box: tuple[Linear, int] | None = None
-            for consumer in self.state.consumers(s):
-                values = self.values(consumer)
-                for read in consumer.reads():
-                    if read.tensor.name in names:
-                        index = to_linear(read.indices[dimension], self.ranges, values)
-                        box = self._union(box, self._box(index, fixed), axis.extent)
+            for consumer, read in reads:
+                index = to_linear(read.indices[dimension], self.ranges, self.values(consumer))
+                box = self._union(box, self._box(index, fixed), axis.extent)
             boxes.append(box)
         base, extent = [], []
         for axis, box in zip(s.stage.axes, boxes):
@@ -86,7 +92,7 @@ class Regions:
             part = Linear(0, {term: c})
             if isinstance(term, str):
                 outer, inner = (outer + part, inner) if term in fixed else (outer, inner + part)
-            elif all(v in fixed for v in part.variables()) and not _opaque(part):
+            elif all(v in fixed for v in part.variables()) and not part.is_opaque:
                 outer = outer + part
             else:
                 inner = inner + part
@@ -101,7 +107,3 @@ class Regions:
             return Linear(), full
         start = min(0, gap.const)
         return a[0] + start, max(a[1], gap.const + b[1]) - start
-
-
-def _opaque(value: Linear) -> bool:
-    return any(not isinstance(t, str) and not hasattr(t, "divisor") for t in value.terms)

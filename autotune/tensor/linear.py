@@ -8,13 +8,13 @@ layouts, splits and fusions need.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Union
 
 from autotune.errors import LoweringError
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Unary, Var
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Unary, Var, binary
 
 Range = tuple[int, int]
 """Inclusive bounds."""
@@ -132,6 +132,27 @@ class Linear:
             elif isinstance(term, (Div, Mod)):
                 yield from term.arg.variables()
 
+    @property
+    def is_opaque(self) -> bool:
+        """Some part, perhaps inside a division, is an expression read from memory."""
+        return any(t.arg.is_opaque if isinstance(t, (Div, Mod)) else not isinstance(t, str) for t in self.terms)
+
+    def map_opaque(self, fn: Callable[[Expr], Expr]) -> Linear:
+        """Replace the opaque parts, those inside divisions too."""
+        if not self.is_opaque:
+            return self
+        out = Linear(self.const)
+        for term, c in self.terms.items():
+            new: Term = term
+            if isinstance(term, Div):
+                new = Div(term.arg.map_opaque(fn), term.divisor)
+            elif isinstance(term, Mod):
+                new = Mod(term.arg.map_opaque(fn), term.divisor)
+            elif not isinstance(term, str):
+                new = fn(term)
+            out = out + Linear(0, {new: c})
+        return out
+
     def __str__(self) -> str:
         parts: list[str] = []
         for term, c in sorted(self.terms.items(), key=lambda item: str(item[0])):
@@ -174,7 +195,22 @@ def _term_range(term: Term, ranges: Ranges) -> Range:
     if isinstance(term, Mod):
         lo, hi = term.arg.range(ranges)
         return (lo, hi) if 0 <= lo and hi < term.divisor else (0, term.divisor - 1)
-    return UNBOUNDED
+    return _clamped(term) or UNBOUNDED
+
+
+def clamp(e: Expr, hi: int) -> Expr:
+    """`e` kept in 0..hi: what makes an index that was read from memory safe."""
+    return binary("min", binary("max", e, 0), hi)
+
+
+def _clamped(e: Expr) -> Range | None:
+    """The bounds of an expression that `clamp` made."""
+    if not (isinstance(e, Binary) and e.op == "min" and isinstance(e.b, Const)):
+        return None
+    inner = e.a
+    if not (isinstance(inner, Binary) and inner.op == "max" and isinstance(inner.b, Const)):
+        return None
+    return int(inner.b.value), int(e.b.value)
 
 
 def to_linear(e: Expr, ranges: Ranges, values: Mapping[str, Linear] | None = None) -> Linear:
@@ -224,7 +260,7 @@ def nonnegatives(e: Expr, ranges: Ranges, values: Mapping[str, Linear] | None = 
     if e.op not in ("lt", "le", "gt", "ge", "eq"):
         return None
     a, b = to_linear(e.a, ranges, values), to_linear(e.b, ranges, values)
-    if any(isinstance(t, Expr) for t in (*a.terms, *b.terms)):
+    if a.is_opaque or b.is_opaque:
         return None
     if e.op == "lt":
         return [b - a - 1]

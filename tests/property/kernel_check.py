@@ -43,7 +43,7 @@ def check(schedule: Schedule, target: Target, seed: int = 0, special: bool = Fal
             return f"refused: {error}"
         raise
     with Bench(kernel, TaskData(_reference(schedule.compute, seed, special)), max(THREADS)) as bench:
-        found = verify(bench, [_pool(n) for n in THREADS], "direct" if not _winograd(schedule) else "winograd")
+        found = verify(bench, [_pool(n) for n in THREADS], "winograd_f4" if _winograd(schedule) else "direct")
         return found.message if isinstance(found, Failure) else None
 
 
