@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from autotune.cli import text
 from autotune.cli.group import Group
+from autotune.cli.options import DbOption, JsonOption, database_path
 from autotune.errors import DatabaseError
 from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.records import Database, MergeReport, TuningRecord
 
-DbOption = Annotated[
-    Path | None, typer.Option("--db", metavar="FILE", help="The database [default: $AUTOTUNE_DB or the user's own].")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 WorkloadArgument = Annotated[
     str,
     typer.Argument(
         metavar="WORKLOAD", help='The start of a workload key, or an operator: "matmul a=128,768 b=768,3072".'
     ),
 ]
-
-
-def database_path(given: Path | None) -> Path:
-    """The database that a command works on: the one given, or the user's own."""
-    from autotune.records import default_database_path
-
-    return default_database_path(os.environ) if given is None else given
 
 
 def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
@@ -47,9 +35,9 @@ def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
     with records.Database.open(database_path(db), read_only=True) as database:
         summaries = database.workloads()
     if as_json:
-        _print_json([dataclasses.asdict(summary) for summary in summaries])
+        text.print_json([dataclasses.asdict(summary) for summary in summaries])
         return
-    table = _table("workload", "operator", "target", "trials", "failed", "best", right=("trials", "failed", "best"))
+    table = text.table("workload", "operator", "target", "trials", "failed", "best", right=("trials", "failed", "best"))
     for one in summaries:
         table.add_row(
             one.workload_key,
@@ -57,9 +45,9 @@ def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
             one.target_key,
             str(one.trials),
             str(one.failed),
-            _time(one.best_seconds),
+            text.duration(one.best_seconds),
         )
-    Console(highlight=False).print(table)
+    text.print_table(table)
 
 
 def show(
@@ -81,20 +69,20 @@ def show(
             failures[trial.failure_kind] = failures.get(trial.failure_kind, 0) + 1
     if as_json:
         found = {"workload": key, "trials": len(trials), "failures": failures}
-        _print_json({**found, "fastest": [_values(trial) for trial in fastest]})
+        text.print_json({**found, "fastest": [_values(trial) for trial in fastest]})
         return
     console = Console(highlight=False)
     console.print(f"{key}  {trials[0].description}")
     causes = "".join(f", {count} {kind}" for kind, count in sorted(failures.items()))
     console.print(f"{len(trials)} trials, {sum(trial.verified for trial in trials)} verified{causes}\n")
-    table = _table("time", "spread", "error", "allowed", "measured", "target", "config", right=("time",))
+    table = text.table("time", "spread", "error", "allowed", "measured", "target", "config", right=("time",))
     for trial in fastest:
         table.add_row(
-            _time(trial.seconds),
+            text.duration(trial.seconds),
             "-" if trial.spread is None else f"{trial.spread:.1%}",
             "-" if trial.max_abs_err is None else f"{trial.max_abs_err:.2g}",
             "-" if trial.tolerance is None else f"{trial.tolerance:.2g}",
-            _date(trial.created),
+            text.date(trial.created),
             trial.target_key,
             trial.config,
         )
@@ -117,23 +105,23 @@ def best(
         match = database.best(key, wanted.key, wanted.to_json(), residency=residency)
     if as_json:
         record = None if match.record is None else _values(match.record)
-        _print_json({"workload": key, "tier": match.tier.value, "reason": match.reason, "record": record})
+        text.print_json({"workload": key, "tier": match.tier.value, "reason": match.reason, "record": record})
         return
     print(f"{match.tier.value}: {match.reason}")
     if match.record is not None:
         record = match.record
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table = text.facts()
         for name, value in (
             ("operator", record.description),
-            ("time", _time(record.seconds)),
+            ("time", text.duration(record.seconds)),
             ("target", record.target_key),
             ("weights in", record.residency or "-"),
             ("interface", record.interface),
             ("config", record.config),
-            ("measured", _date(record.created)),
+            ("measured", text.date(record.created)),
         ):
             table.add_row(name, value)
-        Console(highlight=False).print(table)
+        text.print_table(table)
 
 
 def export_file(
@@ -200,9 +188,14 @@ def prune(
         deleted = records.prune(database, keep)
         after = records.stats(database)
     if as_json:
-        _print_json({"deleted": deleted, "kept": after.trials, "bytes_before": before, "bytes_after": after.size_bytes})
+        text.print_json(
+            {"deleted": deleted, "kept": after.trials, "bytes_before": before, "bytes_after": after.size_bytes}
+        )
     else:
-        print(f"{deleted} trials deleted, {after.trials} kept; {_bytes(before)} before, {_bytes(after.size_bytes)} now")
+        print(
+            f"{deleted} trials deleted, {after.trials} kept; "
+            f"{text.size(before)} before, {text.size(after.size_bytes)} now"
+        )
 
 
 def verify(db: DbOption = None, as_json: JsonOption = False) -> None:
@@ -213,7 +206,7 @@ def verify(db: DbOption = None, as_json: JsonOption = False) -> None:
         problems = records.verify(database)
         path, trials = database.path, None if problems else records.stats(database).trials
     if as_json:
-        _print_json({"database": str(path), "problems": problems})
+        text.print_json({"database": str(path), "problems": problems})
     else:
         for problem in problems:
             print(problem)
@@ -230,11 +223,11 @@ def stats(db: DbOption = None, as_json: JsonOption = False) -> None:
     with records.Database.open(database_path(db), read_only=True) as database:
         found = records.stats(database)
     if as_json:
-        _print_json(dataclasses.asdict(found))
+        text.print_json(dataclasses.asdict(found))
         return
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = text.facts()
     for name, value in (
-        ("database", f"{found.path} ({_bytes(found.size_bytes)}, schema {found.schema})"),
+        ("database", f"{found.path} ({text.size(found.size_bytes)}, schema {found.schema})"),
         ("workloads", str(found.workloads)),
         ("targets", str(found.targets)),
         ("trials", str(found.trials)),
@@ -242,11 +235,11 @@ def stats(db: DbOption = None, as_json: JsonOption = False) -> None:
         ("unverified", str(found.unverified)),
         *((f"failed: {kind}", str(count)) for kind, count in found.failures.items()),
         *((f"sessions {state}", str(count)) for state, count in found.sessions.items()),
-        ("from", _date(found.oldest)),
-        ("to", _date(found.newest)),
+        ("from", text.date(found.oldest)),
+        ("to", text.date(found.newest)),
     ):
         table.add_row(name, value)
-    Console(highlight=False).print(table)
+    text.print_table(table)
 
 
 def upgrade(db: DbOption = None) -> None:
@@ -265,24 +258,24 @@ def _existing(db: Path | None) -> Path:
     return path
 
 
-def _workload_key(database: Database, text: str) -> str:
-    """The one workload of the database that `text` describes, or whose key starts with it."""
-    start = text
-    if " " in text:
+def _workload_key(database: Database, given: str) -> str:
+    """The one workload of the database that `given` describes, or whose key starts with it."""
+    start = given
+    if " " in given:
         from autotune.ops.parse import parse_workload
 
-        start = parse_workload(text).key
+        start = parse_workload(given).key
     keys = sorted({one.workload_key for one in database.workloads() if one.workload_key.startswith(start)})
     if not keys:
-        raise DatabaseError(f"{database.path} has no workload {text!r}; `autotune db list` shows all")
+        raise DatabaseError(f"{database.path} has no workload {given!r}; `autotune db list` shows all")
     if len(keys) > 1:
-        raise DatabaseError(f"{text!r} is the start of {len(keys)} workload keys, such as {keys[0]} and {keys[1]}")
+        raise DatabaseError(f"{given!r} is the start of {len(keys)} workload keys, such as {keys[0]} and {keys[1]}")
     return keys[0]
 
 
 def _report(report: MergeReport, as_json: bool) -> None:
     if as_json:
-        _print_json(dataclasses.asdict(report))
+        text.print_json(dataclasses.asdict(report))
     else:
         print(
             f"{report.added} trials added, {report.replaced} replaced by newer ones, {report.kept} were there already"
@@ -291,36 +284,6 @@ def _report(report: MergeReport, as_json: bool) -> None:
 
 def _values(record: TuningRecord) -> Any:
     return json.loads(record.to_json())
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2))
-
-
-def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
-    return table
-
-
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
-
-
-def _date(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds:g}"
-
-
-def _bytes(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
 
 
 DB = Group(

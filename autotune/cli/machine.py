@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from autotune.cli.text import print_json, size
 from autotune.machine import Machine, this_machine
 from autotune.measure.peaks import Peaks, measure_peaks
 from autotune.target import Target
@@ -31,7 +31,7 @@ def machine(
             "target": {"text": str(parsed), "key": parsed.key, **asdict(parsed)},
             "peaks": asdict(limits) if limits else None,
         }
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return
     console = Console(highlight=False)
     console.print(_facts(here, parsed))
@@ -47,8 +47,8 @@ def _facts(here: Machine, target: Target) -> Table:
     for name, value in (
         ("CPU", f"{here.cpu} ({here.model})"),
         ("cores", f"{here.allowed_cores} to use (affinity: {len(here.cpus)} logical CPUs; quota: {quota})"),
-        ("caches", f"L1 {_bytes(caches.l1_bytes)}, L2 {_bytes(caches.l2_bytes)}, L3 {_bytes(caches.l3_bytes)}"),
-        ("memory", _bytes(here.memory_bytes)),
+        ("caches", f"L1 {size(caches.l1_bytes)}, L2 {size(caches.l2_bytes)}, L3 {size(caches.l3_bytes)}"),
+        ("memory", size(here.memory_bytes)),
         ("target", str(target)),
         ("target key", target.key),
         ("vectors", f"{target.vector_bits} bits, {target.num_vector_registers} registers"),
@@ -83,11 +83,3 @@ def _rates(limits: Peaks) -> Iterator[tuple[str, str, str, str]]:
             yield name, "-", "-", "no such instruction"
         else:
             yield name, f"{rate.one_core:.0f}", f"{rate.all_cores:.0f}", unit
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} GiB"

@@ -1,0 +1,69 @@
+"""Arguments and options that several commands share: one name, one meaning, one help text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.errors import InputError
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)]
+RunnableArgument = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="An ONNX model, or a file that `autotune compile` wrote.", show_default=False),
+]
+ShapeOption = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="NAME=D,D,...", help="The shape of an input that the model leaves open; repeat."),
+]
+TargetOption = Annotated[
+    str, typer.Option("--target", help='What to make code for, e.g. "x86 -mcpu=haswell -num-cores=2".')
+]
+DbOption = Annotated[
+    Path | None, typer.Option("--db", metavar="FILE", help="The database [default: $AUTOTUNE_DB or the user's own].")
+]
+UntunedOption = Annotated[bool, typer.Option("--untuned", help="Use no records: every kernel gets its default.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def database_path(given: Path | None) -> Path:
+    """The database that a command works on: the one given, or the user's own."""
+    from autotune.records import default_database_path
+
+    return default_database_path(os.environ) if given is None else given
+
+
+def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
+    """{"data": (1, 3, 224, 224)} from ["data=1,3,224,224"].
+
+    Raises:
+        InputError: not of this form, or a name given twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, value in pairs(texts, "--shape", "data=1,3,224,224").items():
+        try:
+            shapes[name] = tuple(int(d) for d in value.split(",") if d.strip())
+        except ValueError:
+            raise InputError(f"--shape {name}={value}: dimensions are whole numbers, as in data=1,3,224,224") from None
+    return shapes
+
+
+def pairs(texts: Sequence[str] | None, option: str, example: str) -> Mapping[str, str]:
+    """The values of a NAME=VALUE option by name; the first = divides, since paths may hold one.
+
+    Raises:
+        InputError: not of this form, or a name given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text!r} is not NAME=VALUE; write for example {option} {example}")
+        if name in found:
+            raise InputError(f"{option} names {name!r} twice; give it once")
+        found[name] = value
+    return found

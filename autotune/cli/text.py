@@ -1,0 +1,72 @@
+"""How values look on a terminal and in JSON: one form for all commands."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime, timezone
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_table(table: Table) -> None:
+    Console(highlight=False).print(table)
+
+
+def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
+    """A table without borders; the columns named in `right` hold numbers."""
+    made = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in headings:
+        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return made
+
+
+def facts(*rows: tuple[str, str]) -> Table:
+    """Two columns without a heading: what it is called, and what it is."""
+    made = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def duration(seconds: float | None) -> str:
+    """A measured time: 812.4 µs, 12.345 ms."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
+
+
+def clock(seconds: float | None) -> str:
+    """A waiting time: 0:07, 4:05, 1:02:03."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def date(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g}"
+
+
+def size(count: float) -> str:
+    """Bytes: 812 B, 32 KiB, 1.5 MiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} GiB"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
