@@ -66,3 +66,7 @@ class CompiledModelError(AutotuneError):
 
 class CostModelError(AutotuneError):
     """A cost model was given other features than it was trained on, or its file is damaged."""
+
+
+class EngineError(AutotuneError):
+    """Another engine to compare with is unknown, not installed, or refuses the model."""

@@ -31,8 +31,9 @@ DOORS: dict[str, set[str]] = {
     "graph": {"ops", "tensor"},
     "compiler": {"graph", "search_spaces", "records", "codegen", "runtime"},
     "report": {"compiler", "search"},
-    "api": {"compiler", "search"},  # what autotune/__init__.py re-exports
-    "cli": {"api", "report"},
+    "engines": {"compiler", "measure"},  # ours and others, to compare with
+    "api": {"compiler", "search", "engines"},  # what autotune/__init__.py re-exports
+    "cli": {"api", "report", "engines"},
 }
 
 

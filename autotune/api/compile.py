@@ -7,8 +7,8 @@ from pathlib import Path
 
 from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.compiler.compile import CompiledModel, compile_graph
-from autotune.graph import Task, load_model, optimize
-from autotune.graph import tasks as graph_tasks
+from autotune.compiler.tasks import KernelTask, kernel_tasks
+from autotune.graph import load_model, optimize
 from autotune.target import Target
 
 Shapes = Mapping[str, Sequence[int]]
@@ -40,6 +40,12 @@ def compile(
         return compile_graph(graph, Target.parse(target), opened, object_cache())
 
 
-def tasks(model: str | Path | bytes, *, shapes: Shapes | None = None) -> tuple[Task, ...]:
-    """The distinct kernels of a model and how often each is used."""
-    return graph_tasks(optimize(load_model(model, shapes)))
+def tasks(
+    model: str | Path | bytes, target: str | Target | None = None, *, shapes: Shapes | None = None
+) -> tuple[KernelTask, ...]:
+    """What there is to tune in a model: its distinct kernels, their layouts, and how often each is used.
+
+    Raises:
+        ModelError, UnsupportedError, TargetError: as for `compile`.
+    """
+    return kernel_tasks(optimize(load_model(model, shapes)), Target.parse(target))

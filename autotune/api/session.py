@@ -9,9 +9,9 @@ from typing import Any
 
 from autotune.api.locate import DatabaseLike
 from autotune.errors import InputError
-from autotune.runtime.artifact import is_compiled, load_artifact
+from autotune.runtime.artifact import is_compiled_file, load_artifact
 from autotune.runtime.executor import Array, Executor
-from autotune.runtime.program import TensorSpec
+from autotune.runtime.program import Program, TensorSpec
 from autotune.target import Target
 
 _ONNX_TYPES = {
@@ -59,7 +59,7 @@ class InferenceSession:
         shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self._providers = providers
-        if not isinstance(path_or_bytes, bytes) and _starts_compiled(Path(path_or_bytes)):
+        if not isinstance(path_or_bytes, bytes) and is_compiled_file(Path(path_or_bytes)):
             program, objects, constants = load_artifact(Path(path_or_bytes))
             self._executor = Executor(program, objects, constants)
         else:
@@ -68,6 +68,11 @@ class InferenceSession:
             wanted = _with_threads(Target.parse(target), sess_options)
             self._executor = compile(path_or_bytes, wanted, database, shapes=shapes).executor
         self._outputs = [spec.name for spec, _ in self._executor.program.outputs]
+
+    @property
+    def program(self) -> Program:
+        """The compiled model as data."""
+        return self._executor.program
 
     def get_inputs(self) -> list[NodeArg]:
         return [NodeArg.of(s) for s in self._executor.program.inputs]
@@ -93,14 +98,6 @@ class InferenceSession:
         if unknown:
             raise InputError(f"no output named {', '.join(unknown)}; the model has {', '.join(self._outputs)}")
         return [results[self._outputs.index(n)] for n in output_names]
-
-
-def _starts_compiled(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return is_compiled(file.read(8))
-    except OSError:
-        return False  # the ONNX loader says what is wrong with it
 
 
 def _with_threads(target: Target, options: Any) -> Target:

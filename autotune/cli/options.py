@@ -67,3 +67,15 @@ def pairs(texts: Sequence[str] | None, option: str, example: str) -> Mapping[str
             raise InputError(f"{option} names {name!r} twice; give it once")
         found[name] = value
     return found
+
+
+def check_writable(path: Path) -> None:
+    """Refuse an output file whose folder does not exist, before minutes are spent on its contents.
+
+    Raises:
+        InputError: there is no such folder, or `path` is one itself.
+    """
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder; name a file")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from datetime import datetime, timezone
 
 from rich.console import Console
 from rich.table import Table
+
+_UNLIMITED = 1000
 
 
 def print_json(value: object) -> None:
@@ -15,7 +18,8 @@ def print_json(value: object) -> None:
 
 
 def print_table(table: Table) -> None:
-    Console(highlight=False).print(table)
+    """As wide as the terminal; into a file or a pipe, as wide as the table."""
+    Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED).print(table)
 
 
 def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
@@ -66,6 +70,11 @@ def size(count: float) -> str:
             return f"{count:.4g} {unit}"
         count /= 1024
     return f"{count:.4g} GiB"
+
+
+def finite(value: float | None) -> float | None:
+    """The value as JSON can hold it: None for infinity and NaN."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def percent(share: float) -> str:

@@ -221,6 +221,7 @@ def _link(
         tuple(calls),
         memory.total,
         packed.nbytes,
+        sum(step.workload.flops for step, _ in built),
     )
     reports = tuple(
         KernelReport(

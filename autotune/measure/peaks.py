@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from typing import final
 
 from autotune import machine
 from autotune.measure.probes import Kernel, Probe, bf16_kernel, fma_kernel, int8_kernel, read_kernel
@@ -43,6 +44,23 @@ class Peaks:
     l2: Rate
     l3: Rate
     dram: Rate
+
+
+@final
+class FmaPeak:
+    """fp32 FMA throughput of all threads of a target at this moment: run between timings, it is their yardstick.
+
+    Raises:
+        TargetError: this machine lacks a feature of the target.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._probes = [Probe(fma_kernel(target), target) for _ in range(target.num_threads)]
+        self._repeats = self._probes[0].repeats_for(_SECONDS)
+
+    def run(self) -> float:
+        """GFLOP/s of all threads together."""
+        return sum(probe.work(self._repeats) for probe in self._probes) / _span(self._probes, self._repeats) * 1e-9
 
 
 def measure_peaks(target: Target) -> Peaks:

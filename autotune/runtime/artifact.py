@@ -32,6 +32,15 @@ def is_compiled(data: bytes) -> bool:
     return data[:7] == MAGIC[:7]
 
 
+def is_compiled_file(path: Path) -> bool:
+    """Whether the file begins as a compiled model does; False when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return is_compiled(file.read(8))
+    except OSError:
+        return False
+
+
 def save_artifact(path: Path, program: Program, objects: Sequence[bytes], constants: Array) -> None:
     """Write a compiled model; the file appears whole or not at all.
 

@@ -48,6 +48,7 @@ class Program:
         calls: kernels in order, a barrier after each.
         arena_bytes: memory of one run, scratch included.
         constant_bytes: size of the packed weights.
+        flops: of one run, 2 per multiply-add.
     """
 
     target: str
@@ -57,6 +58,7 @@ class Program:
     calls: tuple[KernelCall, ...]
     arena_bytes: int
     constant_bytes: int
+    flops: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; `from_json` is its inverse."""
@@ -68,6 +70,7 @@ class Program:
             "calls": [[c.object, [[r.space, r.offset] for r in c.frame], c.label] for c in self.calls],
             "arena_bytes": self.arena_bytes,
             "constant_bytes": self.constant_bytes,
+            "flops": self.flops,
         }
 
     @staticmethod
@@ -89,6 +92,7 @@ class Program:
                 ),
                 int(data["arena_bytes"]),
                 int(data["constant_bytes"]),
+                int(data["flops"]),
             )
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CompiledModelError(

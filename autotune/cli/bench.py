@@ -1,0 +1,156 @@
+"""`autotune bench`: our latency beside that of other engines, in the same minutes on the same threads."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autotune.cli.options import (
+    DbOption,
+    JsonOption,
+    RunnableArgument,
+    ShapeOption,
+    TargetOption,
+    parse_shapes,
+)
+from autotune.cli.text import duration, finite, percent, print_json, print_table, table
+
+if TYPE_CHECKING:
+    from autotune.engines.compare import Comparison
+    from autotune.engines.engine import Engine
+    from autotune.report.coverage import Coverage
+    from autotune.target import Target
+
+
+def bench(
+    model: RunnableArgument,
+    against: Annotated[
+        str, typer.Option("--against", metavar="ENGINE,...", help="Engines to compare with, or none.")
+    ] = "onnxruntime,openvino",
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Threads of every engine [default: the target's].")
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each engine has its turn.")] = 20,
+    untuned: Annotated[bool, typer.Option("--untuned", help="Time our untuned program as well.")] = False,
+    target: TargetOption = "native",
+    shape: ShapeOption = None,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Time a model, interleaved with other engines, and check the answers."""
+    from autotune.api.compile import compile
+    from autotune.api.locate import reading
+    from autotune.engines.compare import compare
+    from autotune.engines.engine import Ours
+    from autotune.engines.peers import load_peer, peer_names
+    from autotune.errors import EngineError
+    from autotune.report.coverage import Coverage
+    from autotune.runtime.artifact import is_compiled_file, load_artifact
+    from autotune.runtime.executor import Executor
+    from autotune.runtime.feeds import random_feeds
+    from autotune.target import Target
+
+    shapes = parse_shapes(shape)
+    names = peer_names(against)
+    coverage: Coverage | None = None
+    engines: list[Engine] = []
+    if is_compiled_file(model):
+        executor = Executor(*load_artifact(model))
+        wanted = Target.from_json(executor.program.target)
+        if threads not in (None, wanted.num_threads):
+            raise EngineError(f"{model} was compiled for {wanted.num_threads} threads; compile it again for {threads}")
+        engines.append(Ours(executor))
+        flops = executor.program.flops
+        if names:
+            _note(f"{model} is a compiled file, which other engines cannot read: they are left out")
+        names = []
+    else:
+        wanted = Target.parse(target)
+        wanted = wanted.with_threads(threads) if threads else wanted
+        with reading(db) as database:
+            compiled = compile(model, wanted, database if database is not None else False, shapes=shapes)
+        coverage = Coverage.of(compiled.kernels)
+        flops = compiled.program.flops
+        engines.append(Ours(compiled.executor))
+        if untuned:
+            engines.append(Ours(compile(model, wanted, False, shapes=shapes).executor, "autotune untuned"))
+        executor = compiled.executor
+    for name in names:
+        try:
+            engines.append(load_peer(name, model, wanted.num_threads, shapes))
+        except EngineError as error:
+            _note(f"{error}: left out")
+    feeds = random_feeds(executor.program.inputs, 0)
+    found = compare(engines, feeds, wanted, flops=flops, rounds=rounds)
+    if as_json:
+        print_json(_values(model, wanted, found, flops, coverage))
+    else:
+        _show(wanted, found, flops, coverage)
+    _refuse_wrong(found)
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _refuse_wrong(found: Comparison) -> None:
+    from autotune.engines.compare import ALLOWED_ERROR
+    from autotune.errors import EngineError
+
+    for result in found.results:
+        if result.name.startswith("autotune") and result.max_error is not None and result.max_error > ALLOWED_ERROR:
+            raise EngineError(
+                f"{result.name}'s answer is off by {result.max_error:.1e} of the output's range; please report it"
+            )
+
+
+def _values(model: Path, target: Target, found: Comparison, flops: int, coverage: Coverage | None) -> dict[str, Any]:
+    from autotune.engines.environment import describe_environment
+    from autotune.measure.timing import speedup
+
+    ours = found.results[0]
+    return {
+        "model": str(model),
+        "threads": target.num_threads,
+        "flops": flops,
+        "rounds": found.rounds,
+        "peak_gflops": found.peak_gflops,
+        "coverage": coverage.exact if coverage else None,
+        "engines": [
+            {**asdict(one), "max_error": finite(one.max_error), "speedup": speedup(ours.seconds, one.seconds)}
+            for one in found.results
+        ],
+        "environment": describe_environment(),
+    }
+
+
+def _show(target: Target, found: Comparison, flops: int, coverage: Coverage | None) -> None:
+    from autotune.machine import this_machine
+    from autotune.measure.timing import speedup
+
+    ours = found.results[0]
+    shown = table(
+        "engine", "version", "latency", "spread", "GFLOP/s", "of peak", "we are", "error",
+        right=("latency", "spread", "GFLOP/s", "of peak", "we are", "error"),
+    )  # fmt: skip
+    for one in found.results:
+        shown.add_row(
+            one.name,
+            one.version or "-",
+            duration(one.seconds),
+            percent(one.spread),
+            f"{one.gflops:.1f}",
+            percent(one.peak_share),
+            "-" if one is ours else f"{speedup(ours.seconds, one.seconds):.2f}×",
+            "-" if one.max_error is None else f"{one.max_error:.1e}",
+        )
+    print_table(shown)
+    here = this_machine()
+    print(f"{target.num_threads} threads on {here.model}; {flops / 1e9:.2f} GFLOP; {found.rounds} rounds in turn")
+    print(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s; errors are relative to onnxruntime's range")
+    if coverage is not None:
+        print(coverage.line())

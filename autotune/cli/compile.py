@@ -1,0 +1,104 @@
+"""`autotune compile`: a model becomes one file that runs without ONNX, XGBoost or a compiler."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.options import (
+    DbOption,
+    JsonOption,
+    ModelArgument,
+    ShapeOption,
+    TargetOption,
+    UntunedOption,
+    check_writable,
+    parse_shapes,
+)
+from autotune.cli.text import duration, facts, percent, print_json, print_table, size
+
+if TYPE_CHECKING:
+    from autotune.compiler.compile import CompiledModel
+    from autotune.report.coverage import Coverage
+
+
+def compile_model(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    target: TargetOption = "native",
+    shape: ShapeOption = None,
+    db: DbOption = None,
+    untuned: UntunedOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile a model with the best schedules known to one file."""
+    from autotune.api.compile import compile
+    from autotune.report.coverage import Coverage
+
+    check_writable(out)
+    start = time.perf_counter()
+    compiled = compile(model, target, False if untuned else db, shapes=parse_shapes(shape))
+    compiled.save(out)
+    seconds = time.perf_counter() - start
+    coverage = Coverage.of(compiled.kernels)
+    if as_json:
+        print_json(_values(out, compiled, coverage, seconds))
+        return
+    program = compiled.program
+    print_table(
+        facts(
+            ("file", f"{out} ({size(out.stat().st_size)}, written in {seconds:.1f} s)"),
+            ("kernels", f"{len(program.calls)} calls of {len(compiled.objects)} objects"),
+            ("memory", f"{size(program.constant_bytes)} weights, {size(program.arena_bytes)} per run"),
+            ("threads", str(program.num_threads)),
+        )
+    )
+    print_coverage(coverage, tune_command(model, target, shape, db))
+
+
+def print_coverage(coverage: Coverage, command: str) -> None:
+    """What is tuned, what is not and why, and the command that changes it."""
+    for part in coverage.parts:
+        time_text = f", {duration(part.seconds)} as measured" if part.seconds is not None else ""
+        print(f"{part.tier:>10}: {percent(part.share)} of the flops in {part.kernels} kernels{time_text}")
+    for reason, count in coverage.reasons[:4]:
+        print(f"            {count} kernels: {reason}")
+    if not coverage.complete:
+        print(f"to tune them: {command}")
+
+
+def tune_command(model: Path, target: str, shape: list[str] | None, db: Path | None, budget: str = "5m") -> str:
+    """What to type to tune the model."""
+    import shlex
+
+    words = ["autotune", "tune", "--model", str(model)]
+    for text in shape or ():
+        words += ["--shape", text]
+    if target != "native":
+        words += ["--target", target]
+    if db is not None:
+        words += ["--db", str(db)]
+    return shlex.join([*words, "--budget", budget])
+
+
+def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:
+    program = compiled.program
+    return {
+        "file": str(out),
+        "bytes": out.stat().st_size,
+        "seconds": seconds,
+        "kernels": len(program.calls),
+        "objects": len(compiled.objects),
+        "weight_bytes": program.constant_bytes,
+        "arena_bytes": program.arena_bytes,
+        "threads": program.num_threads,
+        "coverage": {
+            "exact": coverage.exact,
+            "parts": [asdict(part) for part in coverage.parts],
+            "reasons": [{"reason": reason, "kernels": count} for reason, count in coverage.reasons],
+        },
+    }

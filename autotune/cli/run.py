@@ -1,0 +1,128 @@
+"""`autotune run`: run a model once and show, or save, what comes out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autotune.cli.options import (
+    DbOption,
+    RunnableArgument,
+    ShapeOption,
+    TargetOption,
+    UntunedOption,
+    pairs,
+    parse_shapes,
+)
+from autotune.cli.text import print_json, print_table, table
+from autotune.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from autotune.runtime.executor import Array
+    from autotune.runtime.program import TensorSpec
+
+
+def run(
+    model: RunnableArgument,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", metavar="NAME=FILE", help="The value of an input, as .npy; repeat.")
+    ] = None,
+    random: Annotated[
+        int | None, typer.Option("--random", metavar="SEED", min=0, help="Draw the inputs that have no file.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Save every output there as NAME.npy.")
+    ] = None,
+    target: TargetOption = "native",
+    shape: ShapeOption = None,
+    db: DbOption = None,
+    untuned: UntunedOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outputs, all values included, as JSON.")] = False,
+) -> None:
+    """Run a model once."""
+    from autotune.api.session import InferenceSession
+
+    files = pairs(inputs, "--input", "data=image.npy")
+    given = {name: _load(name, Path(path)) for name, path in files.items()}
+    session = InferenceSession(model, target=target, database=False if untuned else db, shapes=parse_shapes(shape))
+    feeds = _complete(given, session.program.inputs, random)
+    results = dict(zip((spec.name for spec in session.get_outputs()), session.run(None, feeds), strict=True))
+    saved = _save(results, output) if output is not None else {}
+    if as_json:
+        print_json({name: _values(array) for name, array in results.items()})
+        return
+    shown = table("output", "type", "shape", "minimum", "mean", "maximum", *(["saved as"] if saved else []))
+    for name, array in results.items():
+        extra = [str(saved[name])] if saved else []
+        shown.add_row(name, str(array.dtype), str(list(array.shape)), *_range(array), *extra)
+    print_table(shown)
+
+
+def _load(name: str, path: Path) -> Array:
+    import numpy as np
+
+    try:
+        array: Array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        reason = (
+            error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npy file of plain numbers"
+        )
+        raise InputError(f"--input {name}={path}: cannot read the file: {reason}") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"--input {name}={path}: an .npz archive; give one .npy file per input")
+    return array
+
+
+def _complete(given: Mapping[str, Array], specs: Sequence[TensorSpec], seed: int | None) -> dict[str, Array]:
+    """All feeds: the files, and random values for the rest where a seed is given."""
+    from autotune.runtime.feeds import random_feeds
+
+    missing = [spec.name for spec in specs if spec.name not in given]
+    if missing and seed is None:
+        known = ", ".join(f"{spec.name}: {spec.dtype}{list(spec.shape)}" for spec in specs)
+        raise InputError(
+            f"no value for input {', '.join(missing)}; give --input NAME=FILE.npy or --random SEED; "
+            f"the model takes {known}"
+        )
+    drawn = random_feeds(specs, seed) if seed is not None else {}
+    return {**drawn, **given}
+
+
+def _save(results: Mapping[str, Array], folder: Path) -> dict[str, Path]:
+    """One file per output; characters that make poor file names become _."""
+    import numpy as np
+
+    saved: dict[str, Path] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in results.items():
+            path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name) or '_'}.npy"
+            if path in saved.values():
+                path = folder / f"{path.stem}.{len(saved)}.npy"
+            np.save(path, array, allow_pickle=False)
+            saved[name] = path
+    except OSError as error:
+        raise InputError(f"cannot write the outputs to {folder}: {error.strerror}") from None
+    return saved
+
+
+def _range(array: Array) -> list[str]:
+    if not array.size or array.dtype.kind not in "fiu":
+        return ["-", "-", "-"]
+    values = array.astype("float64")
+    return [f"{found:.6g}" for found in (values.min(), values.mean(), values.max())]
+
+
+def _values(array: Array) -> dict[str, Any]:
+    """dtype, shape and row-major values; what JSON has no number for is text ("nan", "inf")."""
+    import math
+
+    flat = array.reshape(-1)
+    plain = flat.tolist() if array.dtype.kind in "biuf" else flat.astype("float32").tolist()
+    values = [str(v) if isinstance(v, float) and not math.isfinite(v) else v for v in plain]
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "values": values}

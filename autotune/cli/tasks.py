@@ -1,0 +1,63 @@
+"""`autotune tasks`: what there is to tune in a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.cli.options import DbOption, JsonOption, ModelArgument, ShapeOption, TargetOption, parse_shapes
+from autotune.cli.text import duration, percent, print_json, print_table, table
+
+
+def tasks(
+    model: ModelArgument,
+    target: TargetOption = "native",
+    shape: ShapeOption = None,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the distinct kernels of a model: how much of it they are, and what is known about them."""
+    from autotune.api.compile import tasks as find_tasks
+    from autotune.api.locate import reading
+    from autotune.compiler.choose import Chooser
+    from autotune.search_spaces import templates_for
+    from autotune.target import Target
+
+    parsed = Target.parse(target)
+    found = find_tasks(model, parsed, shapes=parse_shapes(shape))
+    total = sum(task.uses * task.workload.flops for task in found) or 1
+    rows: list[dict[str, Any]] = []
+    with reading(db) as database:
+        choose = Chooser(parsed, database)
+        for task in found:
+            choice = choose(task.workload, task.interface)
+            rows.append(
+                {
+                    "workload": task.workload.key,
+                    "operator": task.workload.describe(),
+                    "uses": task.uses,
+                    "flops": task.workload.flops,
+                    "share": task.uses * task.workload.flops / total,
+                    "templates": [template.name for template in templates_for(task.workload, parsed)],
+                    "tier": choice.tier.value,
+                    "reason": choice.reason,
+                    "seconds": choice.seconds,
+                }
+            )
+    rows.sort(key=lambda row: -row["share"])
+    if as_json:
+        print_json({"model": str(model), "target": str(parsed), "flops": total, "tasks": rows})
+        return
+    shown = table("uses", "MFLOP", "share", "record", "time", "templates", "operator", right=("uses", "MFLOP", "share"))
+    for row in rows:
+        shown.add_row(
+            str(row["uses"]),
+            f"{row['flops'] / 1e6:.2f}",
+            percent(row["share"]),
+            row["tier"],
+            duration(row["seconds"]),
+            " ".join(row["templates"]),
+            row["operator"],
+        )
+    print_table(shown)
+    uses = sum(row["uses"] for row in rows)
+    print(f"{len(rows)} tasks, {uses} kernels, {total / 1e9:.2f} GFLOP; MFLOP is of one kernel, share of the model")

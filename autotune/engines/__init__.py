@@ -1,0 +1,1 @@
+"""Engines to compare with: ours and others under one protocol, timed side by side."""

@@ -1,0 +1,117 @@
+"""Compare: engines loaded side by side, called in turn (A B C C B A ...), their answers checked against one another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.engines.engine import Engine, Feeds
+from autotune.measure.peaks import FmaPeak
+from autotune.measure.timing import interleave, latency, spread
+from autotune.runtime.executor import Array
+from autotune.target import Target
+
+_TURN_SECONDS = 0.02
+ALLOWED_ERROR = 1e-3
+"""Of the range of an output, between two fp32 engines; a wrong kernel is far outside, another order of sums inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineResult:
+    """One engine of a comparison.
+
+    Attributes:
+        seconds: latency, the median of the rounds.
+        spread: (median - minimum) / minimum of the rounds.
+        gflops: 1e9 operations of the model per second; `peak_share`: of the FMA peak, which ran in the same rounds.
+        max_error: largest difference from the reference engine's outputs, relative to each output's range; None
+            for the reference itself, or without one.
+    """
+
+    name: str
+    version: str
+    seconds: float
+    spread: float
+    gflops: float
+    peak_share: float
+    max_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Results in the order of the engines; `peak_gflops` is the best FMA probe of the same rounds, on all threads."""
+
+    results: tuple[EngineResult, ...]
+    peak_gflops: float
+    rounds: int
+
+
+def compare(
+    engines: Sequence[Engine],
+    feeds: Feeds,
+    target: Target,
+    *,
+    flops: int,
+    rounds: int = 20,
+    reference: str = "onnxruntime",
+) -> Comparison:
+    """Time engines that are loaded, on the same inputs.
+
+    Args:
+        target: says how many threads the peak is measured on; the engines were loaded with as many.
+        flops: of one inference.
+        reference: name of the engine whose outputs are right; nothing is checked without it.
+    """
+    outputs = {engine.name: [np.array(array) for array in engine.run(feeds)] for engine in engines}
+    probe = FmaPeak(target)
+    samples = interleave([*(_turn(engine, feeds) for engine in engines), probe.run], rounds)
+    peak = max(samples.pop())
+    wanted = outputs.get(reference)
+    results = []
+    for engine, rounds_of_one in zip(engines, samples, strict=True):
+        seconds = latency(rounds_of_one)
+        gflops = flops / seconds * 1e-9
+        error = None if wanted is None or engine.name == reference else max_error(outputs[engine.name], wanted)
+        results.append(
+            EngineResult(engine.name, engine.version, seconds, spread(rounds_of_one), gflops, gflops / peak, error)
+        )
+    return Comparison(tuple(results), peak, rounds)
+
+
+def max_error(found: Sequence[Array], wanted: Sequence[Array]) -> float:
+    """Largest absolute difference of any output, relative to the range of that output's right values.
+
+    Infinite where shapes differ or a value is not finite in one alone.
+    """
+    if len(found) != len(wanted):
+        return float("inf")
+    worst = 0.0
+    for ours, right in zip(found, wanted, strict=True):
+        if ours.shape != right.shape:
+            return float("inf")
+        a, b = ours.astype(np.float64), right.astype(np.float64)
+        if not a.size or np.array_equal(a, b, equal_nan=True):
+            continue
+        span = float(np.ptp(b)) or float(np.abs(b).max()) or 1.0
+        error = float(np.abs(a - b).max()) / span
+        worst = max(worst, error) if np.isfinite(error) else float("inf")
+    return worst
+
+
+def _turn(engine: Engine, feeds: Feeds) -> Callable[[], float]:
+    """One turn: a call that is not timed, since the others have used the caches, then calls for some milliseconds."""
+
+    def turn() -> float:
+        engine.run(feeds)
+        calls, start = 0, time.perf_counter()
+        while True:
+            engine.run(feeds)
+            calls += 1
+            spent = time.perf_counter() - start
+            if spent >= _TURN_SECONDS:
+                return spent / calls
+
+    return turn

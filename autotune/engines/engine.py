@@ -1,0 +1,41 @@
+"""Engine: a model loaded into something that runs it. One thread count, one way to call, for ours and the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Protocol
+
+from autotune.runtime.executor import Array, Executor
+
+Feeds = Mapping[str, Array]
+
+
+class Engine(Protocol):
+    """A loaded model. `name` is unique in a comparison; `version` is the engine's own."""
+
+    name: str
+    version: str
+
+    def run(self, feeds: Feeds) -> Sequence[Array]:
+        """The outputs in the model's order."""
+
+
+class Ours:
+    """A compiled model of this package."""
+
+    def __init__(self, executor: Executor, name: str = "autotune") -> None:
+        self.name = name
+        self.version = installed("autotune-compiler")
+        self._executor = executor
+
+    def run(self, feeds: Feeds) -> Sequence[Array]:
+        return self._executor.run(feeds)
+
+
+def installed(distribution: str) -> str:
+    """Its version; "" where it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""

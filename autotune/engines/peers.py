@@ -1,0 +1,97 @@
+"""Other engines, set up for the lowest latency they can reach with a given number of threads, in fp32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune.engines.engine import Engine, Feeds, installed
+from autotune.errors import EngineError
+from autotune.runtime.executor import Array
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+class OnnxRuntime:
+    """ONNX Runtime: all graph optimisations, spinning threads, denormals flushed."""
+
+    name = "onnxruntime"
+
+    def __init__(self, model: Path, threads: int, shapes: Shapes) -> None:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        options.add_session_config_entry("session.set_denormal_as_zero", "1")
+        options.log_severity_level = 3
+        self.version: str = ort.__version__
+        self._session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+    def run(self, feeds: Feeds) -> Sequence[Array]:
+        found: list[Array] = self._session.run(None, dict(feeds))
+        return found
+
+
+class OpenVino:
+    """OpenVINO: latency hint, one stream, fp32 (its default may be bf16)."""
+
+    name = "openvino"
+
+    def __init__(self, model: Path, threads: int, shapes: Shapes) -> None:
+        import openvino as ov
+
+        core = ov.Core()
+        read = core.read_model(str(model))
+        if shapes:
+            read.reshape({name: list(shape) for name, shape in shapes.items()})
+        self.version = installed("openvino") or str(ov.__version__).split("-")[0]
+        self._request: Any = core.compile_model(
+            read,
+            "CPU",
+            {
+                "PERFORMANCE_HINT": "LATENCY",
+                "NUM_STREAMS": "1",
+                "INFERENCE_NUM_THREADS": str(threads),
+                "INFERENCE_PRECISION_HINT": "f32",
+            },
+        ).create_infer_request()
+        self._outputs = range(len(read.outputs))
+
+    def run(self, feeds: Feeds) -> Sequence[Array]:
+        # Without copies on either side: its own latency, not that of the binding.
+        found = self._request.infer(dict(feeds), share_inputs=True, share_outputs=True)
+        return [found[number] for number in self._outputs]
+
+
+PEERS: dict[str, Callable[[Path, int, Shapes], Engine]] = {"onnxruntime": OnnxRuntime, "openvino": OpenVino}
+
+
+def peer_names(text: str) -> list[str]:
+    """The engines of a comma-separated list; "none" and nothing are none.
+
+    Raises:
+        EngineError: one of them is unknown.
+    """
+    names = [name for part in text.split(",") if (name := part.strip()) and name != "none"]
+    for name in names:
+        if name not in PEERS:
+            raise EngineError(f"unknown engine {name!r}; known: {', '.join(PEERS)}")
+    return names
+
+
+def load_peer(name: str, model: Path, threads: int, shapes: Shapes) -> Engine:
+    """
+    Raises:
+        EngineError: it is not installed, or refuses the model; the message says which.
+    """
+    try:
+        return PEERS[name](model, threads, shapes)
+    except ImportError:
+        raise EngineError(f"{name} is not installed; pip install {name}") from None
+    except Exception as error:
+        raise EngineError(f"{name} cannot load the model: {type(error).__name__}: {str(error)[:200]}") from error

@@ -1,0 +1,22 @@
+"""Random inputs of a model: to try it, to time it, and to compare it with others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.runtime.executor import Array
+from autotune.runtime.program import TensorSpec
+from autotune.tensor.dtype import DType
+
+
+def random_feeds(specs: Sequence[TensorSpec], seed: int) -> dict[str, Array]:
+    """Varied values, the same for the same seed: normal floats, integers 0 and 1 (safe as indices), booleans."""
+    rng = np.random.default_rng(seed)
+    feeds: dict[str, Array] = {}
+    for spec in specs:
+        dtype = DType(spec.dtype)
+        drawn = rng.standard_normal(spec.shape) if dtype.is_float else rng.integers(0, 2, spec.shape)
+        feeds[spec.name] = drawn.astype(dtype.numpy)
+    return feeds

@@ -1,0 +1,59 @@
+"""Comparing outputs: what counts as an error, and how large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from autotune.engines.compare import compare, max_error
+from autotune.engines.engine import Feeds
+from autotune.runtime.executor import Array
+from autotune.target import Target
+
+
+class Constant:
+    """An engine that always answers the same."""
+
+    version = "1"
+
+    def __init__(self, name: str, *values: float) -> None:
+        self.name = name
+        self.calls = 0
+        self._values = np.array(values, np.float32)
+
+    def run(self, feeds: Feeds) -> Sequence[Array]:
+        self.calls += 1
+        return [self._values]
+
+
+def test_the_error_is_relative_to_the_range() -> None:
+    wanted = [np.array([0.0, 10.0])]
+    assert max_error([np.array([0.0, 10.5])], wanted) == pytest.approx(0.05)
+    assert max_error([np.array([0.0, 10.0])], wanted) == 0
+
+
+@pytest.mark.parametrize("found", [[], [np.zeros(3)], [np.array([0.0, np.nan])], [np.array([0.0, np.inf])]])
+def test_other_shapes_and_lost_numbers_are_infinitely_wrong(found: list[Array]) -> None:
+    assert max_error(found, [np.array([0.0, 10.0])]) == float("inf")
+
+
+def test_equal_nans_are_right() -> None:
+    assert max_error([np.array([np.nan, 1.0])], [np.array([np.nan, 1.0])]) == 0
+
+
+def test_every_engine_has_its_turns_and_is_checked_against_the_reference() -> None:
+    engines = [Constant("autotune", 0.0, 1.5), Constant("onnxruntime", 0.0, 1.0)]
+    found = compare(engines, {}, Target.parse("native -num-cores=1"), flops=10, rounds=2)
+    ours, peer = found.results
+    assert ours.max_error == pytest.approx(0.5)
+    assert peer.max_error is None
+    assert min(engine.calls for engine in engines) > 4
+    assert ours.gflops == pytest.approx(10e-9 / ours.seconds)
+    assert ours.peak_share == pytest.approx(ours.gflops / found.peak_gflops)
+
+
+def test_without_the_reference_nothing_is_said_about_errors() -> None:
+    found = compare([Constant("autotune", 1.0)], {}, Target.parse("native -num-cores=1"), flops=1, rounds=1)
+    assert found.results[0].max_error is None
