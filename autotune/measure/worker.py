@@ -209,9 +209,11 @@ class WorkerPool:
         try:
             worker.start()  # imports while the first task is still being made
             while (task := self._tasks.get()) is not None:
+                if not task.future.set_running_or_notify_cancel():
+                    continue  # nobody waits for it any more
                 if self._closing.is_set():
                     task.future.set_exception(MeasureError("the worker pool was closed before this task's turn"))
-                elif task.future.set_running_or_notify_cancel():
+                else:
                     _run(worker, task)
         finally:
             worker.stop()

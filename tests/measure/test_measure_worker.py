@@ -217,6 +217,16 @@ def test_pool_spreads_tasks_and_close_leaves_nothing() -> None:
         pool.submit(Message({"do": "echo"}))
 
 
+def test_closing_passes_over_cancelled_tasks() -> None:
+    with WorkerPool(spec()) as pool:
+        running = pool.submit(Message({"do": "sleep", "seconds": 600}))
+        assert eventually(running.running)
+        cancelled, waiting = (pool.submit(Message({"do": "echo"})) for _ in range(2))
+        assert cancelled.cancel()
+    with pytest.raises(MeasureError, match="closed"):
+        waiting.result(timeout=0)  # the thread that serves went on past the cancelled one
+
+
 def test_pool_keeps_serving_after_faults() -> None:
     with WorkerPool(spec()) as pool:
         kinds = []
