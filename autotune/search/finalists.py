@@ -16,6 +16,10 @@ from autotune.search.task import TaskSearch
 from autotune.search.trial import Trial
 from autotune.search_spaces.config import Config
 
+ENOUGH_ROUNDS = 2
+LATER = 8
+CLEARLY = 0.95
+
 Retimed = tuple[Trial, BuildResult, MeasureResult | Failure]
 
 
@@ -33,24 +37,35 @@ class Settled:
 
 
 def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | None:
-    """Times the `count` best configs in turn with the default until the best trial of the task is one so timed.
+    """Times the `count` best configs in turn with the default; the trials of the search take the new times.
 
-    A finalist may fall behind a config that was not among them; then those behind it come next. The trials of the
-    search take the new times. None when there is nothing to settle: the default is the best, or nothing works.
+    When a config that was left out is ahead then, those ahead run too, until the best is one of those compared. After
+    two rounds it is also enough that a finalist clearly beat the default: of dozens within the noise, any will do.
+    None when there is nothing to settle: the default is the best, or nothing works.
     """
     settled: dict[Config, Retimed] = {}
+    rounds = 0
     while search.best is not None and search.best.config not in settled and search.best.config != search.default:
+        if rounds >= ENOUGH_ROUNDS and _clearly_won(search.default, settled):
+            break
+        rounds += 1
         ranked = sorted((t for t in search.trials.values() if t.seconds is not None), key=lambda trial: trial.cost)
-        fresh = [t.config for t in ranked if t.config not in settled and t.config != search.default][:count]
+        before = [t for t in ranked if t.config in settled and t.config != search.default][:1]
+        fresh = [t for t in ranked if t.config not in settled and t.config != search.default]
+        fresh = [t for t in fresh if t.cost < before[0].cost][:LATER] if before else fresh[:count]
         # The best so far runs again, so that every comparison is within one round.
-        before = [t.config for t in ranked if t.config in settled and t.config != search.default][:1]
-        found = _time_in_turn(search, [search.default, *before, *fresh], pipeline)
+        found = _time_in_turn(search, [search.default, *(t.config for t in (*before, *fresh))], pipeline)
         if isinstance(found, str):
             return Settled(tuple(settled.values()), found)
         for entry in found:
             settled[entry[0].config] = entry
             search.replace(entry[0])
     return Settled(tuple(settled.values())) if settled else None
+
+
+def _clearly_won(default: Config, settled: dict[Config, Retimed]) -> bool:
+    costs = {config: trial.cost for config, (trial, _, _) in settled.items()}
+    return min(costs.values()) < CLEARLY * costs[default]
 
 
 def _time_in_turn(search: TaskSearch, configs: list[Config], pipeline: Measuring) -> list[Retimed] | str:

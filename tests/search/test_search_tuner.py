@@ -182,7 +182,7 @@ def test_finalists_run_in_turn_with_the_default_and_luck_does_not_win(task: Tuni
     run = Run(database, SimulatedPipeline(measured_once, true_cost=landscape))
     outcome = run([task], "40").tasks[0]
     default = task.space.default().key
-    assert all(contenders[0] == default and len(contenders) <= 5 for contenders in run.pipeline.compared)
+    assert all(contenders[0] == default and len(contenders) <= 10 for contenders in run.pipeline.compared)
     assert outcome.best is not None
     assert outcome.best.cost == synthetic_trial(outcome.best.config).cost
     best = database.best(task.workload.key, TARGET.key, TARGET.to_json()).record
@@ -209,6 +209,26 @@ def test_nothing_slower_than_the_default_is_ever_best(task: TuningTask, database
     record = database.best(task.workload.key, TARGET.key, TARGET.to_json()).record
     assert record is not None
     assert record.config_key == default.key
+
+
+def test_comparing_ends_when_the_default_is_clearly_beaten(task: TuningTask, database: Database) -> None:
+    default = task.space.default()
+
+    def compared(in_turn: float) -> int:
+        def once(candidate: MeasureInput) -> float:
+            return 2.0 if candidate.config == default else 1.0 + int(candidate.config.key, 16) / 16**16 / 10
+
+        def slower(candidate: MeasureInput) -> float:
+            return 2.0 if candidate.config == default else in_turn  # each finalist falls behind those left out
+
+        pipeline = SimulatedPipeline(once, true_cost=slower)
+        with Database.open(database.path.with_suffix(f".{in_turn}")) as fresh:
+            Run(fresh, pipeline)([task], "60")
+        return len(pipeline.compared)
+
+    assert compared(1.5) == 2
+    assert compared(1.99) > 4
+    assert compared(1.0) == 1
 
 
 def test_equal_code_is_compared_once(task: TuningTask, database: Database) -> None:
