@@ -26,6 +26,7 @@ from autotune.lower.ir import (
     map_expr,
 )
 from autotune.lower.surroundings import SURROUNDINGS, zero_surroundings
+from autotune.lower.zeros import vanishes
 from autotune.schedule.region import Regions
 from autotune.schedule.state import PARALLEL, Split, StageState, State
 from autotune.tensor.dtype import DType
@@ -78,7 +79,7 @@ class NestBuilder:
         body: list[Stmt] = []
         for o in self.operands:
             if o.role == "output":
-                body += zero_surroundings(o, self.buffers[o.name])
+                body += zero_surroundings(o, self.buffers[o.name], self._covered(o))
         for s in self.state.stages:
             if s.at is None:
                 if any(not isinstance(x, For) or not x.var.startswith(SURROUNDINGS) for x in body):
@@ -121,7 +122,7 @@ class NestBuilder:
 
     def _update(self, s: StageState) -> list[Stmt]:
         targets = self._targets(s)
-        values = tuple(self._inside(s, self.value(s, b)) for b in s.stage.body)
+        values = tuple(self._inside(s, b) for b in s.stage.body)
         reducer = s.stage.reducer
         if reducer is None:
             store = Store(targets, values)
@@ -138,15 +139,29 @@ class NestBuilder:
         guards = self._guards(s, reduced=True)
         return [If(guards, (store,))] if guards else [store]
 
-    def _inside(self, s: StageState, value: Expr) -> Expr:
-        """`value`, but zero where a padded stage computes beyond an output's extent: readers rely on zeros there."""
-        if s.padded and any(t.name in self.state.outputs for t in s.stage.outputs):
-            zero = Const(0.0 if value.dtype.is_float else 0, value.dtype)
-            for axis in s.stage.axes:
-                room = (self.regions.values(s)[axis.name] * -1) + (axis.extent - 1)
-                if axis.name in s.padded and room.range(self.ranges)[0] < 0:
-                    value = Select(Binary("ge", Index(room), Const(0, DType.i64), DType.bool), value, zero, value.dtype)
+    def _inside(self, s: StageState, body: Expr) -> Expr:
+        """The body's value, but zero where a padded stage computes beyond an output's extent: readers rely on that."""
+        value = self.value(s, body)
+        if not any(t.name in self.state.outputs for t in s.stage.outputs):
+            return value
+        zero = Const(0.0 if value.dtype.is_float else 0, value.dtype)
+        for axis in s.stage.axes:
+            room = (self.regions.values(s)[axis.name] * -1) + (axis.extent - 1)
+            beyond = axis.name in s.padded and room.range(self.ranges)[0] < 0
+            if beyond and not vanishes(body, s, axis.name, self.producer, self._top):
+                value = Select(Binary("ge", Index(room), Const(0, DType.i64), DType.bool), value, zero, value.dtype)
         return value
+
+    def _covered(self, o: Operand) -> frozenset[int]:
+        """Dimensions of an output of which its stage writes all that exists."""
+        s = self.producer[o.name]
+        allocated = o.layout.allocated(o.shape)
+        padded = [(d, a.name) for d, a in enumerate(s.stage.axes) if a.name in s.padded]
+        return frozenset(d for d, axis in padded if self._top(s, axis) + 1 == allocated[d][1])
+
+    def _top(self, s: StageState, axis: str) -> int:
+        """The last position of an axis that the loops of its stage reach."""
+        return self.regions.values(s)[axis].range(self.ranges)[1]
 
     def _targets(self, s: StageState) -> tuple[tuple[Buffer, tuple[Linear, ...]], ...]:
         values = self.regions.values(s)
@@ -271,7 +286,7 @@ class NestBuilder:
         return index
 
     def _halo_serves(self, s: StageState, r: Read, logical: list[Linear], conditions: list[Condition]) -> bool:
-        """The conditions only ask whether the position is inside, and outside lies a zero halo.
+        """The conditions only ask whether the position is inside, and outside lies a zero halo or block padding.
 
         Positions are those of the stage's domain: its guards keep the loops' overhang away from memory.
         """
@@ -285,10 +300,7 @@ class NestBuilder:
         reached = [to_linear(i, domain).range(domain) for i in r.indices]
         allocated = self.layouts[r.tensor.name].allocated(r.tensor.shape)
         bounds: set[Condition] = set()
-        halos = self.layouts[r.tensor.name].halo
-        for index, (a, b), extent, (lo, hi), halo in zip(logical, reached, r.tensor.shape, allocated, halos):
-            if (a < 0 or b >= extent) and halo == (0, 0):
-                return False
+        for index, (a, b), extent, (lo, hi) in zip(logical, reached, r.tensor.shape, allocated):
             if a < lo or b >= hi:
                 return False
             bounds |= {index, (index * -1) + (extent - 1)}

@@ -13,10 +13,11 @@ SURROUNDINGS = "halo."
 _WIDEST_VECTOR = 32
 
 
-def zero_surroundings(o: Operand, buffer: Buffer) -> list[Stmt]:
+def zero_surroundings(o: Operand, buffer: Buffer, covered: frozenset[int] = frozenset()) -> list[Stmt]:
     """One nest per slab: before and after each dimension's data, and the rest of each last block.
 
-    Slabs that meet overlap nowhere outside the corner of two block paddings.
+    Slabs that meet overlap nowhere outside the corner of two block paddings. The stage itself writes the blocks of
+    dimensions in `covered` to the end.
     """
     out: list[Stmt] = []
     interior = [_interior(o, n) for n in range(len(buffer.shape))]
@@ -28,7 +29,7 @@ def zero_surroundings(o: Operand, buffer: Buffer) -> list[Stmt]:
                 spans = [interior[m] if m < n else (0, buffer.shape[m]) for m in range(len(buffer.shape))]
                 spans[n] = (start, width)
                 out.append(_zero(o, buffer, spans, n, len(out)))
-        used = o.shape[d] % block if block else 0
+        used = o.shape[d] % block if block and d not in covered else 0
         if used:
             spans = list(interior)
             spans[n] = (used, block - used)
