@@ -31,6 +31,10 @@ class Anchored:
         """Spatial axis names of a stage."""
         return tuple(a.name for a in self.schedule.state.stage(stage).stage.axes)
 
+    def extent(self, axis: str) -> int:
+        """Extent of an axis of the output."""
+        return self.schedule.state.stage(self.output).stage.axis(axis).extent
+
     def reduce_axes(self, stage: str) -> tuple[str, ...]:
         return tuple(a.name for a in self.schedule.state.stage(stage).stage.reduce_axes)
 

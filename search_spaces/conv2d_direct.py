@@ -7,14 +7,13 @@ so that no broadcast is shared between taps (it would have to be kept in a regis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
+from autotune.search_spaces.conv2d_shape import ConvShape, blocked_activations, operand_layouts
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import template
@@ -22,58 +21,6 @@ from autotune.search_spaces.space import ConfigSpace, Constraint
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
-
-
-@dataclass(frozen=True, slots=True)
-class ConvShape:
-    """Sizes of the anchor: result (n, k, oh, ow), reduction c x r x s."""
-
-    n: int
-    c: int
-    h: int
-    w: int
-    k: int
-    r: int
-    s: int
-    oh: int
-    ow: int
-    stride: tuple[int, int]
-    pad: tuple[int, int, int, int]
-    dilation: tuple[int, int]
-    groups: int
-
-    @staticmethod
-    def of(workload: Workload) -> ConvShape:
-        anchor = workload.anchor
-        assert anchor is not None
-        types = workload.types()
-        n, c, h, w = types[anchor.inputs[0]].shape
-        k, _, r, s = types[anchor.inputs[1]].shape
-        _, _, oh, ow = types[len(workload.inputs) + workload.nodes.index(anchor)].shape
-        return ConvShape(
-            n, c, h, w, k, r, s, oh, ow,
-            anchor.attr("stride"), anchor.attr("pad"), anchor.attr("dilation"), anchor.attr("groups"),
-        )  # fmt: skip
-
-    def halo(self) -> tuple[tuple[int, int], ...]:
-        """Zero border of the input that lets every tap be read without a test."""
-        bottom = (self.oh - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] - self.pad[0] - (self.h - 1)
-        right = (self.ow - 1) * self.stride[1] + (self.s - 1) * self.dilation[1] - self.pad[1] - (self.w - 1)
-        return ((0, 0), (0, 0), (self.pad[0], max(bottom, 0)), (self.pad[1], max(right, 0)))
-
-
-def blocked_activations(channels: int, lanes: int) -> Layout:
-    """NCHW in blocks of one vector of channels; few channels (an image) stay as they are."""
-    return Layout.blocked(4, [(1, lanes)]) if channels >= lanes else Layout.row_major(4)
-
-
-def operand_layouts(workload: Workload, lanes: int, channels: int) -> dict[str, Layout]:
-    """Layouts of the epilogue's operands and the output: blocked like the result."""
-    out: dict[str, Layout] = {"out0": blocked_activations(channels, lanes)}
-    for n, i in enumerate(workload.inputs):
-        if len(i.type.shape) == 4 and i.type.shape[1] == channels:
-            out[f"in{n}"] = blocked_activations(channels, lanes)
-    return out
 
 
 @template("conv2d.direct", op="conv2d")

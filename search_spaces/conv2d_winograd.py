@@ -13,7 +13,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_direct import ConvShape, operand_layouts
+from autotune.search_spaces.conv2d_shape import ConvShape, operand_layouts
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, tile
 from autotune.search_spaces.registry import template

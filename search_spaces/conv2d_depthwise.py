@@ -1,0 +1,156 @@
+"""Depthwise 2-D convolution: each output channel folds the window of one input channel.
+
+There is no channel to reduce over, so a vector of channels is multiplied with a vector of weights, tap by tap, while
+a tile of output pixels accumulates in registers. Little is computed per byte: rows of the input are read again from L1
+for every row of the window, so the loops stay within one block of channels.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autotune.ops.registry import lookup
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.schedule.state import REGISTER
+from autotune.search_spaces.anchored import Anchored, anchored, divisors, with_layouts
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.conv2d_shape import ConvShape, blocked_activations, operand_layouts
+from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.knobs import Choice, flag, tile
+from autotune.search_spaces.registry import template
+from autotune.search_spaces.space import ConfigSpace, Constraint
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+from autotune.tensor.layout import Layout
+
+
+@template("conv2d.depthwise", op="conv2d", priority=1.0)
+class DepthwiseConv2d:
+    """One input channel per output channel; any window, stride, dilation and channel multiplier."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        anchor = workload.anchor
+        if anchor is None or anchor.op != "conv2d":
+            return False
+        p = ConvShape.of(workload)
+        types = workload.types()
+        others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
+        floats = {types[i].dtype for i in anchor.inputs} == {"f32"}
+        return p.groups == p.c > 1 and others and floats and min(types[-1].shape) > 0
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        p = ConvShape.of(workload)
+        registers = target.num_vector_registers
+        knobs = (
+            tile("ow_tile", p.ow, limit=28, default=4),
+            Choice("oh_tile", divisors(p.oh, 7)),
+            Choice("taps", ("outside", "inside")),
+            flag("unroll_kh"),
+            Choice("order", ("khw", "hkw")),
+        )
+
+        def fits(c: Config) -> bool:
+            return c.get_int("ow_tile") * c.get_int("oh_tile") + 2 <= registers + registers // 4
+
+        def code_size(c: Config) -> bool:
+            body = c.get_int("ow_tile") * c.get_int("oh_tile") * p.s
+            return body * (p.r if c.get_bool("unroll_kh") else 1) <= 768
+
+        return ConfigSpace(
+            knobs,
+            (
+                Constraint("registers", fits, "the tile needs more vector registers than there are"),
+                Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
+            ),
+        )
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        space = self.space(workload, target)
+        p = ConvShape.of(workload)
+        # While a row of taps is folded, its weights and the pixels under them are in registers beside the tile.
+        room = max(target.num_vector_registers - 2 * min(p.s, 4), 4)
+        tiles = [c for c in space.knob("ow_tile").values if isinstance(c, int) and c <= min(room, 16)]
+        # A tile costs as much as a pixel more than its pixels; the tail of a row is code of its own.
+        width = min(tiles, key=lambda t: (-(-p.ow // t) + 2 * (p.ow % t > 0), -t))
+        heights = [c for c in space.knob("oh_tile").values if isinstance(c, int) and c * width <= 14]
+        chosen = space.default().replace(ow_tile=width, oh_tile=max(heights, default=1), taps="inside")
+        plain = [chosen.replace(unroll_kh=unroll) for unroll in (True, False)]
+        return next(c for c in (*plain, plain[1].replace(oh_tile=1, ow_tile=tiles[0])) if space.satisfies(c))
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        p = ConvShape.of(workload)
+        lanes = target.lanes(DType.f32.bytes)
+        a = anchored(workload)
+        anchor = workload.anchor
+        assert anchor is not None
+        x, weight = (f"in{i}" for i in anchor.inputs)
+        layouts = operand_layouts(workload, lanes, p.k)
+        layouts[x] = blocked_activations(p.c, lanes).with_halo(p.halo())
+        s = with_layouts(a.schedule, interface, layouts)
+        width = channel_vector(s, (a.output, x), lanes)
+        if s.state.tensor(weight).constant:
+            s = s.layout(weight, Layout.blocked(4, [(0, width)]))
+        s = self._output(s, a, config, width, lanes)
+        if has_room(s, p, x, width):
+            s = s.pad(a.output, a.axes(a.output)[1]).pad(a.anchor, a.axes(a.anchor)[1])
+        return s
+
+    def _output(self, s: Schedule, a: Anchored, config: Config, width: int, lanes: int) -> Schedule:
+        """Loops over tiles, and the tile: vectors of `width` channels, or of pixels when channels are apart."""
+        out, conv = a.output, a.anchor
+        n, k, oh, ow = a.axes(out)
+        pixels = config.get_int("ow_tile")
+        if width > 1:
+            s = s.split(out, k, width).split(out, ow, pixels)
+            blocks, columns, vector = f"{k}.0", f"{ow}.1", f"{k}.1"
+        else:
+            s = s.split(out, ow, min(pixels * lanes, -(-a.extent(ow) // lanes) * lanes)).split(out, f"{ow}.1", lanes)
+            blocks, columns, vector = k, f"{ow}.1.0", f"{ow}.1.1"
+        s = s.split(out, oh, config.get_int("oh_tile"))
+        first, second = (blocks, f"{oh}.0") if config.get_str("order") == "khw" else (f"{oh}.0", blocks)
+        s = s.reorder(out, n, first, second, f"{ow}.0", f"{oh}.1", columns, vector)
+        s = s.unroll(out, f"{oh}.1").unroll(out, columns).vectorize(out, vector)
+        s = s.compute_at(conv, out, f"{ow}.0", REGISTER).partition(out, f"{ow}.0")
+        s = s.fuse(out, n, first).fuse(out, f"{n}*{first}", second).parallel(out, f"{n}*{first}*{second}")
+        return self._window(s, a, config, width, lanes)
+
+    def _window(self, s: Schedule, a: Anchored, config: Config, width: int, lanes: int) -> Schedule:
+        """The sum over the window, for one tile."""
+        conv = a.anchor
+        _, k, oh, ow = a.axes(conv)
+        kr, ks = a.reduce_axes(conv)
+        if width > 1:
+            s = s.layout(conv, Layout.blocked(4, [(1, width)]))
+            columns, vector = ow, k
+        else:
+            s = s.layout(conv, Layout.blocked(4, [(3, lanes)])).split(conv, ow, lanes)
+            columns, vector = f"{ow}.0", f"{ow}.1"
+        inside = config.get_str("taps") == "inside"
+        s = s.reorder(conv, kr, *((oh, columns, ks) if inside else (ks, oh, columns)), vector)
+        for loop in (ks, oh, columns, *((kr,) if config.get_bool("unroll_kh") else ())):
+            s = s.unroll(conv, loop)
+        return s.vectorize(conv, vector)
+
+
+def channel_vector(s: Schedule, tensors: tuple[str, ...], lanes: int) -> int:
+    """How many channels lie side by side, at most one vector; 1 when the tensors are row-major."""
+    for name in tensors:
+        block = s.state.layout(s.state.tensor(name)).block(1)
+        if block > 1:
+            return math.gcd(block, lanes)
+    return 1
+
+
+def has_room(s: Schedule, p: ConvShape, x: str, width: int) -> bool:
+    """Whether all memory exists that a whole last vector of channels touches."""
+    top = -(-p.k // width) * width
+    for t in s.state.tensors():
+        operand = t.name == s.compute.outputs[0] or any(t.name == i.name for i in s.compute.inputs)
+        if not operand or len(t.shape) < 3:
+            continue
+        place = len(t.shape) - 3
+        needed = (top - 1) // (p.k // p.c) + 1 if t.name == x else top if t.shape[place] == p.k else 0
+        if s.state.layout(t).allocated(t.shape)[place][1] < needed:
+            return False
+    return True

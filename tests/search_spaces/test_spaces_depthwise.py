@@ -1,0 +1,52 @@
+"""Depthwise convolution: right for any sizes, layouts and knobs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.search_spaces import lookup, templates_for
+from autotune.target import Target
+from tests.search_spaces.conv_cases import TARGETS, check, conv, random_conv, random_interface
+
+NAME = "conv2d.depthwise"
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+@pytest.mark.parametrize("target", TARGETS)
+def test_random_workloads_configs_and_layouts(target: str, seed: int) -> None:
+    rng, on = random.Random(seed), Target.parse(f"{target} -num-cores=2")
+    workload = random_conv(rng, "depthwise")
+    space = lookup(NAME).space(workload, on)
+    config = lookup(NAME).default(workload, on) if rng.random() < 0.3 else space.sample(rng)
+    interface = None if rng.random() < 0.4 else random_interface(rng, workload, on.lanes(4))
+    check(workload, config.replace(template=NAME), on, interface)
+
+
+def test_channels_beside_the_vector_width_are_padded_with_zeros() -> None:
+    on = Target.parse("native -num-cores=2")
+    for epilogue in (("bias", "relu6"), ("sigmoid",)):
+        workload = conv(24, 9, 9, 24, groups=24, epilogue=epilogue)
+        check(workload, lookup(NAME).default(workload, on).replace(template=NAME), on)
+
+
+def test_it_is_the_first_choice_for_one_channel_per_group_and_no_choice_for_others() -> None:
+    on = Target.parse("native")
+    assert templates_for(conv(32, 8, 8, 32, groups=32), on)[0].name == NAME
+    assert templates_for(conv(32, 8, 8, 64, groups=32), on)[0].name == NAME
+    for groups in (1, 4):
+        assert NAME not in {t.name for t in templates_for(conv(32, 8, 8, 32, groups=groups), on)}
+
+
+@pytest.mark.parametrize("window", [1, 3, 5, 7, 11])
+def test_default_keeps_its_tile_in_registers(window: int) -> None:
+    for target in TARGETS:
+        on = Target.parse(target)
+        workload = conv(64, 30, 30, 64, window, groups=64, pad=(window // 2,) * 4)
+        config = lookup(NAME).default(workload, on)
+        lookup(NAME).space(workload, on).validate(config)
+        assert config.get_int("ow_tile") * config.get_int("oh_tile") < on.num_vector_registers
