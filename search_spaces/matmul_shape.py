@@ -82,6 +82,14 @@ def has_constant_b(workload: Workload) -> bool:
     return b < len(workload.inputs) and workload.inputs[b].constant
 
 
+def operand_b(workload: Workload) -> str | None:
+    """The tensor that `b` is, when it is an input of its own: not computed, and not `a` as well."""
+    anchor = workload.anchor
+    assert anchor is not None
+    a, b = anchor.inputs
+    return f"in{b}" if b < len(workload.inputs) and a != b else None
+
+
 def tile_cycles(rows: int, vectors: int, p: MatmulShape, target: Target) -> float:
     """Cycles of one step of a register tile, on a core with two multiply-adds and two loads a cycle.
 

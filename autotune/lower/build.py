@@ -28,7 +28,7 @@ from autotune.lower.ir import (
 from autotune.lower.surroundings import SURROUNDINGS, zero_surroundings
 from autotune.lower.zeros import vanishes
 from autotune.schedule.region import Regions
-from autotune.schedule.state import PARALLEL, Split, StageState, State
+from autotune.schedule.state import PARALLEL, UNROLL, Split, StageState, State
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Const, Expr, Read, Select, Table, Var, rewrite
 from autotune.tensor.layout import Layout
@@ -313,14 +313,21 @@ class NestBuilder:
         for name, at, distance in s.prefetch:
             if at != loop:
                 continue
-            inside = {s.variable(x.name) for x in s.loops[s.position(loop) + 1 :]}
-            later = {v: Linear() for v in inside} | {variable: Linear.var(variable) + distance}
+            inside = s.loops[s.position(loop) + 1 :]
+            written_out = {s.variable(x.name): x.extent for x in inside if x.mark == UNROLL}
+            later = {s.variable(x.name): Linear() for x in inside if x.mark != UNROLL}
+            later[variable] = Linear.var(variable) + distance
             ranges = {**self.ranges, variable: (0, self.ranges[variable][1] + distance)}
             for r in s.reads():
                 if r.tensor.name == name:
                     logical = [to_linear(i, self.ranges, values).substitute(later, ranges) for i in r.indices]
-                    if not any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
-                        out.append(Prefetch(self.buffers[name], self._physical(r.tensor, logical, ranges)))
+                    if any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
+                        continue
+                    stmt: Stmt = Prefetch(self.buffers[name], self._physical(r.tensor, logical, ranges))
+                    # One request for each round of the unrolled loops that matters to the address.
+                    for v in sorted({v for i in logical for v in i.variables()} & set(written_out)):
+                        stmt = For(v, 0, written_out[v], UNROLL, (stmt,))
+                    out.append(stmt)
         return out
 
 

@@ -198,6 +198,8 @@ def pad(state: State, stage: str, axis: str) -> State:
 def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int) -> State:
     """Ask for the cache lines of `tensor` that `loop` will read `distance` iterations later.
 
+    One request for each round of the unrolled loops inside `loop`; of serial ones, only for the first round.
+
     rewrite:
         for i: S(T[i])
         -->

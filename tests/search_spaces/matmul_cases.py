@@ -49,12 +49,12 @@ def matmul(
     return Workload(tuple(inputs), tuple(nodes), (len(inputs) + len(nodes) - 1,))
 
 
-def random_matmul(rng: random.Random, *, constant: bool) -> Workload:
+def random_matmul(rng: random.Random, *, constant: bool, depths: Sequence[int] = EXTENTS) -> Workload:
     """Awkward sizes, transposes, batches that broadcast, epilogues."""
     batch: tuple[int, ...] = rng.choice([(), (), (), (3,), (2, 3), (1, 2)])
     batch_b = rng.choice([(), batch, tuple(rng.choice((1, n)) for n in batch)])
     epilogue = rng.choice([(), (), ("bias", "relu"), ("bias", "residual"), ("scale", "gelu"), ("residual", "sigmoid")])
-    m, n, k = (rng.choice(EXTENTS) for _ in range(3))
+    m, n, k = rng.choice(EXTENTS), rng.choice(EXTENTS), rng.choice(depths)
     return matmul(
         m, n, k, batch=batch, batch_b=batch_b, trans_a=rng.random() < 0.3, trans_b=rng.random() < 0.3,
         constant=constant, epilogue=epilogue, dtype=rng.choice(("f32", "f32", "f64")),

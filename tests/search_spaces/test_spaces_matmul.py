@@ -3,16 +3,17 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from autotune.ops.workload import Workload
+from autotune.lower import lower, print_program
+from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.schedule.state import PARALLEL, REGISTER
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.registry import default_config, lookup, make_schedule, task_space, templates_for
 from autotune.target import Target
 from autotune.tensor.layout import Layout
-from tests.search_spaces.matmul_cases import TARGETS, check, matmul, random_matmul
+from tests.search_spaces.matmul_cases import EXTENTS, TARGETS, check, matmul, random_matmul
 
 
 @pytest.fixture(scope="module", params=TARGETS)
@@ -20,13 +21,16 @@ def target(request: pytest.FixtureRequest) -> Target:
     return Target.parse(f"{request.param} -num-cores=2")
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("name", ["matmul.packed", "matmul.skinny", "matmul.dynamic", "matmul.split_k"])
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_random_configs_of_random_products_are_right(seed: int) -> None:
+def test_random_configs_of_random_products_are_right(name: str, seed: int) -> None:
     rng = random.Random(seed)
     target = Target.parse(f"{rng.choice(TARGETS)} -num-cores=2")
-    workload = random_matmul(rng, constant=True)
-    config = lookup("matmul.packed").space(workload, target).sample(rng).replace(template="matmul.packed")
+    depths = (512, 768, 1000) if name == "matmul.split_k" else EXTENTS
+    workload = random_matmul(rng, constant=name != "matmul.dynamic", depths=depths)
+    assume(lookup(name).applies(workload, target))
+    config = lookup(name).space(workload, target).sample(rng).replace(template=name)
     check(workload, config, target)
 
 
@@ -38,10 +42,13 @@ def test_random_configs_of_random_products_are_right(seed: int) -> None:
         matmul(61, 1000, 37, epilogue=("bias", "residual", "relu")),
         matmul(7, 5, 3, batch=(2, 3), batch_b=(1, 3), epilogue=("scale",)),
         matmul(33, 17, 130, trans_a=True, trans_b=True, dtype="f64"),
+        matmul(30, 31, 64, batch=(2, 3), batch_b=(2, 3), trans_b=True, constant=False, epilogue=("scale",)),
+        matmul(16, 64, 128, batch=(4,), batch_b=(4,), constant=False),
     ],
 )
 def test_default_configs_are_right(workload: Workload, target: Target) -> None:
-    check(workload, default_config(workload, target), target)
+    for config in task_space(workload, target).defaults():
+        check(workload, config, target)
 
 
 @pytest.mark.parametrize(("m", "k_block", "m_tiles"), [(61, 64, 4), (61, 128, 2), (29, 192, 0), (64, 64, 1)])
@@ -79,6 +86,33 @@ def test_default_tiles_fit_the_registers_and_give_every_thread_work(target: Targ
         first = make_schedule(workload, config.replace(template="matmul.packed"), target).state.stage("out0").loops[0]
         assert first.mark == PARALLEL
         assert first.extent >= target.num_threads
+
+
+def test_weights_may_be_asked_for_in_advance(target: Target) -> None:
+    workload = matmul(4, 200, 96)
+    config = lookup("matmul.skinny").default(workload, target).replace(prefetch=16, template="matmul.skinny")
+    text = print_program(lower(make_schedule(workload, config, target)))
+    line = next(line for line in text.splitlines() if "prefetch" in line)
+    assert "in1[" in line
+    assert "out0.c.k.0 + 16" in line or "out0.c.k.1 + 16" in line
+    check(workload, config, target)
+
+
+def test_both_operands_may_be_the_same(target: Target) -> None:
+    nodes = (WorkloadNode.make("matmul", (0, 0), trans_a=False, trans_b=True),)
+    workload = Workload((WorkloadInput(TensorType("f32", (37, 20)), False),), nodes, (1,))
+    check(workload, lookup("matmul.dynamic").default(workload, target).replace(template="matmul.dynamic"), target)
+
+
+def test_threads_share_a_long_sum() -> None:
+    target = Target.parse("native -num-cores=2")
+    workload = matmul(3, 20, 1024, epilogue=("bias", "relu"))
+    config = lookup("matmul.split_k").default(workload, target).replace(template="matmul.split_k")
+    state = make_schedule(workload, config, target).state
+    shared = [s.name for s in state.stages if s.loops[0].mark == PARALLEL]
+    assert shared == ["matmul.rf", "out0"]
+    alone = Target.parse("native -num-cores=1")
+    assert not lookup("matmul.split_k").applies(workload, alone)
 
 
 def test_other_products_are_left_to_other_templates(target: Target) -> None:
