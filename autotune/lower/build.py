@@ -30,7 +30,7 @@ from autotune.lower.zeros import vanishes
 from autotune.schedule.region import Regions
 from autotune.schedule.state import PARALLEL, UNROLL, Split, StageState, State
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Const, Expr, Read, Select, Table, Var, rewrite
+from autotune.tensor.expr import Binary, Const, Expr, Read, Select, Table, Var, rewrite, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, Ranges, clamp, conjunction, nonnegatives, to_linear
 from autotune.tensor.stage import Tensor
@@ -193,10 +193,10 @@ class NestBuilder:
             return False
         values = self.regions.values(s)
         for t in s.stage.outputs:
-            self._check_exists(s, t, [values[a.name] for a in s.stage.axes], axis)
+            self._check_exists(s, t, [values[a.name] if a.name == axis else None for a in s.stage.axes], axis)
         for r in s.reads():
-            logical = [to_linear(i, self.ranges, values) for i in r.indices]
-            if not any(i.is_opaque for i in logical):
+            logical = [to_linear(i, self.ranges, values) if _mentions(i, axis) else None for i in r.indices]
+            if not any(i is not None and i.is_opaque for i in logical):
                 self._check_exists(s, r.tensor, logical, axis, self._facts(r, values))
         return True
 
@@ -206,22 +206,23 @@ class NestBuilder:
         return tuple(form for part in parts for form in nonnegatives(part, self.ranges, values) or ())
 
     def _check_exists(
-        self, s: StageState, t: Tensor, logical: list[Linear], axis: str, facts: tuple[Linear, ...] = ()
+        self, s: StageState, t: Tensor, touched: list[Linear | None], axis: str, facts: tuple[Linear, ...] = ()
     ) -> None:
+        """Refuse positions outside memory, in the dimensions that the axis touches: others have their own guards."""
         producer = self.producer.get(t.name)
+        extents, base = t.shape, tuple(Linear() for _ in t.shape)
         if producer is not None and producer.at is not None:
-            extents = self.regions.of(producer).extent[: len(t.shape)]  # without the folded axes
-            logical = [i - b for i, b in zip(logical, self.regions.of(producer).base)]
-        else:
-            extents = t.shape
-        mine = set(self.regions.values(s)[axis].variables())
-        for index, (lo, hi) in zip(logical, self.layouts[t.name].allocated(extents)):
-            a, b = least(index, self.ranges, facts), -least(index * -1, self.ranges, facts)
-            # Other axes have guards of their own.
-            if (a < lo or b >= hi) and mine & set(index.variables()):
+            region = self.regions.of(producer)
+            extents, base = region.extent[: len(t.shape)], region.base[: len(t.shape)]  # without the folded axes
+        for index, first, (lo, hi) in zip(touched, base, self.layouts[t.name].allocated(extents)):
+            if index is None:
+                continue
+            place = index - first
+            a, b = least(place, self.ranges, facts), -least(place * -1, self.ranges, facts)
+            if a < lo or b >= hi:
                 raise LoweringError(
-                    f"pad {s.name}.{axis}: {t.name} would be accessed at {index} in {a}..{b}, outside its memory "
-                    f"{lo}..{hi - 1}; give {t.name} a blocked layout or a halo, or do not pad"
+                    f"pad {s.name}.{axis}: {t.name} would be accessed at {place} in {a}..{b}, outside its "
+                    f"memory {lo}..{hi - 1}; give {t.name} a blocked layout or a halo, or do not pad"
                 )
 
     def _physical(self, t: Tensor, logical: list[Linear], ranges: Ranges | None = None) -> tuple[Linear, ...]:
@@ -329,6 +330,10 @@ class NestBuilder:
                         stmt = For(v, 0, written_out[v], UNROLL, (stmt,))
                     out.append(stmt)
         return out
+
+
+def _mentions(e: Expr, axis: str) -> bool:
+    return any(isinstance(x, Var) and x.name == axis for x in walk(e))
 
 
 def _dimension(form: Layout, d: int, block: int, index: Linear, ranges: Ranges) -> Linear:
