@@ -1,0 +1,80 @@
+"""How many verified trials a second tuning makes, and where its time goes: one builder process, one runner process.
+
+python -m benchmarks.trials                        one convolution after the other, 200 trials each
+python -m benchmarks.trials --op "matmul a=512,512 b=512,512" --trials 64
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from autotune.measure.builder import Builder
+from autotune.measure.pipeline import Pipeline
+from autotune.measure.runner import Runner
+from autotune.ops import parse_workload
+from autotune.records import Database
+from autotune.search.budget import Budget
+from autotune.search.task import TuningTask
+from autotune.search.tuner import tune
+from autotune.target import Target
+from benchmarks.language import CONVOLUTIONS
+from benchmarks.report import Report, Row, parser, progress
+
+BOUND = 12.0
+METHOD = (
+    "The tuning loop with its usual options (XGBoost-guided evolution, finalists timed again at the end) over one task "
+    "at one thread, with one builder and one runner process, from an empty database. Verified trials are those whose "
+    "output was compared with the reference and timed; failures do not count. Seconds are those of the whole run, "
+    "start of the processes included. Shares: of the tuner's own time; build and run are the processes' and overlap it."
+)
+
+
+def measure(text: str, trials: int, database: Path) -> Row:
+    """Tune one task; its trials per second and time shares."""
+    target = Target.parse("native -num-cores=1")
+    task = TuningTask.of(parse_workload(text), target)
+    start = time.perf_counter()
+    with Database.open(database) as opened, Runner(target) as runner, Builder(1) as builder:
+        pipeline = Pipeline(builder, runner, ahead=4, take_turns=False)
+        outcome = tune([task], pipeline=pipeline, database=opened, budget=Budget(trials=trials))
+        seconds = time.perf_counter() - start
+        records = [record for record in opened.trials(task.workload.key, target.key) if record.verified]
+    (found,) = outcome.tasks
+    return {
+        "task": text,
+        "trials": found.trials,
+        "verified": len(records),
+        "seconds": seconds,
+        "verified / s": len(records) / seconds,
+        "GFLOP/s": found.gflops,
+        "over default": found.speedup,
+        **{f"{part} %": 100 * share for part, share in outcome.shares().items()},
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser("trials", __doc__)
+    options.formatter_class = argparse.RawDescriptionHelpFormatter
+    options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
+    options.add_argument("--trials", type=int, default=200)
+    given = options.parse_args(arguments)
+    texts = given.op or list(CONVOLUTIONS.values())[: 1 if given.quick else 6]
+    report = Report("trials", METHOD, given.quick)
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="autotune-trials-") as folder:
+        for number, text in enumerate(texts):
+            progress(text)
+            rows.append(measure(text, 12 if given.quick else given.trials, Path(folder) / f"{number}.sqlite"))
+    report.table("tuning", rows)
+    for row in rows:
+        report.claim(f"verified trials per second, {row['task']}", float(row["verified / s"] or 0), "at least", BOUND)
+    report.finish(given.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
