@@ -15,7 +15,7 @@ from autotune.compiler.compile import CompiledModel
 from autotune.errors import UnsupportedError
 
 
-class AutotuneRep(BackendRep):  # type: ignore[misc]
+class AutotuneRep(BackendRep):
     """A compiled model that takes its inputs by position or by name."""
 
     def __init__(self, compiled: CompiledModel) -> None:
@@ -29,7 +29,7 @@ class AutotuneRep(BackendRep):  # type: ignore[misc]
         return tuple(self._compiled.run(inputs))
 
 
-class AutotuneBackend(Backend):  # type: ignore[misc]
+class AutotuneBackend(Backend):
     """Untuned kernels, one thread: the suite asks for answers, not for speed."""
 
     @classmethod
