@@ -114,6 +114,7 @@ class Indexer:
             total = Linear()
             for index, stride in zip(indices, buffer.strides):
                 total = total + index * stride
+            total = total.joined()
             # The tuple is kept alive with the result, so its id stays its own.
             kept = self._flat[id(indices)] = (indices, total)
         return kept[1]

@@ -104,6 +104,20 @@ class Linear:
                     return coarse.floormod(divisor // g, ranges) * g + fine
         return Linear(0, {Mod(rest, divisor): 1})
 
+    def joined(self) -> Linear:
+        """The same value with every `d * (x // d) + x % d` put together again as x (a fused loop over whole rows)."""
+        total = self
+        for term, c in self.terms.items():
+            if isinstance(term, Mod) and term in total.terms:
+                quotient = term.arg.floordiv(term.divisor, {}) * (c * term.divisor)
+                candidate = total - Linear(0, {term: c}) - quotient + term.arg * c
+                if candidate._divisions() < total._divisions():
+                    return candidate.joined()
+        return total
+
+    def _divisions(self) -> int:
+        return sum(1 + t.arg._divisions() for t in self.terms if isinstance(t, (Div, Mod)))
+
     def _split(self, divisor: int) -> tuple[Linear, Linear]:
         """(quotient, rest) with self = divisor * quotient + rest, the rest's constant in [0, divisor)."""
         whole = {t: c // divisor for t, c in self.terms.items() if c % divisor == 0}
