@@ -247,7 +247,8 @@ def _map(e: Expr, leaf: Callable[[Expr], Expr], leaves: tuple[type[Expr], ...], 
 
 def _rebuild(e: Expr, below: list[Expr]) -> Expr:
     if isinstance(e, Binary):
-        return Binary(e.op, below[0], below[1], e.dtype)
+        affine = _affine(e.op, below[0], below[1])
+        return Binary(e.op, below[0], below[1], e.dtype) if affine is None else affine
     if isinstance(e, Unary):
         return Unary(e.op, below[0], e.dtype)
     if isinstance(e, Select):
@@ -258,6 +259,32 @@ def _rebuild(e: Expr, below: list[Expr]) -> Expr:
         return Reinterpret(below[0], e.dtype)
     assert isinstance(e, Table)
     return Table(e.name, e.values, e.shape, tuple(below), e.dtype)
+
+
+def _affine(op: str, a: Expr, b: Expr) -> Index | None:
+    """Arithmetic on positions stays one position, so that passes can tell what it is compared with."""
+    x, y = (Linear(int(e.value)) if isinstance(e, Const) else e.value if isinstance(e, Index) else None for e in (a, b))
+    if x is None or y is None or a.dtype is not DType.i64 or b.dtype is not DType.i64:
+        return None
+    if op in ("add", "sub"):
+        return Index(x + y if op == "add" else x - y)
+    if op == "mul" and (x.is_const or y.is_const):
+        return Index(y * x.const if x.is_const else x * y.const)
+    return None
+
+
+def as_conditions(e: Expr) -> tuple[Linear, ...] | None:
+    """Forms that are all >= 0 exactly where `e` holds, when it is a conjunction of comparisons of positions."""
+    if not isinstance(e, Binary):
+        return None
+    if e.op == "and" and e.dtype is DType.bool:
+        a, b = as_conditions(e.a), as_conditions(e.b)
+        return None if a is None or b is None else a + b
+    difference = _affine("sub", e.a, e.b)
+    if difference is None or e.op not in ("lt", "le", "gt", "ge"):
+        return None
+    d = difference.value
+    return {"lt": (d * -1 - 1,), "le": (d * -1,), "gt": (d - 1,), "ge": (d,)}[e.op]
 
 
 def loop_ranges(stmt: For, ranges: Ranges) -> dict[str, tuple[int, int]]:

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
-from autotune.lower.ir import Condition, For, If, Load, Stmt, body_of, expressions, loop_ranges, with_body
+from autotune.lower.ir import (
+    Condition,
+    For,
+    If,
+    Load,
+    Stmt,
+    as_conditions,
+    body_of,
+    expressions,
+    loop_ranges,
+    with_body,
+)
+from autotune.tensor.expr import Select
 from autotune.tensor.linear import Linear, Ranges
+
+MAX_PIECES = 8
 
 
 def partition(body: tuple[Stmt, ...], loops: frozenset[str], ranges: Ranges | None = None) -> tuple[Stmt, ...]:
@@ -23,13 +38,20 @@ def partition(body: tuple[Stmt, ...], loops: frozenset[str], ranges: Ranges | No
 
 
 def _cut(loop: For, ranges: Ranges) -> list[Stmt]:
+    """The loop in pieces, in each of which as many conditions as possible hold always, or never."""
     first, last = loop.begin, loop.begin + loop.extent
     lo, hi = first, last
     conditions = _conditions(loop.body, ranges)
+    edges = {first, last}
     for condition, where in conditions:
         steady = _steady(condition, loop.var, where, first, last)
         if steady is not None:
             lo, hi = max(lo, steady[0]), min(hi, steady[1])
+            edges.update(steady)
+    if lo >= hi and len(edges) <= MAX_PIECES + 1:
+        # Nowhere do all conditions hold: each piece has some of its own (the parts of a concatenation).
+        cuts = sorted(edges)
+        return [replace(loop, begin=a, extent=b - a) for a, b in itertools.pairwise(cuts)]
     if (lo, hi) == (first, last) or lo >= hi:
         lo = hi = first
     # Beyond some round a guard never holds: apart from these, the rounds of the tail are few, often one.
@@ -73,5 +95,7 @@ def _conditions(body: tuple[Stmt, ...], ranges: Ranges) -> list[tuple[Condition,
         for e in expressions(stmt):
             if isinstance(e, Load):
                 out += [(c, ranges) for c in e.when]
+            elif isinstance(e, Select):
+                out += [(c, ranges) for c in as_conditions(e.condition) or ()]
         out += _conditions(body_of(stmt), inner)
     return out

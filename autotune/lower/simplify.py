@@ -8,17 +8,17 @@ from autotune.lower.ir import (
     Condition,
     For,
     If,
-    Index,
     Load,
     Stmt,
     Store,
+    as_conditions,
     body_of,
     loop_ranges,
     map_expr,
     map_linears,
     with_body,
 )
-from autotune.tensor.expr import Binary, Const, Expr, Select
+from autotune.tensor.expr import Const, Expr, Select
 from autotune.tensor.linear import Linear, Ranges
 
 Facts = tuple[Linear, ...]
@@ -53,9 +53,7 @@ def _simplify(stmt: Stmt, ranges: Ranges, facts: Facts) -> list[Stmt]:
     if isinstance(stmt, If):
         return _guard(stmt, ranges, facts)
     if isinstance(stmt, Store):
-        values = tuple(map_expr(v, lambda e: _load(e, ranges, facts)) for v in stmt.values)
-        values = tuple(_select(v, ranges, facts) for v in values)
-        return [replace(stmt, values=values)]
+        return [replace(stmt, values=tuple(_value(v, ranges, facts) for v in stmt.values))]
     if body_of(stmt):
         inner = simplify(body_of(stmt), ranges, facts)
         return [with_body(stmt, inner)] if inner else []
@@ -127,20 +125,30 @@ def _guard(stmt: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
     return [If(tuple(kept), body)] if kept else list(body)
 
 
-def _select(e: Expr, ranges: Ranges, facts: Facts) -> Expr:
-    """Drop the test for the inside of an output where it always or never holds."""
-    if not isinstance(e, Select):
+def _value(value: Expr, ranges: Ranges, facts: Facts) -> Expr:
+    """The value with loads and selections decided as far as the loops around tell."""
+
+    def leaf(e: Expr) -> Expr:
+        if isinstance(e, Load):
+            return _load(e, ranges, facts)
+        if isinstance(e, Select):
+            forms = as_conditions(e.condition)
+            known = None if forms is None else [decide(c, ranges, facts) for c in forms]
+            if known is not None and False in known:
+                return below(e.b)
+            if known is not None and None not in known:
+                return below(e.a)
+            return Select(below(e.condition), below(e.a), below(e.b), e.dtype)
         return e
-    c = e.condition
-    if isinstance(c, Binary) and c.op == "ge" and isinstance(c.a, Index) and isinstance(c.b, Const):
-        known = decide(c.a.value - int(c.b.value), ranges, facts)
-        if known is not None:
-            return _select(e.a, ranges, facts) if known else e.b
-    return Select(c, _select(e.a, ranges, facts), e.b, e.dtype)
+
+    def below(e: Expr) -> Expr:
+        return map_expr(e, leaf, (Load, Select))
+
+    return below(value)
 
 
-def _load(e: Expr, ranges: Ranges, facts: Facts) -> Expr:
-    if not isinstance(e, Load) or not e.when:
+def _load(e: Load, ranges: Ranges, facts: Facts) -> Expr:
+    if not e.when:
         return e
     kept: list[Condition] = []
     for c in e.when:
