@@ -128,7 +128,7 @@ class Memory:
         lanes = self.lanes if offset.lane else 0
         # A guard around the statement protects its loads, those of single lanes too; a broadcast element exists
         # whenever some lane is on, which `lower.simplify` makes sure of.
-        guard = self.mask if lanes or not self.lanes else None
+        guard = self.mask if (lanes or not self.lanes) and not _is_register(buffer, offset, lanes) else None
         if mask is None:
             mask, key = guard, (offset, lanes, guard.text if guard else "")
         else:
@@ -254,6 +254,11 @@ class Memory:
             self.x.env[self.lane_var] = saved
         self.w.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.w.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
+
+def _is_register(buffer: Buffer, offset: Offset, lanes: int) -> bool:
+    """All lanes are inside a register tile: reading it whole keeps it in registers."""
+    return buffer.scope == REGISTER and not offset.terms and 0 <= offset.const <= buffer.elements - lanes
 
 
 def _short(dtype: DType) -> str:

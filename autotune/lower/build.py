@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from autotune.errors import LoweringError
 from autotune.lower.bounds import least
@@ -25,6 +26,7 @@ from autotune.lower.ir import (
     Store,
     map_expr,
 )
+from autotune.lower.protect import exists, protected
 from autotune.lower.surroundings import SURROUNDINGS, zero_surroundings
 from autotune.lower.zeros import vanishes
 from autotune.schedule.region import Regions
@@ -113,7 +115,7 @@ class NestBuilder:
         assert reducer is not None
         body: tuple[Stmt, ...] = (Store(self._targets(s), tuple(reducer.identity)),)
         guards = self._guards(s, reduced=False)
-        if guards:
+        if guards and not self._in_registers(s):
             body = (If(guards, body),)
         for loop in reversed(s.loops[n:]):
             if not loop.reduce:
@@ -137,6 +139,11 @@ class NestBuilder:
 
             store = Store(targets, tuple(rewrite(c, argument) for c in reducer.combine))
         guards = self._guards(s, reduced=True)
+        if guards and self._in_registers(s):
+            # Guards around loads instead of stores: a masked store would keep the whole tile out of registers.
+            overhang = self._guards(s, reduced=False)
+            store = replace(store, values=tuple(protected(v, overhang, self.ranges) for v in store.values))
+            guards = tuple(g for g in guards if g not in overhang)
         return [If(guards, (store,))] if guards else [store]
 
     def _inside(self, s: StageState, body: Expr) -> Expr:
@@ -163,6 +170,12 @@ class NestBuilder:
         """The last position of an axis that the loops of its stage reach."""
         return self.regions.values(s)[axis].range(self.ranges)[1]
 
+    def _in_registers(self, s: StageState) -> bool:
+        """The stage writes registers that exist beyond its extent too: what it writes there is never read."""
+        if s.at is None or s.scope != REGISTER or any(isinstance(e, Table) for b in s.stage.body for e in walk(b)):
+            return False
+        return all(exists(b, indices, self.ranges) for b, indices in self._targets(s))
+
     def _targets(self, s: StageState) -> tuple[tuple[Buffer, tuple[Linear, ...]], ...]:
         values = self.regions.values(s)
         logical = [values[a.name] for a in s.stage.axes]
@@ -172,14 +185,13 @@ class NestBuilder:
         """Conditions under which a point of the loops (with or without reduce loops) is one of the stage's."""
         relative, values = s.relative(), self.regions.values(s)
         guards: list[Condition] = []
+        # At the top level the guards of splits are enough: every axis that they keep in range is one of the loops'.
         for axis in s.stage.all_axes if reduced else s.stage.axes:
+            if s.at is None and axis.name not in s.padded:
+                continue
             for inside in (values[axis.name], (values[axis.name] * -1) + (axis.extent - 1)):
                 if inside.range(self.ranges)[0] < 0 and not self._may_pad(s, axis.name):
                     guards.append(inside)
-        for condition in s.where if reduced else ():
-            forms = nonnegatives(condition, self.ranges, values)
-            assert forms is not None  # rfactor makes affine ones
-            guards += [form for form in forms if form.range(self.ranges)[0] < 0]
         folded = {s.variable(x.name) for x in s.loops if x.reduce}
         for split in s.relations:
             # A factor that does not divide: the last round must not run into the next round of the loop outside.
