@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from autotune.search_spaces import conv2d_depthwise, conv2d_direct, conv2d_winograd, matmul, matmul_split_k, plain
+from autotune.search_spaces import (
+    conv2d_depthwise,
+    conv2d_direct,
+    conv2d_winograd,
+    generic,
+    matmul,
+    matmul_split_k,
+    plain,
+)
 
-TEMPLATE_MODULES = (conv2d_depthwise, conv2d_direct, conv2d_winograd, matmul, matmul_split_k, plain)
+TEMPLATE_MODULES = (conv2d_depthwise, conv2d_direct, conv2d_winograd, generic, matmul, matmul_split_k, plain)

@@ -1,0 +1,82 @@
+"""The generic template: any workload, any layouts, any knobs, both vector widths."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.lower import lower, print_program
+from autotune.ops import parse_workload
+from autotune.ops.workload import Workload
+from autotune.search_spaces import Config, Interface, lookup, make_schedule
+from autotune.target import Target
+from autotune.tensor.layout import Layout
+from tests.search_spaces.generic_cases import random_interface, random_workload
+from tests.search_spaces.matmul_cases import wrong
+
+TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
+BLOCKED = Layout.blocked(4, [(1, 16)])
+HALO = BLOCKED.with_halo(((0, 0), (0, 0), (1, 1), (1, 1)))
+ROWS = Layout.row_major(4)
+
+
+def check(workload: Workload, config: Config, target: Target, interface: Interface | None) -> None:
+    schedule = make_schedule(workload, config.replace(template="generic"), target, interface)
+    failure = wrong(workload, schedule, target)
+    assert failure is None, f"{workload.to_json()} {config.to_json()} {interface and interface.to_json()}: {failure}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_workloads_layouts_and_knobs(seed: int) -> None:
+    rng = random.Random(seed)
+    workload, target = random_workload(rng), Target.parse(rng.choice(TARGETS))
+    space = lookup("generic").space(workload, target)
+    check(workload, space.sample(rng), target, random_interface(workload, rng))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("text", "layouts"),
+    [
+        ("layout data=1,40,9,7", (ROWS, HALO)),
+        ("layout data=1,40,9,7", (HALO, ROWS)),
+        ("max_pool2d data=1,32,15,15 kernel=3 stride=2 pad=1", (BLOCKED, HALO)),
+        ("avg_pool2d data=1,32,9,9 kernel=3 stride=1 pad=1", (HALO, BLOCKED)),
+        ("reduce_mean data=1,64,7,7 axes=2,3", (BLOCKED, BLOCKED)),
+        ("lrn data=1,40,6,5 size=5", (BLOCKED, BLOCKED)),
+        ("softmax data=33,1000", None),
+        ("argmax data=5,70 axis=1", None),
+        ("cumsum data=9,40 axis=0", None),
+    ],
+)
+def test_defaults_of_common_layers(text: str, layouts: tuple[Layout, ...] | None, target: str) -> None:
+    workload, chosen = parse_workload(text), Target.parse(target)
+    interface = Interface(layouts) if layouts else None
+    check(workload, lookup("generic").default(workload, chosen), chosen, interface)
+
+
+def loops(text: str, *layouts: Layout) -> str:
+    workload, target = parse_workload(text), Target.parse("x86 -mcpu=haswell -num-cores=2")
+    config = lookup("generic").default(workload, target).replace(template="generic")
+    return print_program(lower(make_schedule(workload, config, target, Interface(layouts) if layouts else None)))
+
+
+def test_softmax_is_one_loop_over_rows() -> None:
+    text = loops("softmax data=64,128")
+    assert text.count("parallel for") == 1
+    assert "barrier" not in text and "shared" not in text
+    assert text.count("exp(") == 1
+
+
+def test_pooling_tests_for_edges_only_at_edges() -> None:
+    text = loops("max_pool2d data=1,64,57,57 kernel=3 stride=2 pad=1", BLOCKED, BLOCKED)
+    interior = [part for part in text.split("parallel for")[1].split("for out0.oh") if " if " not in part]
+    assert interior and "register" in text
+
+
+def test_rows_that_do_not_fill_vectors_are_fused() -> None:
+    assert "if" not in loops("relu data=1,64,7,7").replace("kernel", "")
