@@ -33,6 +33,8 @@ class Value:
     structural: bool = False
 
 
+_F32 = struct.Struct("<f")
+
 _STORED = {
     DType.f64: "double", DType.f32: "float", DType.f16: "half", DType.bf16: "i16", DType.bool: "i8",
     DType.i8: "i8", DType.u8: "i8", DType.i16: "i16", DType.u16: "i16", DType.i32: "i32", DType.u32: "i32",
@@ -58,9 +60,11 @@ def computed_type(dtype: DType, lanes: int = 0) -> str:
 
 def constant(value: Scalar, dtype: DType, structural: bool = False) -> Value:
     """A constant of the dtype computed in, rounded to the dtype itself."""
-    if dtype.is_float:
+    if dtype is DType.f32 and abs(value) < 3e38:
+        rounded: Scalar = _F32.unpack(_F32.pack(value))[0]  # as NumPy rounds, some ten times faster
+    elif dtype.is_float:
         with np.errstate(over="ignore"):
-            rounded: Scalar = float(np.asarray(value, dtype.numpy))
+            rounded = float(np.asarray(value, dtype.numpy))
     elif dtype is DType.bool:
         rounded = bool(value)
     else:
