@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from autotune import machine
 from autotune.measure.timing import interleave, latency
-from benchmarks.engine_process import ADAPTERS
+from benchmarks.engine_process import MODULES
 from benchmarks.report import ROOT
 
 Array = NDArray[Any]
 PEERS = ("onnxruntime", "openvino", "mnn")
-_MODULES = {"mnn": "MNN"}
 _PAUSE_SECONDS = 0.01  # between turns: the threads of the engine before stop spinning
 
 
@@ -33,18 +32,19 @@ class EngineError(Exception):
 
 def available(kind: str) -> bool:
     """Whether the engine is installed."""
-    return importlib.util.find_spec(_MODULES.get(kind, kind)) is not None
+    return importlib.util.find_spec(MODULES[kind]) is not None
 
 
 class Engine:
     """One engine's process. The model is loaded when this returns.
 
     Args:
-        kind: a name in `ADAPTERS`.
+        kind: "autotune", or one of `PEERS`.
         model: an ONNX file (for autotune also a compiled one).
         threads: the engine's threads; it is pinned to as many of the allowed CPUs.
         label: what tables call it.
-        options: see the engine's adapter.
+        options: for autotune, see `engine_process.Autotune`.
+        environment: variables of the process besides our own.
 
     Raises:
         EngineError: not installed, or the model does not load.
@@ -54,7 +54,7 @@ class Engine:
         self, kind: str, model: Path, threads: int = 1, *, label: str | None = None,
         options: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        if kind not in ADAPTERS or not available(kind):
+        if kind not in MODULES or not available(kind):
             raise EngineError(f"{kind} is not installed: pip install 'autotune-compiler[bench]'")
         self.kind, self.label, self.threads = kind, label or kind, threads
         self._folder = tempfile.TemporaryDirectory(prefix="autotune-engine-")
@@ -65,9 +65,7 @@ class Engine:
             env={**machine.environment(), **(environment or {})},
         )  # fmt: skip
         try:
-            loaded = self._ask(
-                "load", model=str(model.resolve()), options={"folder": self._folder.name, **(options or {})}
-            )
+            loaded = self._ask("load", model=str(model.resolve()), options=dict(options or {}))
         except EngineError:
             self.close()
             raise

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from autotune.engines.engine import Engine, Feeds, installed
 from autotune.errors import EngineError
@@ -68,7 +72,48 @@ class OpenVino:
         return [found[number] for number in self._outputs]
 
 
-PEERS: dict[str, Callable[[Path, int, Shapes], Engine]] = {"onnxruntime": OnnxRuntime, "openvino": OpenVino}
+class Mnn:
+    """MNN: the CPU backend at high precision, which is fp32. Shapes must be fixed in the model."""
+
+    name = "mnn"
+
+    def __init__(self, model: Path, threads: int, shapes: Shapes) -> None:
+        import MNN as mnn
+
+        self.version = installed("MNN")
+        self._mnn = mnn
+        with tempfile.TemporaryDirectory(prefix="autotune-mnn-") as folder:
+            converted = str(Path(folder) / "model.mnn")
+            # The converter itself: MNN.tools.mnnconvert around it installs an analytics package by pip, and reports.
+            converter = importlib.import_module("_tools")
+            arguments = ["-f", "ONNX", "--modelFile", str(model), "--MNNModel", converted, "--bizCode", "autotune"]
+            converter.mnnconvert(["mnnconvert", *arguments])
+            self._net = mnn.Interpreter(converted)
+        self._session = self._net.createSession({"numThread": threads, "precision": "high", "backend": "CPU"})
+        self._outputs = list(self._net.getSessionOutputAll(self._session).values())
+
+    def run(self, feeds: Feeds) -> Sequence[Array]:
+        for name, array in feeds.items():
+            self._net.getSessionInput(self._session, name).copyFrom(self._tensor(array))
+        self._net.runSession(self._session)
+        return [self._taken(output) for output in self._outputs]
+
+    def _taken(self, output: Any) -> Array:
+        array: Array = np.zeros(output.getShape(), np.float32)
+        held = self._tensor(array)
+        output.copyToHostTensor(held)
+        return np.array(held.getNumpyData()).reshape(array.shape)
+
+    def _tensor(self, array: Array) -> Any:
+        kind, order = self._mnn.Halide_Type_Float, self._mnn.Tensor_DimensionType_Caffe
+        return self._mnn.Tensor(array.shape, kind, array, order)
+
+
+PEERS: dict[str, Callable[[Path, int, Shapes], Engine]] = {
+    "onnxruntime": OnnxRuntime,
+    "openvino": OpenVino,
+    "mnn": Mnn,
+}
 
 
 def peer_names(text: str) -> list[str]:
