@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autotune.api.locate import DatabaseLike
 from autotune.errors import InputError
 from autotune.runtime.artifact import is_compiled_file, load_artifact
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.program import Program, TensorSpec
 from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.api.locate import DatabaseLike  # brings SQLite, which a compiled model does not need
 
 _ONNX_TYPES = {
     "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool",
