@@ -23,7 +23,8 @@ class Tiling:
         m_tiles, n_tiles: tiles per cache block; `n_tiles` divides the number of tiles along n.
         k_block: length of a partial sum, dividing k; 0 sums in one go.
         k_unroll: steps of the sum written out.
-        outer, inner: order of the loops over blocks, and over tiles in a block: "mn" has m outside.
+        outer, inner: order of the loops over blocks, and over tiles in a block: "mn" has m outside, and batches outside
+            both; with "nm", batches are inside n where they share one `b`.
         panels: `b` lies in panels of a tile's columns, padded.
         packs: and it is the kernel that packs it, once per block.
         prefetch: steps of the sum by which `b` is asked for in advance; 0 leaves that to the CPU.
@@ -97,16 +98,16 @@ def _in_one_go(s: Schedule, out: str, product: str, b: str, p: MatmulShape, t: T
     *batch, i, j = (x.name for x in s.state.stage(out).stage.axes)
     s = s.split(out, i, t.rows).split(out, f"{i}.0", t.m_tiles)
     s = s.split(out, j, t.columns).split(out, f"{j}.0", t.n_tiles).split(out, f"{j}.1", t.lanes)
-    outer = _order(t.outer, f"{i}.0.0", f"{j}.0.0")
+    outer = _blocks(p, t, batch, f"{i}.0.0", f"{j}.0.0")
     inner = _order(t.inner, f"{i}.0.1", f"{j}.0.1")
-    s = s.reorder(out, *batch, *outer, *inner, f"{i}.1", f"{j}.1.0", f"{j}.1.1")
+    s = s.reorder(out, *outer, *inner, f"{i}.1", f"{j}.1.0", f"{j}.1.1")
     s = s.unroll(out, f"{i}.1").unroll(out, f"{j}.1.0").vectorize(out, f"{j}.1.1")
     s = s.compute_at(product, out, inner[1], REGISTER)
     if t.ragged_rows(p):
         s = s.partition(out, f"{i}.0.0").partition(out, f"{i}.0.1")
     if t.ragged_columns(p):
         s = s.partition(out, f"{j}.0.0").partition(out, f"{j}.0.1")
-    s = _shared(s, out, [*batch, *outer[: 1 if t.packs else 2]])
+    s = _shared(s, out, outer[: outer.index(f"{j}.0.0") + 1] if t.packs else outer)
     return _sum_of_a_tile(s, product, b, p, t)
 
 
@@ -117,13 +118,13 @@ def _in_blocks_of_k(s: Schedule, out: str, product: str, b: str, p: MatmulShape,
     partial = f"{product}.rf"
     *batch, i, j = (x.name for x in s.state.stage(out).stage.axes)
     s = s.split(out, i, t.rows * t.m_tiles).split(out, j, t.columns * t.n_tiles).split(out, f"{j}.1", t.lanes)
-    outer = _order(t.outer, f"{i}.0", f"{j}.0")
-    s = s.reorder(out, *batch, *outer, f"{i}.1", f"{j}.1.0", f"{j}.1.1").vectorize(out, f"{j}.1.1")
+    outer = _blocks(p, t, batch, f"{i}.0", f"{j}.0")
+    s = s.reorder(out, *outer, f"{i}.1", f"{j}.1.0", f"{j}.1.1").vectorize(out, f"{j}.1.1")
     if t.ragged_rows(p):
         s = s.partition(out, f"{i}.0")
     if t.ragged_columns(p):
         s = s.partition(out, f"{j}.0")
-    s = _shared(s, out, [*batch, *outer])
+    s = _shared(s, out, outer)
     s = s.compute_at(product, out, outer_loops(s, out)[-1], LOCAL)
     *single, pi, pj = (x.name for x in s.state.stage(product).stage.axes)
     s = s.layout(product, Layout.blocked(len(single) + 2, [(len(single), t.rows), (len(single) + 1, t.columns)]))
@@ -162,6 +163,13 @@ def outer_loops(s: Schedule, out: str) -> list[str]:
     *_, i, j = (x.name for x in state.stage.axes)
     inside = {f"{i}.0.1", f"{j}.0.1", f"{i}.1", f"{j}.1.0", f"{j}.1.1"}
     return [x.name for x in state.loops if x.name not in inside]
+
+
+def _blocks(p: MatmulShape, t: Tiling, batch: list[str], m: str, n: str) -> list[str]:
+    """The loops over batches and blocks, outermost first."""
+    if t.outer == "mn":
+        return [*batch, m, n]
+    return [n, *batch, m] if p.rank_b == 2 else [*batch, n, m]
 
 
 def _order(text: str, m: str, n: str) -> tuple[str, str]:

@@ -100,8 +100,15 @@ def tiling(p: MatmulShape, config: Config, target: Target, *, panels: bool = Tru
 
 def with_default_tile(p: MatmulShape, target: Target, space: ConfigSpace) -> Config:
     """The space's default with the cheapest register tile, and rows in blocks that stay in half of L2."""
+    lanes, threads = target.lanes(p.dtype.bytes), target.num_threads
+
+    def idle(rows: int, vectors: int) -> float:
+        """By how much tiles are too few for the threads."""
+        along_m, along_n = -(-p.m // rows), -(-p.n // (vectors * lanes))
+        return 1.0 if p.batches >= threads else min(_imbalance(n, 1, threads) for n in (along_m, along_n))
+
     tiles = [
-        (product_cycles(p, rows, vectors, target), rows, vectors)
+        (product_cycles(p, rows, vectors, target) * idle(rows, vectors), rows, vectors)
         for rows in space.knob("rows").values
         for vectors in space.knob("vectors").values
         if isinstance(rows, int) and isinstance(vectors, int)
@@ -117,12 +124,12 @@ def with_default_tile(p: MatmulShape, target: Target, space: ConfigSpace) -> Con
 def shared_evenly(p: MatmulShape, target: Target, config: Config) -> Config:
     """The config with blocks that keep all threads busy: of columns, or of rows where those come out more even."""
     threads = target.num_threads
-    if p.batches >= threads:
+    if p.batches >= threads and p.rank_b > 2:
         return config
     rows, columns = config.get_int("rows"), config.get_int("vectors") * target.lanes(p.dtype.bytes)
     along_m, along_n, most = -(-p.m // rows), -(-p.n // columns), config.get_int("m_tiles")
     choices = [(_imbalance(along_n, dividing(along_n, t or along_n), threads), 0, t) for t in TILES_PER_BLOCK]
-    if "outer" in config:
+    if "outer" in config and p.batches == 1:
         choices += [(_imbalance(along_m, evenly(along_m, t or along_m), threads), 1, t) for t in TILES_PER_BLOCK
                     if not most or 0 < t <= most]  # fmt: skip
     _, by_rows, size = min(choices, key=lambda x: (x[0], x[1], -(x[2] or along_m + along_n)))

@@ -77,15 +77,29 @@ def test_the_epilogue_is_applied_in_registers(target: Target) -> None:
     assert state.stage("out0").loops[0].mark == PARALLEL
 
 
-def test_default_tiles_fit_the_registers_and_give_every_thread_work(target: Target) -> None:
+def test_default_tiles_fit_the_registers(target: Target) -> None:
     for m, n, k in ((128, 768, 768), (1024, 1024, 1024), (197, 3072, 768), (1, 1000, 2048), (3136, 64, 64)):
-        workload = matmul(m, n, k)
-        config = lookup("matmul.packed").default(workload, target)
+        config = lookup("matmul.packed").default(matmul(m, n, k), target)
         rows, vectors = config.get_int("rows"), config.get_int("vectors")
         assert rows * vectors + vectors + 1 <= target.num_vector_registers
-        first = make_schedule(workload, config.replace(template="matmul.packed"), target).state.stage("out0").loops[0]
-        assert first.mark == PARALLEL
-        assert first.extent >= target.num_threads
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_defaults_give_every_thread_work(threads: int) -> None:
+    target = Target.parse(f"native -num-cores={threads}")
+    for m, n, k in ((1, 1000, 2048), (128, 768, 768), (3136, 64, 64), (64, 64, 4096)):
+        workload = matmul(m, n, k)
+        outermost = make_schedule(workload, default_config(workload, target), target).state.stage("out0").loops[0]
+        assert outermost.mark == PARALLEL
+        assert outermost.extent >= threads
+
+
+def test_batches_that_share_weights_reuse_them_block_by_block(target: Target) -> None:
+    workload = matmul(3, 640, 96, batch=(5,), epilogue=("bias", "relu"))
+    config = lookup("matmul.packed").default(workload, target).replace(outer="nm", n_tiles=1, template="matmul.packed")
+    outermost = make_schedule(workload, config, target).state.stage("out0").loops[0]
+    assert outermost.name.index("i2.0.0") < outermost.name.index("i0")  # columns outside, batches inside
+    check(workload, config, target)
 
 
 def test_weights_may_be_asked_for_in_advance(target: Target) -> None:
