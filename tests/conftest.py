@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
@@ -13,6 +14,12 @@ from autotune.measure.worker import Worker, WorkerSpec
 from autotune.schedule import Schedule
 
 Right = Callable[..., None]
+Golden = Callable[[str], None]
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,6 +29,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker in item.iter_markers("isa"):
             if not features.get(marker.args[0], False):
                 item.add_marker(pytest.mark.skip(reason=f"this CPU has no {marker.args[0]}"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden(text)`: the text equals tests/golden/<test file>/<test>.txt; --update-golden writes that file."""
+    path = GOLDEN / request.path.stem.removeprefix("test_") / f"{request.node.name.removeprefix('test_')}.txt"
+
+    def compare(text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run pytest --update-golden and read what it wrote"
+        assert text == path.read_text()
+
+    return compare
 
 
 @pytest.fixture(scope="session")

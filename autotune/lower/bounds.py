@@ -6,13 +6,34 @@ import math
 
 from autotune.tensor.linear import UNBOUNDED, Div, Linear, Ranges
 
+Facts = tuple[Linear, ...]
 
-def least(form: Linear, ranges: Ranges, facts: tuple[Linear, ...], depth: int = 3) -> int:
+
+def least(form: Linear, ranges: Ranges, facts: Facts) -> int:
     """A lower bound of `form` where all `facts` are >= 0 (any number, when they never are)."""
     if any(fact.range(ranges)[1] < 0 for fact in facts):
         return UNBOUNDED[1]
+    best = form.range(ranges)[0]
+    if best >= 0 or not facts:
+        return best
+    plain = (*facts, *(without for fact in facts if (without := _linearised(fact)) != fact))
+    return _least(form, ranges, plain, 3)
+
+
+def _linearised(fact: Linear) -> Linear:
+    """The same fact without quotients: x // d <= r means x <= d * r + d - 1, and x // d >= r means x >= d * r."""
+    for term, c in fact.terms.items():
+        others = {t: x for t, x in fact.terms.items() if t != term}
+        if isinstance(term, Div) and all(x % c == 0 for x in others.values()):
+            size = abs(c)
+            rest = Linear(fact.const // size, {t: x // size for t, x in others.items()}) * term.divisor
+            return _linearised(rest + term.arg if c > 0 else rest - term.arg + (term.divisor - 1))
+    return fact
+
+
+def _least(form: Linear, ranges: Ranges, facts: Facts, depth: int) -> int:
     best = _without_divisions(form, ranges, facts, depth)
-    if depth == 0 or best >= 0:
+    if depth == 0:
         return best
     for n, fact in enumerate(facts):
         others = facts[:n] + facts[n + 1 :]
@@ -24,27 +45,23 @@ def least(form: Linear, ranges: Ranges, facts: tuple[Linear, ...], depth: int = 
                 a, b = abs(c) // g, abs(k) // g
                 rest = form * a - fact * b
                 if len(rest.terms) < len(form.terms) + len(fact.terms):
-                    best = max(best, -(-least(rest, ranges, others, depth - 1) // a))
-                    if best >= 0:
-                        return best
+                    best = max(best, -(-_least(rest, ranges, others, depth - 1) // a))
     return best
 
 
-def _without_divisions(form: Linear, ranges: Ranges, facts: tuple[Linear, ...], depth: int) -> int:
+def _without_divisions(form: Linear, ranges: Ranges, facts: Facts, depth: int) -> int:
     """A lower bound, with one quotient after the other replaced by what the facts say of its numerator."""
     best = form.range(ranges)[0]
     for term, c in form.terms.items() if depth else ():
         if not isinstance(term, Div):
             continue
-        rest = Linear(form.const, {t: x for t, x in form.terms.items() if t != term})
-        if all(x % c == 0 for x in (rest.const, *rest.terms.values())):
-            # c * (arg // d + r) = c * ((arg + d * r) // d)
-            whole = term.arg + Linear(rest.const // c, {t: x // c for t, x in rest.terms.items()}) * term.divisor
-            tail = 0
-        else:
-            whole, tail = term.arg, least(rest, ranges, facts, depth - 1)
+        # c * (arg // d) + c * r + rest = c * ((arg + d * r) // d) + rest
+        others = {t: x for t, x in form.terms.items() if t != term}
+        joined = Linear(form.const // c, {t: x // c for t, x in others.items() if x % c == 0})
+        rest = Linear(form.const % c, {t: x for t, x in others.items() if x % c})
+        whole, tail = term.arg + joined * term.divisor, _least(rest, ranges, facts, depth - 1)
         if c > 0:
-            best = max(best, tail + c * (least(whole, ranges, facts, depth - 1) // term.divisor))
+            best = max(best, tail + c * (_least(whole, ranges, facts, depth - 1) // term.divisor))
         else:
-            best = max(best, tail + c * (-least(whole * -1, ranges, facts, depth - 1) // term.divisor))
+            best = max(best, tail + c * (-_least(whole * -1, ranges, facts, depth - 1) // term.divisor))
     return best

@@ -192,6 +192,10 @@ class NestBuilder:
             for inside in (values[axis.name], (values[axis.name] * -1) + (axis.extent - 1)):
                 if inside.range(self.ranges)[0] < 0 and not self._may_pad(s, axis.name):
                     guards.append(inside)
+        for condition in s.where if reduced else ():
+            forms = nonnegatives(condition, self.ranges, values)
+            assert forms is not None  # rfactor makes affine ones
+            guards += [form for form in forms if form.range(self.ranges)[0] < 0]
         folded = {s.variable(x.name) for x in s.loops if x.reduce}
         for split in s.relations:
             # A factor that does not divide: the last round must not run into the next round of the loop outside.

@@ -8,7 +8,7 @@ from autotune.schedule.consistent import consistent
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import StageState, State
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, select, substitute
+from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, substitute
 from autotune.tensor.stage import Axis, Stage, Tensor
 
 
@@ -30,7 +30,9 @@ def cache_write(state: State, tensor: str) -> State:
     cached = Tensor(_free(state, f"{tensor}.c"), written.shape, written.dtype)
     inner = replace(s.stage, outputs=(cached,))
     copy = Stage((written,), s.stage.axes, (), (Read(cached, tuple(a.var for a in s.stage.axes)),))
-    return _with_before(state, s, StageState.fresh(inner), StageState.fresh(copy), f"cache_write {tensor}")
+    return _with_before(
+        state, s, replace(StageState.fresh(inner), where=s.where), StageState.fresh(copy), f"cache_write {tensor}"
+    )
 
 
 @primitive
@@ -83,31 +85,21 @@ def rfactor(state: State, stage: str, axis: str, factor: int, keep: str = "outer
     outer, inner = Axis(f"{axis}.o", -(-old.extent // factor)), Axis(f"{axis}.i", factor)
     kept, folded = (outer, inner) if keep == "outer" else (inner, outer)
     position = Binary("add", Binary("mul", outer.var, Const(factor, DType.i64), DType.i64), inner.var, DType.i64)
-    whole = old.extent % factor == 0
     reducer = s.stage.reducer
     assert reducer is not None
     inside = Binary("lt", position, Const(old.extent, DType.i64), DType.bool)
-    bodies = []
-    for body, identity in zip(s.stage.body, reducer.identity):
-        value = substitute(body, {axis: position})
-        if not whole:
-            value = select(inside, rewrite(value, lambda e: _protect(e, inside)), identity)
-        bodies.append(value)
+    moved: dict[str, Expr] = {axis: position}
+    where = tuple(substitute(c, moved) for c in s.where) + (() if old.extent % factor == 0 else (inside,))
+    bodies = tuple(substitute(body, moved) for body in s.stage.body)
     shape = (kept.extent, *(a.extent for a in s.stage.axes))
     partial = tuple(Tensor(_free(state, f"{t.name}.rf"), shape, t.dtype) for t in s.stage.outputs)
     others = tuple(a for a in s.stage.reduce_axes if a.name != axis)
-    inner_stage = Stage(partial, (kept, *s.stage.axes), (*others, folded), tuple(bodies), reducer)
+    inner_stage = Stage(partial, (kept, *s.stage.axes), (*others, folded), bodies, reducer)
     spatial = tuple(a.var for a in s.stage.axes)
     fold = Stage(s.stage.outputs, s.stage.axes, (kept,), tuple(Read(p, (kept.var, *spatial)) for p in partial), reducer)
-    return _with_before(state, s, StageState.fresh(inner_stage), StageState.fresh(fold), f"rfactor {stage}")
-
-
-def _protect(e: Expr, inside: Expr) -> Expr | None:
-    if not isinstance(e, Read):
-        return None
-    if e.when is None:
-        return Read(e.tensor, e.indices, inside, Const(0 if e.dtype.is_int else 0.0, e.dtype))
-    return Read(e.tensor, e.indices, Binary("and", inside, e.when, DType.bool), e.otherwise)
+    return _with_before(
+        state, s, replace(StageState.fresh(inner_stage), where=where), StageState.fresh(fold), f"rfactor {stage}"
+    )
 
 
 def _free(state: State, name: str) -> str:

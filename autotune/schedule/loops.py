@@ -60,6 +60,8 @@ def reorder(state: State, stage: str, loops: tuple[str, ...]) -> State:
         after = [x.name for x in new if _derived(s, x.name, s.stage.scan_axis)]
         check(before == after, f"reorder {stage}: the steps of scan axis {s.stage.scan_axis} must stay in order")
     _check_vector_inside(changed)
+    for n, loop in enumerate(new):
+        check(n == 0 or loop.mark != PARALLEL, f"reorder {stage}: the parallel loop {loop.name} must stay outermost")
     return settled(state, changed, f"reorder {stage}")
 
 

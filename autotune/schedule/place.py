@@ -137,12 +137,17 @@ def layout(state: State, tensor: str, form: Any) -> State:
         chosen = chosen.with_halo(chosen.halo)
     except (WorkloadError, KeyError, TypeError, ValueError) as error:
         raise ScheduleError(f"layout {tensor}: {error}") from error
+    check(chosen.rank == len(t.shape), f"layout {tensor}: halo {chosen.halo} needs one pair per dimension of {t.shape}")
+    check(all(block >= 0 for _, block in chosen.order), f"layout {tensor}: {chosen} has a negative block")
     outer = sorted(d for d, block in chosen.order if not block)
     check(
         outer == list(range(len(t.shape))),
         f"layout {tensor}: {chosen} does not name each of {len(t.shape)} dimensions once",
     )
     blocks = [d for d, block in chosen.order if block]
+    check(
+        all(0 <= d < len(t.shape) for d in blocks), f"layout {tensor}: {chosen} blocks a dimension that {t.shape} lacks"
+    )
     check(len(set(blocks)) == len(blocks), f"layout {tensor}: a dimension is blocked twice in {chosen}")
     halo = any(h != (0, 0) for h in chosen.halo)
     inner = not any(t.name == x.name for x in state.inputs) and t.name not in state.outputs
@@ -166,6 +171,7 @@ def precompute(state: State, stage: str) -> State:
     check(s.untouched, f"precompute {stage}: it has already been scheduled")
     check(len(s.stage.outputs) == 1, f"precompute {stage}: it has several outputs")
     check(s.name not in state.outputs, f"precompute {stage}: it is an output of the kernel")
+    check(not s.where, f"precompute {stage}: it is half of a factored reduction; precompute before rfactor")
     known = {t.name: t for t in state.inputs}
     already = dict(state.prepared)
     for r in s.reads():

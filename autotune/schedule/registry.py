@@ -39,10 +39,23 @@ def apply(state: State, name: str, args: tuple[Any, ...]) -> State:
             f"unknown primitive {name!r}; " + (f"did you mean {close[0]}?" if close else f"known: {', '.join(names())}")
         )
     try:
-        inspect.signature(fn).bind(state, *args)
+        bound = inspect.signature(fn).bind(state, *args)
     except TypeError as error:
         raise ScheduleError(f"{name}{args}: {error}") from error
+    for parameter, value in list(bound.arguments.items())[1:]:
+        kind = str(inspect.signature(fn).parameters[parameter].annotation)
+        # Steps come from files too: a factor of 2.5 or "4" must not get any further.
+        check(_KINDS[kind](value), f"{name}{args}: {parameter} must be {_NAMES[kind]}, got {value!r}")
     return fn(state, *args)
+
+
+_NAMES = {"str": "a name", "int": "an integer", "tuple[str, ...]": "a list of names", "Any": "anything"}
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "str": lambda v: isinstance(v, str),
+    "int": lambda v: isinstance(v, int) and not isinstance(v, bool),
+    "tuple[str, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
+    "Any": lambda v: True,
+}
 
 
 def names() -> list[str]:

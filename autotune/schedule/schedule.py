@@ -127,8 +127,17 @@ class Schedule:
 
     @staticmethod
     def from_json(text: str) -> Schedule:
-        data = json.loads(text)
-        return Schedule.replay(ComputeDef.from_json(json.dumps(data["compute"])), json.dumps(data["steps"]))
+        """The inverse of `to_json`.
+
+        Raises:
+            ScheduleError: when the text is no schedule, or a step is illegal.
+        """
+        try:
+            data = json.loads(text)
+            compute, steps = ComputeDef.from_json(json.dumps(data["compute"])), json.dumps(data["steps"])
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise ScheduleError(f"not a schedule: {type(error).__name__} {error}") from error
+        return Schedule.replay(compute, steps)
 
     def __str__(self) -> str:
         return "\n".join(f"{name}({', '.join(map(_show, args))})" for name, *args in self.steps)

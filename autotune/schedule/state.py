@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from autotune.errors import ScheduleError
 from autotune.tensor.compute_def import ComputeDef
-from autotune.tensor.expr import Read, walk
+from autotune.tensor.expr import Expr, Read, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, Range, Ranges
 from autotune.tensor.stage import Stage, Tensor
@@ -67,6 +67,8 @@ class StageState:
         padded: axes whose guard is dropped because all memory touched beyond their extent exists.
         prefetch: (tensor name, loop, distance in iterations) requests.
         intrinsic: (loop, name): from this loop inwards the nest is one hardware instruction, or None.
+        where: conditions on the axes under which a point is folded; the others stand for the reducer's identity
+            (the rest of the last block of a factored reduction).
     """
 
     stage: Stage
@@ -79,6 +81,7 @@ class StageState:
     padded: frozenset[str] = frozenset()
     prefetch: tuple[tuple[str, str, int], ...] = ()
     intrinsic: tuple[str, str] | None = None
+    where: tuple[Expr, ...] = ()
 
     @property
     def name(self) -> str:
