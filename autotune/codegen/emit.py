@@ -78,9 +78,9 @@ class _Emitter:
         name = self.program.name
         pointers = [*operands, "%shared", "%local", "%barrier"]
         noalias = ", ".join(f"ptr noalias {p}" for p in pointers)
-        attributes = (
-            f'nounwind "min-legal-vector-width"="{self.vector_bits}" "prefer-vector-width"="{self.vector_bits}"'
-        )
+        # Spilled vectors on an unaligned stack would cross cache lines, or not, from process to process.
+        width = f'"min-legal-vector-width"="{self.vector_bits}" "prefer-vector-width"="{self.vector_bits}"'
+        attributes = f"nounwind alignstack(64) {width}"
         lines = [f"define internal void @{name}.body({noalias}, i64 %tid, i64 %nt) {attributes} {{", "entry:"]
         lines += [*self.w.text(), "  ret void", "}", ""]
         lines += [f"define void @{name}(ptr %frame, i64 %tid, i64 %nt) {attributes} {{"]

@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
     "fuse space and reduction": (relu_of_matmul, lambda s: s.fuse("C", "j", "k"), "not both spatial or both reduce"),
     "fuse marked": (chain, lambda s: s.unroll("P", "j").fuse("P", "i", "j"), "fuse P.j: the loop is already marked"),
     "vectorize twice": (chain, lambda s: s.vectorize("P", "j").vectorize("P", "i"), "another loop is already vect"),
-    "vectorize too much": (relu_of_matmul, lambda s: s.split("C", "i", 99).vectorize("C", "i.1"), "not in 1..64; split"),
+    "vectorize too much": (relu_of_matmul, lambda s: s.split("C", "i", 99).vectorize("C", "i.1"), "1..64; split"),
     "vectorize partitioned": (
         chain, lambda s: s.partition("P", "j").vectorize("P", "j"), "partitioned; its tail becomes a mask"),
     "vectorize around a placed stage": (
@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
     "compute_at under lanes": (
         relu_of_matmul, lambda s: s.vectorize("D", "j").compute_at("C", "D", "j"), "loop j of D is vectorized"),
     "compute_at for too many registers": (
-        large, lambda s: s.compute_at("P", "Q", "i", "register"), "5000 elements do not fit registers; use scope local"),
+        large, lambda s: s.compute_at("P", "Q", "i", "register"), "5000 elements do not fit registers; use scope"),
     "compute_at after its own producer": (
         chain, lambda s: s.compute_at("P", "Q", "i").compute_at("Q", "R", "j"), "compute_at P afterwards"),
     "split a host after compute_at": (
