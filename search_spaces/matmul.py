@@ -10,7 +10,7 @@ from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag
 from autotune.search_spaces.matmul_nest import Tiling, panel_layout, tile_product
 from autotune.search_spaces.matmul_shape import MatmulShape, has_constant_b, is_matmul, operand_b
-from autotune.search_spaces.matmul_space import k_blocks, orders, shared_evenly, tile_space, tiling, with_default_tile
+from autotune.search_spaces.matmul_space import k_blocks, shared_evenly, tile_space, tiling, with_default_tile
 from autotune.search_spaces.registry import template
 from autotune.search_spaces.space import ConfigSpace
 from autotune.target import Target
@@ -28,7 +28,7 @@ class PackedMatmul:
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = MatmulShape.of(workload)
-        return tile_space(p, target, others=(k_blocks(p), *orders()))
+        return tile_space(p, target, others=(k_blocks(p),))
 
     def default(self, workload: Workload, target: Target) -> Config:
         p = MatmulShape.of(workload)
@@ -72,7 +72,7 @@ class DynamicMatmul:
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = MatmulShape.of(workload)
         packing = (flag("pack_b", default=p.trans_b),) if operand_b(workload) is not None else ()
-        return tile_space(p, target, others=(k_blocks(p), *orders(), *packing))
+        return tile_space(p, target, others=(k_blocks(p), *packing))
 
     def default(self, workload: Workload, target: Target) -> Config:
         p = MatmulShape.of(workload)

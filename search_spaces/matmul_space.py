@@ -12,7 +12,7 @@ from autotune.search_spaces.space import ConfigSpace, Constraint, Derived
 from autotune.target import Target
 
 MOST_ROWS = 28
-MOST_BODY = 512
+MOST_BODY = 256
 K_BLOCKS = (64, 128, 192, 256, 384, 512, 768, 1024)
 TILES_PER_BLOCK = (1, 2, 4, 8, 16, 32, 0)
 
@@ -35,6 +35,8 @@ def tile_space(
         Choice("m_tiles", TILES_PER_BLOCK, 0),
         Choice("n_tiles", TILES_PER_BLOCK, 0),
         Choice("k_unroll", tuple(u for u in (1, 2, 4, 8) if u <= p.k)),
+        Choice("outer", ("mn", "nm")),
+        Choice("inner", ("nm", "mn")),
         *others,
     )
 
@@ -42,7 +44,9 @@ def tile_space(
         return _live(c) <= registers + registers // 8
 
     def code_size(c: Config) -> bool:
-        return c.get_int("rows") * c.get_int("vectors") * c.get_int("k_unroll") <= MOST_BODY
+        t = tiling(p, c, target)
+        copies = 3 if t.ragged_rows(p) else 1  # whole blocks, whole tiles of the last block, the last tile
+        return t.rows * t.vectors * t.k_unroll * copies <= MOST_BODY
 
     def depth(c: Config) -> int:
         k_block = c.get("k_block", 0)
@@ -56,7 +60,7 @@ def tile_space(
         knobs,
         (
             Constraint("registers", fits, "the tile needs more vector registers than there are"),
-            Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
+            Constraint("code size", code_size, "the unrolled loops would be long to compile"),
         ),
         (
             Derived("live_vectors", _live),
@@ -72,11 +76,6 @@ def k_blocks(p: MatmulShape) -> Choice:
     return Choice("k_block", (0, *(k for k in K_BLOCKS if k < p.k and p.k % k == 0)))
 
 
-def orders() -> tuple[Choice, Choice]:
-    """The order of blocks, and of tiles in a block."""
-    return Choice("outer", ("mn", "nm")), Choice("inner", ("nm", "mn"))
-
-
 def tiling(p: MatmulShape, config: Config, target: Target, *, panels: bool = True, packs: bool = False) -> Tiling:
     """The loops that a config asks for."""
     lanes = target.lanes(p.dtype.bytes)
@@ -90,8 +89,8 @@ def tiling(p: MatmulShape, config: Config, target: Target, *, panels: bool = Tru
         n_tiles=dividing(along_n, config.get_int("n_tiles") or along_n),
         k_block=config.get_int("k_block") if "k_block" in config else 0,
         k_unroll=config.get_int("k_unroll"),
-        outer=config.get_str("outer") if "outer" in config else "nm",
-        inner=config.get_str("inner") if "inner" in config else "nm",
+        outer=config.get_str("outer"),
+        inner=config.get_str("inner"),
         panels=panels,
         packs=packs,
         prefetch=config.get_int("prefetch") if "prefetch" in config else 0,
@@ -129,12 +128,10 @@ def shared_evenly(p: MatmulShape, target: Target, config: Config) -> Config:
     rows, columns = config.get_int("rows"), config.get_int("vectors") * target.lanes(p.dtype.bytes)
     along_m, along_n, most = -(-p.m // rows), -(-p.n // columns), config.get_int("m_tiles")
     choices = [(_imbalance(along_n, dividing(along_n, t or along_n), threads), 0, t) for t in TILES_PER_BLOCK]
-    if "outer" in config and p.batches == 1:
+    if p.batches == 1:
         choices += [(_imbalance(along_m, evenly(along_m, t or along_m), threads), 1, t) for t in TILES_PER_BLOCK
                     if not most or 0 < t <= most]  # fmt: skip
-    _, by_rows, size = min(choices, key=lambda x: (x[0], x[1], -(x[2] or along_m + along_n)))
-    if "outer" not in config:
-        return config.replace(n_tiles=size)
+    _, by_rows, size = min(choices, key=lambda x: (x[0], x[1], -(x[2] or 1 << 30)))
     return config.replace(outer="mn", m_tiles=size) if by_rows else config.replace(outer="nm", n_tiles=size)
 
 

@@ -11,7 +11,7 @@ from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice
 from autotune.search_spaces.matmul_nest import panel_layout, tile_product
 from autotune.search_spaces.matmul_shape import MatmulShape, has_constant_b, is_matmul, operand_b
-from autotune.search_spaces.matmul_space import orders, tile_space, tiling, with_default_tile
+from autotune.search_spaces.matmul_space import tile_space, tiling, with_default_tile
 from autotune.search_spaces.registry import template
 from autotune.search_spaces.space import ConfigSpace
 from autotune.target import Target
@@ -33,7 +33,7 @@ class SplitKMatmul:
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = MatmulShape.of(workload)
-        return tile_space(p, target, others=(Choice("parts", _parts(p)), *orders()))
+        return tile_space(p, target, others=(Choice("parts", _parts(p)),))
 
     def default(self, workload: Workload, target: Target) -> Config:
         p = MatmulShape.of(workload)
