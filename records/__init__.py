@@ -7,6 +7,7 @@ from autotune.records.exchange import MergeReport, export_lines, export_records,
 from autotune.records.location import default_database_path
 from autotune.records.maintenance import Stats, prune, stats, verify
 from autotune.records.match import Match, TargetFit, Tier, confirm_ir, fit_target
+from autotune.records.plan import Plan
 from autotune.records.record import TEMPLATE_INTERFACE, TuningRecord
 from autotune.records.session import Session, SessionState
 
@@ -14,6 +15,7 @@ __all__ = [
     "Database",
     "Match",
     "MergeReport",
+    "Plan",
     "Session",
     "SessionState",
     "Stats",

@@ -13,6 +13,7 @@ from autotune.errors import DatabaseError
 from autotune.records import fields
 from autotune.records.connection import Connection
 from autotune.records.match import Match, TargetFit, Tier, fit_target
+from autotune.records.plan import Plan, find_plan, store_plan
 from autotune.records.record import TuningRecord
 from autotune.records.rows import iterate_trials, read_trials, store_shared, store_trial
 from autotune.records.session import Session, SessionState
@@ -157,6 +158,17 @@ class Database:
         """All sessions, oldest first."""
         rows = self.connection.rows("SELECT * FROM sessions ORDER BY started, id")
         return [Session.from_mapping(row) for row in rows]
+
+    # Plans
+
+    def set_plan(self, plan: Plan) -> None:
+        """Stores the verdict on a model, in place of an earlier one."""
+        with self.transaction():
+            store_plan(self.connection, plan)
+
+    def plan(self, model_key: str, target_key: str) -> Plan | None:
+        """The verdict on a model on a target; None when it was never timed as a whole."""
+        return find_plan(self.connection, model_key, target_key)
 
     # Reading
 

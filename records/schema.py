@@ -95,6 +95,25 @@ _INITIAL = (
     """,
 )
 
+
+def _plans(db: SqliteDatabase) -> None:
+    db.execute(
+        """
+        CREATE TABLE plans (
+            model_key       TEXT NOT NULL,
+            target_key      TEXT NOT NULL,
+            tuned           INTEGER NOT NULL CHECK (tuned IN (0, 1)),
+            tuned_seconds   REAL NOT NULL CHECK (tuned_seconds > 0),
+            untuned_seconds REAL NOT NULL CHECK (untuned_seconds > 0),
+            session_id      TEXT,
+            created         REAL NOT NULL,
+            PRIMARY KEY (model_key, target_key)
+        ) WITHOUT ROWID
+        """
+    )
+
+
 STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
     "0001_initial": _initial,
+    "0002_plans": _plans,
 }

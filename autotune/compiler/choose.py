@@ -38,9 +38,11 @@ class Choice:
 class Chooser:
     """Looks schedules up in a database; without one every kernel gets its default."""
 
-    def __init__(self, target: Target, database: Database | None) -> None:
+    def __init__(self, target: Target, database: Database | None, without: str = "no database") -> None:
+        """`without` is the reason given for defaults where there is no database to ask."""
         self.target = target
         self.database = database
+        self._without = without
         self._known: dict[tuple[str, Interface | None], Choice] = {}
 
     def __call__(self, workload: Workload, interface: Interface | None = None) -> Choice:
@@ -60,7 +62,7 @@ class Chooser:
 
     def _look_up(self, workload: Workload, interface: Interface | None) -> Choice:
         if self.database is None:
-            return self.default(workload, "no database")
+            return self.default(workload, self._without)
         form = interface.to_json() if interface is not None else None
         match = self.database.best(workload.key, self.target.key, self.target.to_json(), interface=form)
         if match.tier is not Tier.EXACT or match.record is None:

@@ -13,6 +13,7 @@ from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
 from autotune.compiler.slots import Assignment, KernelStep, assign
+from autotune.compiler.tasks import model_key
 from autotune.graph import Graph, load_model, optimize, partition
 from autotune.lower.ir import Operand
 from autotune.lower.operands import physical_operand
@@ -81,16 +82,29 @@ class CompiledModel:
 
 
 def compile_graph(
-    graph: Graph, target: Target, database: Database | None = None, cache: ObjectCache | None = None
+    graph: Graph,
+    target: Target,
+    database: Database | None = None,
+    cache: ObjectCache | None = None,
+    *,
+    heed_plan: bool = True,
 ) -> CompiledModel:
     """Compile an optimised graph.
+
+    Args:
+        database: where schedules are looked up; None gives every kernel its default.
+        heed_plan: use no records where the tuner found that they make this model slower as a whole.
 
     Raises:
         WorkloadError: no template can compute some group.
         CodegenError: LLVM refused a kernel.
     """
-    chooser = Chooser(target, database)
     groups = partition(graph)
+    chooser = Chooser(target, database)
+    if database is not None and heed_plan:
+        plan = database.plan(model_key(groups), target.key)
+        if plan is not None and not plan.tuned:
+            chooser = Chooser(target, None, "tuned schedules made this model slower as a whole")
     assignment = assign(graph, groups, chooser)
     kernels = _Kernels(target, cache, chooser)
     built = [kernels.of(step) for step in assignment.steps]

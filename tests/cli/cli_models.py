@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -26,7 +27,7 @@ def conv_model(batch: int | str = 1, op: str = "Conv") -> onnx.ModelProto:
         values = rng.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(np.prod(shape[1:]) or 1))
         return numpy_helper.from_array(values, name)
 
-    pads = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    pads: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     nodes = [
         helper.make_node(op, ["x", "w0", "b0"], ["a"], **pads),
         helper.make_node("Relu", ["a"], ["r"]),

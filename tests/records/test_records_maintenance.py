@@ -86,7 +86,7 @@ def test_stats_count_what_is_there(tmp_path: Path) -> None:
     assert counted.failures == {"crash": 1, "timeout": 2}
     assert (counted.workloads, counted.targets, counted.sessions) == (2, 1, {"running": 1})
     assert (counted.oldest, counted.newest) == (1001.0, 1005.0)
-    assert (counted.path, counted.schema) == (str(path), "0001_initial")
+    assert (counted.path, counted.schema) == (str(path), "0002_plans")
     assert counted.size_bytes == path.stat().st_size
 
 
