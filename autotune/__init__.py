@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from autotune.api.best import BestSchedule, best_schedule
     from autotune.api.compile import compile, tasks
     from autotune.api.session import InferenceSession
+    from autotune.api.tune import TuneReport, tune
     from autotune.compiler.compile import CompiledModel
     from autotune.errors import AutotuneError
     from autotune.ops.workload import Workload
@@ -28,10 +29,12 @@ _PUBLIC = {
     "Database": "autotune.records",
     "InferenceSession": "autotune.api.session",
     "Target": "autotune.target",
+    "TuneReport": "autotune.api.tune",
     "Workload": "autotune.ops.workload",
     "best_schedule": "autotune.api.best",
     "compile": "autotune.api.compile",
     "tasks": "autotune.api.compile",
+    "tune": "autotune.api.tune",
 }
 
 __all__ = [
@@ -41,10 +44,12 @@ __all__ = [
     "Database",
     "InferenceSession",
     "Target",
+    "TuneReport",
     "Workload",
     "best_schedule",
     "compile",
     "tasks",
+    "tune",
 ]
 
 

@@ -7,14 +7,18 @@ whenever `autotune` starts: what is slow to import and serves this command alone
 from __future__ import annotations
 
 from autotune.cli.bench import bench
+from autotune.cli.check import check
 from autotune.cli.compile import compile_model
 from autotune.cli.db import DB
 from autotune.cli.group import Command
 from autotune.cli.machine import machine
 from autotune.cli.run import run
 from autotune.cli.tasks import tasks
+from autotune.cli.tune import tune
 
 COMMANDS: dict[str, Command] = {
+    "tune": tune,
+    "check": check,
     "tasks": tasks,
     "compile": compile_model,
     "run": run,

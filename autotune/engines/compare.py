@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from autotune.runtime.executor import Array
 from autotune.target import Target
 
 _TURN_SECONDS = 0.02
+_PAUSE_SECONDS = 0.01  # the threads of the engine before stop spinning
 ALLOWED_ERROR = 1e-3
 """Of the range of an output, between two fp32 engines; a wrong kernel is far outside, another order of sums inside."""
 
@@ -29,6 +30,7 @@ class EngineResult:
         gflops: 1e9 operations of the model per second; `peak_share`: of the FMA peak, which ran in the same rounds.
         max_error: largest difference from the reference engine's outputs, relative to each output's range; None
             for the reference itself, or without one.
+        samples: seconds of each round.
     """
 
     name: str
@@ -38,6 +40,7 @@ class EngineResult:
     gflops: float
     peak_share: float
     max_error: float | None
+    samples: tuple[float, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,16 @@ def compare(
         gflops = flops / seconds * 1e-9
         error = None if wanted is None or engine.name == reference else max_error(outputs[engine.name], wanted)
         results.append(
-            EngineResult(engine.name, engine.version, seconds, spread(rounds_of_one), gflops, gflops / peak, error)
+            EngineResult(
+                engine.name,
+                engine.version,
+                seconds,
+                spread(rounds_of_one),
+                gflops,
+                gflops / peak,
+                error,
+                tuple(rounds_of_one),
+            )
         )
     return Comparison(tuple(results), peak, rounds)
 
@@ -105,6 +117,7 @@ def _turn(engine: Engine, feeds: Feeds) -> Callable[[], float]:
     """One turn: a call that is not timed, since the others have used the caches, then calls for some milliseconds."""
 
     def turn() -> float:
+        time.sleep(_PAUSE_SECONDS)
         engine.run(feeds)
         calls, start = 0, time.perf_counter()
         while True:

@@ -14,6 +14,7 @@ from autotune.cli.db import DB
 from autotune.cli.main import make_app
 from autotune.ops.parse import parse_workload
 from autotune.records import Database
+from autotune.records.schema import STEPS
 from autotune.target import Target
 from tests.records.records_samples import make_failure, make_record, make_session
 
@@ -164,7 +165,7 @@ def test_verify(db: Path) -> None:
 
 def test_stats(db: Path) -> None:
     text = invoke("stats", "--db", db).stdout
-    for shown in ("failed: timeout", "sessions running", "1970-01-01 00:16", "0001_initial"):
+    for shown in ("failed: timeout", "sessions running", "1970-01-01 00:16", list(STEPS)[-1]):
         assert shown in text
     counted = found("stats", "--db", db)
     assert isinstance(counted, dict)
@@ -172,7 +173,7 @@ def test_stats(db: Path) -> None:
 
 
 def test_upgrade(db: Path) -> None:
-    assert invoke("upgrade", "--db", db).stdout == f"{db}: schema 0001_initial\n"
+    assert invoke("upgrade", "--db", db).stdout == f"{db}: schema {list(STEPS)[-1]}\n"
 
 
 @pytest.mark.parametrize("verb", sorted(DB.commands))

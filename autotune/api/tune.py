@@ -1,0 +1,311 @@
+"""`autotune.tune`: measure until the budget is spent, keep what is fastest, never make a model slower."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from autotune.api.locate import DatabaseLike, object_cache
+from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler.choose import Chooser
+from autotune.compiler.compile import compile_graph
+from autotune.compiler.tasks import KernelTask, kernel_tasks, model_key
+from autotune.engines.compare import ALLOWED_ERROR, compare
+from autotune.engines.engine import Ours
+from autotune.errors import DatabaseError, InputError
+from autotune.graph import Graph, load_model, optimize, partition
+from autotune.machine import environment
+from autotune.measure.peaks import FmaPeak
+from autotune.measure.pipeline import Pipeline, open_pipeline
+from autotune.measure.timing import paired_speedup
+from autotune.measure.weights import residency
+from autotune.ops import Workload, parse_workload
+from autotune.records import Database, Plan, default_database_path
+from autotune.runtime.feeds import random_feeds
+from autotune.search import Budget, Event, TuneOptions, TuneOutcome, TuningTask
+from autotune.search import tune as search
+from autotune.search.recording import earlier_trials
+from autotune.search_spaces import templates_for
+from autotune.target import Target
+
+DEFAULT_BUDGET = "5m"
+FOLLOW_UP = 8
+"""Trials for each kernel whose layouts are others once its neighbours are tuned."""
+PEAK_ROUNDS = 50
+MODEL_ROUNDS = 30
+WINOGRAD_GAIN = 4.0
+"""F(4×4, 3×3) needs a quarter of the multiplications that the definition counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What a tuning run does from now on.
+
+    Attributes:
+        name: in a few words.
+        tasks: those that it works on.
+        peak_gflops: fp32 FMA peak of the target's threads, which speeds may be compared with.
+    """
+
+    name: str
+    tasks: tuple[TuningTask, ...] = ()
+    peak_gflops: float = 0.0
+
+
+TuneCallback: TypeAlias = Callable[["Event | Phase"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVerdict:
+    """The whole model, tuned and untuned, timed in turn.
+
+    Attributes:
+        tuned_seconds, untuned_seconds: latency, medians of the rounds.
+        speedup: of tuned over untuned, the median of the rounds' ratios.
+        tuned: whether compilers will use the tuned schedules: they are no slower, and the answers agree.
+        error: largest difference between the answers of the two, relative to the output's range.
+    """
+
+    tuned_seconds: float
+    untuned_seconds: float
+    speedup: float
+    tuned: bool
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class TuneReport:
+    """
+    Attributes:
+        search: what became of every task.
+        model: the verdict on the model; None for an operator, and when the run was interrupted before.
+        peak_gflops: fp32 FMA peak of the target's threads, measured at the start.
+        interrupted: ended by Ctrl-C; everything measured is kept, and the same call continues.
+    """
+
+    target: Target
+    database: Path
+    search: TuneOutcome
+    model: ModelVerdict | None
+    peak_gflops: float
+    interrupted: bool
+
+
+def tune(
+    model_or_op: str | Path | bytes | Workload,
+    target: str | Target | None = None,
+    database: DatabaseLike = None,
+    *,
+    budget: str | float | Budget | None = None,
+    trials: int | None = None,
+    strategy: str = "evolution",
+    seed: int = 0,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    imports: Sequence[str] = (),
+    callbacks: Sequence[TuneCallback] = (),
+    command: str = "",
+) -> TuneReport:
+    """Find fast schedules for a model's kernels, or for one operator, and store every trial.
+
+    Trials in the database are not repeated, so a second call continues the first. For a model, the program that
+    results is timed in turn with the untuned one; if it is slower, the model stays untuned.
+
+    Args:
+        model_or_op: an ONNX file or its contents; or a Workload, or text such as "matmul a=128,768 b=768,3072".
+        target: as for `autotune.compile`.
+        database: a file, created if need be; an open Database; None for the user's default file.
+        budget: a time such as "5m" or 90.0 seconds; `trials`: how many, those found in the database included.
+            Whichever is reached first ends the search; "5m" if neither is given.
+        strategy: "evolution" (guided by a cost model), "random" or "grid".
+        seed: of everything random.
+        shapes: dimensions of a model's inputs by name, where it leaves them open.
+        imports: modules or .py files with the user's own operators and templates.
+        callbacks: told of every event.
+        command: what the user typed, for the session's row.
+
+    Raises:
+        ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError: as their names say.
+    """
+    wanted = Target.parse(target)
+    wanted.require_host()
+    limit = _budget(budget, trials)
+    graph, workload = _subject(model_or_op, shapes)
+    options = TuneOptions(strategy=strategy, seed=seed)
+    with _writing(database) as opened:
+        run = _Run(wanted, opened, options, tuple(imports), callbacks, command)
+        if graph is None:
+            assert workload is not None
+            return run.tune_operator(workload, limit)
+        return run.tune_model(graph, limit)
+
+
+class _Run:
+    """One call of `tune`."""
+
+    def __init__(
+        self,
+        target: Target,
+        database: Database,
+        options: TuneOptions,
+        imports: tuple[str, ...],
+        callbacks: Sequence[TuneCallback],
+        command: str,
+    ) -> None:
+        self.target, self.database, self.options = target, database, options
+        self.imports, self.callbacks, self.command = imports, callbacks, command
+        probe = FmaPeak(target)
+        self.peak = max(probe.run() for _ in range(PEAK_ROUNDS))
+
+    def tune_operator(self, workload: Workload, budget: Budget) -> TuneReport:
+        task = TuningTask.of(workload, self.target, ideal_seconds=self._ideal(workload))
+        with open_pipeline(self.target, imports=self.imports) as (pipeline, _):
+            outcome = self._search("tuning", [task], budget, pipeline)
+        return self._report(outcome, None, outcome.interrupted)
+
+    def tune_model(self, graph: Graph, budget: Budget) -> TuneReport:
+        weight_bytes = sum(array.nbytes for array in graph.constants.values())
+        first = [self._task(task, weight_bytes) for task in kernel_tasks(graph, self.target)]
+        with open_pipeline(self.target, weight_bytes=weight_bytes, imports=self.imports) as (pipeline, _):
+            outcome = self._search("tuning", first, budget, pipeline)
+            if not outcome.interrupted:
+                outcome = self._follow_up(graph, weight_bytes, outcome, pipeline)
+        if outcome.interrupted:
+            return self._report(outcome, None, True)
+        try:
+            verdict = self._judge(graph, outcome.session_id)
+        except KeyboardInterrupt:
+            return self._report(outcome, None, True)
+        return self._report(outcome, verdict, False)
+
+    def _follow_up(self, graph: Graph, weight_bytes: int, outcome: TuneOutcome, pipeline: Pipeline) -> TuneOutcome:
+        """Tunes briefly the kernels that are new, because tuned neighbours give them other layouts."""
+        choose = Chooser(self.target, self.database)
+        missing = [
+            self._task(task, weight_bytes)
+            for task in kernel_tasks(graph, self.target, self.database)
+            if not choose(task.workload, task.interface).tuned
+        ]
+        known = {(task.task.workload.key, task.task.interface) for task in outcome.tasks}
+        fresh = [task for task in missing if (task.workload.key, task.interface) not in known]
+        if not fresh:
+            return outcome
+        found = sum(len(earlier_trials(self.database, task)) for task in fresh)
+        budget = Budget(trials=found + FOLLOW_UP * len(fresh))
+        return _merged(outcome, self._search("tuning kernels in their new layouts", fresh, budget, pipeline))
+
+    def _judge(self, graph: Graph, session_id: str) -> ModelVerdict:
+        """Times the tuned program in turn with the untuned one, and stores which is to be used."""
+        self._tell(Phase("timing the model, tuned and untuned in turn"))
+        cache: ObjectCache = object_cache()
+        tuned = compile_graph(graph, self.target, self.database, cache, heed_plan=False)
+        untuned = compile_graph(graph, self.target, None, cache)
+        engines = [Ours(tuned.executor, "tuned"), Ours(untuned.executor, "untuned")]
+        feeds = random_feeds(tuned.program.inputs, self.options.seed)
+        found = compare(
+            engines, feeds, self.target, flops=tuned.program.flops, rounds=MODEL_ROUNDS, reference="untuned"
+        )
+        ours, before = found.results
+        error = ours.max_error if ours.max_error is not None else 0.0
+        gain = paired_speedup(ours.samples, before.samples)
+        keep = gain >= 1.0 and error <= ALLOWED_ERROR
+        self.database.set_plan(
+            Plan(
+                model_key=model_key(partition(graph)),
+                target_key=self.target.key,
+                tuned=keep,
+                tuned_seconds=ours.seconds,
+                untuned_seconds=before.seconds,
+                session_id=session_id,
+                created=time.time(),
+            )
+        )
+        return ModelVerdict(ours.seconds, before.seconds, gain, keep, error)
+
+    def _task(self, task: KernelTask, weight_bytes: int) -> TuningTask:
+        return TuningTask.of(
+            task.workload,
+            self.target,
+            weight=task.uses,
+            interface=task.interface,
+            residency=residency(weight_bytes, self.target),
+            ideal_seconds=self._ideal(task.workload),
+        )
+
+    def _ideal(self, workload: Workload) -> float:
+        """Seconds at the FMA peak, for the algorithm with the fewest multiplications."""
+        names = [template.name for template in templates_for(workload, self.target)]
+        gain = WINOGRAD_GAIN if any("winograd" in name for name in names) else 1.0
+        return workload.flops / (self.peak * 1e9 * gain)
+
+    def _search(self, phase: str, tasks: list[TuningTask], budget: Budget, pipeline: Pipeline) -> TuneOutcome:
+        self._tell(Phase(phase, tuple(tasks), self.peak))
+        return search(
+            tasks,
+            pipeline=pipeline,
+            database=self.database,
+            budget=budget,
+            options=self.options,
+            callbacks=self.callbacks,
+            command=self.command,
+        )
+
+    def _tell(self, phase: Phase) -> None:
+        for callback in self.callbacks:
+            callback(phase)
+
+    def _report(self, outcome: TuneOutcome, verdict: ModelVerdict | None, interrupted: bool) -> TuneReport:
+        return TuneReport(self.target, self.database.path, outcome, verdict, self.peak, interrupted)
+
+
+@contextmanager
+def _writing(database: DatabaseLike) -> Iterator[Database]:
+    if database is False:
+        raise DatabaseError("tuning needs a database to keep its trials in; give a file, or None for the default one")
+    if isinstance(database, Database):
+        yield database
+        return
+    default = database is None
+    path = default_database_path(environment()) if database is None else Path(database)
+    with Database.open(path, make_parents=default) as opened:
+        yield opened
+
+
+def _budget(budget: str | float | Budget | None, trials: int | None) -> Budget:
+    if budget is None and trials is None:
+        budget = DEFAULT_BUDGET
+    if isinstance(budget, str):
+        budget = Budget.parse(budget)
+    elif isinstance(budget, (int, float)):
+        budget = Budget(seconds=float(budget))
+    if budget is None:
+        return Budget(trials=trials)
+    return budget if trials is None else replace(budget, trials=trials)
+
+
+def _subject(
+    given: str | Path | bytes | Workload, shapes: Mapping[str, Sequence[int]] | None
+) -> tuple[Graph | None, Workload | None]:
+    """A model's graph or an operator. Text is an operator when it reads like one ("name operand=...") and names no
+    file."""
+    if isinstance(given, Workload):
+        return None, given
+    if isinstance(given, str) and "=" in given and not Path(given).exists():
+        if shapes:
+            raise InputError("shapes are for a model's inputs; an operator's text has them already")
+        return None, parse_workload(given)
+    return optimize(load_model(given, shapes)), None
+
+
+def _merged(first: TuneOutcome, second: TuneOutcome) -> TuneOutcome:
+    """Two searches of one run as one outcome."""
+    return TuneOutcome(
+        tasks=first.tasks + second.tasks,
+        seconds=first.seconds + second.seconds,
+        time={part: first.time[part] + second.time[part] for part in first.time},
+        interrupted=first.interrupted or second.interrupted,
+        session_id=first.session_id,
+    )

@@ -1,0 +1,187 @@
+"""`autotune tune`: measure until the budget is spent, store every trial, show what it brought."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autotune.cli.options import DbOption, JsonOption, ShapeOption, TargetOption, database_path, parse_shapes
+from autotune.cli.text import duration, percent, print_json, print_table, table
+
+if TYPE_CHECKING:
+    from autotune.api.tune import TuneReport
+    from autotune.search import TaskOutcome
+
+INTERRUPTED = 130
+STRATEGY_ALIASES = {"xgboost": "evolution"}
+
+
+def tune(
+    model: Annotated[Path | None, typer.Option("--model", metavar="MODEL", help="An ONNX model.")] = None,
+    op: Annotated[
+        str | None,
+        typer.Option("--op", metavar="TEXT", help='Or one operator: "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1".'),
+    ] = None,
+    target: TargetOption = "native",
+    shape: ShapeOption = None,
+    db: DbOption = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="TIME", help="How long: 90s, 5m, 1h30m [default: 5m].")
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option("--trials", min=1, metavar="N", help="How many, those already in the database included."),
+    ] = None,
+    strategy: Annotated[
+        str, typer.Option("--strategy", help="xgboost (guided by a cost model), random, or grid.")
+    ] = "xgboost",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="A module or .py file with operators of yours; repeat."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find fast schedules for a model's kernels, or one operator. The same command, repeated, continues."""
+    if (model is None) == (op is None):
+        raise typer.BadParameter("give either --model MODEL or --op TEXT")
+    from autotune.api.tune import tune as run_tune
+    from autotune.cli.progress import showing
+
+    path = database_path(db)
+    command = shlex.join(["autotune", *_words(model, op, target, shape, db, budget, trials, strategy, seed, imports)])
+    try:
+        with showing() as progress:
+            report = run_tune(
+                str(op) if model is None else model,
+                target,
+                db,
+                budget=budget,
+                trials=trials,
+                strategy=STRATEGY_ALIASES.get(strategy, strategy),
+                seed=seed,
+                shapes=parse_shapes(shape),
+                imports=tuple(imports or ()),
+                callbacks=[progress],
+                command=command,
+            )
+    except KeyboardInterrupt:
+        _interrupted(path, command)
+    if as_json:
+        print_json(_values(report, command))
+    else:
+        _show(report)
+    if report.interrupted:
+        _interrupted(report.database, command)
+
+
+def _interrupted(path: Path, command: str) -> None:
+    print(f"interrupted; all finished trials are in {path}; to continue: {command}", file=sys.stderr)
+    raise typer.Exit(INTERRUPTED)
+
+
+def _words(
+    model: Path | None,
+    op: str | None,
+    target: str,
+    shape: list[str] | None,
+    db: Path | None,
+    budget: str | None,
+    trials: int | None,
+    strategy: str,
+    seed: int,
+    imports: list[str] | None,
+) -> list[str]:
+    """The command as typed, defaults left out."""
+    words = ["tune", "--op", op] if op is not None else ["tune", "--model", str(model)]
+    words += [] if target == "native" else ["--target", target]
+    for text in shape or ():
+        words += ["--shape", text]
+    words += [] if db is None else ["--db", str(db)]
+    words += [] if budget is None else ["--budget", budget]
+    words += [] if trials is None else ["--trials", str(trials)]
+    words += [] if strategy == "xgboost" else ["--strategy", strategy]
+    words += [] if seed == 0 else ["--seed", str(seed)]
+    for text in imports or ():
+        words += ["--import", text]
+    return words
+
+
+def _show(report: TuneReport) -> None:
+    found = report.search
+    shown = table(
+        "uses", "trials", "failed", "untuned", "tuned", "faster", "GFLOP/s", "of peak", "template", "operator",
+        right=("uses", "trials", "failed", "untuned", "tuned", "faster", "GFLOP/s", "of peak"),
+    )  # fmt: skip
+    for task in sorted(found.tasks, key=_model_seconds, reverse=True):
+        shown.add_row(
+            f"{task.task.weight:g}",
+            str(task.trials),
+            str(task.failed),
+            duration(task.default_seconds),
+            duration(task.best.seconds if task.best else None),
+            f"{task.speedup:.2f}×" if task.speedup else "-",
+            f"{task.gflops:.1f}" if task.gflops else "-",
+            percent(task.gflops / report.peak_gflops) if task.gflops else "-",
+            (task.best.config.template or "-") if task.best else "-",
+            task.task.name,
+        )
+    print_table(shown)
+    total = sum(task.trials for task in found.tasks)
+    print(
+        f"{found.new_trials} trials in {found.seconds:.1f} s ({found.trials_per_second:.1f}/s), "
+        f"{total} in {report.database}; FMA peak {report.peak_gflops:.0f} GFLOP/s"
+    )
+    print("time: " + ", ".join(f"{part} {percent(share)}" for part, share in found.shares().items()))
+    if report.model is not None:
+        verdict = report.model
+        print(
+            f"model: tuned {duration(verdict.tuned_seconds)}, untuned {duration(verdict.untuned_seconds)} "
+            f"({verdict.speedup:.2f}×), timed in turn on {report.target.num_threads} threads"
+        )
+        if not verdict.tuned:
+            print("the tuned program is not better as a whole: the model stays untuned; a longer budget may change it")
+
+
+def _model_seconds(task: TaskOutcome) -> float:
+    return task.task.weight * (task.best.cost if task.best is not None else 0.0)
+
+
+def _values(report: TuneReport, command: str) -> dict[str, Any]:
+    found = report.search
+    return {
+        "command": command,
+        "target": str(report.target),
+        "database": str(report.database),
+        "session": found.session_id,
+        "interrupted": report.interrupted,
+        "new_trials": found.new_trials,
+        "seconds": found.seconds,
+        "trials_per_second": found.trials_per_second,
+        "shares": found.shares(),
+        "peak_gflops": report.peak_gflops,
+        "model": asdict(report.model) if report.model else None,
+        "tasks": [
+            {
+                "workload": task.task.workload.key,
+                "operator": task.task.name,
+                "uses": task.task.weight,
+                "trials": task.trials,
+                "new": task.new,
+                "failed": task.failed,
+                "default_seconds": task.default_seconds,
+                "best_seconds": task.best.seconds if task.best else None,
+                "speedup": task.speedup,
+                "gflops": task.gflops,
+                "peak_share": task.gflops / report.peak_gflops if task.gflops else None,
+                "config": dict(task.best.config) if task.best else None,
+                "stopped": task.stopped,
+            }
+            for task in found.tasks
+        ],
+    }

@@ -1,0 +1,113 @@
+"""What `autotune.tune` takes, and how the verdict on a whole model is heeded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autotune
+from autotune.api.tune import DEFAULT_BUDGET, _budget, _subject
+from autotune.compiler.compile import compile_graph
+from autotune.compiler.tasks import kernel_tasks, model_key
+from autotune.errors import ConfigError, DatabaseError, InputError, ModelError, WorkloadError
+from autotune.graph import load_model, optimize, partition
+from autotune.ops import parse_workload
+from autotune.records import Database, Plan, Tier
+from autotune.search import Budget
+from autotune.target import Target
+from tests.cli.cli_models import conv_model, save
+
+TARGET = "native -num-cores=1"
+
+
+def test_a_budget_is_a_time_or_a_number_or_both() -> None:
+    assert _budget(None, None) == Budget.parse(DEFAULT_BUDGET)
+    assert _budget("90s", None) == _budget(90, None) == Budget(seconds=90)
+    assert _budget(None, 64) == Budget(trials=64)
+    assert _budget("90s", 64) == Budget(trials=64, seconds=90)
+    with pytest.raises(ConfigError, match="no budget"):
+        _budget("soon", None)
+
+
+def test_text_is_an_operator_or_a_file(tmp_path: Path) -> None:
+    workload = parse_workload("matmul a=8,8 b=8,8")
+    assert _subject("matmul a=8,8 b=8,8", None) == (None, workload)
+    assert _subject(workload, None) == (None, workload)
+    path = save(conv_model(), tmp_path / "a=b.onnx")
+    for given in (str(path), path, path.read_bytes()):
+        graph, none = _subject(given, None)
+        assert graph is not None
+        assert none is None
+    with pytest.raises(WorkloadError, match="unknown operator"):
+        _subject("mtmul a=8,8 b=8,8", None)
+    with pytest.raises(ModelError, match="nowhere.onnx"):
+        _subject("nowhere.onnx", None)
+    with pytest.raises(InputError, match="shapes"):
+        _subject("matmul a=8,8 b=8,8", {"a": (1,)})
+
+
+def test_tuning_without_a_database_is_refused() -> None:
+    with pytest.raises(DatabaseError, match="needs a database"):
+        autotune.tune("matmul a=8,8 b=8,8", TARGET, False, trials=1)
+
+
+def test_the_library_call_tunes_and_best_schedule_finds_it(tmp_path: Path) -> None:
+    text = "conv2d data=1,16,6,6 weight=16,16,3,3 pad=1"
+    events: list[str] = []
+    with Database.open(tmp_path / "db.sqlite") as database:
+        found = autotune.tune(
+            text, TARGET, database, trials=3, strategy="random", callbacks=[lambda e: events.append(type(e).__name__)]
+        )
+        assert found.search.new_trials == 3
+        assert events.count("TrialFinished") == 3
+        assert events[0] == "Phase"
+        best = autotune.best_schedule(text, TARGET, database)
+    assert best.tier is Tier.EXACT
+    (task,) = found.search.tasks
+    assert task.best is not None
+    assert (best.config, best.seconds) == (task.best.config, task.best.seconds)
+
+
+def test_a_model_found_slower_when_tuned_stays_untuned(tmp_path: Path) -> None:
+    graph, target = optimize(load_model(save(conv_model(), tmp_path / "m.onnx"))), Target.parse(TARGET)
+    workload = next(task.workload for task in kernel_tasks(graph, target) if task.workload.anchor is not None)
+    with Database.open(tmp_path / "db.sqlite") as database:
+        autotune.tune(workload, target, database, trials=2, strategy="random")
+
+        def tuned(heed: bool = True) -> list[str]:
+            compiled = compile_graph(graph, target, database, heed_plan=heed)
+            return [kernel.reason for kernel in compiled.kernels if kernel.workload_key == workload.key]
+
+        assert tuned() == ["measured on this target"]
+        plan = Plan(
+            model_key=model_key(partition(graph)), target_key=target.key, tuned=False,
+            tuned_seconds=2e-3, untuned_seconds=1e-3, created=1.0,
+        )  # fmt: skip
+        database.set_plan(plan)
+        assert database.plan(plan.model_key, plan.target_key) == plan
+        assert tuned() == ["tuned schedules made this model slower as a whole"]
+        assert tuned(heed=False) == ["measured on this target"]
+        other = target.with_threads(2)
+        assert database.plan(plan.model_key, other.key) is None, "another target has a verdict of its own"
+        database.set_plan(replace(plan, tuned=True))
+        assert tuned() == ["measured on this target"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_key": ""}, "model_key"),
+        ({"tuned_seconds": 0.0}, "tuned_seconds"),
+        ({"created": float("nan")}, "created"),
+    ],
+)
+def test_a_plan_is_checked(change: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {
+        "model_key": "0" * 16, "target_key": "t", "tuned": True, "tuned_seconds": 1.0, "untuned_seconds": 1.0,
+        "created": 1.0,
+    }  # fmt: skip
+    with pytest.raises(DatabaseError, match=message):
+        Plan(**{**good, **change})
