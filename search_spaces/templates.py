@@ -7,9 +7,10 @@ from autotune.search_spaces import (
     conv2d_direct,
     conv2d_winograd,
     generic,
+    lrn,
     matmul,
     matmul_split_k,
     plain,
 )
 
-TEMPLATE_MODULES = (conv2d_depthwise, conv2d_direct, conv2d_winograd, generic, matmul, matmul_split_k, plain)
+TEMPLATE_MODULES = (conv2d_depthwise, conv2d_direct, conv2d_winograd, generic, lrn, matmul, matmul_split_k, plain)
