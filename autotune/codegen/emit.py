@@ -11,7 +11,7 @@ from collections.abc import Callable
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
-from autotune.codegen.polynomials import expand
+from autotune.codegen.polynomials import LDEXP, expand, scaled
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_literal, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
@@ -321,6 +321,8 @@ class _Emitter:
     def _binary(self, e: Binary) -> Value:
         if e.op == "ge" and isinstance(e.a, Index) and isinstance(e.b, Const):
             return self.m.condition(e.a.value - int(e.b.value))  # folds lanes with constant numbers
+        if e.op == LDEXP:
+            return self._scaled(e)
         if e.op in ("add", "sub") and e.dtype.is_float:
             # Contraction: one rounding instead of two, half the instructions.
             for product, other in ((e.a, e.b), (e.b, e.a)):
@@ -350,6 +352,16 @@ class _Emitter:
     def _rounded(self, value: Value, dtype: DType) -> Value:
         """f16 and bf16 arithmetic is done in f32 and rounded where it is stored or cast."""
         return value if value.dtype is computed(dtype) else self.a.cast(value, dtype)
+
+    def _scaled(self, e: Binary) -> Value:
+        """a * 2**b: one instruction of AVX-512, or the integer arithmetic that does the same."""
+        a, b = self.value(e.a), self.value(e.b)
+        if self.vector_bits == 512 and a.lanes in (4, 8, 16):
+            return self.a.scalef(a, b)
+        form = self._expanded.get(id(e))
+        if form is None:
+            form = self._expanded[id(e)] = (e, scaled(e.a, e.b))
+        return self.value(form[1])
 
     def _unary(self, e: Unary) -> Value:
         a = self.value(e.a)

@@ -1,6 +1,7 @@
-"""exp, log, tanh and erf in float32 as expressions: vector code without a vector math library.
+"""exp, log, tanh and erf in float32 as expressions: vector code without a vector math library, to 2 ulp at worst.
 
-Range reduction and minimax polynomials as in Cephes (exp, log) and Eigen (rational tanh and erf).
+Range reduction by powers of two, then minimax polynomials: of exp, tanh and erf as published by N. Juffa, of log as in
+Cephes. Multiplications followed by additions are meant as one fused operation each, which codegen makes of them.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ import math
 from collections.abc import Sequence
 
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Cast, Expr, Reinterpret, binary, const, select, unary
+from autotune.tensor.expr import Binary, Cast, Expr, Reinterpret, binary, const, select, unary
 
-_LN2_HI, _LN2_LO = 0.693359375, -2.12194440e-4
-_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+LDEXP = "ldexp"
+"""a * 2**b for a whole number b: not an operator of the tensor language, only of expansions."""
+
+_MAGIC = 12582912.0  # 1.5 * 2**23: added to a small number, it leaves the nearest integer in the low bits
+_EXP = (1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1.0, 1.0)
+_LN2_HI, _LN2_LO = 0.693145751953125, 1.42860677e-6
 _LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
         2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
-_TANH_P = (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
-           1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03)  # fmt: skip
-_TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
-_ERF_P = (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
-          -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02)  # fmt: skip
-_ERF_Q = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
-          -1.42647390514189e-02)  # fmt: skip
+_LOG_LN2_HI, _LOG_LN2_LO = 0.693359375, -2.12194440e-4
+_TANH = (1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1)
+_TANH_SMALL, _TANH_ONE = 0.55, 9.1
+_ERF = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
+_ERFC = (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1, -1.28717512e-1)
+_ERF_SMALL, _ERF_ONE = 0.927734375, 4.0
 
 
 def expand(op: str, x: Expr) -> Expr | None:
@@ -30,6 +34,16 @@ def expand(op: str, x: Expr) -> Expr | None:
         return None
     known = {"exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf}
     return known[op](x) if op in known else None
+
+
+def scaled(y: Expr, n: Expr) -> Expr:
+    """y * 2**n for a whole f32 n of less than 2**22, in arithmetic that every CPU has.
+
+    Two factors reach the denormals and infinity, which one exponent field cannot.
+    """
+    whole = Reinterpret(n + _f(_MAGIC), DType.i32) - _i(0x4B400000)
+    half = binary("shr", whole, _i(1))
+    return (y * _power_of_two(half)) * _power_of_two(whole - half)
 
 
 def _f(value: float) -> Expr:
@@ -58,14 +72,14 @@ def _power_of_two(n: Expr) -> Expr:
 
 
 def _exp(x: Expr) -> Expr:
-    bounded = _clamp(x, -104.0, 89.0)
-    n = unary("round", bounded * _f(math.log2(math.e)))
-    r = (bounded - n * _f(_LN2_HI)) - n * _f(_LN2_LO)
-    y = _horner(r, _EXP) * (r * r) + (r + _f(1.0))
-    whole = Cast(n, DType.i32)
-    half = binary("shr", whole, _i(1))
-    # Two factors reach the denormals and infinity, which one exponent field cannot.
-    return (y * _power_of_two(half)) * _power_of_two(whole - half)
+    return _exp_between(_clamp(x, -104.0, 89.0))
+
+
+def _exp_between(x: Expr) -> Expr:
+    """exp of -104..89: 2**n * exp(r) with r in -log(2)/2..log(2)/2."""
+    n = (x * _f(math.log2(math.e)) + _f(_MAGIC)) - _f(_MAGIC)
+    r = (x - n * _f(_LN2_HI)) - n * _f(_LN2_LO)
+    return Binary(LDEXP, _horner(r, _EXP), n, DType.f32)
 
 
 def _log(x: Expr) -> Expr:
@@ -78,21 +92,34 @@ def _log(x: Expr) -> Expr:
     e = Cast(exponent, DType.f32) - select(tiny, _f(25.0), _f(0.0))
     r = mantissa - _f(1.0)
     square = r * r
-    y = _horner(r, _LOG) * (square * r) + e * _f(_LN2_LO) - square * _f(0.5)
-    finite = (r + y) + e * _f(_LN2_HI)
+    y = _horner(r, _LOG) * (square * r) + e * _f(_LOG_LN2_LO) - square * _f(0.5)
+    finite = (r + y) + e * _f(_LOG_LN2_HI)
     infinite = select(binary("eq", x, _f(math.inf)), _f(math.inf), finite)
     zero = select(binary("eq", x, _f(0.0)), _f(-math.inf), infinite)
     return select(binary("or", x < _f(0.0), unary("isnan", x)), _f(math.nan), zero)
 
 
 def _tanh(x: Expr) -> Expr:
-    bounded = _clamp(x, -7.90531110763549805, 7.90531110763549805)
-    square = bounded * bounded
-    ratio = (bounded * _horner(square, _TANH_P)) / _horner(square, _TANH_Q)
-    return select(unary("abs", x) < _f(0.0004), x, ratio)
+    """x + x**3 p(x**2) near zero, 1 - 2 / (exp(2 |x|) + 1) elsewhere."""
+    size, square = unary("abs", x), x * x
+    near = (_horner(square, _TANH) * square + _f(0.0)) * x + x  # adding 0 keeps the sign of -0
+    power = _exp_between(binary("min", size, _f(_TANH_ONE)) * _f(2.0))
+    far = _f(1.0) - _f(2.0) / (power + _f(1.0))
+    return select(size > _f(_TANH_SMALL), _with_sign(far, x), near)
 
 
 def _erf(x: Expr) -> Expr:
-    bounded = _clamp(x, -3.832506856900711, 3.832506856900711)
-    square = bounded * bounded
-    return (bounded * _horner(square, _ERF_P)) / _horner(square, _ERF_Q)
+    """x + x p(x**2) near zero, 1 - exp(q(|x|)) elsewhere."""
+    size = unary("abs", x)
+    square = x * x
+    near = _horner(square, _ERF) * x + x
+    bounded = binary("min", size, _f(_ERF_ONE))
+    exponent = _horner(bounded, _ERFC) * bounded - bounded
+    far = _f(1.0) - _exp_between(exponent)
+    return select(size > _f(_ERF_SMALL), _with_sign(far, x), near)
+
+
+def _with_sign(magnitude: Expr, x: Expr) -> Expr:
+    """A number that is not negative, with the sign of x."""
+    sign = binary("and", Reinterpret(x, DType.i32), _i(-(2**31)))
+    return Reinterpret(binary("or", Reinterpret(magnitude, DType.i32), sign), DType.f32)

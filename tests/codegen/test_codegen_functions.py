@@ -1,0 +1,81 @@
+"""exp, log, tanh and erf of generated code: within 2 ulp over the whole range, and right where there is no number."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autotune.codegen.kernel import build_kernel
+from autotune.runtime.function import KernelFunction
+from autotune.schedule import Schedule
+from autotune.target import Target
+from autotune.tensor import ComputeDef, compute, placeholder
+from autotune.tensor.expr import unary
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+COUNT = 1 << 16
+TARGETS = ("native -num-cores=1", "x86 -mcpu=haswell -num-cores=1")
+EXACT = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[np.float64])}
+SPECIAL = (
+    *(0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-45, -1e-45, 1.1754944e-38, 3.4028235e38, -3.4028235e38),
+    *(88.72283, 88.72284, -87.33655, -103.97207, -103.97209, -104.5),  # where exp overflows, and where it vanishes
+    *(0.55, 0.55000001, 0.9277344, 9.01, 4.0),
+)
+
+
+@functools.cache
+def function(op: str, target: str) -> KernelFunction:
+    x = placeholder((COUNT,), name="x")
+    y = compute((COUNT,), lambda i: unary(op, x[i]), name="y")
+    lanes = Target.parse(target).lanes(4)
+    schedule = Schedule(ComputeDef.build([x], [y])).split("y", "i", lanes).vectorize("y", "i.1")
+    chosen = Target.parse(target)
+    return KernelFunction([x], build_kernel(schedule, chosen), chosen)
+
+
+def inputs() -> dict[str, F32]:
+    rng = np.random.default_rng(7)
+    signs = rng.choice([-1.0, 1.0], COUNT)
+    return {
+        "every exponent": rng.integers(0, 2**32, COUNT, dtype=np.uint64).astype(np.uint32).view(np.float32),
+        "where it moves": np.linspace(-12, 12, COUNT).astype(np.float32),
+        "where exp moves": np.linspace(-105, 90, COUNT).astype(np.float32),
+        "near zero": (signs * 2.0 ** rng.uniform(-30, 1, COUNT)).astype(np.float32),
+        "near one": (1 + rng.uniform(-0.3, 0.5, COUNT)).astype(np.float32),
+        "special": np.resize(np.array(SPECIAL, np.float32), COUNT),
+    }
+
+
+def ulps(got: F32, exact: F64) -> F64:
+    """Distance in units of the last place of the exact value; 0 where both are the same infinity or NaN."""
+    rounded = exact.astype(np.float32)
+    with np.errstate(all="ignore"):
+        _, exponent = np.frexp(np.abs(exact))
+        unit = 2.0 ** (np.maximum(exponent - 1, -126) - 23.0)
+        distance = np.abs(got.astype(np.float64) - exact) / unit
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    return np.where(same, np.where(np.isfinite(distance), np.minimum(distance, 0.5), 0.0), distance)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("op", EXACT)
+def test_within_two_ulp_everywhere(op: str, target: str) -> None:
+    for name, x in inputs().items():
+        (got,) = function(op, target)(x)
+        exact = EXACT[op](x.astype(np.float64))
+        error = ulps(got, exact)
+        worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+        assert error[worst] <= 2.0, f"{name}: {op}({x[worst]!r}) is {got[worst]!r}, exactly {exact[worst]!r}"
+
+
+@pytest.mark.parametrize("op", ["tanh", "erf"])
+def test_odd_functions_keep_the_sign_of_zero(op: str) -> None:
+    x = np.resize(np.array([-0.0, 0.0], np.float32), COUNT)
+    (got,) = function(op, TARGETS[0])(x)
+    assert np.array_equal(np.signbit(got), np.signbit(x)) and not got.any()
