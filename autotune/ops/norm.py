@@ -64,11 +64,13 @@ def layer_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     def row(i: Sequence[Expr]) -> tuple[Expr | int, ...]:
         return tuple(0 if d >= axis else e for d, e in enumerate(i))
 
-    centred = compute(x.shape, lambda *i: cast(wide, x[i]) - summed[row(i)] / count, "norm_centred")
+    mean = compute(summed.shape, lambda *i: summed[i] / count, "norm_mean")
+    centred = compute(x.shape, lambda *i: cast(wide, x[i]) - mean[row(i)], "norm_centred")
     squares = fold_axes(centred, axes, True, "norm_squares", sum_, lambda e: e * e)
+    scales = compute(squares.shape, lambda *i: 1.0 / unary("sqrt", squares[i] / count + epsilon), "norm_scale")
 
     def body(*i: Expr) -> Expr:
-        normal = centred[i] / unary("sqrt", squares[row(i)] / count + epsilon)
+        normal = centred[i] * scales[row(i)]
         weight, offset = (cast(wide, element(t, i, x.shape)) for t in (scale, bias))
         return cast(x.dtype, normal * weight + offset)
 

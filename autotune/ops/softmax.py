@@ -15,18 +15,22 @@ from autotune.tensor.stage import Tensor, compute, max_, sum_
 
 @operator("softmax", axis=-1)
 def softmax(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """exp(x - max) / sum of the same, in four stages: softmax_max, softmax_exp, softmax_sum and softmax."""
-    return _softmax("softmax", inputs, attrs, lambda shifted, e, total: e / total)
+    """exp(x - max) / sum of the same; stages softmax_max, _exp, _sum, _scale = 1 / sum, and softmax."""
+    return _softmax("softmax", inputs, attrs, lambda total: 1.0 / total, lambda shifted, e, scale: e * scale)
 
 
 @operator("log_softmax", axis=-1)
 def log_softmax(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The logarithm of softmax: x - max - log(sum of exp(x - max))."""
-    return _softmax("log_softmax", inputs, attrs, lambda shifted, e, total: shifted - unary("log", total))
+    return _softmax("log_softmax", inputs, attrs, lambda t: unary("log", t), lambda shifted, e, scale: shifted - scale)
 
 
 def _softmax(
-    op: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], finish: Callable[[Expr, Expr, Expr], Expr]
+    op: str,
+    inputs: Sequence[Tensor],
+    attrs: Mapping[str, Any],
+    of_sum: Callable[[Expr], Expr],
+    finish: Callable[[Expr, Expr, Expr], Expr],
 ) -> Tensor:
     (x,) = inputs
     floating(op, x)
@@ -42,4 +46,5 @@ def _softmax(
 
     powers = compute(x.shape, lambda *i: unary("exp", shifted(i)), f"{op}_exp")
     total = fold_axes(powers, (axis,), True, f"{op}_sum", sum_)
-    return compute(x.shape, lambda *i: cast(x.dtype, finish(shifted(i), powers[i], total[row(i)])), op)
+    scale = compute(total.shape, lambda *i: of_sum(total[i]), f"{op}_scale")
+    return compute(x.shape, lambda *i: cast(x.dtype, finish(shifted(i), powers[i], scale[row(i)])), op)
