@@ -135,10 +135,13 @@ def _misplaced(state: State, cone: Cone, deep: frozenset[str]) -> Iterator[str]:
     root = state.stage(cone.root)
     extents = {a.name: a.extent for a in root.stage.axes}
     turns = math.prod(extents[x] for x in cone.rows)
+    few: set[str] = set()  # cheap enough to be done beforehand, once
     for name in cone.below:
         s = state.stage(name)
         lacks = [x for x in extents if extents[x] > 1 and x not in cone.maps[name].values()]
-        small = points(s) * 8 <= points(root) and lacks and name not in deep
+        ready = all(r.tensor.name in few or r.tensor.name not in cone.below for r in s.reads())
+        small = points(s) * 8 <= points(root) and lacks and ready
+        few |= {name} if small else set()
         alone = not root.stage.axes or (not cone.rows and name not in deep)
         # One thread would compute all of a large stage.
         serial = turns == 1 and name not in deep and points(s) > 1 << 17

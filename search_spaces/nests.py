@@ -82,7 +82,7 @@ class ConeScheduler:
         along = self.vector in self.cone.rows
         for name in (root, *self.cone.below):
             s = self.stage(name)
-            if s.stage.reducer is not None and not (along or (name == root and self.vector)):
+            if s.stage.reducer is not None and not (along or (self.vector and name in (root, *self.accumulators))):
                 if name == root or name in self.reader or not self._own_axes(name):
                     self._split_lanes(name)
         self._root_loops()
@@ -311,9 +311,11 @@ class ConeScheduler:
         at = self.inner[host] if deep else self.rows_at
         small = deep or not self._own_axes(name)
         self.schedule = self.schedule.compute_at(name, host, at, REGISTER if small else LOCAL)
-        along = self._mapped(name, self.vector) if self.vector in self.cone.rows and self.vector else None
         if deep and host != self.cone.root:
             along = self._host_vector(name, host)
+        else:
+            inside = self.vector is not None and (deep or self.vector in self.cone.rows)
+            along = self._mapped(name, str(self.vector)) if inside else None
         s = self.stage(name)
         if name in self.partials:
             self.schedule = folded_lanes(self.schedule, name)
