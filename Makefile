@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+DEMO_BUDGET ?= 2m
 
 .PHONY: setup test demo lint types clean
 
@@ -19,7 +20,7 @@ test: setup
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 demo: setup
-	$(BIN)/python -m benchmarks.demo
+	$(BIN)/python -m benchmarks.demo --budget $(DEMO_BUDGET)
 
 lint: setup
 	$(BIN)/ruff check .

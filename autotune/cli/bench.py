@@ -89,7 +89,9 @@ def bench(
     if as_json:
         print_json(_values(model, wanted, found, flops, coverage))
     else:
-        _show(wanted, found, flops, coverage)
+        show_comparison(wanted, found, flops)
+        if coverage is not None:
+            print(coverage.line())
     _refuse_wrong(found)
 
 
@@ -128,7 +130,8 @@ def _values(model: Path, target: Target, found: Comparison, flops: int, coverage
     }
 
 
-def _show(target: Target, found: Comparison, flops: int, coverage: Coverage | None) -> None:
+def show_comparison(target: Target, found: Comparison, flops: int) -> None:
+    """A table of the engines, ours first, and what the figures refer to."""
     from autotune.machine import this_machine
     from autotune.measure.timing import speedup
 
@@ -152,5 +155,3 @@ def _show(target: Target, found: Comparison, flops: int, coverage: Coverage | No
     here = this_machine()
     print(f"{target.num_threads} threads on {here.model}; {flops / 1e9:.2f} GFLOP; {found.rounds} rounds in turn")
     print(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s; errors are relative to onnxruntime's range")
-    if coverage is not None:
-        print(coverage.line())

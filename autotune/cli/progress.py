@@ -48,6 +48,7 @@ class TuneProgress:
         self._new = 0
         self._failed = 0
         self._resumed = 0
+        self._compared = 0
         self._peak = 0.0
         self._said = time.monotonic()
 
@@ -56,7 +57,7 @@ class TuneProgress:
             case Phase():
                 self._phase, self._peak = event.name, event.peak_gflops
                 self._best.update((_key(task), _Best(task.weight)) for task in event.tasks)
-                self._last, self._new = None, 0
+                self._last, self._new, self._compared = None, 0, 0
                 self._note(f"{event.name}{f': {len(event.tasks)} tasks' if event.tasks else ''}")
             case TrialFinished():
                 self._last = event
@@ -73,6 +74,7 @@ class TuneProgress:
                 if event.reason != _EXHAUSTED:
                     self._note(f"{event.task.name}: stopped: {event.reason}")
             case FinalistsCompared():
+                self._compared += 1
                 if event.problem:
                     self._note(f"{event.task.name}: finalists not compared: {event.problem}")
         self._show()
@@ -82,6 +84,9 @@ class TuneProgress:
         last = self._last
         if last is None:
             return [f"{self._phase} ..."]
+        if self._compared:
+            best = f"best schedules timed again in turn with the defaults: {self._compared} of {len(self._best)} tasks"
+            return [best, *self._of_model()]
         rate = self._new / last.elapsed if last.elapsed > 0 else 0.0
         earlier = f" ({self._resumed} from before)" if self._resumed else ""
         failed = f", {self._failed} failed" if self._failed else ""

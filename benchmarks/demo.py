@@ -1,0 +1,99 @@
+"""The whole way in one go: `make demo`, or `python -m benchmarks.demo [--budget 2m] [--model resnet50] [--threads 1]`.
+
+Builds a real architecture with seeded random weights, tunes it, compiles it to one file, checks the file's answer
+against ONNX Runtime, and prints the latencies of the untuned program, the tuned one and ONNX Runtime, timed in
+turn. The database is kept, so a second demo continues where the first one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+
+import autotune
+from autotune.cli.bench import show_comparison
+from autotune.cli.progress import showing
+from autotune.cli.text import duration, size
+from autotune.engines.compare import compare
+from autotune.engines.engine import Ours
+from autotune.engines.peers import load_peer
+from autotune.errors import AutotuneError
+from autotune.report.coverage import Coverage
+from autotune.runtime.artifact import load_artifact
+from autotune.runtime.executor import Executor
+from autotune.runtime.feeds import random_feeds
+from autotune.target import Target
+from benchmarks import zoo
+
+MAX_ERROR = 1e-4  # of the range of the output
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the demo; exit code 1 when the answer is wrong or something refuses."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.demo", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--budget", default="2m", help="how long to tune, e.g. 90s or 5m (default: 2m)")
+    parser.add_argument("--model", default="resnet50", choices=zoo.names())
+    parser.add_argument("--threads", type=int, help="threads of every engine (default: the cores allowed)")
+    parser.add_argument("--folder", type=Path, default=Path("build/demo"), help="where the files go")
+    given = parser.parse_args(args)
+    try:
+        return demo(given.model, given.budget, given.threads, given.folder)
+    except AutotuneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def demo(name: str, budget: str, threads: int | None, folder: Path) -> int:
+    """See the module; the steps in order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model, database, compiled = folder / f"{name}.onnx", folder / "tuning.sqlite", folder / f"{name}.at"
+    target = Target.parse()
+    target = target.with_threads(threads) if threads else target
+
+    print(f"1. build   {model}")
+    onnx.save(zoo.build(name), model)
+
+    print(f"2. tune    for {budget} on {target}, trials in {database}")
+    with showing() as progress:
+        report = autotune.tune(model, target, database, budget=budget, callbacks=[progress], command="make demo")
+    if report.interrupted or report.model is None:
+        print("interrupted; the same command continues", file=sys.stderr)
+        return 130
+    print(f"           {report.search.new_trials} trials, {report.search.trials_per_second:.1f} per second")
+    if not report.model.tuned:
+        print("           the tuned program was not faster: the model stays untuned, a longer --budget may change it")
+
+    program = autotune.compile(model, target, database)
+    program.save(compiled)
+    print(f"3. compile {compiled} ({size(compiled.stat().st_size)}); {Coverage.of(program.kernels).line()}")
+
+    print("4. compare the file with ONNX Runtime, and time all in turn")
+    executor = Executor(*load_artifact(compiled))
+    engines = [
+        Ours(executor),
+        Ours(autotune.compile(model, target, False).executor, "autotune untuned"),
+        load_peer("onnxruntime", model, target.num_threads, {}),
+    ]
+    found = compare(engines, random_feeds(executor.program.inputs, 0), target, flops=executor.program.flops)
+    show_comparison(target, found, executor.program.flops)
+    tuned, untuned, peer = found.results
+    worst = max(result.max_error or 0.0 for result in (tuned, untuned))
+    print(f"untuned {duration(untuned.seconds)}, tuned {duration(tuned.seconds)}, onnxruntime {duration(peer.seconds)}")
+    if worst > MAX_ERROR:
+        print(
+            f"error: the answer is off by {worst:.1e} of the output's range, {MAX_ERROR:.0e} allowed", file=sys.stderr
+        )
+        return 1
+    print(f"the answers agree: largest difference {worst:.1e} of the output's range")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
