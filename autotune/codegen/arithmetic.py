@@ -12,9 +12,11 @@ from autotune.codegen.value import Scalar, Value, computed, computed_type, const
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
 from autotune.tensor.dtype import DType
+from autotune.tensor.reducer import highest, lowest
 
 _FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INT = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
+_INT = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
+_UNSIGNED = {d: DType(d.value.replace("i", "u")) for d in DType if d.is_int}
 _COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
 _INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
 
@@ -108,8 +110,8 @@ class Arithmetic:
             return self._emit("or", dtype, a, b)
         if not dtype.is_float and op in _INT:
             return self._emit(_INT[op], dtype, a, b)
-        if op == "shr":
-            return self._emit("ashr" if dtype.is_signed else "lshr", dtype, a, b)
+        if op in ("shl", "shr"):
+            return self._shift(op, a, b)
         if dtype.is_float and op in ("truncdiv", "floordiv", "floormod"):
             return self._float_division(op, a, b)
         if op in ("div", "truncdiv", "floordiv", "floormod"):
@@ -155,10 +157,34 @@ class Arithmetic:
         nan = self._emit("fcmp uno", a.dtype, a, a, result=DType.bool)
         return self.select(nan, a, first)
 
+    def _shift(self, op: str, a: Value, b: Value) -> Value:
+        """Shifts by the width or more leave nothing, or only the sign."""
+        dtype = a.dtype
+        widest = constant(dtype.bits - 1, dtype)
+        signed = op == "shr" and dtype.is_signed
+        code = "shl" if op == "shl" else "ashr" if signed else "lshr"
+        if b.const is not None and 0 <= b.const < dtype.bits:
+            return self._emit(code, dtype, a, b)
+        unsigned = Value(
+            b.text, _UNSIGNED[dtype], b.lanes, b.const if b.const is None else int(b.const) % 2**dtype.bits
+        )
+        far = self.binary("gt", unsigned, constant(dtype.bits - 1, _UNSIGNED[dtype]))
+        near = self._emit(code, dtype, a, self.select(far, widest, b))
+        return near if signed else self.select(far, constant(0, dtype), near)
+
     def _float_division(self, op: str, a: Value, b: Value) -> Value:
-        quotient = self.binary("div", a, b)
-        rounded = self.intrinsic("trunc" if op == "truncdiv" else "floor", a.dtype, quotient)
-        return rounded if op != "floormod" else self.binary("sub", a, self.binary("mul", rounded, b))
+        """As NumPy: the remainder is exact, and the quotient follows from it."""
+        if op == "truncdiv":
+            return self.intrinsic("trunc", a.dtype, self.binary("div", a, b))
+        zero = constant(0.0, a.dtype)
+        rest = self._emit("frem", a.dtype, a, b)
+        signs = self.binary("xor", self.binary("lt", rest, zero), self.binary("lt", b, zero))
+        off = self.binary("and", self.binary("ne", rest, zero), signs)
+        rest = self.select(off, self.binary("add", rest, b), rest)
+        if op == "floormod":
+            return rest
+        exact = self.intrinsic("roundeven", a.dtype, self.binary("div", self.binary("sub", a, rest), b))
+        return self.select(self.binary("eq", b, zero), self.binary("div", a, b), exact)
 
     def _integer_division(self, op: str, a: Value, b: Value) -> Value:
         dtype = a.dtype
@@ -219,6 +245,8 @@ class Arithmetic:
         """Conversion as NumPy does it; floats saturate when they become integers."""
         to = computed(dtype)
         if a.const is not None and not (isinstance(a.const, float) and not math.isfinite(a.const)):
+            if isinstance(a.const, float) and to.is_int:
+                return constant(max(int(lowest(to).value), min(int(highest(to).value), int(a.const))), dtype)
             return constant(bool(a.const) if dtype is DType.bool else a.const if to.is_float else int(a.const), dtype)
         if dtype is DType.bool:
             return self.binary("ne", a, constant(0, a.dtype))

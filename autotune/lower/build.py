@@ -35,9 +35,8 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Const, Expr, Read, Select, Table, Var, rewrite, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, Ranges, clamp, conjunction, nonnegatives, to_linear
+from autotune.tensor.reducer import is_builtin
 from autotune.tensor.stage import Tensor
-
-FOLDS = frozenset({"sum", "prod", "max", "min"})
 
 
 class NestBuilder:
@@ -128,7 +127,7 @@ class NestBuilder:
         reducer = s.stage.reducer
         if reducer is None:
             store = Store(targets, values)
-        elif reducer.name in FOLDS and len(values) == 1:
+        elif is_builtin(reducer):
             store = Store(targets, values, reducer.name)
         else:
             bound: dict[str, Expr] = {f"rhs{n}": v for n, v in enumerate(values)}

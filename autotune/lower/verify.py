@@ -45,6 +45,8 @@ def _verify(
     body: tuple[Stmt, ...], ranges: Ranges, facts: tuple[Linear, ...], known: dict[str, Buffer], where: str
 ) -> None:
     for stmt in body:
+        if isinstance(stmt, For) and stmt.extent <= 0:
+            continue  # of a tensor without elements
         inner, inner_facts = ranges, facts
         if isinstance(stmt, For):
             if stmt.var in ranges:

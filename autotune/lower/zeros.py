@@ -10,6 +10,7 @@ from autotune.schedule.state import StageState
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Const, Expr, Read, Table, Var, children, rewrite
 from autotune.tensor.interpret import Box, Interpreter
+from autotune.tensor.reducer import is_builtin
 
 NOWHERE = Box((), (), ())
 
@@ -62,6 +63,6 @@ def _reads_padding(r: Read, s: StageState, axis: str, producers: Mapping[str, St
     if p is None:
         return True
     mine = p.stage.axes[at[0]].name
-    adds_up = p.stage.reducer is None or p.stage.reducer.name == "sum"
+    adds_up = p.stage.reducer is None or (p.stage.reducer.name == "sum" and is_builtin(p.stage.reducer))
     padded = mine in p.padded and p.stage.scan_axis is None and top(p, mine) >= top(s, axis)
     return adds_up and padded and all(vanishes(b, p, mine, producers, top) for b in p.stage.body)

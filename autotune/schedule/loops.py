@@ -7,6 +7,7 @@ from dataclasses import replace
 from autotune.schedule.consistent import consistent
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE, Fuse, Loop, Split, StageState, State
+from autotune.tensor.reducer import is_builtin
 
 MAX_LANES = 64
 MAX_UNROLL = 256
@@ -109,7 +110,7 @@ def vectorize(state: State, stage: str, loop: str) -> State:
     check(all(x.mark != VECTORIZE for x in s.loops), f"vectorize {stage}: another loop is already vectorized")
     if old.reduce:
         reducer = s.stage.reducer
-        simple = reducer is not None and reducer.name in ("sum", "prod", "max", "min")
+        simple = reducer is not None and is_builtin(reducer)
         check(simple, f"vectorize {stage}.{loop}: only sum, prod, max and min fold across lanes")
     if s.stage.scan_axis is not None:
         check(not _derived(s, loop, s.stage.scan_axis), f"vectorize {stage}.{loop}: a scan's steps are sequential")

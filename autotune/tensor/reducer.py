@@ -12,7 +12,7 @@ from autotune.tensor.expr import Const, Expr, Var, binary, const, select
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """An associative fold over tuples.
+    """An associative and commutative fold over tuples: schedules regroup and reorder it.
 
     Attributes:
         name: "sum", "argmax", ... or a name of the user's own.
