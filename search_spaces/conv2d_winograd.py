@@ -202,20 +202,31 @@ def _small(s: Schedule, stage: str, lanes: int) -> Schedule:
     return s.vectorize(stage, channel)
 
 
-def _priority(workload: Workload, target: Target) -> float:
-    """Untuned: Winograd pays where there are enough channels and tiles to fill registers."""
+def _saving(p: ConvShape, m: int) -> float:
+    """Multiplications of the direct sum per multiplication of F(m), the overhang of the last tiles counted."""
+    used = p.oh * p.ow / (-(-p.oh // m) * -(-p.ow // m) * m * m)
+    return used * 9 * m * m / (m + 2) ** 2
+
+
+def _prefer_f4(workload: Workload, target: Target) -> float:
+    """Untuned, Winograd pays wherever it applies; the larger tile, if it saves enough to pay for its larger weights."""
     p = ConvShape.of(workload)
-    return 1.0 if p.c >= 32 and p.k >= 32 and p.oh * p.ow >= 14 * 14 else -0.5
+    return 1.0 if p.oh * p.ow >= 16 and _saving(p, 4) >= 1.3 * _saving(p, 2) else -1.0
 
 
-@template("conv2d.winograd_f4", op="conv2d", priority=_priority)
+def _prefer_f2(workload: Workload, target: Target) -> float:
+    p = ConvShape.of(workload)
+    return 0.5 if p.oh * p.ow >= 16 else -1.0
+
+
+@template("conv2d.winograd_f4", op="conv2d", priority=_prefer_f4)
 class WinogradF4(Winograd):
     """Tiles of 4 x 4 outputs: 4 times fewer multiplications."""
 
     algorithm, m = "winograd_f4", 4
 
 
-@template("conv2d.winograd_f2", op="conv2d", priority=-1.0)
+@template("conv2d.winograd_f2", op="conv2d", priority=_prefer_f2)
 class WinogradF2(Winograd):
     """Tiles of 2 x 2 outputs: 2.25 times fewer multiplications, for small images and few channels."""
 
