@@ -165,10 +165,9 @@ class Arithmetic:
         code = "shl" if op == "shl" else "ashr" if signed else "lshr"
         if b.const is not None and 0 <= b.const < dtype.bits:
             return self._emit(code, dtype, a, b)
-        unsigned = Value(
-            b.text, _UNSIGNED[dtype], b.lanes, b.const if b.const is None else int(b.const) % 2**dtype.bits
-        )
-        far = self.binary("gt", unsigned, constant(dtype.bits - 1, _UNSIGNED[dtype]))
+        kind = _UNSIGNED[dtype]
+        amount = constant(b.const, kind) if b.const is not None else Value(b.text, kind, b.lanes)
+        far = self.binary("gt", amount, constant(dtype.bits - 1, kind))
         near = self._emit(code, dtype, a, self.select(far, widest, b))
         return near if signed else self.select(far, constant(0, dtype), near)
 
