@@ -16,7 +16,7 @@ from autotune.compiler.compile import compile_graph
 from autotune.compiler.tasks import KernelTask, kernel_tasks, model_key
 from autotune.engines.compare import ALLOWED_ERROR, compare
 from autotune.engines.engine import Ours
-from autotune.errors import DatabaseError, InputError
+from autotune.errors import ConfigError, DatabaseError, InputError
 from autotune.graph import Graph, load_model, optimize, partition
 from autotune.machine import environment
 from autotune.measure.peaks import FmaPeak
@@ -26,7 +26,7 @@ from autotune.measure.weights import residency
 from autotune.ops import Workload, parse_workload
 from autotune.records import Database, Plan, default_database_path
 from autotune.runtime.feeds import random_feeds
-from autotune.search import Budget, Event, TuneOptions, TuneOutcome, TuningTask
+from autotune.search import STRATEGIES, Budget, Event, TuneOptions, TuneOutcome, TuningTask
 from autotune.search import tune as search
 from autotune.search.recording import earlier_trials
 from autotune.search_spaces import templates_for
@@ -39,6 +39,9 @@ PEAK_ROUNDS = 50
 MODEL_ROUNDS = 30
 WINOGRAD_GAIN = 4.0
 """F(4×4, 3×3) needs a quarter of the multiplications that the definition counts."""
+
+
+STRATEGY_NAMES = {"xgboost": "evolution"} | {name: name for name in STRATEGIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def tune(
     *,
     budget: str | float | Budget | None = None,
     trials: int | None = None,
-    strategy: str = "evolution",
+    strategy: str = "xgboost",
     seed: int = 0,
     shapes: Mapping[str, Sequence[int]] | None = None,
     imports: Sequence[str] = (),
@@ -120,7 +123,7 @@ def tune(
         database: a file, created if need be; an open Database; None for the user's default file.
         budget: a time such as "5m" or 90.0 seconds; `trials`: how many, those found in the database included.
             Whichever is reached first ends the search; "5m" if neither is given.
-        strategy: "evolution" (guided by a cost model), "random" or "grid".
+        strategy: "xgboost" (evolution guided by a cost model), "random" or "grid".
         seed: of everything random.
         shapes: dimensions of a model's inputs by name, where it leaves them open.
         imports: modules or .py files with the user's own operators and templates.
@@ -134,7 +137,9 @@ def tune(
     wanted.require_host()
     limit = _budget(budget, trials)
     graph, workload = _subject(model_or_op, shapes)
-    options = TuneOptions(strategy=strategy, seed=seed)
+    if strategy not in STRATEGY_NAMES:
+        raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGY_NAMES)}")
+    options = TuneOptions(strategy=STRATEGY_NAMES[strategy], seed=seed)
     with _writing(database) as opened:
         run = _Run(wanted, opened, options, tuple(imports), callbacks, command)
         if graph is None:

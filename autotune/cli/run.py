@@ -69,9 +69,7 @@ def _load(name: str, path: Path) -> Array:
     try:
         array: Array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        reason = (
-            error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npy file of plain numbers"
-        )
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npy file of numbers"
         raise InputError(f"--input {name}={path}: cannot read the file: {reason}") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"--input {name}={path}: an .npz archive; give one .npy file per input")
@@ -82,9 +80,13 @@ def _complete(given: Mapping[str, Array], specs: Sequence[TensorSpec], seed: int
     """All feeds: the files, and random values for the rest where a seed is given."""
     from autotune.runtime.feeds import random_feeds
 
-    missing = [spec.name for spec in specs if spec.name not in given]
+    names = [spec.name for spec in specs]
+    known = ", ".join(f"{spec.name}: {spec.dtype}{list(spec.shape)}" for spec in specs)
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise InputError(f"the model has no input {', '.join(unknown)}; it takes {known or 'none'}")
+    missing = [name for name in names if name not in given]
     if missing and seed is None:
-        known = ", ".join(f"{spec.name}: {spec.dtype}{list(spec.shape)}" for spec in specs)
         raise InputError(
             f"no value for input {', '.join(missing)}; give --input NAME=FILE.npy or --random SEED; "
             f"the model takes {known}"

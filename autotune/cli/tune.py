@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from autotune.search import TaskOutcome
 
 INTERRUPTED = 130
-STRATEGY_ALIASES = {"xgboost": "evolution"}
 
 
 def tune(
@@ -63,7 +62,7 @@ def tune(
                 db,
                 budget=budget,
                 trials=trials,
-                strategy=STRATEGY_ALIASES.get(strategy, strategy),
+                strategy=strategy,
                 seed=seed,
                 shapes=parse_shapes(shape),
                 imports=tuple(imports or ()),
