@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,12 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 COUNT = 1 << 16
 TARGETS = ("native -num-cores=1", "x86 -mcpu=haswell -num-cores=1")
-EXACT = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[np.float64])}
+EXACT: dict[str, Callable[[F64], F64]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+}
 SPECIAL = (
     *(0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-45, -1e-45, 1.1754944e-38, 3.4028235e38, -3.4028235e38),
     *(88.72283, 88.72284, -87.33655, -103.97207, -103.97209, -104.5),  # where exp overflows, and where it vanishes
