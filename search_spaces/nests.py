@@ -162,8 +162,10 @@ class ConeScheduler:
         rows = [x for x, a in loops if a in self.cone.rows]
         inner = [x for x, a in loops if a not in self.cone.rows]
         written_out = ""
-        if tile is None and not folds and s.stage.scan_axis is None and root not in self.partials:
-            chosen = [x for x in (inner or rows) if self._extent(x) > 1][-1:]
+        scan = s.stage.scan_axis is not None
+        if tile is None and not folds and not self._lane_sums(root) and not (scan and self.vector):
+            # Of a scan, several rows at once: each waits for its own step before.
+            chosen = [x for x in (rows if scan else inner or rows) if self._extent(x) > 1][-1:]
             turns = self._turns(chosen)
             if turns > 1:
                 self.schedule = self.schedule.split(root, chosen[0], turns)
@@ -325,8 +327,14 @@ class ConeScheduler:
             self.schedule = sum_in_registers(self.schedule, name, along, self.lanes)
         elif s.stage.scan_axis is not None:
             self.schedule = scanned(self.schedule, name, along, self.lanes)
+        elif self._lane_sums(name):  # one element at a time: the lanes are those of the sums in it
+            self.inner[name] = s.loops[-1].name
         else:
             self.schedule, self.inner[name] = elements(self.schedule, name, along, self.lanes)
+
+    def _lane_sums(self, name: str) -> bool:
+        """Whether a stage is, or has inside its loops, a sum that is kept lane by lane."""
+        return any(n == name or self.reader.get(n) == name for n in self.partials)
 
     def _host_vector(self, name: str, host: str) -> str | None:
         """The axis along which the stage that reads a sum is vectorized."""

@@ -21,11 +21,18 @@ def least(form: Linear, ranges: Ranges, facts: Facts) -> int:
 
 
 def _linearised(fact: Linear) -> Linear:
-    """The same fact without quotients: x // d <= r means x <= d * r + d - 1, and x // d >= r means x >= d * r."""
+    """The same fact, or a weaker one, without quotients.
+
+    x // d <= r means x <= d * r + d - 1, and x // d >= r means x >= d * r; when the quotient's factor does not
+    divide the rest, what follows from x - d < d * (x // d) <= x.
+    """
     for term, c in fact.terms.items():
         others = {t: x for t, x in fact.terms.items() if t != term}
-        if isinstance(term, Div) and all(x % c == 0 for x in others.values()):
-            size = abs(c)
+        size = abs(c)
+        if isinstance(term, Div) and any(x % size for x in others.values()):
+            weaker = Linear(fact.const, others) * term.divisor + term.arg * c
+            return _linearised(weaker if c > 0 else weaker + size * (term.divisor - 1))
+        if isinstance(term, Div):
             rest = Linear(fact.const // size, {t: x // size for t, x in others.items()}) * term.divisor
             return _linearised(rest + term.arg if c > 0 else rest - term.arg + (term.divisor - 1))
     return fact

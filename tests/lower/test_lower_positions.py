@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.codegen.emit import emit
 from autotune.lower import lower, print_program
+from autotune.lower.bounds import least
 from autotune.schedule import Schedule
 from autotune.tensor import ComputeDef, compute, placeholder, reduce_axis, sum_
 from autotune.tensor.expr import read, select
@@ -16,6 +17,14 @@ def test_quotient_and_remainder_join() -> None:
     assert (outer * 28 + inner).joined() == x
     assert (outer * 448 + inner * 16 + 5).joined() == x * 16 + 5
     assert (outer * 3).joined() == outer * 3
+
+
+def test_a_fact_about_one_quotient_bounds_another() -> None:
+    ranges = {"f": (0, 129), "c": (0, 3)}
+    row = Linear.var("f").floordiv(5, {})
+    fact = row * -4 - Linear.var("c") + 3  # 4 * (f // 5) + c <= 3
+    assert least(Linear.var("f").floordiv(20, {}) * -1, ranges, (fact,)) == 0
+    assert least(Linear.var("f").floordiv(2, {}) * -1, ranges, (fact,)) < 0
 
 
 def test_a_fused_loop_over_whole_rows_is_one_address() -> None:
