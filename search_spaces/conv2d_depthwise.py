@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 
-from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_shape import ConvShape, blocked_activations, operand_layouts
+from autotune.search_spaces.conv2d_shape import ConvShape, blocked_activations, has_room, operand_layouts, plain_conv
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import template
@@ -25,19 +24,8 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
 
-@template("conv2d.depthwise", op="conv2d", priority=1.0)
-class DepthwiseConv2d:
-    """One input channel per output channel; any window, stride, dilation and channel multiplier."""
-
-    def applies(self, workload: Workload, target: Target) -> bool:
-        anchor = workload.anchor
-        if anchor is None or anchor.op != "conv2d":
-            return False
-        p = ConvShape.of(workload)
-        types = workload.types()
-        others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-        floats = {types[i].dtype for i in anchor.inputs} == {"f32"}
-        return p.groups == p.c > 1 and others and floats and min(types[-1].shape) > 0
+class ChannelVectors:
+    """Knobs, default and loops of a convolution in which each channel of a vector has input channels of its own."""
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = ConvShape.of(workload)
@@ -73,7 +61,7 @@ class DepthwiseConv2d:
         tiles = [c for c in space.knob("ow_tile").values if isinstance(c, int) and c <= min(room, 16)]
         # A tile costs as much as a pixel more than its pixels; the tail of a row is code of its own.
         width = min(tiles, key=lambda t: (-(-p.ow // t) + 2 * (p.ow % t > 0), -t))
-        heights = [c for c in space.knob("oh_tile").values if isinstance(c, int) and c * width <= 14]
+        heights = [c for c in space.knob("oh_tile").values if isinstance(c, int) and c * width <= min(room, 14)]
         chosen = space.default().replace(ow_tile=width, oh_tile=max(heights, default=1), taps="inside")
         plain = [chosen.replace(unroll_kh=unroll) for unroll in (True, False)]
         return next(c for c in (*plain, plain[1].replace(oh_tile=1, ow_tile=tiles[0])) if space.satisfies(c))
@@ -119,7 +107,7 @@ class DepthwiseConv2d:
         """The sum over the window, for one tile."""
         conv = a.anchor
         _, k, oh, ow = a.axes(conv)
-        kr, ks = a.reduce_axes(conv)
+        *channels, kr, ks = a.reduce_axes(conv)
         if width > 1:
             s = s.layout(conv, Layout.blocked(4, [(1, width)]))
             columns, vector = ow, k
@@ -127,10 +115,21 @@ class DepthwiseConv2d:
             s = s.layout(conv, Layout.blocked(4, [(3, lanes)])).split(conv, ow, lanes)
             columns, vector = f"{ow}.0", f"{ow}.1"
         inside = config.get_str("taps") == "inside"
-        s = s.reorder(conv, kr, *((oh, columns, ks) if inside else (ks, oh, columns)), vector)
+        s = s.reorder(conv, *channels, kr, *((oh, columns, ks) if inside else (ks, oh, columns)), vector)
         for loop in (ks, oh, columns, *((kr,) if config.get_bool("unroll_kh") else ())):
             s = s.unroll(conv, loop)
         return s.vectorize(conv, vector)
+
+
+@template("conv2d.depthwise", op="conv2d", priority=1.0)
+class DepthwiseConv2d(ChannelVectors):
+    """One input channel per output channel; any window, stride, dilation and channel multiplier."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        if not plain_conv(workload):
+            return False
+        p = ConvShape.of(workload)
+        return p.groups == p.c > 1
 
 
 def channel_vector(s: Schedule, tensors: tuple[str, ...], lanes: int) -> int:
@@ -140,17 +139,3 @@ def channel_vector(s: Schedule, tensors: tuple[str, ...], lanes: int) -> int:
         if block > 1:
             return math.gcd(block, lanes)
     return 1
-
-
-def has_room(s: Schedule, p: ConvShape, x: str, width: int) -> bool:
-    """Whether all memory exists that a whole last vector of channels touches."""
-    top = -(-p.k // width) * width
-    for t in s.state.tensors():
-        operand = t.name == s.compute.outputs[0] or any(t.name == i.name for i in s.compute.inputs)
-        if not operand or len(t.shape) < 3:
-            continue
-        place = len(t.shape) - 3
-        needed = (top - 1) // (p.k // p.c) + 1 if t.name == x else top if t.shape[place] == p.k else 0
-        if s.state.layout(t).allocated(t.shape)[place][1] < needed:
-            return False
-    return True

@@ -7,13 +7,14 @@ so that no broadcast is shared between taps (it would have to be kept in a regis
 
 from __future__ import annotations
 
-from autotune.ops.registry import lookup
+import math
+
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
-from autotune.search_spaces.anchored import anchored, divisors, with_layouts
+from autotune.search_spaces.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_shape import ConvShape, blocked_activations, operand_layouts
+from autotune.search_spaces.conv2d_shape import ConvShape, blocked_activations, has_room, operand_layouts, plain_conv
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import template
@@ -22,45 +23,55 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
+MAX_FMAS = 512
+"""Vector multiply-adds in an unrolled body: what fits the instruction cache, and LLVM's patience."""
 
-@template("conv2d.direct", op="conv2d")
-class DirectConv2d:
-    """Dense convolution, any stride, padding and dilation."""
+BODY = 64
+"""Multiply-adds between two jumps that are enough to hide them."""
 
-    def applies(self, workload: Workload, target: Target) -> bool:
-        anchor = workload.anchor
-        if anchor is None or anchor.op != "conv2d" or anchor.attr("groups") != 1:
-            return False
-        types = workload.types()
-        dtypes = {types[i].dtype for i in anchor.inputs}
-        others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-        return others and dtypes == {"f32"} and min(types[-1].shape) > 0
+IN_FLIGHT = 8
+"""Multiply-adds that the pipes hold at a time (two pipes of latency 4)."""
+
+
+class RegisterTiles:
+    """Knobs, default and loops of a convolution in which a vector of output channels shares its input channels."""
+
+    def vector_widths(self, p: ConvShape, lanes: int) -> tuple[int, ...]:
+        """Numbers of output channels that one vector may hold, the default first."""
+        raise NotImplementedError
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = ConvShape.of(workload)
-        lanes = target.lanes(DType.f32.bytes)
         registers = target.num_vector_registers
-        blocks = -(-p.k // lanes)
+        widths = self.vector_widths(p, target.lanes(DType.f32.bytes))
+        vectors = -(-p.k // p.groups // widths[-1])
         knobs = (
-            Choice("oc_vectors", divisors(blocks, 4)),
-            tile("ow_tile", p.ow, limit=28, default=14),
+            Choice("lanes", widths),
+            Choice("oc_vectors", tuple(range(1, min(vectors, 4) + 1))),
+            tile("ow_tile", p.ow, limit=28, default=1),
             Choice("oh_tile", divisors(p.oh, 7)),
-            Choice("ic_unroll", divisors(lanes if p.c >= lanes else p.c, 4)),
+            Choice("ic_unroll", divisors(channel_block(p, widths[0]), 4)),
             Choice("order", ("khw", "hkw", "hwk")),
             flag("unroll_kw"),
         )
 
+        def whole(c: Config) -> bool:
+            vectors, block = -(-p.k // p.groups // c.get_int("lanes")), c.get_int("oc_vectors")
+            rest = -vectors % block
+            return rest == 0 or (p.groups == 1 and rest <= vectors // 10)
+
         def fits(c: Config) -> bool:
             vectors, pixels = c.get_int("oc_vectors"), c.get_int("ow_tile") * c.get_int("oh_tile")
-            return vectors * pixels + vectors + 1 <= registers + registers // 4
+            return vectors * pixels + min(vectors, pixels) + 1 <= registers + registers // 8
 
         def code_size(c: Config) -> bool:
             body = c.get_int("oc_vectors") * c.get_int("ow_tile") * c.get_int("oh_tile") * c.get_int("ic_unroll")
-            return body * (p.s if c.get_bool("unroll_kw") else 1) <= 512
+            return body * (p.s if c.get_bool("unroll_kw") else 1) <= MAX_FMAS
 
         return ConfigSpace(
             knobs,
             (
+                Constraint("whole blocks", whole, "the last block of output channels would be too empty"),
                 Constraint("registers", fits, "the tile needs more vector registers than there are"),
                 Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
             ),
@@ -69,82 +80,110 @@ class DirectConv2d:
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
         p = ConvShape.of(workload)
-        registers = target.num_vector_registers
-        best, chosen = -1.0, space.default()
+        lanes = self.vector_widths(p, target.lanes(DType.f32.bytes))[0]
+        best, chosen = math.inf, space.default()
         for vectors in space.knob("oc_vectors").values:
             for width in space.knob("ow_tile").values:
                 for height in space.knob("oh_tile").values:
                     assert isinstance(vectors, int) and isinstance(width, int) and isinstance(height, int)
-                    used = vectors * width * height + vectors + 1
-                    if used > registers:
+                    tried = chosen.replace(oc_vectors=vectors, ow_tile=width, oh_tile=height)
+                    used = vectors * width * height + min(vectors, width * height) + 1
+                    if used > target.num_vector_registers or not space.satisfies(tried):
                         continue
-                    # FMAs per load, times the share of the last tile in a row that is really used.
-                    intensity = vectors * width * height / (vectors + width * height)
-                    full = p.ow / (-(-p.ow // width) * width)
-                    score = intensity * (0.5 + 0.5 * full) + 0.01 * vectors - 0.05 * height
-                    if score > best:
-                        best = score
-                        chosen = chosen.replace(oc_vectors=vectors, ow_tile=width, oh_tile=height)
-        unroll = max(u for u in space.knob("ic_unroll").values if isinstance(u, int) and u <= 3)
-        return chosen.replace(ic_unroll=unroll, order="hkw" if p.r * p.s == 1 else "khw")
+                    # Threads take whole rows of tiles.
+                    rows = p.n * -(-p.k // (vectors * lanes)) * (p.oh // height)
+                    cost = -(-rows // target.num_threads) * row_cost(p, lanes, vectors, width, height)
+                    if cost < best:
+                        best, chosen = cost, tried
+        body = chosen.get_int("oc_vectors") * chosen.get_int("ow_tile") * chosen.get_int("oh_tile")
+        unroll = max(u for u in space.knob("ic_unroll").values if isinstance(u, int) and (u == 1 or u * body <= BODY))
+        # Either the weights stay near while the image goes by, once per block of channels, or the other way round.
+        weights = p.k * p.c // p.groups * p.r * p.s * DType.f32.bytes
+        return chosen.replace(ic_unroll=unroll, order="hkw" if weights <= target.l2_bytes // 2 else "khw")
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = ConvShape.of(workload)
-        lanes = target.lanes(DType.f32.bytes)
-        a = anchored(workload)
         anchor = workload.anchor
         assert anchor is not None
-        vectors, width, height = config.get_int("oc_vectors"), config.get_int("ow_tile"), config.get_int("oh_tile")
-        channel_block = lanes if p.c >= lanes else p.c
-        layouts = operand_layouts(workload, lanes, p.k)
-        layouts[f"in{anchor.inputs[0]}"] = blocked_activations(p.c, lanes).with_halo(p.halo())
-        weight = Layout.blocked(4, [(1, channel_block), (0, vectors * lanes)])
-        layouts[f"in{anchor.inputs[1]}"] = weight
+        x, weight = (f"in{i}" for i in anchor.inputs)
+        lanes, block = config.get_int("lanes"), config.get_int("oc_vectors") * config.get_int("lanes")
+        inputs = channel_block(p, lanes)
+        a = anchored(workload)
+        layouts = operand_layouts(workload, target.lanes(DType.f32.bytes), p.k)
+        layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes)).with_halo(p.halo())
+        layouts[weight] = Layout.blocked(4, [(1, inputs), (0, block)])
         s = with_layouts(a.schedule, interface, layouts)
-        out, conv = a.output, a.anchor
+        s = self._sum(self._output(s, a, config, p), a, config, inputs)
+        if has_room(s, p, x, block):
+            s = s.pad(a.output, a.axes(a.output)[1])
+        return s
+
+    def _output(self, s: Schedule, a: Anchored, config: Config, p: ConvShape) -> Schedule:
+        """Loops over tiles, and writing a tile back."""
+        out, lanes = a.output, config.get_int("lanes")
         n, k, oh, ow = a.axes(out)
-        s = s.split(out, k, vectors * lanes).split(out, f"{k}.1", lanes)
-        s = s.split(out, oh, height).split(out, ow, width)
+        s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
+        s = s.split(out, oh, config.get_int("oh_tile")).split(out, ow, config.get_int("ow_tile"))
         outer = {"k": f"{k}.0", "h": f"{oh}.0", "w": f"{ow}.0"}
         order = [outer[x] for x in config.get_str("order")]
         s = s.reorder(out, n, *order, f"{oh}.1", f"{k}.1.0", f"{ow}.1", f"{k}.1.1")
         for loop in (f"{oh}.1", f"{k}.1.0", f"{ow}.1"):
             s = s.unroll(out, loop)
-        s = s.vectorize(out, f"{k}.1.1")
-        inner = order[-1]
-        s = s.compute_at(conv, out, inner, REGISTER)
-        if p.ow % width:
-            s = s.partition(out, f"{ow}.0")
-        shared = [n, *order[: 2 if order[0] != f"{ow}.0" else 1]]
-        # Loops over rows and channel blocks are shared among threads; the partitioned one stays apart.
-        shared = [x for x in shared if x != f"{ow}.0"]
-        fused = shared[0]
-        for loop in shared[1:]:
+        s = s.vectorize(out, f"{k}.1.1").compute_at(a.anchor, out, order[-1], REGISTER).partition(out, f"{ow}.0")
+        # Rows and channel blocks are shared among threads; columns, which are partitioned, stay apart.
+        fused = n
+        for loop in order[: order.index(f"{ow}.0")]:
             s = s.fuse(out, fused, loop)
             fused = f"{fused}*{loop}"
-        s = s.parallel(out, fused)
-        state = s.state
-        if blocked_channels(state.layout(state.tensor(out))) == lanes:
-            s = s.pad(out, k)
-        return self._accumulate(s, a.axes(conv), a.reduce_axes(conv), conv, config, lanes, p, channel_block)
+        return s.parallel(out, fused)
 
-    def _accumulate(
-        self, s: Schedule, axes: tuple[str, ...], folded: tuple[str, ...], conv: str, config: Config, lanes: int,
-        p: ConvShape, channel_block: int,
-    ) -> Schedule:  # fmt: skip
-        n, k, oh, ow = axes
-        c, kr, ks = folded
+    def _sum(self, s: Schedule, a: Anchored, config: Config, inputs: int) -> Schedule:
+        """The sum over input channels and window, for one tile."""
+        conv, lanes = a.anchor, config.get_int("lanes")
+        n, k, oh, ow = a.axes(conv)
+        c, kr, ks = a.reduce_axes(conv)
         s = s.layout(conv, Layout.blocked(4, [(1, lanes)]))
-        s = s.split(conv, k, lanes).split(conv, c, channel_block).split(conv, f"{c}.1", config.get_int("ic_unroll"))
-        s = s.reorder(conv, n, f"{c}.0", kr, ks, f"{c}.1.0", f"{c}.1.1", oh, f"{k}.0", ow, f"{k}.1")
-        for loop in (f"{c}.1.1", oh, f"{k}.0", ow):
+        s = s.split(conv, k, lanes).split(conv, c, inputs).split(conv, f"{c}.1", config.get_int("ic_unroll"))
+        # What is shared stays in a register while it is used: few weights are kept for many pixels, or the reverse.
+        pixels = config.get_int("ow_tile") * config.get_int("oh_tile")
+        shared = (oh, ow, f"{k}.0") if config.get_int("oc_vectors") <= pixels else (f"{k}.0", oh, ow)
+        s = s.reorder(conv, n, f"{c}.0", kr, ks, f"{c}.1.0", f"{c}.1.1", *shared, f"{k}.1")
+        for loop in (f"{c}.1.1", *shared, *((ks,) if config.get_bool("unroll_kw") else ())):
             s = s.unroll(conv, loop)
-        if config.get_bool("unroll_kw"):
-            s = s.unroll(conv, ks)
-        if p.c % channel_block:
-            s = s.partition(conv, f"{c}.0")
-        return s.vectorize(conv, f"{k}.1").pad(conv, k)
+        return s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1").pad(conv, k)
 
 
-def blocked_channels(layout: Layout) -> int:
-    return layout.block(1)
+def row_cost(p: ConvShape, lanes: int, vectors: int, width: int, height: int) -> float:
+    """Time of a row of tiles per input channel and tap, in vector multiply-adds.
+
+    About as many loads as multiply-adds can be executed, somewhat fewer where these are narrow and fast; and a sum
+    waits for its last addition, so that fewer than `IN_FLIGHT` of them leave the pipes empty.
+    """
+
+    def step(columns: int) -> float:
+        sums, loads = vectors * columns * height, vectors + columns * height
+        busy = max(sums, loads * (1.0 if lanes > 8 else 1.25), IN_FLIGHT)
+        return busy + 0.01 * loads + 0.03 * height + sums * p.groups / (p.c * p.r * p.s)
+
+    return p.ow // width * step(width) + (step(p.ow % width) if p.ow % width else 0.0)
+
+
+def channel_block(p: ConvShape, lanes: int) -> int:
+    """Input channels that the sum takes together: a block of the activations, or what divides a group into them."""
+    per_group = p.c // p.groups
+    if p.groups == 1:
+        return min(per_group, lanes)
+    return math.gcd(per_group, lanes) if per_group > lanes else per_group
+
+
+@template("conv2d.direct", op="conv2d")
+class DirectConv2d(RegisterTiles):
+    """Dense convolution, any stride, padding and dilation."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        return plain_conv(workload) and ConvShape.of(workload).groups == 1
+
+    def vector_widths(self, p: ConvShape, lanes: int) -> tuple[int, ...]:
+        # Narrower vectors where the last one would be half empty; some CPUs execute them twice as fast.
+        narrow = lanes == 16 and 0 < p.k % lanes <= lanes // 2
+        return (lanes, lanes // 2) if narrow else (lanes,)

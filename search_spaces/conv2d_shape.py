@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
 from autotune.tensor.layout import Layout
 
 
@@ -58,3 +60,37 @@ def operand_layouts(workload: Workload, lanes: int, channels: int) -> dict[str, 
         if len(i.type.shape) == 4 and i.type.shape[1] == channels:
             out[f"in{n}"] = blocked_activations(channels, lanes)
     return out
+
+
+def plain_conv(workload: Workload) -> bool:
+    """An f32 convolution, not empty, with nothing but elementwise operators around it."""
+    anchor = workload.anchor
+    if anchor is None or anchor.op != "conv2d":
+        return False
+    types = workload.types()
+    others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
+    return others and {types[i].dtype for i in anchor.inputs} == {"f32"} and min(types[-1].shape) > 0
+
+
+def has_room(s: Schedule, p: ConvShape, x: str, block: int) -> bool:
+    """Whether all memory exists that whole blocks of output channels touch.
+
+    Args:
+        s: a schedule with all operands' layouts.
+        p: sizes.
+        x: the activations, read at the channels of their group only.
+        block: output channels that are computed together.
+    """
+    top = -(-p.k // block) * block
+    operands = {t.name for t in s.compute.inputs} | set(s.compute.outputs)
+    for t in s.state.tensors():
+        if t.name not in operands or len(t.shape) < 3:
+            continue
+        place = len(t.shape) - 3
+        if t.name == x:
+            needed = (top - 1) // (p.k // p.groups) * (p.c // p.groups) + p.c // p.groups if p.groups > 1 else 0
+        else:
+            needed = top if t.shape[place] == p.k else 0
+        if s.state.layout(t).allocated(t.shape)[place][1] < needed:
+            return False
+    return True

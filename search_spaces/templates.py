@@ -5,6 +5,7 @@ from __future__ import annotations
 from autotune.search_spaces import (
     conv2d_depthwise,
     conv2d_direct,
+    conv2d_grouped,
     conv2d_winograd,
     generic,
     lrn,
@@ -13,4 +14,14 @@ from autotune.search_spaces import (
     plain,
 )
 
-TEMPLATE_MODULES = (conv2d_depthwise, conv2d_direct, conv2d_winograd, generic, lrn, matmul, matmul_split_k, plain)
+TEMPLATE_MODULES = (
+    conv2d_depthwise,
+    conv2d_direct,
+    conv2d_grouped,
+    conv2d_winograd,
+    generic,
+    lrn,
+    matmul,
+    matmul_split_k,
+    plain,
+)

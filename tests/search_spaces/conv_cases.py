@@ -15,7 +15,7 @@ from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadN
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.registry import make_schedule
+from autotune.search_spaces.registry import lookup, make_schedule
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
@@ -104,3 +104,15 @@ def check(workload: Workload, config: Config, target: Target, interface: Interfa
         found = verify(bench, [_pool(1), _pool(2)], "direct")
     where = f"{workload.to_json()} {config.to_json()} {interface} {target.cpu}"
     assert not isinstance(found, Failure), f"{found}: {where}"
+
+
+def check_random(rng: random.Random, name: str, kind: str, target: Target) -> None:
+    """One random workload of a kind in random layouts, by the template's default or by random knobs."""
+    workload = random_conv(rng, kind)
+    if not lookup(name).applies(workload, target):
+        return
+    config = lookup(name).default(workload, target)
+    if rng.random() < 0.7:
+        config = lookup(name).space(workload, target).sample(rng)
+    interface = None if rng.random() < 0.4 else random_interface(rng, workload, target.lanes(4))
+    check(workload, config.replace(template=name), target, interface)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autotune.search_spaces import lookup, templates_for
 from autotune.target import Target
-from tests.search_spaces.conv_cases import TARGETS, check, conv, random_conv, random_interface
+from tests.search_spaces.conv_cases import TARGETS, check, check_random, conv
 
 NAME = "conv2d.depthwise"
 
@@ -19,12 +19,7 @@ NAME = "conv2d.depthwise"
 @given(seed=st.integers(0, 10**6))
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_workloads_configs_and_layouts(target: str, seed: int) -> None:
-    rng, on = random.Random(seed), Target.parse(f"{target} -num-cores=2")
-    workload = random_conv(rng, "depthwise")
-    space = lookup(NAME).space(workload, on)
-    config = lookup(NAME).default(workload, on) if rng.random() < 0.3 else space.sample(rng)
-    interface = None if rng.random() < 0.4 else random_interface(rng, workload, on.lanes(4))
-    check(workload, config.replace(template=NAME), on, interface)
+    check_random(random.Random(seed), NAME, "depthwise", Target.parse(f"{target} -num-cores=2"))
 
 
 def test_channels_beside_the_vector_width_are_padded_with_zeros() -> None:

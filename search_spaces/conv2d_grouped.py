@@ -1,0 +1,61 @@
+"""Grouped 2-D convolution: vectors of output channels inside a group, or across groups that are too small for that."""
+
+from __future__ import annotations
+
+import math
+
+from autotune.ops.workload import Workload
+from autotune.search_spaces.conv2d_depthwise import ChannelVectors
+from autotune.search_spaces.conv2d_direct import RegisterTiles
+from autotune.search_spaces.conv2d_shape import ConvShape, plain_conv
+from autotune.search_spaces.registry import template
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+
+NARROWEST = 4
+"""Vectors of fewer lanes are no gain."""
+
+
+def _grouped(workload: Workload) -> bool:
+    """Several groups of several input channels each; one channel per group is depthwise."""
+    if not plain_conv(workload):
+        return False
+    p = ConvShape.of(workload)
+    return 1 < p.groups < p.c
+
+
+def _width(p: ConvShape, lanes: int) -> int:
+    """The widest vectors that fill the output channels of a group."""
+    return math.gcd(p.k // p.groups, lanes)
+
+
+def _inside_priority(workload: Workload, target: Target) -> float:
+    lanes = target.lanes(DType.f32.bytes)
+    return 2 * _width(ConvShape.of(workload), lanes) / lanes
+
+
+def _across_priority(workload: Workload, target: Target) -> float:
+    """Where groups divide the vector, its input channels are one vector in another order; else they are gathered."""
+    p = ConvShape.of(workload)
+    return 0.6 if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0 else 0.1
+
+
+@template("conv2d.grouped", op="conv2d", priority=_inside_priority)
+class GroupedConv2d(RegisterTiles):
+    """The loops of a dense convolution, group by group: a vector of output channels lies in one group."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        if not _grouped(workload):
+            return False
+        return _width(ConvShape.of(workload), target.lanes(DType.f32.bytes)) >= NARROWEST
+
+    def vector_widths(self, p: ConvShape, lanes: int) -> tuple[int, ...]:
+        return (_width(p, lanes),)
+
+
+@template("conv2d.grouped_across", op="conv2d", priority=_across_priority)
+class AcrossGroupsConv2d(ChannelVectors):
+    """The loops of a depthwise convolution: a vector of output channels may belong to several groups."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        return _grouped(workload)

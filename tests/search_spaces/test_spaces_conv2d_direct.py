@@ -1,0 +1,56 @@
+"""Direct convolution: right for any sizes, layouts and knobs; its default fits the register file."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.ops.workload import Workload
+from autotune.search_spaces import lookup, make_schedule
+from autotune.target import Target
+from tests.search_spaces.conv_cases import TARGETS, check, check_random, conv
+
+NAME = "conv2d.direct"
+RESNET = (
+    conv(64, 56, 56, 64), conv(512, 7, 7, 512), conv(1024, 14, 14, 256, 1, pad=(0, 0, 0, 0)),
+    conv(512, 14, 14, 512, stride=(2, 2)), conv(3, 224, 224, 64, 7, stride=(2, 2), pad=(3, 3, 3, 3)),
+    conv(144, 56, 56, 24, 1, pad=(0, 0, 0, 0)), conv(1, 5, 5, 1, 1, pad=(0, 0, 0, 0)),
+)  # fmt: skip
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+@pytest.mark.parametrize("target", TARGETS)
+def test_random_workloads_configs_and_layouts(target: str, seed: int) -> None:
+    check_random(random.Random(seed), NAME, "dense", Target.parse(f"{target} -num-cores=2"))
+
+
+@pytest.mark.parametrize("workload", RESNET, ids=lambda w: w.describe())
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_default_fits_the_registers_and_can_be_scheduled(workload: Workload, target: str, threads: int) -> None:
+    on = Target.parse(f"{target} -num-cores={threads}")
+    config = lookup(NAME).default(workload, on)
+    pixels, vectors = config.get_int("ow_tile") * config.get_int("oh_tile"), config.get_int("oc_vectors")
+    assert vectors * pixels + min(vectors, pixels) + 1 <= on.num_vector_registers
+    make_schedule(workload, config.replace(template=NAME), on)
+
+
+def test_a_last_block_of_channels_that_is_not_full() -> None:
+    on = Target.parse("x86 -mcpu=haswell -num-cores=2")
+    workload = conv(8, 6, 7, 8 * 32, 1, pad=(0, 0, 0, 0), epilogue=("bias", "sigmoid"))
+    config = lookup(NAME).default(workload, on).replace(template=NAME, oc_vectors=3, ow_tile=4, oh_tile=1)
+    check(workload, config, on)
+
+
+@pytest.mark.isa("avx512f")
+def test_narrow_vectors_for_a_last_vector_that_is_half_empty() -> None:
+    on = Target.parse("x86 -mcpu=x86-64-v4 -num-cores=2")
+    workload = conv(20, 6, 7, 24, epilogue=("bias", "relu6"))
+    space = lookup(NAME).space(workload, on)
+    assert space.knob("lanes").values == (16, 8)
+    config = lookup(NAME).default(workload, on).replace(template=NAME, lanes=8, oc_vectors=3, ow_tile=7, oh_tile=1)
+    check(workload, config, on)
