@@ -47,7 +47,7 @@ def row_blocked(workload: Workload, target: Target, rows: int = 8) -> Schedule:
     s = s.fuse("out0", head, f"{row}.0").parallel("out0", f"{head}*{row}.0")
     block, row = f"{head}*{row}.0", f"{row}.1"
     s = _tiled_copy(s, "out0", row, column, lanes)
-    for stage in ("softmax_sum", "softmax_exp", "softmax_max", "add", "matmul"):
+    for stage in ("softmax_scale", "softmax_sum", "softmax_exp", "softmax_max", "add", "matmul"):
         s = s.compute_at(stage, "out0", block)
     for stage in ("softmax_exp", "add"):
         s = _vectorized(s, stage, s.state.stage(stage).stage.axes[-1].name, lanes)
