@@ -1,0 +1,89 @@
+"""The reference page of the command line, from the declarations that `--help` shows.
+
+`python -m autotune.cli.reference > docs/reference/cli.md` writes it; a test fails when the page is behind.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from typer.models import ArgumentInfo
+
+from autotune.cli.commands import COMMANDS
+from autotune.cli.group import Command, Group
+
+_HEAD = """\
+# Command line
+
+Made from the declarations behind `--help`; written anew by `python -m autotune.cli.reference > docs/reference/cli.md`.
+
+Every command ends with 0 when it did what it was asked; with 1 and one line on stderr that says what is wrong, where,
+and what to do; with 2 when it was called wrongly; and with 130 when it was interrupted. `--json` prints one JSON
+document on stdout and nothing else there; progress and notes go to stderr. `autotune --version` prints the version.
+"""
+_NAMES = {int: "N", str: "TEXT", Path: "FILE"}
+
+
+def reference() -> str:
+    """The page in Markdown."""
+    return _HEAD + "".join(_sections("autotune", COMMANDS, "##"))
+
+
+def _sections(path: str, commands: Mapping[str, Command], level: str) -> Iterator[str]:
+    for name, command in commands.items():
+        if isinstance(command, Group):
+            yield f"\n{level} `{path} {name}`\n\n{command.help}\n"
+            yield from _sections(f"{path} {name}", command.commands, f"{level}#")
+        else:
+            usage, rows = _parameters(command)
+            text = " ".join((command.__doc__ or "").split())
+            yield f"\n{level} `{' '.join([path, name, *usage])}`\n\n{text}\n"
+            if rows:
+                yield "\n| | |\n|---|---|\n" + "".join(rows)
+
+
+def _parameters(command: Callable[..., None]) -> tuple[list[str], list[str]]:
+    """What must be given, as words of the usage; and one table row per parameter."""
+    hints = get_type_hints(command, include_extras=True)
+    usage, rows = [], []
+    for parameter in inspect.signature(command).parameters.values():
+        kind, info = get_args(hints[parameter.name])
+        required = parameter.default is inspect.Parameter.empty
+        if isinstance(info, ArgumentInfo):
+            shown = info.metavar or parameter.name.upper()
+            usage.append(shown)
+        else:
+            options = _spellings(info) or [f"--{parameter.name.replace('_', '-')}"]
+            metavar = "" if _plain(kind) is bool else f" {info.metavar or _NAMES[_plain(kind)]}"
+            shown = ", ".join(options) + metavar
+            if required:
+                usage.append(options[-1] + metavar)
+        text = " ".join((info.help or "").split())
+        if not required and parameter.default not in (None, False, True):
+            text += f" Default: `{parameter.default}`."
+        rows.append(f"| `{shown}` | {text} |\n")
+    return usage, rows
+
+
+def _spellings(info: Any) -> list[str]:
+    """The option's names; inside Annotated, typer keeps the first one in the place of the default."""
+    first = [info.default] if isinstance(info.default, str) and info.default.startswith("-") else []
+    return [*first, *(info.param_decls or ())]
+
+
+def _plain(kind: Any) -> type:
+    """The type of one value: Path of `Path | None`, str of `list[str] | None`."""
+    if get_origin(kind) in (Union, types.UnionType):
+        (kind,) = (one for one in get_args(kind) if one is not type(None))
+    if get_origin(kind) is list:
+        (kind,) = get_args(kind)
+    assert isinstance(kind, type)
+    return kind
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
