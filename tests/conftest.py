@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from autotune.measure.failure import Failure
-from autotune.measure.protocol import Message
+from autotune.measure.protocol import Json, Message
 from autotune.measure.worker import Worker, WorkerSpec
 from autotune.schedule import Schedule
 
@@ -62,8 +62,9 @@ def right(kernel_worker: Worker) -> Right:
     Inputs are named in0, in1, ...; with special=True, floats hold NaN, infinities and signed zeros.
     """
 
-    def run(schedule: Schedule, special: bool = False) -> None:
-        answer = kernel_worker.call(Message({"schedule": schedule.to_json(), "special": special}))
+    def run(schedule: Schedule, special: bool = False, target: str = "native -num-cores=2") -> None:
+        body: dict[str, Json] = {"schedule": schedule.to_json(), "special": special, "target": target}
+        answer = kernel_worker.call(Message(body))
         assert not isinstance(answer, Failure), answer.message
         assert answer.body["found"] is None, answer.body["found"]
 

@@ -97,6 +97,8 @@ class Arithmetic:
             left, right = mask_bits(a), mask_bits(b)
             if left is not None and right is not None:
                 return mask_constant([x and y for x, y in zip(left, right)])
+            if (left is not None and b.lanes) or (right is not None and a.lanes):
+                return self._both_masks(*((b, left) if left is not None else (a, right or ())))
         simpler = self._structural(op, a, b)
         if simpler is not None:
             return simpler
@@ -117,6 +119,16 @@ class Arithmetic:
         if op in ("div", "truncdiv", "floordiv", "floormod"):
             return self._integer_division(op, a, b)
         raise CodegenError(f"operator {op} is not defined for {dtype}")
+
+    def _both_masks(self, mask: Value, known: tuple[bool, ...]) -> Value:
+        """`mask` in the lanes that are `known` to be on.
+
+        As integers: with `and <N x i1> %mask, <constant>`, LLVM 22 loads the half that is off without a mask on AVX2.
+        """
+        n = len(known)
+        bits = self.w.value(f"bitcast <{n} x i1> {mask.text} to i{n}")
+        kept = self.w.value(f"and i{n} {bits}, {sum(1 << lane for lane, on in enumerate(known) if on)}")
+        return Value(self.w.value(f"bitcast i{n} {kept} to <{n} x i1>"), DType.bool, n)
 
     def _structural(self, op: str, a: Value, b: Value) -> Value | None:
         """Zeros and ones of small constant matrices vanish."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.schedule import Schedule
-from autotune.tensor import ComputeDef, Layout, compute, placeholder, read, reduce_axis, sum_
+from autotune.tensor import ComputeDef, Layout, compute, placeholder, read, reduce_axis, select, sum_
 from tests.conftest import Right
 
 
@@ -27,3 +27,12 @@ def test_conditions_on_values_differ_between_gathered_lanes(right: Right) -> Non
     y = compute((5, 8), lambda i, j: read(x, (i, j), when=flag[j]), name="y")
     s = Schedule(ComputeDef.build([x, flag], [y])).layout("in0", Layout.blocked(2, [(1, 3)]))
     right(s.vectorize("y", "j"))
+
+
+def test_a_tail_and_a_known_mask_together(right: Right) -> None:
+    x, z = placeholder((24,), "i64", name="in0"), placeholder((24,), "i64", name="in1")
+    y = compute((24,), lambda i: select(x[i] < z[i], x[i], z[i]), name="y")
+    s = Schedule(ComputeDef.build([x, z], [y])).split("y", "i", 1).split("y", "i.1", 8).vectorize("y", "i.1.1")
+    s = s.split("y", "i.0", 16)  # i.0 may overhang, and of i.1.1 only one lane counts
+    right(s)
+    right(s, target="x86 -mcpu=haswell -num-cores=2")

@@ -73,7 +73,7 @@ def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, spec
 def worker(init: Mapping[str, Json]) -> Callable[[Message], Message]:
     """Entry point of an isolated process.
 
-    Answers {"seeds": [...]} with {"bad": {seed: message}, "refused": n}, and {"schedule": JSON, "special": bool} with
+    Answers {"seeds": [...]} with {"bad": {seed: message}, "refused": n}, and {"schedule": JSON, "special": bool, "target": text} with
     {"found": message or null}.
     """
     target = Target.parse(str(init["target"]))
@@ -81,7 +81,8 @@ def worker(init: Mapping[str, Json]) -> Callable[[Message], Message]:
     def handle(request: Message) -> Message:
         if "schedule" in request.body:
             schedule = Schedule.from_json(str(request.body["schedule"]))
-            return Message({"found": check(schedule, target, 0, bool(request.body["special"]))})
+            own = Target.parse(str(request.body["target"]))
+            return Message({"found": check(schedule, own, 0, bool(request.body["special"]))})
         bad: dict[str, Json] = {}
         refused = 0
         seeds = request.body["seeds"]
