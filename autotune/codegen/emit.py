@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autotune.codegen.arithmetic import Arithmetic
+from autotune.codegen.dot import emit_dot
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.polynomials import LDEXP, expand, scaled
@@ -31,6 +32,7 @@ from autotune.lower.ir import (
     Stmt,
     Store,
 )
+from autotune.schedule.tensorize import DOT_PRODUCTS
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select, Table, Unary
 
@@ -134,6 +136,10 @@ class _Emitter:
             self.statement(stmt)
 
     def _loop(self, stmt: For) -> None:
+        if stmt.mark in DOT_PRODUCTS:
+            self._memo.clear()
+            emit_dot(self.m, self.a, stmt)
+            return
         if stmt.mark == "vectorize":
             if self.m.lanes:
                 raise CodegenError(f"{stmt.var} is vectorized inside another vectorized loop")

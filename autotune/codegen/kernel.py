@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from autotune.codegen.dot import check_instructions
 from autotune.codegen.emit import emit, scratch_offsets
 from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
 from autotune.lower import lower
@@ -60,6 +61,7 @@ def generate(schedule: Schedule, target: Target, name: str = SYMBOL, *, check: b
         CodegenError: the loop nest has no code on this target.
     """
     program = lower(schedule, name, check=check)
+    check_instructions(program, target)
     return KernelSource(program, emit(program, target.vector_bits))
 
 

@@ -249,8 +249,10 @@ def _derived(s: StageState, loop: str, axis: str) -> bool:
 
 
 def _check_vector_inside(s: StageState) -> None:
-    """Reduce loops inside a vectorized reduce loop would fold lanes too early, everything else is fine."""
+    """A vectorized reduce loop must be innermost, or lanes are folded too early; so must be one that is tensorized."""
     for n, loop in enumerate(s.loops):
+        if loop.mark not in (SERIAL, PARALLEL, VECTORIZE, UNROLL):
+            check(n == len(s.loops) - 1, f"reorder {s.name}: {loop.name} is tensorized and must stay innermost")
         if loop.mark == VECTORIZE and loop.reduce:
             later = [x.name for x in s.loops[n + 1 :]]
             check(not later, f"vectorize {s.name}.{loop.name}: loops {', '.join(later)} must not be inside it; reorder")

@@ -9,7 +9,7 @@ from autotune.errors import ScheduleError, WorkloadError
 from autotune.schedule.consistent import consistent, is_inside
 from autotune.schedule.region import Regions
 from autotune.schedule.registry import check, primitive
-from autotune.schedule.state import LOCAL, REGISTER, VECTORIZE, Loop, StageState, State
+from autotune.schedule.state import LOCAL, PARALLEL, REGISTER, SERIAL, UNROLL, Loop, StageState, State
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, select, substitute
 from autotune.tensor.layout import Layout
@@ -97,7 +97,8 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
     check(s.untouched, f"compute_at {stage}: schedule its loops after compute_at, their extents depend on the place")
     position = c.position(loop)
     for outer in c.loops[: position + 1]:
-        check(outer.mark != VECTORIZE, f"compute_at {stage}: loop {outer.name} of {consumer} is vectorized")
+        free = outer.mark in (SERIAL, UNROLL, PARALLEL)
+        check(free, f"compute_at {stage}: loop {outer.name} of {consumer} is marked {outer.mark}")
     check(bool(state.consumers(s)), f"compute_at {stage}: nothing reads it")
     mine = {t.name for t in s.stage.outputs}
     fetching = [x.name for x in state.stages if any(name in mine for name, _, _ in x.prefetch)]

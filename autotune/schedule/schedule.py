@@ -12,6 +12,7 @@ from autotune.errors import ScheduleError
 from autotune.schedule import cache as _cache  # noqa: F401  registers its primitives, as the next two do
 from autotune.schedule import loops as _loops  # noqa: F401
 from autotune.schedule import place as _place  # noqa: F401
+from autotune.schedule import tensorize as _tensorize  # noqa: F401
 from autotune.schedule.registry import apply
 from autotune.schedule.state import LOCAL, State
 from autotune.tensor.compute_def import ComputeDef
@@ -70,6 +71,9 @@ class Schedule:
 
     def pad(self, stage: str, axis: str) -> Schedule:
         return self.then("pad", stage, axis)
+
+    def tensorize(self, stage: str, loop: str, instruction: str) -> Schedule:
+        return self.then("tensorize", stage, loop, instruction)
 
     def prefetch(self, stage: str, tensor: str, loop: str, distance: int) -> Schedule:
         return self.then("prefetch", stage, tensor, loop, distance)

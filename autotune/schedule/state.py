@@ -66,7 +66,6 @@ class StageState:
         partitioned: loops to split into the range where no guard is needed, and the rest.
         padded: axes whose guard is dropped because all memory touched beyond their extent exists.
         prefetch: (tensor name, loop, distance in iterations) requests.
-        intrinsic: (loop, name): from this loop inwards the nest is one hardware instruction, or None.
         where: conditions on the axes under which a point is folded; the others stand for the reducer's identity
             (the rest of the last block of a factored reduction).
     """
@@ -80,7 +79,6 @@ class StageState:
     partitioned: frozenset[str] = frozenset()
     padded: frozenset[str] = frozenset()
     prefetch: tuple[tuple[str, str, int], ...] = ()
-    intrinsic: tuple[str, str] | None = None
     where: tuple[Expr, ...] = ()
 
     @property

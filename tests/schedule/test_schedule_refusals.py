@@ -115,7 +115,7 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
     "compute_at a deeper place than its reader": (
         chain, lambda s: s.compute_at("Q", "R", "i").compute_at("P", "R", "j"), "Q also reads it, outside R.j"),
     "compute_at under lanes": (
-        relu_of_matmul, lambda s: s.vectorize("D", "j").compute_at("C", "D", "j"), "loop j of D is vectorized"),
+        relu_of_matmul, lambda s: s.vectorize("D", "j").compute_at("C", "D", "j"), "loop j of D is marked vectorize"),
     "compute_at for too many registers": (
         large, lambda s: s.compute_at("P", "Q", "i", "register"), "5000 elements do not fit registers; use scope"),
     "compute_at after its own producer": (

@@ -1,0 +1,116 @@
+"""Dot-product instructions: the right numbers, the instruction itself, and every refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.codegen.jit import assembly
+from autotune.codegen.kernel import generate
+from autotune.errors import CodegenError, ScheduleError
+from autotune.schedule import Schedule
+from autotune.target import Target
+from autotune.tensor import ComputeDef, Expr, Layout, cast, compute, placeholder, read, reduce_axis, sum_
+from tests.conftest import Right
+
+
+def product(m: int, n: int, k: int, left: str = "u8", right: str = "i8", total: str = "i32") -> Schedule:
+    a, b = placeholder((m, k), left, "in0"), placeholder((k, n), right, "in1", constant=True)
+    r = reduce_axis(k, "k")
+    c = compute((m, n), lambda i, j: sum_(cast(total, a[i, r]) * cast(total, b[r, j]), r), name="C")
+    d = compute((m, n), lambda i, j: c[i, j] + c[i, j] * 2, name="D")
+    return Schedule(ComputeDef.build([a, b], [d]))
+
+
+def tiled(s: Schedule, lanes: int, extent: int, rows: int = 4) -> Schedule:
+    """Rows x lanes in registers; B in blocks of lanes columns x extent rows."""
+    s = s.layout("in1", Layout.blocked(2, [(1, lanes), (0, extent)]))
+    s = s.split("D", "i", rows).split("D", "j", lanes).reorder("D", "i.0", "j.0", "i.1", "j.1")
+    s = s.unroll("D", "i.1").vectorize("D", "j.1").compute_at("C", "D", "j.0", "register")
+    return s.split("C", "k", extent).reorder("C", "k.0", "i", "j", "k.1").unroll("C", "i").vectorize("C", "j")
+
+
+@pytest.mark.isa("avx512vnni")
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 32, 64), (7, 19, 12), (1, 20, 4)])
+def test_vpdpbusd(m: int, n: int, k: int, lanes: int, right: Right) -> None:
+    right(tiled(product(m, n, k), lanes, 4).tensorize("C", "k.1", "vpdpbusd"))
+
+
+@pytest.mark.isa("avx512vnni")
+def test_factors_in_the_other_order(right: Right) -> None:
+    right(tiled(product(8, 32, 16, "i8", "u8"), 16, 4).tensorize("C", "k.1", "vpdpbusd"))
+
+
+@pytest.mark.isa("avx512bf16")
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 32, 64), (7, 19, 12), (1, 20, 2)])
+def test_vdpbf16ps(m: int, n: int, k: int, lanes: int, right: Right) -> None:
+    right(tiled(product(m, n, k, "bf16", "bf16", "f32"), lanes, 2).tensorize("C", "k.1", "vdpbf16ps"))
+
+
+@pytest.mark.isa("avx512vnni")
+def test_convolution_with_padding_that_is_zero(right: Right) -> None:
+    x, w = placeholder((1, 8, 6, 7), "u8", "in0"), placeholder((16, 8, 3, 3), "i8", "in1", constant=True)
+    c, r, q = reduce_axis(8, "c"), reduce_axis(3, "r"), reduce_axis(3, "q")
+
+    def tap(n: Expr, k: Expr, h: Expr, v: Expr) -> Expr:
+        y, z = h + r.var - 1, v + q.var - 1
+        inside = (y >= 0) & (y < 6) & (z >= 0) & (z < 7)
+        return sum_(cast("i32", read(x, (n, c.var, y, z), inside)) * cast("i32", w[k, c, r, q]), (c, r, q))
+
+    out = compute((1, 16, 6, 7), tap, "out", ["n", "k", "h", "v"])
+    s = Schedule(ComputeDef.build([x, w], [out])).layout("in0", Layout.blocked(4, [(1, 4)]))
+    s = s.layout("in1", Layout.blocked(4, [(0, 16), (1, 4)])).split("out", "c", 4)
+    s = s.reorder("out", "n", "h", "v", "r", "q", "c.0", "k", "c.1").vectorize("out", "k")
+    right(s.tensorize("out", "c.1", "vpdpbusd"))
+
+
+def test_the_instruction_is_there() -> None:
+    target = Target.parse("x86 -mcpu=icelake-server -num-cores=1")
+    s = tiled(product(8, 32, 64), 16, 4).tensorize("C", "k.1", "vpdpbusd")
+    text = assembly(generate(s, target).ir, cpu=target.cpu, features=target.llvm_features)
+    assert text.count("vpdpbusd") == 4
+
+
+@pytest.mark.parametrize(
+    ("s", "instruction", "mcpu", "message"),
+    [
+        (product(8, 32, 64), "vpdpbusd", "haswell", "tensorized with vpdpbusd, but .* lacks avx512vnni; leave out"),
+        (product(8, 32, 64, "bf16", "bf16", "f32"), "vdpbf16ps", "icelake-server", "lacks avx512bf16"),
+    ],
+)
+def test_a_target_without_the_instruction(s: Schedule, instruction: str, mcpu: str, message: str) -> None:
+    extent = 4 if instruction == "vpdpbusd" else 2
+    s = tiled(s, 16, extent).tensorize("C", "k.1", instruction)
+    with pytest.raises(CodegenError, match=message):
+        generate(s, Target.parse(f"x86 -mcpu={mcpu} -num-cores=1"))
+
+
+def test_elements_that_are_not_neighbours() -> None:
+    s = tiled(product(8, 32, 64), 16, 4).layout("in1", Layout.row_major(2)).tensorize("C", "k.1", "vpdpbusd")
+    with pytest.raises(CodegenError, match="neighbours of in1 along C.k.1.*in innermost blocks of 4"):
+        generate(s, Target.parse("x86 -mcpu=icelake-server -num-cores=1"))
+
+
+def test_a_rest_that_needs_guards() -> None:
+    s = tiled(product(8, 32, 66), 16, 4).tensorize("C", "k.1", "vpdpbusd")
+    with pytest.raises(CodegenError, match="guards or other statements are left inside it; pad or split"):
+        generate(s, Target.parse("x86 -mcpu=icelake-server -num-cores=1"))
+
+
+def test_refusals() -> None:
+    s = tiled(product(8, 32, 64), 16, 4)
+    with pytest.raises(ScheduleError, match="unknown instruction 'vdot'; known: vpdpbusd, vdpbf16ps"):
+        s.tensorize("C", "k.1", "vdot")
+    with pytest.raises(ScheduleError, match="it must be the innermost loop and a reduce loop; reorder"):
+        s.tensorize("C", "k.0", "vpdpbusd")
+    with pytest.raises(ScheduleError, match="vdpbf16ps folds 2 products, not 4; split"):
+        s.tensorize("C", "k.1", "vdpbf16ps")
+    with pytest.raises(ScheduleError, match="vpdpbusd needs a sum of i32.u8. . i32.i8."):
+        tiled(product(8, 32, 64, "i8"), 16, 4).tensorize("C", "k.1", "vpdpbusd")
+    with pytest.raises(ScheduleError, match="it needs a vectorized spatial loop of 4, 8, 16 iterations"):
+        product(8, 32, 64).split("C", "k", 4).tensorize("C", "k.1", "vpdpbusd")
+    with pytest.raises(ScheduleError, match="k.1 is tensorized and must stay innermost"):
+        s.tensorize("C", "k.1", "vpdpbusd").reorder("C", "k.1", "j")
+    with pytest.raises(ScheduleError, match="already marked vpdpbusd"):
+        s.tensorize("C", "k.1", "vpdpbusd").unroll("C", "k.1")
