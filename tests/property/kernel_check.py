@@ -73,8 +73,8 @@ def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, spec
 def worker(init: Mapping[str, Json]) -> Callable[[Message], Message]:
     """Entry point of an isolated process.
 
-    Answers {"seeds": [...]} with {"bad": {seed: message}, "refused": n}, and {"schedule": JSON, "special": bool, "target": text} with
-    {"found": message or null}.
+    Answers {"seeds": [...]} with {"bad": {seed: message}, "refused": n}, and
+    {"schedule": JSON, "special": bool, "target": text} with {"found": message or null}.
     """
     target = Target.parse(str(init["target"]))
 
