@@ -7,6 +7,7 @@ from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, split, tile
 from autotune.search_spaces.registry import (
     Template,
+    check_config,
     default_config,
     lookup,
     make_schedule,
@@ -28,6 +29,7 @@ __all__ = [
     "Space",
     "TaskSpace",
     "Template",
+    "check_config",
     "default_config",
     "flag",
     "lookup",

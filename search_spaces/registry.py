@@ -130,14 +130,23 @@ def make_schedule(workload: Workload, config: Config, target: Target, interface:
         ConfigError: the config names no template, an unknown one, one that does not apply, or wrong knobs.
         ScheduleError: the template could not build it.
     """
+    chosen = check_config(workload, config, target)
+    return chosen.schedule(workload, config.without(TEMPLATE), target, interface)
+
+
+def check_config(workload: Workload, config: Config, target: Target) -> Template:
+    """The template that the config names; its knobs are in that template's space.
+
+    Raises:
+        ConfigError: the config names no template, an unknown one, one that does not apply, or wrong knobs.
+    """
     if config.template is None:
         raise ConfigError(f"the config does not name its template (knob {TEMPLATE!r}): {config.to_json()}")
     chosen = lookup(config.template)
     if not chosen.applies(workload, target):
         raise ConfigError(f"template {chosen.name!r} cannot compute {workload.describe()} on this target")
-    knobs = config.without(TEMPLATE)
-    chosen.space(workload, target).validate(knobs)
-    return chosen.schedule(workload, knobs, target, interface)
+    chosen.space(workload, target).validate(config.without(TEMPLATE))
+    return chosen
 
 
 def _some_templates(workload: Workload, target: Target) -> list[Template]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.errors import ConfigError
 from autotune.ops.workload import Workload
-from autotune.records import Database, Tier
-from autotune.search_spaces import Config, Interface, default_config
+from autotune.records import Database, Tier, TuningRecord
+from autotune.search_spaces import Config, Interface, check_config, default_config
 from autotune.target import Target
+
+_OTHERS = 200
+"""How many of the fastest records are looked at for one whose config is still valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +71,24 @@ class Chooser:
         match = self.database.best(workload.key, self.target.key, self.target.to_json(), interface=form)
         if match.tier is not Tier.EXACT or match.record is None:
             return self.default(workload, match.reason, match.tier)
-        r = match.record
-        return Choice(Config.from_json(r.config), match.tier, match.reason, r.seconds, r.ir_hash, r.interface)
+        if self._is_valid(workload, match.record):
+            return _chosen(match.record, match.reason)
+        others = self.database.top(workload.key, self.target.key, _OTHERS, interface=form)
+        for record in others[1:]:
+            if self._is_valid(workload, record):
+                return _chosen(record, match.reason)
+        reason = "tuned by a version with other templates; tune again"
+        return self.default(workload, reason, Tier.COMPATIBLE)
+
+    def _is_valid(self, workload: Workload, record: TuningRecord) -> bool:
+        """Whether today's templates still know the record's config: a database outlives the knobs of its time."""
+        try:
+            check_config(workload, Config.from_json(record.config), self.target)
+        except ConfigError:
+            return False
+        return True
+
+
+def _chosen(record: TuningRecord, reason: str) -> Choice:
+    config = Config.from_json(record.config)
+    return Choice(config, Tier.EXACT, reason, record.seconds, record.ir_hash, record.interface)

@@ -14,6 +14,7 @@ from autotune.compiler.choose import Chooser
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
 from autotune.compiler.slots import Assignment, KernelStep, assign
 from autotune.compiler.tasks import model_key
+from autotune.errors import CodegenError, LoweringError, ScheduleError
 from autotune.graph import Graph, load_model, optimize, partition
 from autotune.lower.ir import Operand
 from autotune.lower.operands import physical_operand
@@ -135,15 +136,22 @@ class _Kernels:
         self._built: dict[tuple[str, str, str], KernelObject] = {}
 
     def of(self, step: KernelStep) -> tuple[KernelStep, KernelObject]:
-        """The kernel of a step; a record whose code has changed since it was measured gives way to the default."""
-        kernel = self._build(step)
+        """The kernel of a step. A record gives way to the default when it does not build in the layouts of this model,
+        or when its code has changed since it was measured."""
         choice = step.choice
-        moved = choice.ir_hash and choice.interface == step.interface.to_json() and kernel.ir_hash != choice.ir_hash
-        if moved:
-            reason = "the same config now gives other code than was measured; tune again"
-            step = replace(step, choice=self.chooser.default(step.workload, reason, Tier.COMPATIBLE))
+        try:
             kernel = self._build(step)
+        except (ScheduleError, LoweringError, CodegenError) as error:
+            if not choice.tuned:
+                raise
+            return self._default(step, f"the tuned schedule does not build in this model's layouts: {error}")
+        if choice.ir_hash and choice.interface == step.interface.to_json() and kernel.ir_hash != choice.ir_hash:
+            return self._default(step, "the same config now gives other code than was measured; tune again")
         return step, kernel
+
+    def _default(self, step: KernelStep, reason: str) -> tuple[KernelStep, KernelObject]:
+        step = replace(step, choice=self.chooser.default(step.workload, reason, Tier.COMPATIBLE))
+        return step, self._build(step)
 
     def _build(self, step: KernelStep) -> KernelObject:
         key = (step.workload.key, step.choice.config.key, step.interface.to_json())

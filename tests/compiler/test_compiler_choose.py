@@ -1,0 +1,68 @@
+"""Which record a kernel gets: the fastest whose config today's templates know, else the default."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune.compiler.choose import Chooser
+from autotune.ops import parse_workload
+from autotune.records import Database, Tier, TuningRecord
+from autotune.search_spaces import Config, default_config
+from autotune.target import Target
+
+WORKLOAD = parse_workload("conv2d data=1,16,6,6 weight=16,16,3,3 pad=1")
+TARGET = Target.parse("x86 -mcpu=haswell -num-cores=1")
+DEFAULT = default_config(WORKLOAD, TARGET)
+
+
+def record(config: Config, seconds: float, target: Target = TARGET) -> TuningRecord:
+    return TuningRecord(
+        workload_key=WORKLOAD.key, workload=WORKLOAD.to_json(), target_key=target.key, target=target.to_json(),
+        config_key=config.key, config=config.to_json(), template=config.template or "?", seconds=seconds, verified=True,
+        created=1.0,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database.open(tmp_path / "db.sqlite")
+
+
+def stale(number: int) -> Config:
+    return Config.from_json(f'{{"template":"conv2d.direct","knob_of_{number}":1}}')
+
+
+def test_the_fastest_record_is_taken(database: Database) -> None:
+    database.add(record(DEFAULT, 1e-3))
+    choice = Chooser(TARGET, database)(WORKLOAD)
+    assert (choice.tier, choice.config, choice.seconds, choice.tuned) == (Tier.EXACT, DEFAULT, 1e-3, True)
+
+
+def test_a_config_of_other_templates_is_passed_over(database: Database) -> None:
+    database.add_many([record(stale(n), 1e-6 * (n + 1)) for n in range(5)])
+    database.add(record(Config.from_json('{"template":"conv2d.forgotten"}'), 1e-7))
+    database.add(record(DEFAULT, 1e-3))
+    choice = Chooser(TARGET, database)(WORKLOAD)
+    assert (choice.tier, choice.config) == (Tier.EXACT, DEFAULT)
+
+
+def test_only_configs_of_other_templates_leave_the_default_and_say_so(database: Database) -> None:
+    database.add(record(stale(0), 1e-6))
+    choice = Chooser(TARGET, database)(WORKLOAD)
+    assert (choice.tier, choice.config, choice.tuned) == (Tier.COMPATIBLE, DEFAULT, False)
+    assert "tune again" in choice.reason
+
+
+def test_a_record_of_another_thread_count_is_not_applied(database: Database) -> None:
+    other = replace(TARGET, num_threads=4)
+    database.add(record(DEFAULT, 1e-3, other))
+    choice = Chooser(TARGET, database)(WORKLOAD)
+    assert (choice.tier, choice.tuned) == (Tier.COMPATIBLE, False)
+    assert "num_threads 4, here 1" in choice.reason
+
+
+def test_without_a_database_the_reason_is_the_caller_s() -> None:
+    assert Chooser(TARGET, None, "not wanted")(WORKLOAD).reason == "not wanted"
