@@ -29,16 +29,21 @@ class Plain:
         return self.space(workload, target).default()
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        s = with_layouts(Schedule(compute_def(workload)), interface, {})
-        if not config.get_bool("shared"):
-            return s
-        for stage in s.state.stages:
-            widest = max((x for x in stage.loops if not x.reduce), key=lambda x: x.extent, default=None)
-            if widest is None:
-                continue
-            try:
-                others = [x.name for x in stage.loops if x is not widest]
-                s = s.reorder(stage.name, widest.name, *others).parallel(stage.name, widest.name)
-            except ScheduleError:  # a scan along the widest axis stays on one thread
-                continue
+        return plain_schedule(workload, interface, shared=config.get_bool("shared"))
+
+
+def plain_schedule(workload: Workload, interface: Interface | None, *, shared: bool = True) -> Schedule:
+    """Every stage as its own loops, in the order of its axes; `shared` among threads along the longest axis."""
+    s = with_layouts(Schedule(compute_def(workload)), interface, {})
+    if not shared:
         return s
+    for stage in s.state.stages:
+        widest = max((x for x in stage.loops if not x.reduce), key=lambda x: x.extent, default=None)
+        if widest is None:
+            continue
+        try:
+            others = [x.name for x in stage.loops if x is not widest]
+            s = s.reorder(stage.name, widest.name, *others).parallel(stage.name, widest.name)
+        except ScheduleError:  # a scan along the widest axis stays on one thread
+            continue
+    return s

@@ -47,7 +47,9 @@ class Draft:
 
 def random_workload(rng: random.Random) -> Workload:
     """Any family; sizes are awkward: 1, primes, below the vector width."""
-    family = rng.choice((elementwise, elementwise, movement, concat, reduction, softmax, pool, norm, scan, mixed))
+    family = rng.choice(
+        (elementwise, elementwise, logic, movement, concat, reduction, softmax, pool, norm, scan, mixed)
+    )
     return family(rng)
 
 
@@ -83,6 +85,20 @@ def elementwise(rng: random.Random) -> Workload:
             dtype = rng.choice((*FLOATS, *(() if dtype in FLOATS else ("i32", "i64"))))
             value = d.node("cast", value, to=dtype)
     return d.workload(value)
+
+
+def logic(rng: random.Random) -> Workload:
+    d = Draft(rng)
+    size = shape(rng)
+    flags = d.input(size, "bool")
+    for _ in range(rng.randint(0, 2)):
+        other = d.input(tuple(rng.choice((1, e)) for e in size), "bool")
+        flags = d.node("not", flags) if rng.random() < 0.3 else d.node(rng.choice(("and", "or", "xor")), flags, other)
+    if rng.random() < 0.3:
+        return d.workload(d.node("not", flags))
+    dtype = rng.choice((*FLOATS, *INTEGERS))
+    a, b = d.input(size, dtype), d.input(tuple(rng.choice((1, e)) for e in size), dtype)
+    return d.workload(d.node("where", flags, a, b))
 
 
 def movement(rng: random.Random) -> Workload:

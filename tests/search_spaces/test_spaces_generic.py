@@ -12,6 +12,7 @@ from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.search_spaces import Config, Interface, lookup, make_schedule
+from autotune.search_spaces.generic import generic_schedule, options_of
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.search_spaces.generic_cases import random_interface, random_workload
@@ -24,7 +25,7 @@ ROWS = Layout.row_major(4)
 
 
 def check(workload: Workload, config: Config, target: Target, interface: Interface | None) -> None:
-    schedule = make_schedule(workload, config.replace(template="generic"), target, interface)
+    schedule = generic_schedule(workload, target, options_of(config), interface)
     failure = wrong(workload, schedule, target)
     assert failure is None, f"{workload.to_json()} {config.to_json()} {interface and interface.to_json()}: {failure}"
 
