@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.engines.engine import Engine, Feeds
+from autotune.engines.engine import Array, Engine, Feeds
 from autotune.measure.peaks import FmaPeak
 from autotune.measure.timing import interleave, latency, spread
-from autotune.runtime.executor import Array
 from autotune.target import Target
 
 _TURN_SECONDS = 0.02

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from autotune.runtime.executor import Array, Executor
+import numpy as np
+import numpy.typing as npt
 
-Feeds = Mapping[str, Array]
+if TYPE_CHECKING:
+    # Not at run time: a process that holds another engine imports nothing of ours that would count as its memory.
+    from autotune.runtime.executor import Executor
+
+Array = npt.NDArray[Any]
+Feeds = Mapping[str, npt.NDArray[np.generic]]
 
 
 class Engine(Protocol):

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from autotune.engines.engine import Engine, Feeds, installed
+from autotune.engines.engine import Array, Engine, Feeds, installed
 from autotune.errors import EngineError
-from autotune.runtime.executor import Array
 
 Shapes = Mapping[str, Sequence[int]]
 

@@ -129,6 +129,7 @@ def compute_def(workload: Workload, algorithm: str = "direct") -> ComputeDef:
     return ComputeDef.build(values[: len(workload.inputs)], outputs, [f"out{n}" for n in range(len(outputs))])
 
 
+@functools.lru_cache(maxsize=1024)
 def value_types(workload: Workload) -> tuple[TensorType, ...]:
     """Type of every value of a workload, inputs first."""
     return tuple(TensorType(str(t.dtype), t.shape) for t in _values(workload, "direct"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ from autotune.engines.compare import compare, max_error
 from autotune.engines.engine import Feeds
 from autotune.runtime.executor import Array
 from autotune.target import Target
+
+ROOT = Path(__file__).parents[2]
 
 
 class Constant:
@@ -57,3 +62,15 @@ def test_every_engine_has_its_turns_and_is_checked_against_the_reference() -> No
 def test_without_the_reference_nothing_is_said_about_errors() -> None:
     found = compare([Constant("autotune", 1.0)], {}, Target.parse("native -num-cores=1"), flops=1, rounds=1)
     assert found.results[0].max_error is None
+
+
+def test_a_process_with_another_engine_holds_nothing_of_ours() -> None:
+    """Its memory is measured against ours."""
+    script = (
+        "import sys; from autotune.engines import peers; "
+        "print(*[name for name in sys.modules if name.startswith(('llvmlite', 'autotune.runtime', 'onnx'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
+    )
+    assert done.stdout.split() == []
