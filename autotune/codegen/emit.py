@@ -69,6 +69,7 @@ class _Emitter:
         self._memo: dict[int, tuple[Expr, Value]] = {}
         self._expanded: dict[int, tuple[Expr, Expr]] = {}
         self._constants: dict[str, str] = {}
+        self._entries: dict[tuple[int, int, DType], Value] = {}
 
     def module(self) -> str:
         operands = [f"%p{n}" for n in range(len(self.program.operands))]
@@ -143,7 +144,7 @@ class _Emitter:
         if stmt.mark == "vectorize":
             if self.m.lanes:
                 raise CodegenError(f"{stmt.var} is vectorized inside another vectorized loop")
-            self.x.env[stmt.var] = LANE
+            self.x.bind(stmt.var, LANE)
             self.m.lane_var, self.m.lanes = stmt.var, stmt.extent
             if stmt.begin:
                 raise CodegenError(f"vectorized loop {stmt.var} starts at {stmt.begin}, not 0")
@@ -151,16 +152,16 @@ class _Emitter:
             self.m.lane_var, self.m.lanes = "", 0
         elif stmt.mark == "unroll":
             for n in range(stmt.begin, stmt.begin + stmt.extent):
-                self.x.env[stmt.var] = n
+                self.x.bind(stmt.var, n)
                 self._all(stmt.body)
         elif stmt.mark == "parallel":
             self._parallel(stmt)
         else:
             label, variable = self.w.open_loop(str(stmt.begin))
-            self.x.env[stmt.var] = variable
+            self.x.bind(stmt.var, variable)
             self._all(stmt.body)
             self.w.close_loop(label, variable, str(stmt.begin + stmt.extent))
-        del self.x.env[stmt.var]
+        self.x.release(stmt.var)
 
     def _parallel(self, stmt: For) -> None:
         """Thread t runs iterations extent * t // threads up to extent * (t + 1) // threads."""
@@ -172,12 +173,13 @@ class _Emitter:
             first, last = h(0, f"add i64 {first}, {stmt.begin}"), h(0, f"add i64 {last}, {stmt.begin}")
         branch = self.w.open_branch(self.w.value(f"icmp slt i64 {first}, {last}"))
         label, variable = self.w.open_loop(first)
-        self.x.env[stmt.var] = variable
+        self.x.bind(stmt.var, variable)
         self._all(stmt.body)
         self.w.close_loop(label, variable, last)
         self.w.close_branch(branch)
 
     def _guard(self, stmt: If) -> None:
+        self.x.forget()
         uniform: list[Value] = []
         masks: list[Value] = []
         for c in stmt.when:
@@ -198,6 +200,7 @@ class _Emitter:
 
     def _store(self, stmt: Store) -> None:
         self._memo.clear()
+        self.x.forget()
         if stmt.fold is not None:
             self._fold(stmt.targets[0][0], stmt)
             return
@@ -224,7 +227,10 @@ class _Emitter:
             self.m.lanes, self.m.mask = lanes, mask
             return
         if stmt.fold == "sum" and isinstance(e, Binary) and e.op == "mul":
-            a, b = self.value(e.a), self.value(e.b)
+            a = self.value(e.a)
+            if a.structural and a.const == 0:
+                return
+            b = self.value(e.b)
             product = self.a.binary("mul", a, b) if (a.structural or b.structural) else None
             if product is not None and product.structural and product.const == 0:
                 return
@@ -419,13 +425,14 @@ class _Emitter:
 
     def _table(self, e: Table) -> Value:
         """A constant where unrolling made the indices constants, else a load from the constant pool."""
+        place = self._constant_place(e)
+        if place is not None:
+            key = (id(e.values), place, e.dtype)
+            kept = self._entries.get(key)
+            if kept is None:
+                kept = self._entries[key] = constant(e.values[place], e.dtype, structural=True)
+            return kept
         positions = [self.value(index) for index in e.indices]
-        if all(p.const is not None for p in positions):
-            place = 0
-            for position, extent in zip(positions, e.shape):
-                place = place * extent + int(position.const or 0)
-            # Beyond the table in lanes and rounds that a guard switches off.
-            return constant(e.values[min(max(place, 0), len(e.values) - 1)], e.dtype, structural=True)
         lanes = max(p.lanes for p in positions)
         if lanes:
             return self.m.per_lane(lambda: self._table(e))
@@ -439,6 +446,27 @@ class _Emitter:
         pointer = self.w.value(f"getelementptr inbounds {kind}, ptr {name}, i64 {self.a.operand(total, 0)}")
         text = self.w.value(f"load {kind}, ptr {pointer}, align {e.dtype.bytes}")
         return self.a.from_storage(text, e.dtype, 0)
+
+    def _constant_place(self, e: Table) -> int | None:
+        """The position in `e.values`; None where it is known at run time only."""
+        place = 0
+        for index, extent in zip(e.indices, e.shape):
+            if isinstance(index, Index):
+                try:
+                    offset = self.x.offset(index.value)
+                except PerLane:
+                    return None
+                if offset.terms or offset.lane:
+                    return None
+                position = offset.const
+            else:
+                value = self.value(index)
+                if value.const is None:
+                    return None
+                position = int(value.const)
+            place = place * extent + position
+        # Beyond the table in lanes and rounds that a guard switches off.
+        return min(max(place, 0), len(e.values) - 1)
 
     def _pool(self, e: Table) -> str:
         """The global that holds a small constant matrix."""

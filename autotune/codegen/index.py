@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Union
+from typing import NamedTuple, Union
 
 from autotune.codegen.writer import Writer
 from autotune.lower.ir import Buffer
@@ -21,8 +20,7 @@ LANE = Lane()
 Binding = Union[int, str, Lane]
 
 
-@dataclass(frozen=True, slots=True)
-class Offset:
+class Offset(NamedTuple):
     """const + sum(coefficient * i64 value) + lane * (number of the SIMD lane)."""
 
     const: int
@@ -39,23 +37,48 @@ class Indexer:
 
     def __init__(self, writer: Writer, evaluate: Callable[[Expr], str]) -> None:
         self.writer = writer
-        self.env: dict[str, Binding] = {}
         self.bases: dict[str, str] = {}
+        self._env: dict[str, Binding] = {}
         self._evaluate = evaluate
         self._flat: dict[int, tuple[object, Linear]] = {}
+        self._offsets: dict[int, tuple[Linear, Offset]] = {}
+
+    def bind(self, variable: str, value: Binding) -> None:
+        """What a loop variable is from now on."""
+        self._env[variable] = value
+        self._offsets.clear()
+
+    def bound(self, variable: str) -> Binding | None:
+        """What a loop variable is now."""
+        return self._env.get(variable)
+
+    def release(self, variable: str) -> None:
+        """The end of a variable's loop."""
+        del self._env[variable]
+        self._offsets.clear()
+
+    def forget(self) -> None:
+        """A new statement: what is read from memory for an index may have changed."""
+        self._offsets.clear()
 
     def offset(self, value: Linear) -> Offset:
-        """The value under the current environment.
+        """The value under the current environment; a statement that reads and writes one place asks twice.
 
         Raises:
             PerLane: when the lane occurs inside a division, a remainder or an indirect read.
         """
+        kept = self._offsets.get(id(value))
+        if kept is None:
+            kept = self._offsets[id(value)] = (value, self._offset(value))
+        return kept[1]
+
+    def _offset(self, value: Linear) -> Offset:
         const, lane = value.const, 0
         terms: dict[str, int] = {}
         for term, c in value.terms.items():
             bound: Binding
             if isinstance(term, str):
-                bound = self.env[term]
+                bound = self._env[term]
             elif isinstance(term, (Div, Mod)):
                 bound = self._quotient(term)
             else:
@@ -66,10 +89,10 @@ class Indexer:
                 lane += c
             else:
                 terms[bound] = terms.get(bound, 0) + c
-        return Offset(const, tuple(sorted(terms.items())), lane)
+        return Offset(const, tuple(sorted(terms.items())) if terms else (), lane)
 
     def _quotient(self, term: Div | Mod) -> Binding:
-        inner = self.offset(term.arg)
+        inner = self._offset(term.arg)
         if inner.lane:
             raise PerLane
         if not inner.terms:
@@ -122,12 +145,13 @@ class Indexer:
     def pointer(self, buffer: Buffer, offset: Offset, element: str) -> str:
         """Address of an element; parts that change in outer loops are added outside the inner ones."""
         pointer = self.bases[buffer.name]
-        by_depth: dict[int, list[tuple[str, int]]] = {}
-        for name, c in offset.terms:
-            by_depth.setdefault(self.writer.depth(name), []).append((name, c))
-        for depth in sorted(by_depth):
-            index = self._sum(depth, tuple(by_depth[depth]))
-            pointer = self.writer.hoisted(depth, f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
+        if offset.terms:
+            by_depth: dict[int, list[tuple[str, int]]] = {}
+            for name, c in offset.terms:
+                by_depth.setdefault(self.writer.depth(name), []).append((name, c))
+            for depth in sorted(by_depth):
+                index = self._sum(depth, tuple(by_depth[depth]))
+                pointer = self.writer.hoisted(depth, f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
         if offset.const:
             text = f"getelementptr inbounds {element}, ptr {pointer}, i64 {offset.const}"
             pointer = self.writer.once(text, text)

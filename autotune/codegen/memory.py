@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autotune.codegen.arithmetic import Arithmetic
-from autotune.codegen.index import LANE, Binding, Indexer, Offset, PerLane
+from autotune.codegen.index import LANE, Indexer, Offset, PerLane
 from autotune.codegen.value import Value, computed_type, constant, mask_bits, mask_constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
@@ -33,7 +33,8 @@ class Memory:
         for n in range(lanes):
             self._as_scalar(variable, n, mask)
             parts.append(self.isolated(scalar))  # what is known of one lane is wrong for the next
-        self.x.env[variable], self.lanes, self.lane_var, self.mask = LANE, lanes, variable, mask
+        self.x.bind(variable, LANE)
+        self.lanes, self.lane_var, self.mask = lanes, variable, mask
         dtype = parts[0].dtype
         kind, element = computed_type(dtype, lanes), computed_type(dtype)
         vector = "poison"
@@ -42,7 +43,7 @@ class Memory:
         return Value(vector, dtype, lanes)
 
     def _as_scalar(self, variable: str, lane: int, mask: Value | None) -> None:
-        self.x.env[variable] = lane
+        self.x.bind(variable, lane)
         self.lanes, self.lane_var = 0, ""
         self.mask = self._lane_of(mask, lane)
 
@@ -116,9 +117,9 @@ class Memory:
     ) -> Value:
         """The element, or the vector of the lanes' elements; `otherwise` where `when` fails."""
         mask = self.all_of(when, None) if when else None
-        fallback = constant(otherwise.value, buffer.dtype) if otherwise is not None else constant(0, buffer.dtype)
+        fallback = None if otherwise is None else constant(otherwise.value, buffer.dtype)
         if mask is not None and mask.const is False:
-            return fallback
+            return fallback or constant(0, buffer.dtype)
         try:
             offset = self.x.offset(self.x.flat(buffer, indices))
         except PerLane:
@@ -133,18 +134,18 @@ class Memory:
             mask, key = guard, (offset, lanes, guard.text if guard else "")
         else:
             mask = mask if guard is None else self.a.binary("and", mask, guard)
-            key = (offset, lanes, f"{mask.text}|{fallback.const}")
-        loads = self.w.scopes[-1].loads
-        kept = loads.get((buffer.name, key))
+            key = (offset, lanes, f"{mask.text}|{fallback.const if fallback else 0}")
+        loads = self.w.scopes[-1].loads.setdefault(buffer.name, {})
+        kept = loads.get(key)
         if isinstance(kept, Value):
             return kept
         if mask is guard and lanes and self._whole_register(buffer, offset, lanes):
             mask = None
         value = self._read(buffer, offset, lanes, mask, fallback)
-        loads[(buffer.name, key)] = value
+        loads[key] = value
         return value
 
-    def _read(self, buffer: Buffer, offset: Offset, lanes: int, mask: Value | None, fallback: Value) -> Value:
+    def _read(self, buffer: Buffer, offset: Offset, lanes: int, mask: Value | None, fallback: Value | None) -> Value:
         element = stored_type(buffer.dtype)
         kind = stored_type(buffer.dtype, lanes)
         pointer = self.x.pointer(buffer, offset, element)
@@ -156,7 +157,7 @@ class Memory:
         vector = stored_type(buffer.dtype, width)
         name = f"@llvm.masked.load.v{width}{_short(buffer.dtype)}.p0"
         self.w.declare(f"{vector} {name}(ptr, <{width} x i1>, {vector})")
-        passthru = self._stored_constant(fallback, buffer.dtype, width)
+        passthru = self._stored_constant(fallback or constant(0, buffer.dtype), buffer.dtype, width)
         text = self.w.value(
             f"call {vector} {name}(ptr align {align} {pointer}, <{width} x i1> {self.a.operand(mask, width)}, "
             f"{vector} {passthru})"
@@ -237,13 +238,14 @@ class Memory:
                 label = self.w.open_branch(self.a.operand(guard, 0))
                 self.store(buffer, indices, part)
                 self.w.close_branch(label)
-        self.x.env[variable], self.lanes, self.lane_var, self.mask = LANE, lanes, variable, mask
+        self.x.bind(variable, LANE)
+        self.lanes, self.lane_var, self.mask = lanes, variable, mask
 
     def prefetch(self, buffer: Buffer, indices: tuple[Linear, ...]) -> None:
         """Ask for a cache line; never faults."""
-        saved: Binding | None = self.x.env.get(self.lane_var)
+        saved = self.x.bound(self.lane_var)
         if self.lane_var:
-            self.x.env[self.lane_var] = 0
+            self.x.bind(self.lane_var, 0)
         offset = self.x.offset(self.x.flat(buffer, indices))
         # Not `inbounds`: near the end, the address lies beyond the buffer.
         place = self.x.materialise(offset)
@@ -251,7 +253,7 @@ class Memory:
             f"getelementptr {stored_type(buffer.dtype)}, ptr {self.x.bases[buffer.name]}, i64 {place}"
         )
         if self.lane_var and saved is not None:
-            self.x.env[self.lane_var] = saved
+            self.x.bind(self.lane_var, saved)
         self.w.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.w.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 

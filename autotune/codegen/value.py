@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from autotune.tensor.dtype import DType
 Scalar = float | int | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A scalar (lanes 0) or vector.
 
     Attributes:
@@ -60,8 +59,11 @@ def computed_type(dtype: DType, lanes: int = 0) -> str:
 
 def constant(value: Scalar, dtype: DType, structural: bool = False) -> Value:
     """A constant of the dtype computed in, rounded to the dtype itself."""
-    if dtype is DType.f32 and abs(value) < 3e38:
-        rounded: Scalar = _F32.unpack(_F32.pack(value))[0]  # as NumPy rounds, some ten times faster
+    rounded: Scalar
+    if dtype is DType.i64 and -(1 << 63) <= value < 1 << 63:
+        rounded = int(value)
+    elif dtype is DType.f32 and abs(value) < 3e38:
+        rounded = _F32.unpack(_F32.pack(value))[0]  # as NumPy rounds, some ten times faster
     elif dtype.is_float:
         with np.errstate(over="ignore"):
             rounded = float(np.asarray(value, dtype.numpy))

@@ -19,13 +19,13 @@ class Scope:
     Attributes:
         top: instructions that run once on entry, before `body`.
         known: values available from here inwards, by what they compute.
-        loads: values read from memory in this scope and not overwritten since, by (buffer, place).
+        loads: values read from memory in this scope and not overwritten since, by buffer and place.
     """
 
     top: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
     known: dict[object, str] = field(default_factory=dict)
-    loads: dict[tuple[str, object], object] = field(default_factory=dict)
+    loads: dict[str, dict[object, object]] = field(default_factory=dict)
 
 
 class Writer:
@@ -88,9 +88,7 @@ class Writer:
     def forget(self, buffer: str) -> None:
         """A store: what was read from that buffer may have changed."""
         for scope in self.scopes:
-            stale = [key for key in scope.loads if key[0] == buffer]
-            for key in stale:
-                del scope.loads[key]
+            scope.loads.pop(buffer, None)
 
     def open_loop(self, begin: str) -> tuple[str, str]:
         """Start a do-while loop; returns (label, variable)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from autotune.schedule.state import State
 
 Primitive = Callable[..., State]
 _PRIMITIVES: dict[str, Primitive] = {}
+_signature = functools.cache(inspect.signature)
 
 
 def primitive(fn: Primitive) -> Primitive:
@@ -39,11 +41,11 @@ def apply(state: State, name: str, args: tuple[Any, ...]) -> State:
             f"unknown primitive {name!r}; " + (f"did you mean {close[0]}?" if close else f"known: {', '.join(names())}")
         )
     try:
-        bound = inspect.signature(fn).bind(state, *args)
+        bound = _signature(fn).bind(state, *args)
     except TypeError as error:
         raise ScheduleError(f"{name}{args}: {error}") from error
     for parameter, value in list(bound.arguments.items())[1:]:
-        kind = str(inspect.signature(fn).parameters[parameter].annotation)
+        kind = str(_signature(fn).parameters[parameter].annotation)
         # Steps come from files too: a factor of 2.5 or "4" must not get any further.
         check(_KINDS[kind](value), f"{name}{args}: {parameter} must be {_NAMES[kind]}, got {value!r}")
     return fn(state, *args)

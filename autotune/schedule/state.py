@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from autotune.errors import ScheduleError
 from autotune.tensor.compute_def import ComputeDef
-from autotune.tensor.expr import Expr, Read, walk
+from autotune.tensor.expr import Expr, Read
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, Range, Ranges
 from autotune.tensor.stage import Stage, Tensor
@@ -129,11 +129,8 @@ class StageState:
     def ranges(self) -> dict[str, Range]:
         return {self.variable(loop.name): (0, max(loop.extent - 1, 0)) for loop in self.loops}
 
-    def reads(self) -> Iterator[Read]:
-        for body in self.stage.body:
-            for e in walk(body):
-                if isinstance(e, Read):
-                    yield e
+    def reads(self) -> tuple[Read, ...]:
+        return self.stage.reads()
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,10 +318,12 @@ def children(e: Expr) -> tuple[Expr, ...]:
 
 
 def walk(e: Expr) -> Iterator[Expr]:
-    """The expression and all below it, parents first."""
-    yield e
-    for child in children(e):
-        yield from walk(child)
+    """The expression and all below it, parents first, from left to right."""
+    todo = [e]
+    while todo:
+        e = todo.pop()
+        yield e
+        todo += children(e)[::-1]
 
 
 def rewrite(e: Expr, fn: Callable[[Expr], Expr | None]) -> Expr:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from autotune.errors import WorkloadError
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, ExprLike, Read, Table, Var, as_expr, read
+from autotune.tensor.expr import Expr, ExprLike, Read, Table, Var, as_expr, read, walk
 from autotune.tensor.reducer import BUILTIN, Reducer
 
 MAX_ELEMENTS = 2**40
@@ -75,6 +75,13 @@ class Stage:
     body: tuple[Expr, ...]
     reducer: Reducer | None = None
     scan_axis: str | None = None
+    _reads: list[tuple[Read, ...]] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    def reads(self) -> tuple[Read, ...]:
+        """Every read in the body, from left to right; found once, since every schedule step asks."""
+        if not self._reads:
+            self._reads.append(tuple(e for body in self.body for e in walk(body) if isinstance(e, Read)))
+        return self._reads[0]
 
     @property
     def name(self) -> str:
