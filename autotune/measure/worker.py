@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 
 _POLL_SECONDS = 0.05  # how often resident size and cancellation are looked at
 
+_STARTS = 10  # tries before a worker counts as one that cannot start
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
@@ -119,7 +121,7 @@ class Worker:
         """A process that waits for a request; one that died idle or is due for recycling is replaced."""
         if self._process is not None and (self._served >= self._spec.recycle_after or self._process.died_idle()):
             self.stop()
-        for _ in range(3):  # again, because somebody may have killed the first
+        for _ in range(_STARTS):  # again, because somebody may have killed it, and starting takes a while
             self.start()
             process = self._process
             assert process is not None
@@ -130,7 +132,7 @@ class Worker:
                 process.ready = True
                 return process
             self.stop()
-            if isinstance(answer, Message):
+            if isinstance(answer, Message) or answer.kind != "crash":
                 break
         reason = answer.message if isinstance(answer, Failure) else str(answer.body.get("broken", answer.body))
         raise MeasureError(f"worker {self._spec.entry} does not start: {one_line(reason)}")

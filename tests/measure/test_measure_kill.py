@@ -49,7 +49,7 @@ def test_kill_9_at_random_moments() -> None:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
 
-        killer = threading.Thread(target=kill_some)
+        killer = threading.Thread(target=kill_some, daemon=True)
         killer.start()
         pipeline = Pipeline(builder, runner, ahead=4, take_turns=False)
         rows = 0
