@@ -44,7 +44,7 @@ def emit_dot(m: Memory, a: Arithmetic, loop: For) -> None:
     product = store.values[0]
     assert isinstance(product, Binary)
     factors = sorted((_factor(product.a), _factor(product.b)), key=lambda f: f.buffer.dtype is not dot.left)
-    m.x.env[loop.var] = 0
+    m.x.bind(loop.var, 0)
     total = m.load(buffer, indices, (), None)
     packed = [_packed(m, a, loop, f, dot) for f in factors]
     count = m.lanes * dot.extent
@@ -56,7 +56,7 @@ def emit_dot(m: Memory, a: Arithmetic, loop: For) -> None:
     arguments = ", ".join(f"{operand} {name}" for operand, name in zip(operands, given))
     text = m.w.value(f"call {kind} {symbol}({kind} {a.operand(total, lanes)}, {arguments})")
     m.store(buffer, indices, Value(text, dot.total, lanes))
-    del m.x.env[loop.var]
+    m.x.release(loop.var)
 
 
 def _factor(e: Expr) -> Load:
@@ -102,14 +102,14 @@ def _contiguous(m: Memory, loop: For, load: Load, dot: DotProduct) -> Offset:
     """The place of the first element, when the others follow it and lanes share them or follow one another."""
 
     def at(n: int) -> Offset:
-        m.x.env[loop.var] = n
+        m.x.bind(loop.var, n)
         try:
             return m.x.offset(m.x.flat(load.buffer, load.indices))
         except PerLane:
             return Offset(0, (), -1)
 
     places = [at(n) for n in range(dot.extent)]
-    m.x.env[loop.var] = 0
+    m.x.bind(loop.var, 0)
     first = places[0]
     together = all(p == Offset(first.const + n, first.terms, first.lane) for n, p in enumerate(places))
     if not together or first.lane not in (0, dot.extent):
