@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from autotune.lower import top_k as _top_k  # noqa: F401  registers its nest
 from autotune.lower.build import NestBuilder
 from autotune.lower.ir import LoopProgram
 from autotune.lower.lanes import some_lane
@@ -31,7 +32,8 @@ def lower(schedule: Schedule, name: str = "kernel", *, check: bool = True) -> Lo
     state = schedule.state
     builder = NestBuilder(state)
     symbol = re.sub(r"\W", "_", name)
-    program = LoopProgram(symbol, builder.operands, tuple(builder.buffers.values()), builder.kernel())
+    nest = builder.kernel()
+    program = LoopProgram(symbol, builder.operands, tuple(builder.buffers.values()), nest)
     cut = frozenset(s.variable(loop) for s in state.stages for loop in s.partitioned)
     passes = (
         ("build", lambda body: body),

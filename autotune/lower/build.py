@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from autotune.errors import LoweringError
 from autotune.lower.bounds import least
+from autotune.lower.extern import Place, Row, nest_of
 from autotune.lower.ir import (
     LOCAL,
     OPERAND,
@@ -70,7 +71,7 @@ class NestBuilder:
         for s in self.state.stages:
             for t in s.stage.outputs:
                 if t.name not in out:
-                    kept = self.regions.of(s).extent[: len(t.shape)]
+                    kept = t.shape if s.stage.extern else self.regions.of(s).extent[: len(t.shape)]
                     scope = SHARED if s.at is None else REGISTER if s.scope == REGISTER else LOCAL
                     out[t.name] = Buffer(t.name, t.dtype, self.state.layout(t).physical_shape(kept), scope)
         return out
@@ -121,7 +122,25 @@ class NestBuilder:
                 body = (For(s.variable(loop.name), 0, loop.extent, loop.mark, body),)
         return list(body)
 
+    def _extern(self, s: StageState) -> list[Stmt]:
+        """The nest of an extern function at one row."""
+        assert s.stage.extern is not None
+
+        def locate(t: Tensor, logical: Sequence[Linear]) -> Place:
+            return self.buffers[t.name], self._physical(t, list(logical))
+
+        values = self.regions.values(s)
+        inputs = tuple(r.tensor for r in s.reads())
+        rows = tuple(values[a.name] for a in s.stage.axes)
+        row = Row(s.name, inputs, s.stage.outputs, dict(s.stage.extern.attrs), rows, locate)
+        body = nest_of(s.stage.extern.name)(row)
+        self.buffers |= {b.name: b for b in row.scratch}
+        guards = self._guards(s, reduced=True)
+        return [If(guards, body)] if guards else list(body)
+
     def _update(self, s: StageState) -> list[Stmt]:
+        if s.stage.extern is not None:
+            return self._extern(s)
         targets = self._targets(s)
         values = tuple(self._inside(s, b) for b in s.stage.body)
         reducer = s.stage.reducer

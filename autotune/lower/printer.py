@@ -39,7 +39,8 @@ def print_body(body: tuple[Stmt, ...], depth: int = 0) -> list[str]:
         elif isinstance(stmt, Prefetch):
             out.append(f"{pad}prefetch {stmt.buffer.name}[{', '.join(map(str, stmt.indices))}]")
         elif isinstance(stmt, Store):
-            for (buffer, indices), value in zip(stmt.targets, stmt.values):
-                operator = _FOLD[stmt.fold] if stmt.fold else "="
-                out.append(f"{pad}{buffer.name}[{', '.join(map(str, indices))}] {operator} {value}")
+            # Several targets are written together, after all values are known.
+            places = ", ".join(f"{buffer.name}[{', '.join(map(str, indices))}]" for buffer, indices in stmt.targets)
+            operator = _FOLD[stmt.fold] if stmt.fold else "="
+            out.append(f"{pad}{places} {operator} {', '.join(map(str, stmt.values))}")
     return out

@@ -26,6 +26,7 @@ def cache_write(state: State, tensor: str) -> State:
     check(s.untouched, f"cache_write {tensor}: it has already been scheduled")
     check(s.stage.scan_axis is None, f"cache_write {tensor}: it is a scan")
     check(len(s.stage.outputs) == 1, f"cache_write {tensor}: it has several outputs")
+    check(s.stage.extern is None, f"cache_write {tensor}: an extern function writes it row by row")
     written = s.stage.outputs[0]
     cached = Tensor(_free(state, f"{tensor}.c"), written.shape, written.dtype)
     inner = replace(s.stage, outputs=(cached,))

@@ -108,6 +108,7 @@ def vectorize(state: State, stage: str, loop: str) -> State:
         1 <= old.extent <= MAX_LANES, f"vectorize {stage}.{loop}: extent {old.extent} is not in 1..{MAX_LANES}; split"
     )
     check(all(x.mark != VECTORIZE for x in s.loops), f"vectorize {stage}: another loop is already vectorized")
+    check(s.stage.extern is None, f"vectorize {stage}.{loop}: an extern function handles one row at a time")
     if old.reduce:
         reducer = s.stage.reducer
         simple = reducer is not None and is_builtin(reducer)
@@ -193,6 +194,7 @@ def pad(state: State, stage: str, axis: str) -> State:
     """
     s = state.stage(stage)
     names = [a.name for a in s.stage.axes]
+    check(s.stage.extern is None, f"pad {stage}: an extern function needs whole rows")
     check(axis in names, f"pad {stage}: no spatial axis {axis!r}; it has {', '.join(names)}")
     return state.put(replace(s, padded=s.padded | {axis}))
 

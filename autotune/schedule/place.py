@@ -31,6 +31,7 @@ def inline(state: State, stage: str) -> State:
     s = state.stage(stage)
     check(s.stage.reducer is None, f"inline {stage}: it reduces; a reduction is computed at a loop instead")
     check(s.stage.scan_axis is None, f"inline {stage}: it is a scan; compute it at a loop instead")
+    check(s.stage.extern is None, f"inline {stage}: it is an extern function")
     check(not any(t.name in state.outputs for t in s.stage.outputs), f"inline {stage}: it is an output of the kernel")
     check(s.untouched, f"inline {stage}: it has already been scheduled")
     check(len(s.stage.outputs) == 1, f"inline {stage}: it has several outputs")
@@ -89,6 +90,8 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
     """
     s, c = state.stage(stage), state.stage(consumer)
     check(s.name != c.name, f"compute_at {stage}: a stage cannot be computed inside itself")
+    check(s.stage.extern is None, f"compute_at {stage}: an extern function stays at the top level")
+    check(c.stage.extern is None, f"compute_at {stage}: {consumer} is an extern function, which reads whole rows")
     check(scope in (LOCAL, REGISTER), f"compute_at {stage}: scope {scope!r} is not {LOCAL!r} or {REGISTER!r}")
     check(
         not any(t.name in state.outputs for t in s.stage.outputs),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.errors import WorkloadError
 from autotune.tensor.expr import Expr, Read, rewrite, walk
@@ -94,6 +94,9 @@ class ComputeDef:
         for stage in self.stages:
             axes = ", ".join(f"{a.name}<{a.extent}" for a in stage.axes)
             values = ", ".join(map(str, stage.body))
+            if stage.extern is not None:
+                sources = ", ".join(e.tensor.name for e in stage.body if isinstance(e, Read))
+                values = f"{stage.extern.name}({', '.join([sources, *(f'{k}={v}' for k, v in stage.extern.attrs)])})"
             if stage.reducer is not None:
                 over = ", ".join(f"{a.name}<{a.extent}" for a in stage.reduce_axes)
                 values = f"{stage.reducer.name}[{over}] {values}"
@@ -181,9 +184,7 @@ class _Collector:
             return None
 
         body = tuple(rewrite(b, rename) for b in stage.body)
-        self.stages.append(
-            Stage(tuple(own.values()), stage.axes, stage.reduce_axes, body, stage.reducer, stage.scan_axis)
-        )
+        self.stages.append(replace(stage, outputs=tuple(own.values()), body=body))
         self.done.add(id(stage))
 
 

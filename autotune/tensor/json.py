@@ -9,7 +9,7 @@ from typing import Any
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Reinterpret, Select, Table, Unary, Var
 from autotune.tensor.reducer import Reducer
-from autotune.tensor.stage import Axis, Stage, Tensor
+from autotune.tensor.stage import Axis, Extern, Stage, Tensor
 
 
 def expr_to_json(e: Expr) -> Any:
@@ -87,7 +87,7 @@ def stage_to_json(s: Stage) -> Any:
             "identity": [expr_to_json(e) for e in s.reducer.identity],
             "combine": [expr_to_json(e) for e in s.reducer.combine],
         }
-    return {
+    data = {
         "outputs": [tensor_to_json(t) for t in s.outputs],
         "axes": [[a.name, a.extent] for a in s.axes],
         "reduce_axes": [[a.name, a.extent] for a in s.reduce_axes],
@@ -95,6 +95,9 @@ def stage_to_json(s: Stage) -> Any:
         "reducer": reducer,
         "scan": s.scan_axis,
     }
+    if s.extern is not None:
+        data["extern"] = [s.extern.name, dict(s.extern.attrs)]
+    return data
 
 
 def stage_from_json(data: Any, tensors: Mapping[str, Tensor]) -> Stage:
@@ -113,7 +116,11 @@ def stage_from_json(data: Any, tensors: Mapping[str, Tensor]) -> Stage:
     axes = tuple(Axis(n, e) for n, e in data["axes"])
     reduce_axes = tuple(Axis(n, e) for n, e in data["reduce_axes"])
     body = tuple(expr_from_json(e, visible) for e in data["body"])
-    return Stage(outputs, axes, reduce_axes, body, reducer, data["scan"])
+    extern = None
+    if "extern" in data:
+        name, attrs = data["extern"]
+        extern = Extern(name, tuple(sorted(attrs.items())))
+    return Stage(outputs, axes, reduce_axes, body, reducer, data["scan"], extern)
 
 
 def _number(value: float | int | bool) -> Any:

@@ -57,6 +57,14 @@ class Reduction(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Extern:
+    """A function beyond tensor expressions, by name (`autotune.tensor.extern`)."""
+
+    name: str
+    attrs: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One loop nest: for every point of `axes`, the body (folded by `reducer` over `reduce_axes`).
 
@@ -67,6 +75,8 @@ class Stage:
         body: one expression per output.
         reducer: how values combine, None for an elementwise stage.
         scan_axis: name of the sequential axis along which the stage reads its own earlier elements, or None.
+        extern: the function that computes a whole row of the outputs at each point of `axes`; the body then only
+            names the tensors that it reads, and outputs have dimensions beyond the axes.
     """
 
     outputs: tuple[Tensor, ...]
@@ -75,6 +85,7 @@ class Stage:
     body: tuple[Expr, ...]
     reducer: Reducer | None = None
     scan_axis: str | None = None
+    extern: Extern | None = None
     _reads: list[tuple[Read, ...]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def reads(self) -> tuple[Read, ...]:

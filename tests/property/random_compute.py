@@ -90,7 +90,8 @@ def _epilogue(b: WorkloadBuilder, value: tuple[bool, int]) -> tuple[bool, int]:
             other = b.input(kind.dtype, broadcastable(rng, kind.shape), rng.random() < 0.3)
             value = b.node(rng.choice(("add", "sub", "mul", "max", "min")), value, other)
         elif DType(kind.dtype).is_float:
-            value = b.node(rng.choice(SMOOTH), value)
+            # exp magnifies the rounding of sums, which a float64 reference of float64 kernels cannot tell.
+            value = b.node(rng.choice(SMOOTH if kind.dtype != "f64" else SMOOTH[:-2]), value)
         else:
             value = b.node(rng.choice(("relu", "neg", "abs")), value)
     return value

@@ -1,0 +1,109 @@
+"""Nests of extern stages, written in loop IR.
+
+@extern_nest("reverse")
+def reverse(row: Row) -> tuple[Stmt, ...]:
+    n = row.inner(row.inputs[0])[0]
+    return (row.loop(n, lambda i: (row.store(0, (i,), row.load(0, (i * -1 + (n - 1),))),)),)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autotune.errors import LoweringError
+from autotune.lower.ir import LOCAL, Buffer, For, If, Load, Stmt, Store
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Expr
+from autotune.tensor.linear import Linear
+from autotune.tensor.stage import Tensor
+
+Place = tuple[Buffer, tuple[Linear, ...]]
+Locate = Callable[[Tensor, Sequence[Linear]], Place]
+
+
+@dataclass(slots=True)
+class Row:
+    """One row of an extern stage: what its nest may read, write and use.
+
+    Attributes:
+        stage: its name; loop variables and scratch are named after it.
+        inputs, outputs: tensors; the first dimensions are the rows.
+        attrs: the function's integers.
+        rows: the row, as a function of the loops outside.
+        locate: where an element of a tensor lies, whatever its layout.
+        scratch: buffers of the thread that the nest asked for.
+    """
+
+    stage: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    attrs: Mapping[str, int]
+    rows: tuple[Linear, ...]
+    locate: Locate
+    scratch: list[Buffer] = field(default_factory=list)
+    loops: int = 0
+
+    def inner(self, t: Tensor) -> tuple[int, ...]:
+        """Extents of one row of a tensor."""
+        return t.shape[len(self.rows) :]
+
+    def load(self, number: int, indices: Sequence[Linear]) -> Load:
+        """An element of this row of an input."""
+        return Load(*self.locate(self.inputs[number], (*self.rows, *indices)))
+
+    def output(self, number: int, indices: Sequence[Linear]) -> Place:
+        """The place of an element of this row of an output."""
+        return self.locate(self.outputs[number], (*self.rows, *indices))
+
+    def buffer(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        """Scratch of the thread; it holds nothing at first."""
+        buffer = Buffer(f"{self.stage}.{name}", dtype, shape, LOCAL)
+        self.scratch.append(buffer)
+        return buffer
+
+    def loop(self, extent: int, body: Callable[[Linear], Sequence[Stmt]]) -> For:
+        """`body(i)` for i in 0..extent, one after the other."""
+        self.loops += 1
+        var = f"{self.stage}.x{self.loops}"
+        return For(var, 0, extent, "", tuple(body(Linear.var(var))))
+
+
+Nest = Callable[[Row], tuple[Stmt, ...]]
+_NESTS: dict[str, Nest] = {}
+
+
+def extern_nest(name: str) -> Callable[[Nest], Nest]:
+    """Register the nest of an extern function."""
+
+    def register(fn: Nest) -> Nest:
+        _NESTS[name] = fn
+        return fn
+
+    return register
+
+
+def nest_of(name: str) -> Nest:
+    """
+    Raises:
+        LoweringError: the function has a value but no nest.
+    """
+    if name not in _NESTS:
+        known = ", ".join(sorted(_NESTS))
+        raise LoweringError(f"extern function {name!r} has no nest: register one with extern_nest; there are: {known}")
+    return _NESTS[name]
+
+
+def store(place: Place, value: Expr) -> Store:
+    """Write one element."""
+    return Store((place,), (value,))
+
+
+def store_both(first: Place, second: Place, values: tuple[Expr, Expr]) -> Store:
+    """Write two elements; both values are computed before either is written."""
+    return Store((first, second), values)
+
+
+def where(conditions: Sequence[Linear], body: Sequence[Stmt]) -> If:
+    """`body` where all conditions are >= 0."""
+    return If(tuple(conditions), tuple(body))

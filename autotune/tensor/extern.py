@@ -1,0 +1,97 @@
+"""Extern stages: what tensor expressions cannot say (sorting, top-k, scatter), as a named function.
+
+A function has two definitions under one name: its NumPy value here, which is the reference, and its nest in
+`autotune.lower.extern`, written in loop IR and verified like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import WorkloadError
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Const, Read
+from autotune.tensor.stage import Axis, Extern, Stage, Tensor, check_shape
+
+Array = npt.NDArray[Any]
+Value = Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]]
+"""(inputs, attributes) -> outputs, for all rows at once."""
+
+_VALUES: dict[str, Value] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of an extern stage: its shape is the rows, then `inner`."""
+
+    name: str
+    inner: tuple[int, ...]
+    dtype: DType
+
+
+def extern_value(name: str) -> Callable[[Value], Value]:
+    """Register the NumPy definition of an extern function."""
+
+    def register(fn: Value) -> Value:
+        _VALUES[name] = fn
+        return fn
+
+    return register
+
+
+def extern(
+    name: str, inputs: Sequence[Tensor], rows: Sequence[int], outputs: Sequence[Output], **attrs: int
+) -> tuple[Tensor, ...]:
+    """The outputs of an extern function, computed row by row.
+
+    Args:
+        name: of a registered function.
+        inputs: tensors whose first dimensions are `rows`.
+        rows: extents of the outer loops; rows do not depend on each other.
+        outputs: what is computed for each row.
+        attrs: integers that the function needs.
+
+    Raises:
+        WorkloadError: unknown function, or an input without these rows.
+    """
+    if name not in _VALUES:
+        raise WorkloadError(f"unknown extern function {name!r}; known: {', '.join(sorted(_VALUES)) or 'none'}")
+    extents = check_shape(rows, name)
+    for t in inputs:
+        if t.shape[: len(extents)] != extents:
+            raise WorkloadError(f"{name}: {t.name} of shape {t.shape} does not start with the rows {extents}")
+    axes = tuple(Axis(f"i{n}", e) for n, e in enumerate(extents))
+    body = tuple(_whole(t, axes) for t in inputs)
+    bare = tuple(Tensor(o.name, check_shape((*extents, *o.inner), o.name), o.dtype) for o in outputs)
+    stage = Stage(bare, axes, (), body, extern=Extern(name, tuple(sorted(attrs.items()))))
+    return tuple(Tensor(t.name, t.shape, t.dtype, stage) for t in bare)
+
+
+def _whole(t: Tensor, axes: Sequence[Axis]) -> Read:
+    """Stands for the row of an input."""
+    zero = Const(0, DType.i64)
+    return Read(t, (*(a.var for a in axes), *(zero for _ in t.shape[len(axes) :])))
+
+
+def evaluate_extern(stage: Stage, held: Mapping[str, Array]) -> list[Array]:
+    """The outputs of an extern stage, given all tensors before it."""
+    assert stage.extern is not None
+    sources = [np.asarray(held[e.tensor.name]) for e in stage.body if isinstance(e, Read)]
+    return [np.asarray(a) for a in _VALUES[stage.extern.name](sources, dict(stage.extern.attrs))]
+
+
+@extern_value("top_k")
+def _top_k(inputs: Sequence[Array], attrs: Mapping[str, int]) -> Sequence[Array]:
+    """The k largest of each row, largest first, and their positions; of equal ones the first comes first."""
+    (x,) = inputs
+    if x.dtype.kind in "iub":  # no negative of unsigned integers: sort the mirror image, and mirror it back
+        order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    else:
+        order = np.argsort(-x, axis=-1, kind="stable")
+    order = order[..., : attrs["k"]]
+    return np.take_along_axis(x, order, -1), order.astype(np.int64)
