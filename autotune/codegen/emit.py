@@ -252,7 +252,8 @@ class _Emitter:
     def _combine(self, fold: str, total: Value, value: Value) -> Value:
         if fold == "sum" and value.dtype is not DType.bool:
             return self.a.accumulate(total, value)
-        return self.a.binary({"sum": "or", "prod": "mul"}.get(fold, fold), total, value)
+        # The new value first: the test for NaN is made of the first operand, and so does not wait for the total.
+        return self.a.binary({"sum": "or", "prod": "mul"}.get(fold, fold), value, total)
 
     def _across_lanes(self, fold: str, value: Value) -> Value:
         """One value from a vector, by halves; lanes switched off by the guard do not take part."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.codegen.kernel import build_kernel
 from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
+from autotune.runtime.function import KernelFunction
 from autotune.search_spaces import Config, Interface, lookup, make_schedule
 from autotune.search_spaces.generic import generic_schedule, options_of
+from autotune.search_spaces.nests import Options
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.search_spaces.generic_cases import random_interface, random_workload
@@ -82,3 +86,15 @@ def test_pooling_tests_for_edges_only_at_edges() -> None:
 
 def test_rows_that_do_not_fill_vectors_are_fused() -> None:
     assert "if" not in loops("relu data=1,64,7,7").replace("kernel", "")
+
+
+@pytest.mark.parametrize("text", ["reduce_max data=40,37 axes=1", "reduce_min data=37,40 axes=0"])
+def test_extremes_of_rows_with_nan_are_nan(text: str) -> None:
+    workload, target = parse_workload(text), Target.parse("native -num-cores=1")
+    schedule = generic_schedule(workload, target, Options(), None)
+    x = np.random.default_rng(0).standard_normal(workload.types()[0].shape).astype(np.float32)
+    x[tuple(np.arange(37) if extent == 37 else np.full(37, 3) for extent in x.shape)] = np.nan
+    with KernelFunction(schedule.compute.inputs, build_kernel(schedule, target), target) as function:
+        (got,) = function(x)
+    fold, axis = (np.max, 1) if "max" in text else (np.min, 0)
+    assert np.array_equal(got.ravel(), fold(x, axis=axis), equal_nan=True)
