@@ -21,12 +21,14 @@ from autotune.lower.operands import physical_operand
 from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact
 from autotune.runtime.executor import Array, Executor
-from autotune.runtime.program import ARENA, CONSTANTS, INPUT, KernelCall, Program, Ref, TensorSpec
+from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, KernelCall, Program, Ref, TensorSpec
 from autotune.runtime.threads import aligned_empty
 from autotune.schedule import Schedule
 from autotune.search_spaces import make_schedule
 from autotune.target import Target
 from autotune.tensor.dtype import DType
+
+DIRECT_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,8 @@ def _link(
             lifetimes.setdefault(a.root(slot)[0], []).append(n)
     for slot in a.outputs.values():
         lifetimes.setdefault(a.root(slot)[0], []).append(end)
-    owned = [slot for slot in lifetimes if slot not in inputs]
+    direct = _direct_outputs(graph, a, inputs)
+    owned = [slot for slot in lifetimes if slot not in inputs and slot not in direct]
     buffers = [Lifetime(_bytes(a, slot), min(lifetimes[slot]), max(lifetimes[slot])) for slot in owned]
     for n, (_, kernel) in enumerate(built):
         buffers.append(Lifetime(kernel.shared_scratch, n, n))
@@ -216,6 +219,8 @@ def _link(
             if first:
                 raise AssertionError("a view into a model input has an offset")
             return Ref(INPUT, inputs[root])
+        if root in direct:
+            return Ref(OUTPUT, direct[root])
         return Ref(ARENA, place[root] + first * _itemsize(a, slot))
 
     calls = []
@@ -253,6 +258,21 @@ def _link(
         for s, _ in built
     )  # fmt: skip
     return CompiledModel(program, tuple(kernels.objects), packed, reports, memory.lower_bound)
+
+
+def _direct_outputs(graph: Graph, a: Assignment, inputs: Mapping[int, int]) -> dict[int, int]:
+    """Buffers that kernels write straight into the caller's array: slot -> number of the output.
+
+    Small outputs are cheaper to copy than to point to.
+    """
+    found: dict[int, int] = {}
+    for number, output in enumerate(graph.outputs):
+        if output.value not in graph.constants:
+            slot, first = a.root(a.outputs[output.value])
+            size = graph.values[output.value].nbytes
+            if slot not in inputs and slot not in found and first == 0 and _bytes(a, slot) == size >= DIRECT_BYTES:
+                found[slot] = number
+    return found
 
 
 def _operand_ref(

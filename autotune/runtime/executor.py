@@ -15,7 +15,7 @@ import numpy.typing as npt
 from autotune.codegen.jit import Library, load_objects
 from autotune.errors import InputError
 from autotune.runtime.native import native_runtime
-from autotune.runtime.program import ARENA, CONSTANTS, INPUT, Program, Ref, TensorSpec
+from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Program, Ref, TensorSpec
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -23,6 +23,7 @@ from autotune.tensor.dtype import DType
 Array = npt.NDArray[Any]
 ALIGN = 64
 MAX_CONTEXTS = 4
+_NOTHING: Array = np.empty(0, np.uint8)
 
 
 class Context:
@@ -32,29 +33,34 @@ class Context:
         self.arena = aligned_empty(program.arena_bytes + ALIGN)
         self.pool = ThreadPool(program.num_threads)
         bases = {ARENA: int(self.arena.ctypes.data), CONSTANTS: int(constants.ctypes.data)}
-        self.staged: list[Array] = []
-        for spec in program.inputs:
-            self.staged.append(_aligned(spec))
-        steps, self.input_entries = [], [[] for _ in program.inputs]  # type: ignore[var-annotated]
-        place = 0
+        # Outputs that kernels write straight into the caller's array; another output may be a view of the same one.
+        self.direct = [n for n, (_, r) in enumerate(program.outputs) if r == Ref(OUTPUT, n)]
+        results = [_aligned(s) if n in self.direct else _NOTHING for n, (s, _) in enumerate(program.outputs)]
+        self.staged = {INPUT: [_aligned(s) for s in program.inputs], OUTPUT: results}
+        entries: dict[str, list[list[int]]] = {space: [[] for _ in found] for space, found in self.staged.items()}
+        steps, place = [], 0
         for call in program.calls:
             frame = []
             for r in call.frame:
-                if r.space == INPUT:
-                    self.input_entries[r.offset].append(place)
-                    frame.append(int(self.staged[r.offset].ctypes.data))
+                if r.space in entries:
+                    entries[r.space][r.offset].append(place)
+                    frame.append(_address(self.staged[r.space][r.offset]))
                 else:
                     frame.append(bases[r.space] + r.offset)
                 place += 1
             place += 1  # the barrier, which the plan appends
             steps.append(Step(kernels[call.object], frame))
         self.plan = Plan(self.pool, [steps], keep=[self.arena, constants, *keep])
-        self.entries = [np.array(e, dtype=np.intp) for e in self.input_entries]
-        self.addresses = [_address(a) for a in self.staged]
+        self.entries = {space: [np.array(e, dtype=np.intp) for e in found] for space, found in entries.items()}
+        self.addresses = [_address(a) for a in self.staged[INPUT]]
         self.current = list(self.addresses)
-        # Where each output lies, except those that are an input themselves: made once, copied in every run.
+        # Where the other outputs lie, but for inputs passed through: made once, copied in every run.
         bytes_of = {ARENA: self.arena, CONSTANTS: constants}
-        self.outputs = [None if r.space == INPUT else _view(bytes_of[r.space], s, r) for s, r in program.outputs]
+        self.outputs = [_view(bytes_of[r.space], s, r) if r.space in bytes_of else None for s, r in program.outputs]
+
+    def point(self, output: int, array: Array) -> None:
+        """Let the kernels write an output straight into `array`."""
+        self.plan.frames[self.entries[OUTPUT][output]] = _address(array)
 
 
 class Executor:
@@ -91,13 +97,25 @@ class Executor:
         context = self._take()
         try:
             self._point_inputs(context, arrays)
+            fresh = {n: _aligned(self.program.outputs[n][0]) for n in context.direct}
+            for n, array in fresh.items():
+                context.point(n, array)
             if self.program.calls:
                 context.pool.run_plan(context.plan)
-            return [
-                arrays[ref.offset].reshape(spec.shape).copy() if view is None else view.copy()
-                for view, (spec, ref) in zip(context.outputs, self.program.outputs)
-            ]
+            places: dict[str, Mapping[int, Array]] = {INPUT: dict(enumerate(arrays)), OUTPUT: fresh}
+            results = []
+            for n, (spec, ref) in enumerate(self.program.outputs):
+                view = context.outputs[n]
+                if n in fresh:
+                    results.append(fresh[n])
+                elif view is not None:
+                    results.append(view.copy())
+                else:
+                    results.append(places[ref.space][ref.offset].reshape(spec.shape).copy())
+            return results
         finally:
+            for n in context.direct:  # nobody else's memory is written when the plan is timed or profiled
+                context.point(n, context.staged[OUTPUT][n])
             self._free.put(context)
 
     def context(self) -> Context:
@@ -126,10 +144,10 @@ class Executor:
         for n, array in enumerate(arrays):
             address = _address(array)
             if address % ALIGN or not array.flags.c_contiguous:
-                np.copyto(context.staged[n], array)
+                np.copyto(context.staged[INPUT][n], array)
                 address = context.addresses[n]
             if context.current[n] != address:
-                context.plan.frames[context.entries[n]] = address
+                context.plan.frames[context.entries[INPUT][n]] = address
                 context.current[n] = address
 
     def _take(self) -> Context:

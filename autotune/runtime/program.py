@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.errors import CompiledModelError
 
-ARENA, CONSTANTS, INPUT = "arena", "constants", "input"
+ARENA, CONSTANTS, INPUT, OUTPUT = "arena", "constants", "input", "output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Where a buffer is: a byte offset in the arena or the constants, or the number of a model input."""
+    """Where a buffer is: a byte offset in the arena or the constants, or the number of a model input or output."""
 
     space: str
     offset: int
@@ -98,7 +98,8 @@ class Program:
             raise CompiledModelError(
                 f"the plan of the compiled model is malformed ({error}); compile it again"
             ) from error
-        limits = {ARENA: program.arena_bytes, CONSTANTS: program.constant_bytes, INPUT: len(program.inputs) - 1}
+        limits = {ARENA: program.arena_bytes, CONSTANTS: program.constant_bytes, INPUT: len(program.inputs) - 1,
+                  OUTPUT: len(program.outputs) - 1}  # fmt: skip
         refs = [r for c in program.calls for r in c.frame] + [r for _, r in program.outputs]
         for r in refs:
             if not 0 <= r.offset <= limits.get(r.space, -1):

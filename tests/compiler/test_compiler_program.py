@@ -165,3 +165,26 @@ def test_any_damaged_byte_is_noticed(model: CompiledModel, tmp_path: Path) -> No
 def test_unwritable_place(model: CompiledModel, tmp_path: Path) -> None:
     with pytest.raises(CompiledModelError, match="cannot write"):
         model.save(tmp_path / "missing" / "fire.atm")
+
+
+def test_large_outputs_are_written_in_place_and_belong_to_the_caller() -> None:
+    shape = (64, 1024)
+    nodes = (
+        Node("relu", ("x",), Value("r", "f32", shape)),
+        Node("reshape", ("r",), Value("flat", "f32", (64 * 1024,)), (("shape", (64 * 1024,)),)),
+        Node("neg", ("r",), Value("n", "f32", shape)),
+    )
+    outputs = (Output("flat", "flat"), Output("r", "r"), Output("n", "n"))
+    compiled = compile_graph(Graph("g", (Value("x", "f32", shape),), nodes, outputs), Target.parse("native"))
+    assert {ref.space for _, ref in compiled.program.outputs} == {"output"}
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    first = compiled.run({"x": x})
+    kept = [a.copy() for a in first]
+    second = compiled.run({"x": -x})
+    for got, sign in ((first, 1), (second, -1)):
+        wanted = np.maximum(sign * x, 0)
+        np.testing.assert_array_equal(got[0], wanted.reshape(-1))
+        np.testing.assert_array_equal(got[1], wanted)
+        np.testing.assert_array_equal(got[2], -wanted)
+    for now, before in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(now, before)
