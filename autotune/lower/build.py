@@ -217,12 +217,13 @@ class NestBuilder:
         folded = {s.variable(x.name) for x in s.loops if x.reduce}
         for split in s.relations:
             # A factor that does not divide: the last round must not run into the next round of the loop outside.
-            if not isinstance(split, Split) or split.parent in s.padded:
+            if not isinstance(split, Split):
                 continue
             inside = (relative[split.parent] * -1) + (split.extent - 1)
             bound = reduced or not folded & set(inside.variables())
             if bound and inside.range(self.ranges)[0] < 0 and inside not in guards:
-                guards.append(inside)
+                if not self._may_pad(s, split.parent):
+                    guards.append(inside)
         return tuple(guards)
 
     def _may_pad(self, s: StageState, axis: str) -> bool:
@@ -333,6 +334,8 @@ class NestBuilder:
             return False
         if any(t.name == r.tensor.name for t in s.stage.outputs):
             return False  # a scan's own halo: other threads may not have zeroed it yet
+        if all(o.name != r.tensor.name for o in self.operands):
+            return False  # scratch: nobody zeroes what lies around its data
         loops = self.regions.values(s)
         domain = {a.name: loops[a.name].range(self.ranges) if a.name in s.padded else (0, a.extent - 1)
                   for a in s.stage.all_axes}  # fmt: skip
