@@ -73,9 +73,23 @@ class ObjectCache:
 
     def get(self, ir_hash: str, *, cpu: str, features: str) -> CompiledObject | None:
         """The stored object, None when there is none or its file is damaged."""
+        body = self.recall(_key(ir_hash, cpu, features))
+        if body is None:
+            return None
+        header, _, object_code = body.partition(b"\n")
+        facts = json.loads(header)
+        return CompiledObject(object_code, ir_hash, facts["spills"], facts["fmas"])
+
+    def put(self, compiled: CompiledObject, *, cpu: str, features: str) -> None:
+        """Store an object; a reader in another process sees the whole file or none."""
+        header = json.dumps({"spills": compiled.spills, "fmas": compiled.fmas}).encode()
+        self.remember(_key(compiled.ir_hash, cpu, features), header + b"\n" + compiled.object_code)
+
+    def recall(self, name: str) -> bytes | None:
+        """What was stored under a name (a hash of all that it depends on), None when there is nothing, or damage."""
         if self._directory is None:
             return None
-        path = self._directory / _key(ir_hash, cpu, features)
+        path = self._directory / name
         try:
             data = path.read_bytes()
         except OSError:
@@ -85,19 +99,15 @@ class ObjectCache:
             _log.warning("%s is damaged and will be compiled again", path)
             path.unlink(missing_ok=True)
             return None
-        header, _, object_code = body.partition(b"\n")
-        facts = json.loads(header)
         with contextlib.suppress(OSError):  # another process dropped it; what was read is whole
             os.utime(path)  # used now: not the next to be dropped
-        return CompiledObject(object_code, ir_hash, facts["spills"], facts["fmas"])
+        return body
 
-    def put(self, compiled: CompiledObject, *, cpu: str, features: str) -> None:
-        """Store an object; a reader in another process sees the whole file or none."""
+    def remember(self, name: str, body: bytes) -> None:
+        """Store bytes under a name; a reader in another process sees the whole file or none."""
         if self._directory is None:
             return
-        path = self._directory / _key(compiled.ir_hash, cpu, features)
-        header = json.dumps({"spills": compiled.spills, "fmas": compiled.fmas}).encode()
-        body = header + b"\n" + compiled.object_code
+        path = self._directory / name
         data = _checksum(path.name, body) + b"\n" + body
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:

@@ -11,6 +11,7 @@ from autotune.codegen.jit import compile_ir
 from autotune.codegen.kernel import KernelObject, compile_source, generate
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
+from autotune.compiler.kernel_cache import cached_kernel
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
 from autotune.compiler.slots import Assignment, KernelStep, assign
 from autotune.compiler.tasks import model_key
@@ -108,7 +109,7 @@ def compile_graph(
         plan = database.plan(model_key(groups), target.key)
         if plan is not None and not plan.tuned:
             chooser = Chooser(target, None, "tuned schedules made this model slower as a whole")
-    assignment = assign(graph, groups, chooser)
+    assignment = assign(graph, groups, chooser, cache)
     kernels = _Kernels(target, cache, chooser)
     built = [kernels.of(step) for step in assignment.steps]
     return _link(graph, target, assignment, built, kernels)
@@ -158,12 +159,21 @@ class _Kernels:
     def _build(self, step: KernelStep) -> KernelObject:
         key = (step.workload.key, step.choice.config.key, step.interface.to_json())
         if key not in self._built:
-            schedule = make_schedule(step.workload, step.choice.config, self.target, step.interface)
-            kernel = self._built[key] = kernel_object(schedule, self.target, self.cache)
+            kernel = self._built[key] = cached_kernel(
+                self.cache,
+                step.workload,
+                step.choice.config,
+                step.interface,
+                self.target,
+                lambda: kernel_object(self._schedule(step), self.target, self.cache),
+            )
             if kernel.ir_hash not in self.number:
                 self.number[kernel.ir_hash] = len(self.objects)
                 self.objects.append(kernel.object_code)
         return self._built[key]
+
+    def _schedule(self, step: KernelStep) -> Schedule:
+        return make_schedule(step.workload, step.choice.config, self.target, step.interface)
 
 
 class _Constants:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Choice, Chooser
+from autotune.compiler.kernel_cache import cached_layouts
 from autotune.graph.ir import Graph
 from autotune.graph.partition import COMPUTE, Group
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
+from autotune.schedule import Schedule
 from autotune.search_spaces import Interface, make_schedule
 from autotune.target import Target
 from autotune.tensor.layout import Layout
@@ -66,18 +69,25 @@ def leads_layouts(workload: Workload) -> bool:
     return workload.anchor is not None and workload.anchor.op in COMPUTE
 
 
-def assign(graph: Graph, groups: tuple[Group, ...], chooser: Chooser) -> Assignment:
+def assign(graph: Graph, groups: tuple[Group, ...], chooser: Chooser, cache: ObjectCache | None = None) -> Assignment:
     """Choose layouts for all values and list the kernels, transforms included.
 
     Raises:
         WorkloadError: no template can compute a group.
     """
-    return _Assigner(graph, groups, chooser).run()
+    return _Assigner(graph, groups, chooser, cache).run()
+
+
+def layouts_of(s: Schedule) -> tuple[Layout, ...]:
+    """The layout of each operand, inputs then outputs."""
+    operands = [*s.compute.inputs, *(s.state.tensor(n) for n in s.compute.outputs)]
+    chosen = dict(s.state.layouts)
+    return tuple(chosen.get(t.name) or Layout.row_major(len(t.shape)) for t in operands)
 
 
 class _Assigner:
-    def __init__(self, graph: Graph, groups: tuple[Group, ...], chooser: Chooser) -> None:
-        self.graph, self.groups, self.choose = graph, groups, chooser
+    def __init__(self, graph: Graph, groups: tuple[Group, ...], chooser: Chooser, cache: ObjectCache | None) -> None:
+        self.graph, self.groups, self.choose, self.cache = graph, groups, chooser, cache
         self.target: Target = chooser.target
         self.out = Assignment()
         self.slot_of: dict[tuple[str, Layout], int] = {}
@@ -117,10 +127,10 @@ class _Assigner:
             types = [self.graph.values[n] for n in (*group.inputs, *group.outputs)]
             return tuple(Layout.row_major(len(t.shape)) for t in types)
         if w.key not in self._wishes:
-            s = make_schedule(w, self.choose(w).config, self.target, None)
-            operands = [*s.compute.inputs, *(s.state.tensor(n) for n in s.compute.outputs)]
-            chosen = dict(s.state.layouts)
-            self._wishes[w.key] = tuple(chosen.get(t.name) or Layout.row_major(len(t.shape)) for t in operands)
+            config = self.choose(w).config
+            self._wishes[w.key] = cached_layouts(
+                self.cache, w, config, self.target, lambda: layouts_of(make_schedule(w, config, self.target, None))
+            )
         return self._wishes[w.key]
 
     def _form(self, group: Group, name: str) -> Layout:

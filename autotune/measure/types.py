@@ -7,16 +7,13 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
 from autotune.codegen.kernel import KernelObject
+from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.errors import MeasureError
-from autotune.lower.ir import Operand
 from autotune.measure.protocol import Json, Message
 from autotune.ops.workload import Workload
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
 from autotune.target import Target
-from autotune.tensor.compute_def import ComputeDef
-from autotune.tensor.dtype import DType
-from autotune.tensor.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,41 +109,3 @@ class MeasureResult:
         if not isinstance(data, dict) or data.keys() != names:
             raise MeasureError(f"no measure result: {str(data)[:200]}")
         return MeasureResult(**cast("dict[str, Any]", data))
-
-
-def kernel_to_json(kernel: KernelObject) -> dict[str, Json]:
-    """All of a kernel but its object code."""
-    return {
-        "symbol": kernel.symbol,
-        "ir_hash": kernel.ir_hash,
-        "operands": [
-            [o.name, str(o.dtype), list(o.shape), o.layout.to_json(), o.role, o.constant, _text(o.prepared)]
-            for o in kernel.operands
-        ],
-        "shared_scratch": kernel.shared_scratch,
-        "thread_scratch": kernel.thread_scratch,
-        "spills": kernel.spills,
-        "fmas": kernel.fmas,
-    }
-
-
-def kernel_from_json(data: Mapping[str, Any], object_code: bytes) -> KernelObject:
-    """Inverse of `kernel_to_json`."""
-    operands = tuple(
-        Operand(
-            name,
-            DType(dtype),
-            tuple(shape),
-            Layout.from_json(layout),
-            role,
-            constant,
-            ComputeDef.from_json(prepared) if prepared else None,
-        )
-        for name, dtype, shape, layout, role, constant, prepared in data["operands"]
-    )
-    names = ("symbol", "ir_hash", "shared_scratch", "thread_scratch", "spills", "fmas")
-    return KernelObject(object_code=object_code, operands=operands, **{name: data[name] for name in names})
-
-
-def _text(prepared: ComputeDef | None) -> str:
-    return prepared.to_json() if prepared is not None else ""
