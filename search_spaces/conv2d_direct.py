@@ -7,6 +7,7 @@ so that no broadcast is shared between taps (it would have to be kept in a regis
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from autotune.ops.workload import Workload
@@ -28,6 +29,9 @@ MAX_FMAS = 512
 
 BODY = 64
 """Multiply-adds between two jumps that are enough to hide them."""
+
+HALF_RATE = frozenset({"znver4", "icelake-client", "rocketlake", "tigerlake"})
+"""CPUs that execute 512-bit multiply-adds half as often as 256-bit ones."""
 
 IN_FLIGHT = 8
 """Multiply-adds that the pipes hold at a time (two pipes of latency 4)."""
@@ -80,21 +84,22 @@ class RegisterTiles:
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
         p = ConvShape.of(workload)
-        lanes = self.vector_widths(p, target.lanes(DType.f32.bytes))[0]
         best, chosen = math.inf, space.default()
-        for vectors in space.knob("oc_vectors").values:
-            for width in space.knob("ow_tile").values:
-                for height in space.knob("oh_tile").values:
-                    assert isinstance(vectors, int) and isinstance(width, int) and isinstance(height, int)
-                    tried = chosen.replace(oc_vectors=vectors, ow_tile=width, oh_tile=height)
-                    used = vectors * width * height + min(vectors, width * height) + 1
-                    if used > target.num_vector_registers or not space.satisfies(tried):
-                        continue
-                    # Threads take whole rows of tiles.
-                    rows = p.n * -(-p.k // (vectors * lanes)) * (p.oh // height)
-                    cost = -(-rows // target.num_threads) * row_cost(p, lanes, vectors, width, height)
-                    if cost < best:
-                        best, chosen = cost, tried
+        knobs = [space.knob(name).values for name in ("lanes", "oc_vectors", "ow_tile", "oh_tile")]
+        for lanes, vectors, width, height in itertools.product(*knobs):
+            assert isinstance(lanes, int) and isinstance(vectors, int)
+            assert isinstance(width, int) and isinstance(height, int)
+            tried = chosen.replace(lanes=lanes, oc_vectors=vectors, ow_tile=width, oh_tile=height)
+            used = vectors * width * height + min(vectors, width * height) + 1
+            if used > target.num_vector_registers or not space.satisfies(tried):
+                continue
+            # Threads take whole rows of tiles.
+            rows = p.n * -(-p.k // (vectors * lanes)) * (p.oh // height)
+            cost = -(-rows // target.num_threads) * row_cost(p, lanes, vectors, width, height)
+            if lanes > 8 and target.cpu in HALF_RATE:
+                cost *= 2
+            if cost < best:
+                best, chosen = cost, tried
         body = chosen.get_int("oc_vectors") * chosen.get_int("ow_tile") * chosen.get_int("oh_tile")
         unroll = max(u for u in space.knob("ic_unroll").values if isinstance(u, int) and (u == 1 or u * body <= BODY))
         # Either the weights stay near while the image goes by, once per block of channels, or the other way round.
