@@ -23,6 +23,16 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
+MAX_FMAS = 768
+"""Vector multiply-adds in an unrolled body."""
+
+MAX_INPUTS = 8
+"""Input channels per group that are unrolled."""
+
+
+def unrolled_inputs(p: ConvShape) -> int:
+    return p.c // p.groups if p.c // p.groups <= MAX_INPUTS else 1
+
 
 class ChannelVectors:
     """Knobs, default and loops of a convolution in which each channel of a vector has input channels of its own."""
@@ -42,8 +52,8 @@ class ChannelVectors:
             return c.get_int("ow_tile") * c.get_int("oh_tile") + 2 <= registers + registers // 4
 
         def code_size(c: Config) -> bool:
-            body = c.get_int("ow_tile") * c.get_int("oh_tile") * p.s
-            return body * (p.r if c.get_bool("unroll_kh") else 1) <= 768
+            body = c.get_int("ow_tile") * c.get_int("oh_tile") * p.s * unrolled_inputs(p)
+            return body * (p.r if c.get_bool("unroll_kh") else 1) <= MAX_FMAS
 
         return ConfigSpace(
             knobs,
@@ -115,8 +125,10 @@ class ChannelVectors:
             s = s.layout(conv, Layout.blocked(4, [(3, lanes)])).split(conv, ow, lanes)
             columns, vector = f"{ow}.0", f"{ow}.1"
         inside = config.get_str("taps") == "inside"
-        s = s.reorder(conv, *channels, kr, *((oh, columns, ks) if inside else (ks, oh, columns)), vector)
-        for loop in (ks, oh, columns, *((kr,) if config.get_bool("unroll_kh") else ())):
+        s = s.reorder(conv, kr, *channels, *((oh, columns, ks) if inside else (ks, oh, columns)), vector)
+        # Which lane reads which input channel is known only when the channel is.
+        constant = (*(c for c in channels if s.state.stage(conv).loop(c).extent <= MAX_INPUTS), ks, oh, columns)
+        for loop in (*((kr,) if config.get_bool("unroll_kh") else ()), *constant):
             s = s.unroll(conv, loop)
         return s.vectorize(conv, vector)
 

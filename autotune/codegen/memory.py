@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from autotune.codegen.arithmetic import Arithmetic
@@ -123,8 +124,11 @@ class Memory:
         try:
             offset = self.x.offset(self.x.flat(buffer, indices))
         except PerLane:
-            return self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
-        if offset.lane not in (0, 1) or (offset.lane == 0 and mask is not None and mask.lanes):
+            offset = None
+        if offset is None or offset.lane not in (0, 1):
+            permuted = self._permuted(buffer, indices) if mask is None and self.mask is None else None
+            return permuted or self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
+        if offset.lane == 0 and mask is not None and mask.lanes:
             return self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
         lanes = self.lanes if offset.lane else 0
         # A guard around the statement protects its loads, those of single lanes too; a broadcast element exists
@@ -144,6 +148,45 @@ class Memory:
         value = self._read(buffer, offset, lanes, mask, fallback)
         loads[key] = value
         return value
+
+    def _permuted(self, buffer: Buffer, indices: tuple[Linear, ...]) -> Value | None:
+        """Lanes whose elements lie in two neighbouring vectors of the buffer: these are loaded and shuffled.
+
+        None where the elements are further apart, or at places that are not known relative to each other.
+        """
+        if buffer.scope == REGISTER:
+            return None
+        flat, places = self.x.flat(buffer, indices), []
+        try:
+            for n in range(self.lanes):
+                self.x.bind(self.lane_var, n)
+                places.append(self.x.offset(flat))
+                if places[n].terms != places[0].terms:
+                    return None
+        except PerLane:  # read from memory
+            return None
+        finally:
+            self.x.bind(self.lane_var, LANE)
+        # Vectors of `width` elements at multiples of `width` lie inside the buffer, whole.
+        width = math.gcd(self.lanes, buffer.elements, *(c for _, c in places[0].terms))
+        least, most = min(p.const for p in places), max(p.const for p in places)
+        first = least // width * width
+        if width == 1 or most >= first + 2 * width:
+            return None
+        second = first + width if most >= first + width else first
+        low, high = (self._vector(buffer, Offset(at, places[0].terms, 1), width) for at in (first, second))
+        kind = computed_type(low.dtype, width)
+        picked = ", ".join(f"i32 {p.const - first}" for p in places)
+        text = f"shufflevector {kind} {low.text}, {kind} {high.text}, <{self.lanes} x i32> <{picked}>"
+        return Value(self.w.once(text, text), low.dtype, self.lanes)
+
+    def _vector(self, buffer: Buffer, offset: Offset, width: int) -> Value:
+        """Neighbouring elements, all of which exist."""
+        loads = self.w.scopes[-1].loads.setdefault(buffer.name, {})
+        kept = loads.get((offset, width, ""))
+        if not isinstance(kept, Value):
+            loads[(offset, width, "")] = kept = self._read(buffer, offset, width, None, None)
+        return kept
 
     def _read(self, buffer: Buffer, offset: Offset, lanes: int, mask: Value | None, fallback: Value | None) -> Value:
         element = stored_type(buffer.dtype)

@@ -1,0 +1,51 @@
+"""Lanes that lie in two neighbouring vectors are shuffled from these; others are gathered one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autotune.codegen.kernel import build_kernel, generate
+from autotune.measure.bench import Bench, TaskData
+from autotune.measure.failure import Failure
+from autotune.measure.reference import reference_of
+from autotune.measure.verify import verify
+from autotune.runtime.threads import ThreadPool
+from autotune.schedule import Schedule
+from autotune.target import Target
+from autotune.tensor import ComputeDef, Expr, compute, placeholder
+
+LANES = 8
+
+
+def vectorized(index: Callable[[Expr], Expr], extent: int, rows: int = 3) -> Schedule:
+    """y[i, j] = x[i, index(j)] + 1, with all of j in one vector."""
+    x = placeholder((rows, extent), name="in0")
+    y = compute((rows, LANES), lambda i, j: x[i, index(j)] + 1.0, name="y")
+    s = Schedule(ComputeDef.build([x], [y]))
+    return s.vectorize("y", s.state.stage("y").stage.axes[1].name)
+
+
+@pytest.mark.parametrize(
+    ("index", "extent", "shuffled"),
+    [
+        (lambda j: j // 2, 8, True),
+        (lambda j: j // 4 * 4 + 1, 8, True),
+        (lambda j: j * -1 + 7, 8, True),
+        (lambda j: j * 2, 16, True),
+        (lambda j: j // 2, 4, True),  # rows of half a vector
+        (lambda j: j // 2 + 2, 7, False),  # rows that start anywhere
+        (lambda j: j * 3, 24, False),  # three vectors
+    ],
+)
+def test_result_and_instructions(index: Callable[[Expr], Expr], extent: int, shuffled: bool) -> None:
+    s, target = vectorized(index, extent), Target.parse("native")
+    ir = generate(s, target).ir
+    assert ("shufflevector" in ir) == shuffled
+    assert ("insertelement" in ir) != shuffled
+    rng = np.random.default_rng(0)
+    inputs = tuple(rng.standard_normal(t.shape).astype(np.float32) for t in s.compute.inputs)
+    with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
+        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
