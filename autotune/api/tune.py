@@ -173,7 +173,7 @@ class _Run:
 
     def tune_model(self, graph: Graph, budget: Budget) -> TuneReport:
         weight_bytes = sum(array.nbytes for array in graph.constants.values())
-        first = [self._task(task, weight_bytes) for task in kernel_tasks(graph, self.target)]
+        first = [self._task(task, weight_bytes) for task in kernel_tasks(graph, self.target, None, object_cache())]
         with open_pipeline(self.target, weight_bytes=weight_bytes, imports=self.imports) as (pipeline, _):
             outcome = self._search("tuning", first, budget, pipeline)
             if not outcome.interrupted:
@@ -191,7 +191,7 @@ class _Run:
         choose = Chooser(self.target, self.database)
         missing = [
             self._task(task, weight_bytes)
-            for task in kernel_tasks(graph, self.target, self.database)
+            for task in kernel_tasks(graph, self.target, self.database, object_cache())
             if not choose(task.workload, task.interface).tuned
         ]
         known = {(task.task.workload.key, task.task.interface) for task in outcome.tasks}

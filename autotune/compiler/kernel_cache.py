@@ -1,33 +1,23 @@
 """Kernels by the config that they come from, so that a second build of a model neither schedules nor lowers.
 
-What a config becomes is decided by the sources of autotune and the version of LLVM: a hash of them is part of every
-key, so a change to a template or to the compiler makes every entry a miss. Kernels of the user's own operators and
-templates are never kept, since their sources are not ours to follow.
+A hash of the sources that decide what a config becomes is part of every key, so a change to a template or to the
+compiler makes every entry a miss. Kernels of the user's own operators and templates are never kept.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable
-from pathlib import Path
-
-import llvmlite
-import numpy as np
 
 from autotune.codegen.kernel import KernelObject
 from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.codegen.object_cache import ObjectCache
-from autotune.ops import registry as operators
 from autotune.ops.workload import Workload
 from autotune.search_spaces import Config, Interface
-from autotune.search_spaces.registry import lookup
+from autotune.search_spaces.code_version import code_version
 from autotune.target import Target
 from autotune.tensor.layout import Layout
-
-# The rooms that a kernel passes through on its way from a config to code.
-_ROOMS = ("tensor", "ops", "schedule", "lower", "codegen", "search_spaces")
 
 
 def cached_kernel(
@@ -72,31 +62,8 @@ def cached_layouts(
 
 def _name(kind: str, workload: Workload, config: Config, target: Target, *more: str) -> str | None:
     """The entry's name; None where it must not be kept."""
-    version = code_version()
-    if version is None or not _is_ours(workload, config):
+    version = code_version(workload, config)
+    if version is None:
         return None
     parts = (kind, version, workload.to_json(), config.to_json(), target.to_json(), *more)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-@functools.cache
-def code_version() -> str | None:
-    """A hash of all that decides what a config becomes; None where the sources cannot be read."""
-    root = Path(__file__).parent.parent
-    digest = hashlib.sha256(f"{llvmlite.__version__} {np.__version__}".encode())
-    try:
-        for path in sorted(path for room in _ROOMS for path in (root / room).rglob("*.py")):
-            digest.update(f"{path.relative_to(root)}\n".encode())
-            digest.update(path.read_bytes())
-    except OSError:
-        return None
-    return digest.hexdigest()
-
-
-def _is_ours(workload: Workload, config: Config) -> bool:
-    """Everything that makes the kernel comes with autotune."""
-    if config.template is None:
-        return False
-    modules = [type(lookup(config.template).rules).__module__]
-    modules += [operators.lookup(node.op).compute.__module__ for node in workload.nodes]
-    return all(module.startswith("autotune.") for module in modules)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.slots import assign, leads_layouts
 from autotune.graph import Graph, Group, partition
@@ -36,7 +37,9 @@ def model_key(groups: Iterable[Group]) -> str:
     return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:16]
 
 
-def kernel_tasks(graph: Graph, target: Target, database: Database | None = None) -> tuple[KernelTask, ...]:
+def kernel_tasks(
+    graph: Graph, target: Target, database: Database | None = None, cache: ObjectCache | None = None
+) -> tuple[KernelTask, ...]:
     """The kernels of an optimised graph, transforms included, in the order in which they first run.
 
     The layouts are those that the default schedules lead to, or, given a database, the best known ones.
@@ -45,7 +48,7 @@ def kernel_tasks(graph: Graph, target: Target, database: Database | None = None)
         WorkloadError: no template can compute some group.
     """
     counts: dict[tuple[Workload, Interface | None], int] = {}
-    for step in assign(graph, partition(graph), Chooser(target, database)).steps:
+    for step in assign(graph, partition(graph), Chooser(target, database), cache).steps:
         key = (step.workload, None if leads_layouts(step.workload) else step.interface)
         counts[key] = counts.get(key, 0) + 1
     return tuple(KernelTask(workload, interface, uses) for (workload, interface), uses in counts.items())

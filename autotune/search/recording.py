@@ -18,6 +18,7 @@ from autotune.measure.types import BuildResult, MeasureResult
 from autotune.records import TEMPLATE_INTERFACE, Database, Session, SessionState, Tier, TuningRecord
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
+from autotune.search_spaces.code_version import code_version
 from autotune.search_spaces.config import Config
 
 SEEDS = 3
@@ -74,10 +75,20 @@ class Recorder:
             session_id=self.session_id,
             created=now,
             llvm_version=self._llvm,
-            autotune_version=self._autotune,
+            autotune_version=self.version(task, config),
             **_outcome(result),
         )
         self._database.add(record)
+
+    def version(self, task: TuningTask, config: Config) -> str:
+        """Of autotune, with the version of the code behind a "+" where that can be told."""
+        code = code_version(task.workload, config)
+        return self._autotune if code is None else f"{self._autotune}+{code[:16]}"
+
+    def gives_the_same_code(self, task: TuningTask, record: TuningRecord) -> bool:
+        """Whether the record's config surely gives the code that was measured; if not, build it to see."""
+        now = self.version(task, Config.from_json(record.config))
+        return "+" in now and now == record.autotune_version
 
     def heartbeat(self, now: float) -> None:
         self._database.heartbeat(self.session_id, now)
@@ -87,12 +98,12 @@ class Recorder:
         self._database.finish(self.session_id, state, now)
 
 
-def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, str]:
-    """Finished trials of exactly this task, in the order in which they were made, each with its IR hash.
+def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, TuningRecord]:
+    """Finished trials of exactly this task, in the order in which they were made, each with its record.
 
     Records whose config is no point of the task's space any more, or whose output nobody verified, do not count.
     """
-    found: dict[Trial, str] = {}
+    found: dict[Trial, TuningRecord] = {}
     for record in database.trials(
         task.workload.key, task.target.key, interface=_interface(task), residency=task.residency
     ):
@@ -104,7 +115,7 @@ def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, str]:
         else:
             continue
         if _is_valid(task, config):
-            found[trial] = record.ir_hash
+            found[trial] = record
     return found
 
 

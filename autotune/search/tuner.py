@@ -103,7 +103,7 @@ def tune(
     recorder = Recorder(database, wall(), command)
     interrupted = True
     try:
-        run.resume()
+        run.resume(recorder)
         run.search(recorder)
         run.settle(recorder)
         interrupted = False
@@ -147,19 +147,23 @@ class _Run:
                 raise ConfigError(f"the task {task.name} is given twice; add up the weights instead")
             self._new[search] = 0
 
-    def resume(self) -> None:
+    def resume(self, recorder: Recorder) -> None:
         """Counts what the database has as done, if the same configs still give the same code."""
         found = {search: earlier_trials(self._database, search.task) for search in self._searches.values()}
         found = {search: trials for search, trials in found.items() if trials}
         incumbents = {search: best for search, trials in found.items() if (best := best_trial(trials))}
-        inputs = [search.task.candidate(best.config) for search, best in incumbents.items()]
+        doubtful = {
+            search: search.task.candidate(best.config)
+            for search, best in incumbents.items()
+            if not recorder.gives_the_same_code(search.task, found[search][best])
+        }
         with self._shares.spending("wait"):
-            builds = dict(zip(incumbents, self._pipeline.build(inputs), strict=True))
+            builds = dict(zip(doubtful, self._pipeline.build(list(doubtful.values())), strict=True))
         for search, trials in found.items():
             best = incumbents.get(search)
             if best is not None:
-                build = builds[search]
-                if isinstance(build, Failure) or build.kernel.ir_hash != trials[best]:
+                build = builds.get(search)
+                if build is not None and (isinstance(build, Failure) or build.kernel.ir_hash != trials[best].ir_hash):
                     self._tell(RecordsOutdated(search.task, len(trials)))
                     continue
                 self._pipeline.incumbent(best.cost, search.task.candidate(best.config))

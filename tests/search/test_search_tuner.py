@@ -16,6 +16,7 @@ from autotune.measure.failure import Failure
 from autotune.measure.types import MeasureInput
 from autotune.ops.parse import parse_workload
 from autotune.records import Database, SessionState, Tier
+from autotune.search import recording
 from autotune.search.budget import Budget
 from autotune.search.events import (
     Event,
@@ -157,6 +158,21 @@ def test_a_broken_pipeline_marks_the_session_and_passes_the_error_on(task: Tunin
     with pytest.raises(DatabaseError, match="disk full"):
         Run(database, SimulatedPipeline(full))([task], "40")
     assert database.sessions()[0].state is SessionState.INTERRUPTED
+
+
+def test_records_of_the_same_sources_count_without_a_build(
+    task: TuningTask, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = "1" * 64
+    monkeypatch.setattr(recording, "code_version", lambda workload, config: version)
+    Run(database, SimulatedPipeline(landscape))([task], "20", finalists=0)
+    again = Run(database, SimulatedPipeline(landscape))
+    again([task], "21", finalists=0)
+    assert again.told(TaskResumed)[0].trials == 20 and again.pipeline.built == []
+    version = "2" * 64
+    changed = Run(database, SimulatedPipeline(landscape))
+    changed([task], "22", finalists=0)
+    assert changed.told(TaskResumed)[0].trials == 21 and len(changed.pipeline.built) == 1
 
 
 def test_records_of_other_code_do_not_count(task: TuningTask, database: Database) -> None:

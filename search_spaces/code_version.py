@@ -1,0 +1,51 @@
+"""Code version: equal versions turn a config into equal code, so nobody has to lower it again to find out.
+
+What a config becomes is decided by the sources of autotune between the two and by LLVM; a hash of them needs no number
+that somebody must remember to raise. The sources of the user's own operators and templates are not ours to follow.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+import llvmlite
+import numpy as np
+
+from autotune.errors import ConfigError
+from autotune.ops import registry as operators
+from autotune.ops.workload import Workload
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.registry import lookup
+
+# The rooms that a kernel passes through on its way from a config to code.
+ROOMS = ("tensor", "ops", "schedule", "lower", "codegen", "search_spaces")
+
+
+def code_version(workload: Workload, config: Config) -> str | None:
+    """A hash of all that decides what the config becomes; None when that cannot be told."""
+    return source_hash() if _comes_with_autotune(workload, config) else None
+
+
+@functools.cache
+def source_hash() -> str | None:
+    """64 hex digits over our sources, and the versions of LLVM and NumPy; None where sources cannot be read."""
+    root = Path(operators.__file__).parent.parent
+    digest = hashlib.sha256(f"{llvmlite.__version__} {np.__version__}".encode())
+    try:
+        for path in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
+            digest.update(f"{path.relative_to(root)}\n".encode())
+            digest.update(path.read_bytes())
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _comes_with_autotune(workload: Workload, config: Config) -> bool:
+    try:
+        modules = [type(lookup(config.template or "").rules).__module__]
+    except ConfigError:
+        return False
+    modules += [operators.lookup(node.op).compute.__module__ for node in workload.nodes]
+    return all(module.startswith("autotune.") for module in modules)
