@@ -98,6 +98,9 @@ class RegisterTiles:
             cost = -(-rows // target.num_threads) * row_cost(p, lanes, vectors, width, height)
             if lanes > 8 and target.cpu in HALF_RATE:
                 cost *= 2
+            # Every tile reads the weights of its channels again, from farther away the more there are.
+            near = p.c // p.groups * p.r * p.s * vectors * lanes * DType.f32.bytes
+            cost *= 1 + near / (2 * target.l2_bytes * width * height)
             if cost < best:
                 best, chosen = cost, tried
         body = chosen.get_int("oc_vectors") * chosen.get_int("ow_tile") * chosen.get_int("oh_tile")
