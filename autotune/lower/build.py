@@ -31,7 +31,7 @@ from autotune.lower.protect import exists, protected
 from autotune.lower.surroundings import SURROUNDINGS, zero_surroundings
 from autotune.lower.zeros import vanishes
 from autotune.schedule.region import Regions
-from autotune.schedule.state import PARALLEL, UNROLL, Split, StageState, State
+from autotune.schedule.state import PARALLEL, UNROLL, VECTORIZE, Split, StageState, State
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Const, Expr, Read, Select, Table, Var, rewrite, walk
 from autotune.tensor.layout import Layout
@@ -158,8 +158,11 @@ class NestBuilder:
             store = Store(targets, tuple(rewrite(c, argument) for c in reducer.combine))
         guards = self._guards(s, reduced=True)
         if guards and self._in_registers(s):
-            # Guards around loads instead of stores: a masked store would keep the whole tile out of registers.
-            overhang = self._guards(s, reduced=False)
+            # Lanes are guarded at loads instead of stores: a masked store would keep the whole tile out of registers.
+            lanes = {s.variable(x.name) for x in s.loops if x.mark == VECTORIZE}
+            overhang = tuple(
+                g for g in self._guards(s, reduced=False) if isinstance(g, Expr) or lanes & {*g.variables()}
+            )
             store = replace(store, values=tuple(protected(v, overhang, self.ranges) for v in store.values))
             guards = tuple(g for g in guards if g not in overhang)
         return [If(guards, (store,))] if guards else [store]
