@@ -95,7 +95,7 @@ class RegisterTiles:
                 continue
             # Threads take whole rows of tiles.
             rows = p.n * -(-p.k // (vectors * lanes)) * (p.oh // height)
-            cost = -(-rows // target.num_threads) * row_cost(p, lanes, vectors, width, height)
+            cost = -(-rows // target.num_threads) * row_cost(p, target, lanes, vectors, width, height)
             if lanes > 8 and target.cpu in HALF_RATE:
                 cost *= 2
             # Every tile reads the weights of its channels again, from farther away the more there are.
@@ -161,16 +161,18 @@ class RegisterTiles:
         return s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1").pad(conv, k)
 
 
-def row_cost(p: ConvShape, lanes: int, vectors: int, width: int, height: int) -> float:
+def row_cost(p: ConvShape, target: Target, lanes: int, vectors: int, width: int, height: int) -> float:
     """Time of a row of tiles per input channel and tap, in vector multiply-adds.
 
-    About as many loads as multiply-adds can be executed, somewhat fewer where these are narrow and fast; and a sum
-    waits for its last addition, so that fewer than `IN_FLIGHT` of them leave the pipes empty.
+    A sum waits for its last addition, so that fewer than `IN_FLIGHT` of them leave the pipes empty. There may be as
+    many loads as multiply-adds, fewer where these are narrow and fast; weights that do not stay in L1 come more slowly.
     """
+    near = p.c // p.groups * p.r * p.s * vectors * lanes * DType.f32.bytes <= target.l1_bytes // 2
+    load, weight = (1.0, 4.0) if lanes > 8 else (1.25, 2.75)
 
     def step(columns: int) -> float:
         sums, loads = vectors * columns * height, vectors + columns * height
-        busy = max(sums, loads * (1.0 if lanes > 8 else 1.25), IN_FLIGHT)
+        busy = max(sums, loads * load, IN_FLIGHT, 0.0 if near else vectors * weight)
         return busy + 0.01 * loads + 0.03 * height + sums * p.groups / (p.c * p.r * p.s)
 
     return p.ow // width * step(width) + (step(p.ow % width) if p.ow % width else 0.0)
