@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from datetime import datetime, timezone
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -23,10 +24,11 @@ def print_table(table: Table) -> None:
 
 
 def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
-    """A table without borders; the columns named in `right` hold numbers."""
+    """A table without borders; columns named in `right` hold numbers. Only text behind the first column may wrap."""
     made = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in headings:
-        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    for position, heading in enumerate(headings):
+        justify: Literal["left", "right"] = "right" if heading in right else "left"
+        made.add_column(heading, justify=justify, overflow="fold", no_wrap=heading in right or position == 0)
     return made
 
 
