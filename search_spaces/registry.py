@@ -101,6 +101,11 @@ def lookup(name: str) -> Template:
     return _TEMPLATES[name]
 
 
+def names() -> tuple[str, ...]:
+    """The names of all templates, sorted."""
+    return tuple(sorted(_TEMPLATES))
+
+
 def templates_for(workload: Workload, target: Target) -> list[Template]:
     """The templates that can compute the workload, the untuned choice first."""
     able = [entry for entry in _TEMPLATES.values() if entry.applies(workload, target)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
@@ -13,34 +13,50 @@ from autotune.measure.worker import Worker, WorkerSpec
 from tests.property.kernel_check import describe
 
 BATCH = 25
+SCHEDULES = "tests.property.kernel_check:worker"
+TEMPLATES = "tests.property.template_check:worker"
 
 
-def failures(seeds: Sequence[int], target: str, timeout: float = 120.0) -> Iterator[tuple[int, str]]:
-    """(seed, what happened) of every case that fails; a batch that dies is repeated one by one."""
-    spec = WorkerSpec("tests.property.kernel_check:worker", {"target": target}, timeout, 3 << 30, 40)
+def failures(
+    seeds: Sequence[int], target: str, timeout: float = 120.0, entry: str = SCHEDULES
+) -> Generator[tuple[int, str], None, int]:
+    """(seed, what happened) of every case that fails; a batch that dies is repeated one by one.
+
+    Returns:
+        How many cases were refused: schedules that cannot be, and say so.
+    """
+    spec = WorkerSpec(entry, {"target": target}, timeout, 3 << 30, 40)
     worker = Worker(spec)
+    refused = 0
     try:
         for start in range(0, len(seeds), BATCH):
             batch = seeds[start : start + BATCH]
             answer = _ask(worker, batch)
             if not isinstance(answer, Failure):
-                yield from answer
+                refused += answer[1]
+                yield from answer[0]
                 continue
             for seed in batch:
                 alone = _ask(worker, [seed])
-                yield from [(seed, f"{alone.kind}: {alone.message}")] if isinstance(alone, Failure) else alone
+                if isinstance(alone, Failure):
+                    yield seed, f"{alone.kind}: {alone.message}"
+                else:
+                    refused += alone[1]
+                    yield from alone[0]
     finally:
         worker.stop()
+    return refused
 
 
-def _ask(worker: Worker, seeds: Sequence[int]) -> list[tuple[int, str]] | Failure:
+def _ask(worker: Worker, seeds: Sequence[int]) -> tuple[list[tuple[int, str]], int] | Failure:
+    """The cases that failed, and how many were refused."""
     numbers: list[Json] = list(seeds)
     answer = worker.call(Message({"seeds": numbers}))
     if isinstance(answer, Failure):
         return answer
     bad = answer.body["bad"]
     assert isinstance(bad, dict)
-    return [(int(seed), str(message)) for seed, message in bad.items()]
+    return [(int(seed), str(message)) for seed, message in bad.items()], int(str(answer.body["refused"]))
 
 
 def main() -> None:
@@ -48,6 +64,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     parser.add_argument("--target", default="native -num-cores=2")
+    parser.add_argument("--templates", action="store_true", help="configs of templates instead of random schedules")
     parser.add_argument("--show", type=int, help="print this case and check it, in this process")
     args = parser.parse_args()
     if args.show is not None:
@@ -55,7 +72,8 @@ def main() -> None:
         sys.stdout.write(str(list(failures([args.show], args.target)) or "right") + "\n")
         return
     began, found = time.monotonic(), 0
-    for seed, message in failures(range(args.seed, args.seed + args.cases), args.target):
+    entry = TEMPLATES if args.templates else SCHEDULES
+    for seed, message in failures(range(args.seed, args.seed + args.cases), args.target, entry=entry):
         found += 1
         sys.stdout.write(f"case {seed}: {message.splitlines()[0][:400]}\n")
         sys.stdout.flush()

@@ -1,0 +1,118 @@
+"""One property case of the templates: does a random config of a random workload compute it, in random layouts?"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from autotune.codegen.kernel import build_kernel
+from autotune.errors import AutotuneError, ConfigError, ScheduleError
+from autotune.measure.bench import Bench, TaskData
+from autotune.measure.builder import algorithm_of
+from autotune.measure.failure import Failure
+from autotune.measure.protocol import Json, Message
+from autotune.measure.reference import make_reference
+from autotune.measure.verify import verify
+from autotune.ops import parse_workload
+from autotune.ops.workload import Workload
+from autotune.runtime.threads import ThreadPool
+from autotune.search_spaces import Config, Interface, make_schedule
+from autotune.search_spaces import templates as _templates  # noqa: F401  registers those that come with autotune
+from autotune.search_spaces.registry import Template, lookup, names
+from autotune.target import Target
+from tests.search_spaces import conv_cases, generic_cases, matmul_cases
+
+THREADS = (1, 2, 3)
+TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
+TRIES = 200
+LONG_SUMS = (512, 768, 1000)
+REFUSED = "refused: "
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A candidate; `interface` None leaves the layouts to the template."""
+
+    workload: Workload
+    config: Config
+    interface: Interface | None
+    target: Target
+
+
+def templates() -> tuple[str, ...]:
+    """Names of all templates that come with autotune."""
+    return tuple(name for name in names() if type(lookup(name).rules).__module__.startswith("autotune."))
+
+
+def case(seed: int) -> Case:
+    """Case number `seed`: the same on every machine with the same vector width."""
+    rng = random.Random(seed)
+    known = templates()
+    entry = lookup(known[seed % len(known)])
+    target = Target.parse(rng.choice(TARGETS))
+    for _ in range(TRIES):
+        workload, interface = _workload(rng, entry, target)
+        if entry.applies(workload, target):
+            break
+    else:
+        raise AssertionError(f"no random workload suits {entry.name}; teach the generator of its family")
+    config = entry.default(workload, target) if rng.random() < 0.2 else entry.space(workload, target).sample(rng)
+    return Case(workload, config.replace(template=entry.name), interface, target)
+
+
+def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Workload, Interface | None]:
+    """A workload of the template's family, with awkward sizes, and layouts for it."""
+    family = entry.op or rng.choice(("conv2d", "matmul", "", "", ""))
+    if "winograd" in entry.name:
+        c, k = rng.choice((16, 32, 48, 64)), rng.choice((16, 32, 64))
+        h, w = rng.randint(3, 17), rng.randint(3, 17)
+        pad = rng.choice(("0", "1", "0,1,1,0", "2", "0,0,2,1"))
+        rest = rng.choice(("", "+ bias", "+ bias + relu", "+ bias + residual + relu"))
+        text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},3,3 pad={pad} {rest}"
+        return parse_workload(text), None
+    if family == "conv2d":
+        workload = conv_cases.random_conv(rng, rng.choice(("dense", "depthwise", "grouped")))
+        plain = rng.random() < 0.4
+        return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
+    if family == "matmul":
+        depths = LONG_SUMS if entry.name == "matmul.split_k" else matmul_cases.EXTENTS
+        return matmul_cases.random_matmul(rng, constant=rng.random() < 0.5, depths=depths), None
+    workload = generic_cases.norm(rng) if family == "lrn" else generic_cases.random_workload(rng)
+    return workload, generic_cases.random_interface(workload, rng)
+
+
+def run(seed: int) -> str | None:
+    """Case `seed`: None when right, "refused: ..." when the config has no schedule, else what happened."""
+    one = case(seed)
+    try:
+        schedule = make_schedule(one.workload, one.config, one.target, one.interface)
+    except (ScheduleError, ConfigError) as error:
+        return f"{REFUSED}{error}"
+    try:
+        kernel = build_kernel(schedule, one.target)
+    except AutotuneError as error:
+        return f"{type(error).__name__}: {error}"
+    with Bench(kernel, TaskData(make_reference(one.workload, seed)), max(THREADS)) as bench:
+        found = verify(bench, [_pool(n) for n in THREADS], algorithm_of(one.workload, schedule))
+    return found.message if isinstance(found, Failure) else None
+
+
+@functools.lru_cache(maxsize=8)
+def _pool(threads: int) -> ThreadPool:
+    return ThreadPool(threads, 1)
+
+
+def worker(init: Mapping[str, Json]) -> Callable[[Message], Message]:
+    """Entry point of an isolated process: {"seeds": [...]} to {"bad": {seed: message}, "refused": n}."""
+
+    def handle(request: Message) -> Message:
+        seeds = request.body["seeds"]
+        assert isinstance(seeds, list)
+        found = {str(seed): run(int(str(seed))) for seed in seeds}
+        bad: dict[str, Json] = {s: m for s, m in found.items() if m is not None and not m.startswith(REFUSED)}
+        refused = sum(message is not None and message.startswith(REFUSED) for message in found.values())
+        return Message({"bad": bad, "refused": refused})
+
+    return handle
