@@ -7,10 +7,14 @@ python -m benchmarks.trials --op "matmul a=512,512 b=512,512" --trials 64
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import onnx
 
 from autotune.measure.builder import Builder
 from autotune.measure.pipeline import Pipeline
@@ -21,10 +25,12 @@ from autotune.search.budget import Budget
 from autotune.search.task import TuningTask
 from autotune.search.tuner import tune
 from autotune.target import Target
+from benchmarks import zoo
 from benchmarks.language import CONVOLUTIONS
-from benchmarks.report import Report, Row, parser, progress
+from benchmarks.report import ROOT, Report, Row, parser, progress
 
 BOUND = 12.0
+MODEL_BOUND = 8.0
 METHOD = (
     "The tuning loop with its usual options (XGBoost-guided evolution, finalists timed again at the end) over one task "
     "at one thread, with one builder and one runner process, from an empty database. Verified trials are those whose "
@@ -56,22 +62,53 @@ def measure(text: str, trials: int, database: Path) -> Row:
     }
 
 
+def measure_model(name: str, budget: str, folder: Path) -> Row:
+    """Tune a whole model by the command line, from an empty database, on one thread."""
+    path, database = folder / f"{name}.onnx", folder / "model.sqlite"
+    onnx.save(zoo.build(name), path)
+    command = [sys.executable, "-m", "autotune", "tune", "--model", str(path), "--target", "native -num-cores=1"]
+    start = time.perf_counter()
+    done = subprocess.run(
+        [*command, "--db", str(database), "--budget", budget, "--json"],
+        check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    found = json.loads(done.stdout)
+    with Database.open(database, read_only=True) as opened:
+        verified = sum(summary.verified for summary in opened.workloads())
+    return {
+        "task": f"{name}, {len(found['tasks'])} kernels",
+        "trials": found["new_trials"],
+        "verified": verified,
+        "seconds": seconds,
+        "verified / s": verified / seconds,
+        **{f"{part} %": 100 * share for part, share in found["shares"].items()},
+    }
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parser("trials", __doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
     options.add_argument("--trials", type=int, default=200)
+    options.add_argument("--model", choices=zoo.names(), help="a whole model instead, for --budget")
+    options.add_argument("--budget", default="5m")
     given = options.parse_args(arguments)
     texts = given.op or list(CONVOLUTIONS.values())[: 1 if given.quick else 6]
     report = Report("trials", METHOD, given.quick)
     rows = []
+    bound = BOUND
     with tempfile.TemporaryDirectory(prefix="autotune-trials-") as folder:
+        if given.model:
+            bound, texts = MODEL_BOUND, []
+            progress(f"{given.model}, {given.budget}")
+            rows.append(measure_model(given.model, "5s" if given.quick else given.budget, Path(folder)))
         for number, text in enumerate(texts):
             progress(text)
             rows.append(measure(text, 12 if given.quick else given.trials, Path(folder) / f"{number}.sqlite"))
     report.table("tuning", rows)
     for row in rows:
-        report.claim(f"verified trials per second, {row['task']}", float(row["verified / s"] or 0), "at least", BOUND)
+        report.claim(f"verified trials per second, {row['task']}", float(row["verified / s"] or 0), "at least", bound)
     report.finish(given.json)
     return 0
 
