@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from autotune.codegen.kernel import build_kernel
-from autotune.errors import AutotuneError, LoweringError
+from autotune.errors import AutotuneError, CodegenError, LoweringError
 from autotune.lower import lower, print_program
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
@@ -40,6 +40,10 @@ def check(schedule: Schedule, target: Target, seed: int = 0, special: bool = Fal
         kernel = build_kernel(schedule, target)
     except LoweringError as error:
         if str(error).startswith("pad "):
+            return f"refused: {error}"
+        raise
+    except CodegenError as error:
+        if "tensorize" in schedule.steps_json():  # guards, or elements that are not neighbours
             return f"refused: {error}"
         raise
     with Bench(kernel, TaskData(_reference(schedule.compute, seed, special)), max(THREADS)) as bench:

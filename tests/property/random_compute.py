@@ -13,12 +13,14 @@ from autotune.tensor import (
     ComputeDef,
     DType,
     Expr,
+    Output,
     Reducer,
     Tensor,
     cast,
     compute,
     compute_many,
     const,
+    extern,
     maximum,
     minimum,
     placeholder,
@@ -273,7 +275,7 @@ def _operation(rng: random.Random, x: Expr, y: Expr) -> Expr:
 
 def _special(rng: random.Random) -> ComputeDef:
     """Stages that no operator has: several outputs, tables, indirect reads, own reducers, windows of computed data."""
-    kind = rng.choice(("two", "table", "gather", "online", "window", "scan", "diagonal"))
+    kind = rng.choice(("two", "table", "gather", "online", "window", "scan", "diagonal", "top_k"))
     m, n = rng.choice(EXTENTS), rng.choice(EXTENTS)
     x = placeholder((m, n), "f32", "in0")
     inputs, outputs = [x], ["out0"]
@@ -282,6 +284,13 @@ def _special(rng: random.Random) -> ComputeDef:
         k = reduce_axis(n, "k")
         results = [compute((m,), lambda i: sum_(a[i, k] * b[i, k], k), "s"), b]
         return ComputeDef.build(inputs, results, ["out0", "out1"])
+    if kind == "top_k":
+        count = rng.randint(1, n)
+        x = placeholder((m, n), rng.choice(NUMBERS), "in0")
+        y = compute((m, n), lambda i, j: maximum(x[i, j], 0), "y")
+        found = (Output("value", (count,), x.dtype), Output("index", (count,), DType.i64))
+        value, index = extern("top_k", [y], (m,), found, k=count)
+        return ComputeDef.build([x], [index, compute((m, count), lambda i, j: -value[i, j], "z")])
     if kind == "table":
         t = table("T", [[1.0, 0.0, -1.0, 2.0], [0.0, 1.0, 1.0, 0.5]])
         k = reduce_axis(4, "k")
@@ -325,11 +334,21 @@ def _special(rng: random.Random) -> ComputeDef:
     return ComputeDef.build([square], [y], outputs)
 
 
+def _dot(rng: random.Random) -> ComputeDef:
+    """Products of narrow types, as dot-product instructions take them."""
+    left, right, total = rng.choice((("u8", "i8", "i32"), ("i8", "u8", "i32"), ("bf16", "bf16", "f32")))
+    m, n, k = rng.choice(EXTENTS), rng.choice(EXTENTS), rng.choice((4, 8, 12, 16, 40, 64, 6, 7))
+    a, b = placeholder((m, k), left, "in0"), placeholder((k, n), right, "in1", constant=rng.random() < 0.5)
+    r = reduce_axis(k, "k")
+    c = compute((m, n), lambda i, j: sum_(cast(total, a[i, r]) * cast(total, b[r, j]), r), "C")
+    return ComputeDef.build([a, b], [compute((m, n), lambda i, j: maximum(c[i, j], 0), "D")])
+
+
 KINDS: dict[str, Callable[[random.Random], ComputeDef]] = {
     "conv": _conv, "matmul": _matmul, "reduction": _reduction, "rows": _rows, "pool": _pool, "movement": _movement,
-    "winograd": _winograd, "pointwise": _pointwise, "special": _special,
+    "winograd": _winograd, "pointwise": _pointwise, "special": _special, "dot": _dot,
 }  # fmt: skip
-_WEIGHTS = (5, 4, 3, 4, 2, 3, 1, 4, 4)
+_WEIGHTS = (5, 4, 3, 4, 2, 3, 1, 4, 4, 2)
 
 
 def random_compute(rng: random.Random) -> tuple[str, ComputeDef]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from autotune.errors import ScheduleError
 from autotune.schedule import Schedule
 from autotune.schedule.state import StageState
-from autotune.tensor import ComputeDef, Layout
+from autotune.tensor import ComputeDef, DType, Layout
 
 MAX_CODE = 1500  # scalar or vector statements after unrolling
 MAX_WORK = 400_000  # innermost iterations
@@ -28,7 +28,9 @@ class _Author:
         rng = self.rng
         daring = rng.random()
         for _ in range(rng.choice((0, 0, 1, 2, 3, 5))):
-            rng.choice((self._inline, self._inline, self._cache_write, self._cache_read, self._rfactor))()
+            rng.choice(
+                (self._inline, self._inline, self._cache_write, self._cache_read, self._rfactor, self._precompute)
+            )()
         for _ in range(rng.choice((0, 0, 1, 2, 4))):
             self._layout()
         for s in reversed(self.s.state.stages):
@@ -43,6 +45,8 @@ class _Author:
                  lambda: self._reorder(self._any().name), lambda: self._mark(self._any().name))
             )()  # fmt: skip
         for s in self.s.state.stages:
+            if rng.random() < 0.8:
+                self._tensorize(s)
             for _ in range(rng.choice((0, 1, 2, 3))):
                 self._mark(s.name)
             if rng.random() < 0.6:
@@ -70,6 +74,10 @@ class _Author:
     def _inline(self) -> None:
         name = self._any().name
         self._try(lambda s: s.inline(name))
+
+    def _precompute(self) -> None:
+        name = self._any().name
+        self._try(lambda s: s.precompute(name))
 
     def _cache_write(self) -> None:
         name = self._any().name
@@ -169,6 +177,21 @@ class _Author:
             except (ScheduleError, IndexError):
                 return
             self._try(lambda s: s.then(kind, stage, first))
+
+    def _tensorize(self, s: StageState) -> None:
+        """Lanes, and a short reduce loop inside them; mostly with the layout that this needs."""
+        sources = {r.dtype for r in s.reads()}
+        if not s.stage.reduce_axes or not sources & {DType.i8, DType.bf16} or s.relations or not s.stage.axes:
+            return
+        name, extent = ("vdpbf16ps", 2) if DType.bf16 in sources else ("vpdpbusd", 4)
+        folded, column, lanes = s.loops[-1].name, s.stage.axes[-1].name, self.rng.choice((4, 8, 16))
+        if "in1" in {r.tensor.name for r in s.reads()} and self.rng.random() < 0.8:
+            form = Layout.blocked(2, [(1, lanes), (0, extent)])
+            self._try(lambda x: x.layout("in1", form))
+        self._try(lambda x: x.split(s.name, folded, extent))
+        self._try(lambda x: x.split(s.name, column, lanes).vectorize(s.name, f"{column}.1"))
+        inner = [x.name for x in self.s.state.stage(s.name).loops if x.name != f"{folded}.1"]
+        self._try(lambda x: x.reorder(s.name, *inner, f"{folded}.1").tensorize(s.name, f"{folded}.1", name))
 
     def _tail_vector(self, stage: str) -> None:
         """What templates do: split the innermost loop by a vector width and vectorize it."""
