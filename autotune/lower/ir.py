@@ -188,19 +188,25 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 def expressions(stmt: Stmt) -> Iterator[Expr]:
-    """Every expression of one statement (not of those inside it), conditions of loads included."""
-    roots: list[Expr] = []
+    """Every expression of one statement (not of those inside it), those in conditions and indices included."""
+    conditions: tuple[Condition, ...] = stmt.when if isinstance(stmt, If) else ()
     if isinstance(stmt, Store):
-        roots += stmt.values
-    if isinstance(stmt, If):
-        roots += [c for c in stmt.when if isinstance(c, Expr)]
-    for root in roots:
+        conditions = (*stmt.values, *(i for _, indices in stmt.targets for i in indices))
+    for c in conditions:
+        yield from _within(c)
+
+
+def _within(c: Condition) -> Iterator[Expr]:
+    for root in c.opaque() if isinstance(c, Linear) else (c,):
         for e in walk(root):
             yield e
+            parts: tuple[Condition, ...] = ()
             if isinstance(e, Load):
-                for c in e.when:
-                    if isinstance(c, Expr):
-                        yield from walk(c)
+                parts = (*e.when, *e.indices)
+            elif isinstance(e, Index):
+                parts = (e.value,)
+            for part in parts:
+                yield from _within(part)
 
 
 def map_linears(stmt: Stmt, fn: Callable[[Linear], Linear]) -> Stmt:

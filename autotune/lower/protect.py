@@ -18,10 +18,10 @@ def protected(value: Expr, guards: tuple[Condition, ...], ranges: Ranges) -> Exp
 
     def protect(e: Expr) -> Expr:
         assert isinstance(e, Load)
-        if exists(e.buffer, e.indices, ranges):
-            return e
         when = tuple(inside(c) if isinstance(c, Expr) else c for c in e.when)
         indices = tuple(i.map_opaque(inside) for i in e.indices)
+        if exists(e.buffer, e.indices, ranges):
+            return Load(e.buffer, indices, when, e.otherwise)
         otherwise = const(0, e.dtype) if e.otherwise is None else e.otherwise
         # A guard on what the place does not depend on would only make lanes differ.
         moving = {v for i in e.indices for v in i.variables()}

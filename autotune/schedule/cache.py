@@ -9,6 +9,7 @@ from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import StageState, State
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, substitute
+from autotune.tensor.linear import conjunction, nonnegatives, to_linear
 from autotune.tensor.stage import Axis, Stage, Tensor
 
 
@@ -37,14 +38,16 @@ def cache_write(state: State, tensor: str) -> State:
 
 
 @primitive
-def cache_read(state: State, tensor: str, consumer: str) -> State:
+def cache_read(state: State, tensor: str, consumer: str, padded: bool = False) -> State:
     """Copy the part of a tensor that a consumer reads into a nearer place (packing when it gets a layout).
 
+    With `padded`, the copy holds the padding too, so that the consumer tests nothing.
+
     rewrite:
-        S = g(T[e])
-        -->
-        T.r[i] = T[i]
-        S = g(T.r[e])
+        S = g(T[e])                                 S = g(T[e] if 0 <= e < n else 0)
+        -->                                         -->  (padded, e from -lo to n + hi)
+        T.r[i] = T[i]                               T.r[i] = T[i - lo] if 0 <= i - lo < n else 0
+        S = g(T.r[e])                               S = g(T.r[e + lo])
     """
     t, c = state.tensor(tensor), state.stage(consumer)
     check(any(r.tensor.name == tensor for r in c.reads()), f"cache_read {tensor}: {consumer} does not read it")
@@ -52,15 +55,72 @@ def cache_read(state: State, tensor: str, consumer: str) -> State:
         c.stage.scan_axis is None or all(o.name != tensor for o in c.stage.outputs),
         f"cache_read {tensor}: it is the scan's own state",
     )
-    copy = Tensor(_free(state, f"{tensor}.r"), t.shape, t.dtype)
-    axes = tuple(Axis(f"i{n}", e) for n, e in enumerate(t.shape))
-    stage = Stage((copy,), axes, (), (Read(Tensor(t.name, t.shape, t.dtype), tuple(a.var for a in axes)),))
+    check(not padded or c.stage.extern is None, f"cache_read {tensor}: {consumer} is an extern function")
+    spans = [(0, n) for n in t.shape] if not padded else _spans(c, t)
+    copy = Tensor(_free(state, f"{tensor}.r"), tuple(n for _, n in spans), t.dtype)
+    axes = tuple(Axis(f"i{d}", n) for d, (_, n) in enumerate(spans))
+    source = Tensor(t.name, t.shape, t.dtype)
+    value = Read(source, tuple(_shifted(a.var, first) for a, (first, _) in zip(axes, spans)))
+    if padded:
+        value = replace(value, when=_inside(value, spans), otherwise=_otherwise(c, t))
+    stage = Stage((copy,), axes, (), (value,))
 
     def redirect(e: Expr) -> Expr | None:
-        return Read(copy, e.indices, e.when, e.otherwise) if isinstance(e, Read) and e.tensor.name == tensor else None
+        if not isinstance(e, Read) or e.tensor.name != tensor:
+            return None
+        if padded:
+            return Read(copy, tuple(_shifted(i, -first) for i, (first, _) in zip(e.indices, spans)))
+        return Read(copy, e.indices, e.when, e.otherwise)
 
     changed = replace(c, stage=replace(c.stage, body=tuple(rewrite(b, redirect) for b in c.stage.body)))
     return _with_before(state, c, StageState.fresh(stage), changed, f"cache_read {tensor}")
+
+
+def _spans(c: StageState, t: Tensor) -> list[tuple[int, int]]:
+    """(first, count) per dimension of the positions that `c` asks for, inside and outside of the tensor.
+
+    Raises:
+        ScheduleError: when what is read outside is not decided by the position alone.
+    """
+    ranges = {a.name: (0, max(a.extent - 1, 0)) for a in c.stage.all_axes}
+    lows, highs = list(t.shape), [-1 for _ in t.shape]
+    for r in c.reads():
+        if r.tensor.name != t.name:
+            continue
+        forms = [to_linear(i, ranges) for i in r.indices]
+        check(not any(f.is_opaque for f in forms), f"cache_read {t.name}: {c.name} reads it at run-time indices")
+        bounds = {bound for f, n in zip(forms, t.shape) for bound in (f, f * -1 + (n - 1))}
+        for part in () if r.when is None else conjunction(r.when):
+            asked = nonnegatives(part, ranges)
+            only_inside = asked is not None and all(g in bounds or g.range(ranges)[0] >= 0 for g in asked)
+            check(only_inside, f"cache_read {t.name}: `{part}` is no test for the inside of {t.name}; leave out padded")
+        for d, f in enumerate(forms):
+            low, high = f.range(ranges)
+            lows[d], highs[d] = min(lows[d], low), max(highs[d], high)
+    return [(low, max(high - low + 1, 0)) for low, high in zip(lows, highs)]
+
+
+def _otherwise(c: StageState, t: Tensor) -> Expr:
+    """What lies outside."""
+    found = {r.otherwise for r in c.reads() if r.tensor.name == t.name and r.otherwise is not None}
+    check(len(found) <= 1, f"cache_read {t.name}: {c.name} pads it with different values; leave out padded")
+    return next(iter(found), Const(0 if t.dtype.is_int else 0.0, t.dtype))
+
+
+def _inside(read: Read, spans: list[tuple[int, int]]) -> Expr | None:
+    """The test for positions inside of the tensor, in the dimensions where there are others."""
+    when: Expr | None = None
+    for index, n, (first, count) in zip(read.indices, read.tensor.shape, spans):
+        tests = [Binary("ge", index, Const(0, DType.i64), DType.bool)] if first < 0 else []
+        if first + count > n:
+            tests.append(Binary("lt", index, Const(n, DType.i64), DType.bool))
+        for test in tests:
+            when = test if when is None else Binary("and", when, test, DType.bool)
+    return when
+
+
+def _shifted(index: Expr, by: int) -> Expr:
+    return index if by == 0 else Binary("add", index, Const(by, DType.i64), DType.i64)
 
 
 @primitive

@@ -51,10 +51,17 @@ def apply(state: State, name: str, args: tuple[Any, ...]) -> State:
     return fn(state, *args)
 
 
-_NAMES = {"str": "a name", "int": "an integer", "tuple[str, ...]": "a list of names", "Any": "anything"}
+_NAMES = {
+    "str": "a name",
+    "bool": "true or false",
+    "int": "an integer",
+    "tuple[str, ...]": "a list of names",
+    "Any": "anything",
+}
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "str": lambda v: isinstance(v, str),
     "int": lambda v: isinstance(v, int) and not isinstance(v, bool),
+    "bool": lambda v: isinstance(v, bool),
     "tuple[str, ...]": lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v),
     "Any": lambda v: True,
 }

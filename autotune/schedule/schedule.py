@@ -93,8 +93,8 @@ class Schedule:
     def cache_write(self, tensor: str) -> Schedule:
         return self.then("cache_write", tensor)
 
-    def cache_read(self, tensor: str, consumer: str) -> Schedule:
-        return self.then("cache_read", tensor, consumer)
+    def cache_read(self, tensor: str, consumer: str, padded: bool = False) -> Schedule:
+        return self.then("cache_read", tensor, consumer, *((True,) if padded else ()))
 
     def rfactor(self, stage: str, axis: str, factor: int, keep: str = "outer") -> Schedule:
         return self.then("rfactor", stage, axis, factor, keep)

@@ -151,6 +151,14 @@ class Linear:
         """Some part, perhaps inside a division, is an expression read from memory."""
         return any(t.arg.is_opaque if isinstance(t, (Div, Mod)) else not isinstance(t, str) for t in self.terms)
 
+    def opaque(self) -> Iterator[Expr]:
+        """The parts that are expressions, those inside divisions too."""
+        for term in self.terms:
+            if isinstance(term, (Div, Mod)):
+                yield from term.arg.opaque()
+            elif not isinstance(term, str):
+                yield term
+
     def map_opaque(self, fn: Callable[[Expr], Expr]) -> Linear:
         """Replace the opaque parts, those inside divisions too."""
         if not self.is_opaque:

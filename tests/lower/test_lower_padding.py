@@ -48,3 +48,17 @@ def test_pad_refuses_reads_beyond_memory() -> None:
     with pytest.raises(LoweringError, match="in0 would be accessed at .* in 0..23, outside its memory 0..19"):
         lower(s)
     lower(s.layout("in0", Layout.blocked(2, [(1, 8)])))
+
+
+def test_indices_read_at_tails_are_guarded(right: Right) -> None:
+    x, where = placeholder((33, 15), name="in0"), placeholder((33, 15), "i64", name="in1")
+    y = compute((33, 15), lambda i, j: x[where[i, j] % 33, j], name="y")
+    s = Schedule(ComputeDef.build([x, where], [y])).cache_write("y").split("y", "i", 5)
+    right(s.compute_at("y.c", "y", "i.1", "register").vectorize("y.c", "i").unroll("y", "i.1"))
+
+
+def test_the_verifier_looks_into_indices() -> None:
+    x, where = placeholder((8,), name="in0"), placeholder((4,), "i64", name="in1")
+    y = compute((8,), lambda i: x[where[i]], name="y")
+    with pytest.raises(LoweringError, match="in1.y.i. may leave 0..3"):
+        lower(Schedule(ComputeDef.build([x, where], [y])))

@@ -1,0 +1,60 @@
+"""cache_read with padding: the copy holds the zeros, and nobody tests for edges afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.errors import ScheduleError
+from autotune.lower import lower, print_program
+from autotune.ops.parse import parse_workload
+from autotune.ops.registry import compute_def
+from autotune.schedule import Schedule
+from autotune.tensor import ComputeDef, compute, placeholder, read, reduce_axis, sum_
+from tests.conftest import Golden, Right
+
+
+def conv(text: str = "data=1,5,7,9 weight=6,5,3,3 pad=1,2,0,1 stride=1,2") -> Schedule:
+    return Schedule(compute_def(parse_workload(f"conv2d {text}"))).cache_write("out0")
+
+
+def test_convolution_reads_a_padded_copy(golden: Golden, right: Right) -> None:
+    s = conv().cache_read("in0", "out0.c", padded=True)
+    rows = s.state.stage("out0").loops[2].name
+    s = s.compute_at("out0.c", "out0", rows).compute_at("in0.r", "out0", rows)
+    golden(f"{s}\n\n{print_program(lower(s))}")
+    right(s)
+    assert Schedule.from_json(s.to_json()).key == s.key
+
+
+@pytest.mark.parametrize("text", ["data=2,3,4,5 weight=4,3,2,2 pad=0,0,1,1", "data=1,2,6,6 weight=2,2,1,1 stride=2",
+                                  "data=1,4,5,5 weight=4,1,3,3 pad=2 groups=4 dilation=2"])  # fmt: skip
+def test_any_window(text: str, right: Right) -> None:
+    s = conv(text).cache_read("in0", "out0.c", padded=True)
+    right(s)
+    assert "if" not in "".join(line for line in print_program(lower(s)).splitlines() if "out0.c[" in line)
+
+
+def test_maxima_are_padded_with_the_least(right: Right) -> None:
+    s = Schedule(compute_def(parse_workload("max_pool2d data=1,3,7,7 kernel=3,3 stride=2 pad=1")))
+    right(s.cache_read("in0", s.compute.stages[0].name, padded=True))
+
+
+def test_other_conditions_are_refused() -> None:
+    x, mask = placeholder((8,), name="in0"), placeholder((8,), "bool", "in1")
+    k = reduce_axis(3, "k")
+    masked = compute((8,), lambda i: read(x, (i,), when=mask[i]), name="y")
+    with pytest.raises(ScheduleError, match="`in1.i.` is no test for the inside of in0; leave out padded"):
+        Schedule(ComputeDef.build([x, mask], [masked])).cache_read("in0", "y", padded=True)
+    half = compute(
+        (8,), lambda i: sum_(read(x, (i + k.var - 1,), when=(i + k.var >= 1) & (i + k.var < 5)), k), name="y"
+    )
+    with pytest.raises(ScheduleError, match="is no test for the inside of in0"):
+        Schedule(ComputeDef.build([x], [half])).cache_read("in0", "y", padded=True)
+    ends = compute((8,), lambda i: read(x, (i - 1,), i >= 1, 0.0) + read(x, (i + 1,), i < 7, 1.0), name="y")
+    with pytest.raises(ScheduleError, match="y pads it with different values"):
+        Schedule(ComputeDef.build([x], [ends])).cache_read("in0", "y", padded=True)
+
+
+def test_the_option_is_a_truth() -> None:
+    with pytest.raises(ScheduleError, match="padded must be true or false, got 1"):
+        conv().then("cache_read", "in0", "out0.c", 1)
