@@ -6,8 +6,9 @@ absolute, one number per output:
     allowed = 4 · max(sqrt(K) · eps · scale, 4 · e)
 
 K is the longest sum, eps the unit of the coarsest float type involved, scale the largest finite reference
-value, and e the error that plain NumPy makes in the workload's own dtypes: it carries the conditioning of
-what surrounds the sum (exponentials, divisions, clips), of which scale alone knows nothing. Rounding
+value, and e the error that plain NumPy makes in the workload's own dtypes (for float64: in float32, scaled by
+the ratio of the units): it carries the conditioning of what surrounds the sum (exponentials, divisions, clips,
+differences), of which scale alone knows nothing. Rounding
 errors of a sum grow like sqrt(K) (Higham and Mary, 2019), and NumPy's order of summation is up to four
 times better than the worst; a lost or doubled term is larger by orders.
 """
@@ -67,10 +68,13 @@ def reference_of(definition: ComputeDef, inputs: tuple[Array, ...]) -> Reference
     named = {f"in{number}": array for number, array in enumerate(inputs)}
     with np.errstate(all="ignore"):  # logarithms of negative numbers are NaN on both sides
         exact = evaluate(definition, named, DType.f64)
-        rough = evaluate(definition, named)
+        double = coarsest_eps(definition) == _EPS[DType.f64]
+        rough = evaluate(definition, named, DType.f32 if double else None)
+    # Float64 makes no error against itself: what float32 makes, scaled, knows the conditioning just as well.
+    share = _EPS[DType.f64] / _EPS[DType.f32] if double else 1.0
     outputs = tuple(exact[name] for name in definition.outputs)
     unit = math.sqrt(longest_sum(definition)) * coarsest_eps(definition)
-    tolerances = tuple(_tolerance(exact[name], rough[name], unit) for name in definition.outputs)
+    tolerances = tuple(_tolerance(exact[name], rough[name], unit, share) for name in definition.outputs)
     return Reference(inputs, outputs, tolerances)
 
 
@@ -141,12 +145,12 @@ def compare(reference: Reference, outputs: Sequence[Array], algorithm: str, circ
     return worst
 
 
-def _tolerance(exact: Array, rough: Array, unit: float) -> float:
+def _tolerance(exact: Array, rough: Array, unit: float, share: float) -> float:
     if not np.issubdtype(exact.dtype, np.floating):
         return 0.0
     error = _absolute_error(exact, rough)
     found = float(np.where(np.isfinite(error), error, 0.0).max(initial=0.0))
-    return _CONFIDENCE * max(unit * _scale(exact), _ORDER * found)
+    return _CONFIDENCE * max(unit * _scale(exact), _ORDER * share * found)
 
 
 def _scale(values: Array) -> float:

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from autotune.measure.failure import Failure
-from autotune.measure.reference import Array, Errors, Reference, algorithm_factor, compare, longest_sum, make_reference
+from autotune.measure.reference import (
+    Array,
+    Errors,
+    Reference,
+    algorithm_factor,
+    compare,
+    longest_sum,
+    make_reference,
+    reference_of,
+)
+from autotune.ops import parse_workload
 from autotune.ops.registry import compute_def
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 
@@ -112,3 +122,15 @@ def test_winograd_may_err_more_by_a_stated_factor() -> None:
     accepted = compare(reference, [off], "winograd_f4", "")
     assert isinstance(accepted, Errors)
     assert math.isclose(accepted.tolerance, 4 * reference.tolerances[0])
+
+
+def test_float64_with_cancellation_is_allowed_what_its_terms_round_by() -> None:
+    """The sum is about 3e4, the bias takes nearly all of it away: the result's own scale says too little."""
+    workload = parse_workload("matmul a=1,31 b=31,1 dtype=f64 + bias")
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((1, 31)) * 100, rng.standard_normal((31, 1)) * 100
+    bias = -(a @ b).reshape(1) + 0.001
+    reference = reference_of(compute_def(workload), (a, b, bias))
+    (allowed,) = reference.tolerances
+    largest = float(np.abs(a * b.T).max())
+    assert 2.0**-53 * largest < allowed < 1e-6 * largest
