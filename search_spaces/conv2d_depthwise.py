@@ -73,8 +73,10 @@ class ChannelVectors:
         width = min(tiles, key=lambda t: (-(-p.ow // t) + 2 * (p.ow % t > 0), -t))
         heights = [c for c in space.knob("oh_tile").values if isinstance(c, int) and c * width <= min(room, 14)]
         chosen = space.default().replace(ow_tile=width, oh_tile=max(heights, default=1), taps="inside")
-        plain = [chosen.replace(unroll_kh=unroll) for unroll in (True, False)]
-        return next(c for c in (*plain, plain[1].replace(oh_tile=1, ow_tile=tiles[0])) if space.satisfies(c))
+        if not space.satisfies(chosen):
+            chosen = chosen.replace(oh_tile=1, ow_tile=tiles[0])
+        body = chosen.get_int("ow_tile") * chosen.get_int("oh_tile") * p.r * p.s * unrolled_inputs(p)
+        return chosen.replace(unroll_kh=body <= MAX_FMAS // 2)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = ConvShape.of(workload)
