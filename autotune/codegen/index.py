@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Union
 
 from autotune.codegen.writer import Writer
-from autotune.lower.ir import Buffer
+from autotune.lower.ir import OPERAND, Buffer
 from autotune.tensor.expr import Expr
 from autotune.tensor.linear import Div, Linear, Mod
 
@@ -159,6 +159,12 @@ class Indexer:
 
     @staticmethod
     def alignment(buffer: Buffer, offset: Offset) -> int:
-        """Bytes to which the address is surely aligned; buffers start at multiples of 64."""
+        """Bytes to which the address is surely aligned.
+
+        Scratch starts at multiples of 64. Operands may be a user's arrays, which need not: with VEX and EVEX encodings
+        an unaligned instruction costs nothing when the address happens to be aligned.
+        """
         size = buffer.dtype.bytes
+        if buffer.scope == OPERAND:
+            return size
         return math.gcd(64, offset.const * size, *(c * size for _, c in offset.terms))

@@ -140,10 +140,10 @@ class Executor:
         return arrays
 
     def _point_inputs(self, context: Context, arrays: Sequence[Array]) -> None:
-        """Aligned contiguous feeds are read where they are; others are copied once."""
+        """Contiguous feeds are read where they are; others are copied once."""
         for n, array in enumerate(arrays):
             address = _address(array)
-            if address % ALIGN or not array.flags.c_contiguous:
+            if not (array.flags.c_contiguous and array.flags.aligned):
                 np.copyto(context.staged[INPUT][n], array)
                 address = context.addresses[n]
             if context.current[n] != address:
