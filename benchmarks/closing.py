@@ -30,6 +30,7 @@ def commands(quick: bool, database: Path | None, budget: str | None, others: str
             found[name] = ["models", *models, *fast, *records, *(["--tune", tune] if tune else [])]
     found |= {
         "language": ["language", *fast, *([] if quick else ["--tuned", "64"])],
+        "convolutions": ["convolutions", *fast],
         "trials": ["trials", *fast],
         "trials-model": ["trials", *fast, "--model", first, "--budget", budget or others],
         "startup": ["startup", first, *fast, *records],

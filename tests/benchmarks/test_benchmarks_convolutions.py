@@ -1,0 +1,33 @@
+"""The benchmark of all convolutions of the zoo's models."""
+
+from __future__ import annotations
+
+from autotune.search_spaces.conv2d_shape import ConvShape
+from benchmarks import convolutions
+from benchmarks.kernels import default_of
+from benchmarks.language import target_of
+from benchmarks.report import Report
+from tests.search_spaces.conv_cases import conv
+
+
+def test_convolutions_of_a_model_are_distinct_and_each_has_a_template() -> None:
+    found = convolutions.convolutions(["squeezenet"])
+    shapes = [ConvShape.of(workload) for workload in found]
+    assert len(set(shapes)) == len(shapes) > 10
+    assert all(owners == ["squeezenet"] for owners in found.values())
+    for workload in found:
+        assert any(default_of(t, workload, target_of("haswell")) for t in convolutions.TEMPLATES)
+
+
+def test_every_kind_of_convolution_gets_a_row_and_dense_ones_count() -> None:
+    report = Report("convolutions", "test")
+    kinds = {conv(16, 9, 9, 16, groups=groups): ["m"] for groups in (1, 2, 16)}
+    dense = convolutions.measure(report, "native", kinds, 2)
+    rows = report.tables["convolutions, native"]
+    assert {row["template"] for row in rows} == {"conv2d.direct", "conv2d.grouped", "conv2d.depthwise"}
+    assert len(dense) == 1 and all(float(row["% of probe"] or 0) > 0 for row in rows)
+
+
+def test_a_convolution_is_described_by_what_distinguishes_it() -> None:
+    assert convolutions.describe(ConvShape.of(conv(4, 9, 8, 8, 3, groups=4, stride=(2, 2)))) == "9×8 4→8 3×3 s2 g4"
+    assert convolutions.describe(ConvShape.of(conv(4, 9, 8, 8, 1, pad=(0, 0, 0, 0)))) == "9×8 4→8 1×1"
