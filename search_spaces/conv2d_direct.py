@@ -33,8 +33,8 @@ BODY = 64
 HALF_RATE = frozenset({"znver4", "icelake-client", "rocketlake", "tigerlake"})
 """CPUs that execute 512-bit multiply-adds half as often as 256-bit ones."""
 
-IN_FLIGHT = 8
-"""Multiply-adds that the pipes hold at a time (two pipes of latency 4)."""
+IN_FLIGHT = 9.5
+"""Multiply-adds that keep the pipes busy: two pipes of latency 4, and some slack (measured)."""
 
 
 class RegisterTiles:
@@ -168,7 +168,7 @@ def row_cost(p: ConvShape, target: Target, lanes: int, vectors: int, width: int,
     many loads as multiply-adds, fewer where these are narrow and fast; weights that do not stay in L1 come more slowly.
     """
     near = p.c // p.groups * p.r * p.s * vectors * lanes * DType.f32.bytes <= target.l1_bytes // 2
-    load, weight = (1.0, 4.0) if lanes > 8 else (1.25, 2.75)
+    load, weight = (1.0, 4.0) if lanes > 8 else (1.1, 2.75)
 
     def step(columns: int) -> float:
         sums, loads = vectors * columns * height, vectors + columns * height
