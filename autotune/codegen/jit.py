@@ -2,8 +2,8 @@
 
 The two halves are apart on purpose: builders run `compile_ir` in their own processes and ship plain
 bytes, whoever runs kernels calls `load_objects` on those bytes. Our loop nests are already tiled,
-vectorised and unrolled, so LLVM only promotes the register tiles and allocates registers: `sroa` and
-`new_gvn` reach the speed of O2/O3 in half the time, and LLVM's own loop passes make kernels slower.
+vectorised and unrolled, so LLVM only promotes the register tiles and allocates registers: `sroa` alone
+reaches the speed of O2/O3 in half the time, and LLVM's own loop passes make kernels slower.
 
 An instruction that the target cannot select ends the process inside LLVM; only builders compile
 untrusted candidates, and they are separate processes for that reason.
@@ -74,7 +74,7 @@ def assembly(ir_text: str, *, cpu: str, features: str) -> str:
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
-    passes.add_new_gvn_pass()
+    # Not NewGVN: it is no faster, it has miscompiled nests, and an assertion of it can end the process (docs/adr/0006).
     passes.run(module, builder)
     return str(machine.emit_assembly(module))
 
@@ -180,9 +180,6 @@ def _one_line(error: RuntimeError) -> str:
 
 @functools.cache
 def _initialize() -> None:
-    # NewGVN's phi-of-ops miscompiles nested loops in LLVM 22: it takes `a(j) and b(i)`, where j is the variable of
-    # an inner loop, for what the last round of that loop left behind (tests/codegen/test_codegen_emit_gvn.py).
-    llvm.set_option("", "--enable-phi-of-ops=false")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()

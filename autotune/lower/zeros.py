@@ -62,6 +62,8 @@ def _reads_padding(r: Read, s: StageState, axis: str, producers: Mapping[str, St
     p = producers.get(r.tensor.name)
     if p is None:
         return True
+    if p.stage.extern is not None:
+        return False
     mine = p.stage.axes[at[0]].name
     adds_up = p.stage.reducer is None or (p.stage.reducer.name == "sum" and is_builtin(p.stage.reducer))
     padded = mine in p.padded and p.stage.scan_axis is None and top(p, mine) >= top(s, axis)

@@ -35,6 +35,8 @@ def inline(state: State, stage: str) -> State:
     check(not any(t.name in state.outputs for t in s.stage.outputs), f"inline {stage}: it is an output of the kernel")
     check(s.untouched, f"inline {stage}: it has already been scheduled")
     check(len(s.stage.outputs) == 1, f"inline {stage}: it has several outputs")
+    rows = [c.name for c in state.consumers(s) if c.stage.extern is not None]
+    check(not rows, f"inline {stage}: {', '.join(rows)} is an extern function, which reads whole tensors")
     others = tuple(_inlined(c, s.stage) for c in state.stages if c.name != s.name)
     return consistent(replace(state, stages=others), f"inline {stage}")
 

@@ -65,6 +65,7 @@ def test_numpy_value() -> None:
     ("step", "message"),
     [
         (lambda s: s.inline("value"), "inline value: it is an extern function"),
+        (lambda s: s.inline("twice"), "inline twice: value is an extern function, which reads whole tensors"),
         (lambda s: s.compute_at("value", "less", "i"), "an extern function stays at the top level"),
         (lambda s: s.compute_at("twice", "value", "i0"), "an extern function, which reads whole rows"),
         (lambda s: s.cache_write("value"), "it has several outputs"),
@@ -121,3 +122,12 @@ def test_a_nest_that_leaves_its_row_is_refused() -> None:
 def test_a_function_without_a_nest() -> None:
     with pytest.raises(LoweringError, match="extern function 'tests.no_nest' has no nest: register one"):
         lower(_mirror(0, "tests.no_nest")[1])
+
+
+def test_padding_computed_from_an_extern_stage_is_masked() -> None:
+    x = placeholder((6, 9), name="in0")
+    (y,) = extern("tests.reverse", [x], (6,), (Output("y", (9,), DType.f32),), shift=0)
+    z = compute((6, 9), lambda i, j: y[i, j] * 2.0, "z")
+    form = Layout.blocked(2, [(1, 4)])
+    s = Schedule(ComputeDef.build([x], [z])).layout("y", form).layout("z", form).split("z", "j", 4).pad("z", "j")
+    assert "select" in print_program(lower(s))
