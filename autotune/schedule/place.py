@@ -68,10 +68,10 @@ def _guarded(body: Expr, when: Expr, otherwise: Expr) -> Expr:
             return Read(e.tensor, e.indices, when, Const(0 if e.dtype.is_int else 0.0, e.dtype))
         return Read(e.tensor, e.indices, Binary("and", when, e.when, when.dtype), e.otherwise)
 
-    if isinstance(body, Read) and body.when is None:
-        return Read(body.tensor, body.indices, when, otherwise)
-    if isinstance(body, Read) and body.otherwise == otherwise and body.when is not None:
-        return Read(body.tensor, body.indices, Binary("and", when, body.when, when.dtype), otherwise)
+    if isinstance(body, Read) and (body.when is None or body.otherwise == otherwise):
+        indices = tuple(rewrite(i, protect) for i in body.indices)  # an index may be read from memory itself
+        both = when if body.when is None else Binary("and", when, body.when, when.dtype)
+        return Read(body.tensor, indices, both, otherwise)
     return select(when, rewrite(body, protect), otherwise)
 
 
