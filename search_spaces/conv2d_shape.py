@@ -63,9 +63,11 @@ def operand_layouts(workload: Workload, lanes: int, channels: int) -> dict[str, 
 
 
 def plain_conv(workload: Workload) -> bool:
-    """An f32 convolution, not empty, with nothing but elementwise operators around it."""
+    """An f32 convolution of two operands of the kernel, not empty, with nothing but elementwise operators behind it."""
     anchor = workload.anchor
-    if anchor is None or anchor.op != "conv2d":
+    if anchor is None or anchor.op != "conv2d" or len(workload.outputs) != 1:
+        return False
+    if max(anchor.inputs) >= len(workload.inputs):
         return False
     types = workload.types()
     others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)

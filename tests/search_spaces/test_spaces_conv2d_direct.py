@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.ops.workload import Workload
+from autotune.ops.workload import Workload, WorkloadNode
 from autotune.search_spaces import lookup, make_schedule
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check, check_random, conv
@@ -54,3 +54,11 @@ def test_narrow_vectors_for_a_last_vector_that_is_half_empty() -> None:
     assert space.knob("lanes").values == (16, 8)
     config = lookup(NAME).default(workload, on).replace(template=NAME, lanes=8, oc_vectors=3, ow_tile=7, oh_tile=1)
     check(workload, config, on)
+
+
+def test_it_does_not_apply_where_something_is_computed_before_the_convolution() -> None:
+    plain = conv(16, 8, 8, 16)
+    relu, anchor = WorkloadNode.make("relu", (0,)), plain.nodes[0]
+    before = Workload(plain.inputs, (relu, WorkloadNode.make("conv2d", (2, 1), **dict(anchor.attrs))), (3,))
+    assert lookup(NAME).applies(plain, Target.parse("native"))
+    assert not lookup(NAME).applies(before, Target.parse("native"))
