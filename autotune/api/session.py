@@ -62,8 +62,7 @@ class InferenceSession:
     ) -> None:
         self._providers = providers
         if not isinstance(path_or_bytes, bytes) and is_compiled_file(Path(path_or_bytes)):
-            program, objects, constants = load_artifact(Path(path_or_bytes))
-            self._executor = Executor(program, objects, constants)
+            self._executor = Executor(*load_artifact(Path(path_or_bytes)))
         else:
             from autotune.api.compile import compile
 

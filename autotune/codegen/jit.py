@@ -87,6 +87,30 @@ def count_spills(asm: str) -> tuple[int, int]:
     return len(_STACK_TRAFFIC.findall(asm)), len(_FMA.findall(asm))
 
 
+class Linker:
+    """What links object code into this process: shared by libraries, since each costs a megabyte and milliseconds.
+
+    It ends with the last of them. Symbols of one library are unknown to the others.
+    """
+
+    def __init__(self) -> None:
+        _initialize()
+        # JITLink puts code and constants into one slab, so 32-bit relative references always reach.
+        self.jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+        self._entered = self._left = 0
+
+    def enter(self) -> str:
+        """One more library; its name."""
+        self._entered += 1
+        return f"kernels{self._entered}"
+
+    def leave(self) -> None:
+        """The end of a library."""
+        self._left += 1
+        if self._left == self._entered:
+            self.jit.close()
+
+
 @final
 class Library:
     """Objects linked into this process, with a symbol table of their own.
@@ -95,21 +119,21 @@ class Library:
     thread still runs in the code.
     """
 
-    def __init__(self, objects: Sequence[bytes], imports: Mapping[str, int]) -> None:
+    def __init__(self, objects: Sequence[bytes], imports: Mapping[str, int], linker: Linker | None = None) -> None:
         builder = llvm.JITLibraryBuilder().add_current_process()
         for data in objects:
             builder.add_object_img(data)
         for name, address in imports.items():
             builder.import_symbol(name, address)
-        _initialize()
-        # JITLink puts code and constants into one slab, so 32-bit relative references always reach.
-        self._jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+        self._linker = linker or Linker()
+        self._name = self._linker.enter()
+        self._closed = False
         # One tracker per symbol looked up: LLVM unloads the code when a tracker dies.
         self._symbols: dict[str, llvm.ResourceTracker] = {}
         try:
-            self._tracker = builder.link(self._jit, "kernels")
+            self._tracker = builder.link(self._linker.jit, self._name)
         except RuntimeError as error:
-            self._jit.close()
+            self._linker.leave()
             raise CodegenError(f"cannot link object code: {_one_line(error)}") from error
 
     def address(self, symbol: str) -> int:
@@ -118,21 +142,22 @@ class Library:
         Raises:
             CodegenError: the symbol is not defined, an external symbol it needs is not, or the library is closed.
         """
-        if self._jit.closed:
+        if self._closed:
             raise CodegenError(f"cannot look up {symbol!r}: the library is closed")
         if symbol not in self._symbols:
             try:
-                self._symbols[symbol] = self._jit.lookup("kernels", symbol)
+                self._symbols[symbol] = self._linker.jit.lookup(self._name, symbol)
             except RuntimeError as error:
                 raise CodegenError(f"cannot resolve {symbol!r} in the linked objects: {_one_line(error)}") from error
         return int(self._symbols[symbol][symbol])
 
     def close(self) -> None:
         """Unload the code; calling an address afterwards is undefined."""
-        if not self._jit.closed:
+        if not self._closed:
+            self._closed = True
             for tracker in (*self._symbols.values(), self._tracker):
                 tracker.close()
-            self._jit.close()
+            self._linker.leave()
 
     def __enter__(self) -> Library:
         return self
@@ -144,7 +169,10 @@ class Library:
 
 
 def load_objects(
-    objects: Sequence[bytes], imports: Mapping[str, int] | None = None, target: Target | None = None
+    objects: Sequence[bytes],
+    imports: Mapping[str, int] | None = None,
+    target: Target | None = None,
+    linker: Linker | None = None,
 ) -> Library:
     """Link object code into this process.
 
@@ -155,6 +183,7 @@ def load_objects(
         objects: relocatable objects.
         imports: symbols from elsewhere.
         target: what the objects were built for; None for code that every CPU can run.
+        linker: shared with other libraries; None for one of its own.
 
     Raises:
         TargetError: this CPU lacks a feature of the target, so that running the code would end the process.
@@ -162,7 +191,7 @@ def load_objects(
     """
     if target is not None:
         target.require_host()
-    return Library(objects, imports or {})
+    return Library(objects, imports or {}, linker)
 
 
 def _parse(ir_text: str) -> llvm.ModuleRef:

@@ -1,7 +1,7 @@
 """Compiled model files: a header, a JSON plan, objects and packed weights. No pickle, nothing executed before checks.
 
 bytes 0..8    magic and version     8..16  length of the header     16..48  SHA-256 of all that follows
-header JSON, then blobs at multiples of 4096 bytes: the objects, then the constants (mapped, not read)
+header JSON, then blobs at multiples of 4096 bytes: the objects, the runtime, and the constants (mapped, not read)
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from autotune.codegen.runtime_ir import runtime_object
 from autotune.errors import CompiledModelError, TargetError
 from autotune.runtime.executor import Array
 from autotune.runtime.program import Program
 from autotune.target import Target
 
-MAGIC = b"ATMODEL\x01"
+MAGIC = b"ATMODEL\x02"
 _PAGE = 4096
 _HEAD = struct.Struct("<8sQ32s")
 
@@ -47,7 +48,7 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
     Raises:
         CompiledModelError: the file cannot be written (no permission, full disk).
     """
-    blobs: list[Any] = [*objects, np.ascontiguousarray(constants).data.cast("B")]
+    blobs: list[Any] = [*objects, runtime_object(), np.ascontiguousarray(constants).data.cast("B")]
     header = {"program": program.to_json(), "sizes": [len(b) for b in blobs]}
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     digest = hashlib.sha256(text)
@@ -71,8 +72,11 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
         Path(temporary).unlink(missing_ok=True)
 
 
-def load_artifact(path: Path) -> tuple[Program, list[bytes], Array]:
+def load_artifact(path: Path) -> tuple[Program, list[bytes], Array, bytes]:
     """Read a compiled model and check it: version, checksum, CPU features. Weights stay mapped from the file.
+
+    Returns:
+        What `Executor` takes: the program, its objects, its constants, and the runtime's object.
 
     Raises:
         CompiledModelError: missing, damaged, of another version, or made for another CPU.
@@ -104,11 +108,11 @@ def load_artifact(path: Path) -> tuple[Program, list[bytes], Array]:
         check.update(blob.data)
         blobs.append(blob)
         position += size
-    if check.digest() != digest or not blobs:
+    if check.digest() != digest or len(blobs) < 2:
         raise _damaged(path)
     program = Program.from_json(plan)
     _check_cpu(path, program)
-    return program, [bytes(b) for b in blobs[:-1]], blobs[-1]
+    return program, [bytes(b) for b in blobs[:-2]], blobs[-1], bytes(blobs[-2])
 
 
 def _check_cpu(path: Path, program: Program) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.codegen.jit import Library, load_objects
+from autotune.codegen.jit import Library, Linker, load_objects
 from autotune.errors import InputError
-from autotune.runtime.native import native_runtime
+from autotune.runtime.native import NativeRuntime, load_runtime, native_runtime
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Program, Ref, TensorSpec
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
 from autotune.target import Target
@@ -29,9 +29,16 @@ _NOTHING: Array = np.empty(0, np.uint8)
 class Context:
     """What one run needs for itself: an arena, frames that point into it, and threads."""
 
-    def __init__(self, program: Program, kernels: Sequence[int], constants: Array, keep: Sequence[object]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        kernels: Sequence[int],
+        constants: Array,
+        keep: Sequence[object],
+        runtime: NativeRuntime,
+    ) -> None:
         self.arena = aligned_empty(program.arena_bytes + ALIGN)
-        self.pool = ThreadPool(program.num_threads)
+        self.pool = ThreadPool(program.num_threads, native=runtime)
         bases = {ARENA: int(self.arena.ctypes.data), CONSTANTS: int(constants.ctypes.data)}
         # Outputs that kernels write straight into the caller's array; another output may be a view of the same one.
         self.direct = [n for n, (_, r) in enumerate(program.outputs) if r == Ref(OUTPUT, n)]
@@ -66,17 +73,25 @@ class Context:
 class Executor:
     """A loaded program. `run` may be called from several Python threads at once; each call has an arena of its own.
 
+    Args:
+        objects: relocatable objects, each with a function `kernel`.
+        constants: packed weights, u8.
+        runtime: the runtime's object; None compiles this version's.
+
     Raises:
         TargetError: this CPU cannot run the program.
         CodegenError: an object does not link.
     """
 
-    def __init__(self, program: Program, objects: Sequence[bytes], constants: Array) -> None:
+    def __init__(
+        self, program: Program, objects: Sequence[bytes], constants: Array, runtime: bytes | None = None
+    ) -> None:
         Target.from_json(program.target).require_host()
         self.program = program
         self.constants = constants
-        self._runtime = native_runtime()
-        self._libraries: list[Library] = [load_objects([o], self._runtime.imports) for o in objects]
+        self._runtime = native_runtime() if runtime is None else load_runtime(runtime)
+        linker = Linker()
+        self._libraries: list[Library] = [load_objects([o], self._runtime.imports, linker=linker) for o in objects]
         self._kernels = [library.address("kernel") for library in self._libraries]
         self._free: queue.LifoQueue[Context] = queue.LifoQueue()
         self._made = 0
@@ -165,7 +180,7 @@ class Executor:
         if not room:
             return self._free.get()
         try:
-            return Context(self.program, self._kernels, self.constants, self._libraries)
+            return Context(self.program, self._kernels, self.constants, self._libraries, self._runtime)
         except BaseException:
             with self._lock:
                 self._made -= 1

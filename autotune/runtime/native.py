@@ -31,10 +31,18 @@ class NativeRuntime:
     imports: Mapping[str, int]
 
 
-@functools.cache
 def native_runtime() -> NativeRuntime:
-    """The runtime object, loaded once per process and never unloaded: helper threads live in its code."""
-    library = load_objects([runtime_object()])
+    """The runtime, compiled and loaded once per process."""
+    return load_runtime(runtime_object())
+
+
+@functools.cache
+def load_runtime(object_code: bytes) -> NativeRuntime:
+    """A runtime object, loaded once per process and never unloaded: helper threads live in its code.
+
+    A compiled model brings the one it was made with, so that nothing has to be compiled.
+    """
+    library = load_objects([object_code])
     word, pointer = ctypes.c_int64, ctypes.c_void_p
 
     def function(name: str, result: type[ctypes.c_void_p] | None, *arguments: type) -> Any:

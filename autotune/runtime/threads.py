@@ -83,17 +83,18 @@ class ThreadPool:
         num_threads: threads in a region, 1 or more; helper threads start at once.
         cores: cores that the threads may have, None for all that this process may use; with fewer cores than
             threads, waiting threads sleep at once.
+        native: the runtime whose threads these are, None for this process's own.
 
     Raises:
         ThreadPoolError: the threads cannot be started.
     """
 
-    def __init__(self, num_threads: int, cores: int | None = None) -> None:
+    def __init__(self, num_threads: int, cores: int | None = None, native: NativeRuntime | None = None) -> None:
         cores = machine.allowed_cores() if cores is None else cores
         if num_threads < 1:
             raise ValueError(f"num_threads must be at least 1, got {num_threads}")
         self.num_threads = num_threads
-        self._native = native_runtime()
+        self._native = native or native_runtime()
         self._lock = threading.Lock()
         self._process = os.getpid()
         spins = (_IDLE_SPIN, _BARRIER_SPIN) if num_threads <= cores else (_CROWDED_SPIN, _CROWDED_SPIN)

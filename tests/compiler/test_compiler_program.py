@@ -13,6 +13,7 @@ import pytest
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.errors import CompiledModelError, InputError
 from autotune.graph import Graph, Node, Output, Value, evaluate_graph, optimize
+from autotune.runtime import native
 from autotune.runtime.artifact import load_artifact
 from autotune.runtime.executor import Executor
 from autotune.target import Target
@@ -134,12 +135,26 @@ def test_wrong_feeds(model: CompiledModel, bad: dict[str, object], message: str)
         model.run(bad)
 
 
+def test_a_compiled_file_compiles_nothing(
+    model: CompiledModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "fire.atm"
+    model.save(path)
+    expected = model.run(feeds(6))[0]
+
+    def never() -> bytes:
+        raise AssertionError("the runtime was compiled again")
+
+    monkeypatch.setattr(native, "runtime_object", never)
+    np.testing.assert_array_equal(Executor(*load_artifact(path)).run(feeds(6))[0], expected)
+
+
 def test_file_round_trip(model: CompiledModel, tmp_path: Path) -> None:
     path = tmp_path / "fire.atm"
     model.save(path)
-    program, objects, constants = load_artifact(path)
+    program, objects, constants, runtime = load_artifact(path)
     assert program == model.program
-    (y,) = Executor(program, objects, constants).run(feeds(6))
+    (y,) = Executor(program, objects, constants, runtime).run(feeds(6))
     np.testing.assert_array_equal(y, model.run(feeds(6))[0])
 
 
