@@ -23,9 +23,8 @@ CPU, and a pool with more threads than cores makes progress.
 
 from __future__ import annotations
 
-import functools
-
 from autotune.codegen.jit import compile_ir
+from autotune.codegen.kernel import CompileIr
 
 _TYPES = """
 ; arrived | phase, sleepers, spin: the counter and the word that waiters poll are on cache lines of their own
@@ -437,7 +436,6 @@ def runtime_ir() -> str:
     return "".join((_TYPES, _WAITING, _POOL, _PLAN, _TIMING))
 
 
-@functools.cache
-def runtime_object() -> bytes:
-    """The runtime's object code, the same for every x86-64 CPU."""
-    return compile_ir(runtime_ir(), cpu="x86-64", features="").object_code
+def runtime_object(compile_text: CompileIr = compile_ir) -> bytes:
+    """The runtime's object code, the same for every x86-64 CPU; `compile_text` may be an object cache's."""
+    return compile_text(runtime_ir(), cpu="x86-64", features="").object_code

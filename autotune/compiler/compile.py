@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.codegen.jit import compile_ir
-from autotune.codegen.kernel import KernelObject, compile_source, generate
+from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, generate
 from autotune.codegen.object_cache import ObjectCache
+from autotune.codegen.runtime_ir import runtime_object
 from autotune.compiler.choose import Chooser
 from autotune.compiler.kernel_cache import cached_kernel
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
@@ -18,7 +19,7 @@ from autotune.compiler.tasks import model_key
 from autotune.errors import CodegenError, LoweringError, ScheduleError
 from autotune.graph import Graph, load_model, optimize, partition
 from autotune.lower.ir import Operand
-from autotune.lower.operands import physical_operand
+from autotune.lower.operands import fill_operand
 from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact
 from autotune.runtime.executor import Array, Executor
@@ -53,6 +54,7 @@ class CompiledModel:
         program: plan, as data.
         objects: relocatable objects, one per distinct kernel.
         constants: packed weights, u8.
+        runtime: the object with the thread pool and the plan driver.
         kernels: what each call computes and where its schedule came from (empty when loaded from a file).
         arena_lower_bound: bytes alive at once, the least any arena needs.
     """
@@ -60,13 +62,14 @@ class CompiledModel:
     program: Program
     objects: tuple[bytes, ...]
     constants: Array
+    runtime: bytes
     kernels: tuple[KernelReport, ...] = ()
     arena_lower_bound: int = 0
 
     @functools.cached_property
     def executor(self) -> Executor:
         """The linked program."""
-        return Executor(self.program, self.objects, self.constants)
+        return Executor(self.program, self.objects, self.constants, self.runtime)
 
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         """Outputs in order; see `Executor.run`."""
@@ -78,7 +81,7 @@ class CompiledModel:
         Raises:
             CompiledModelError: the file cannot be written.
         """
-        save_artifact(Path(path), self.program, self.objects, self.constants)
+        save_artifact(Path(path), self.program, self.objects, self.constants, self.runtime)
 
     @property
     def tuned_kernels(self) -> int:
@@ -125,8 +128,12 @@ def compile_model(
 
 def kernel_object(schedule: Schedule, target: Target, cache: ObjectCache | None) -> KernelObject:
     """Compile a schedule, or take its object from the cache."""
-    source = generate(schedule, target, check=False)
-    return compile_source(source, target, cache.compile if cache is not None else compile_ir)
+    return compile_source(generate(schedule, target, check=False), target, compiler(cache))
+
+
+def compiler(cache: ObjectCache | None) -> CompileIr:
+    """What turns IR into objects: the cache, where there is one."""
+    return cache.compile if cache is not None else compile_ir
 
 
 class _Kernels:
@@ -177,27 +184,26 @@ class _Kernels:
 
 
 class _Constants:
-    """Packed weights, one after another; equal ones once. Each is made when its place is filled, and not kept."""
+    """Packed weights, one after another; equal ones once. Each is written where it belongs: there are no copies."""
 
     def __init__(self) -> None:
         self.size = 0
         self._known: dict[object, int] = {}
-        self._makers: list[tuple[int, int, Callable[[], Array]]] = []
+        self._fills: list[tuple[int, int, Callable[[Array], None]]] = []
 
-    def add(self, key: object, nbytes: int, make: Callable[[], Array]) -> int:
-        """Byte offset of the array under `key`."""
+    def add(self, key: object, nbytes: int, fill: Callable[[Array], None]) -> int:
+        """Byte offset of the array under `key`; `fill` writes it to bytes."""
         if key not in self._known:
             self._known[key] = self.size
-            self._makers.append((self.size, nbytes, make))
+            self._fills.append((self.size, nbytes, fill))
             self.size += -(-nbytes // ALIGN) * ALIGN
         return self._known[key]
 
     def packed(self) -> Array:
         """All of them, as bytes."""
         out = aligned_empty(max(self.size, ALIGN))
-        for offset, nbytes, make in self._makers:
-            array = make()
-            out[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
+        for offset, nbytes, fill in self._fills:
+            fill(out[offset : offset + nbytes])
         return out
 
 
@@ -244,8 +250,8 @@ def _link(
         value = graph.values[output.value]
         spec = TensorSpec(output.name, value.dtype, value.shape)
         if output.value in graph.constants:
-            make = functools.partial(graph.constants.__getitem__, output.value)
-            where = Ref(CONSTANTS, constants.add(("output", output.value), value.nbytes, make))
+            fill = functools.partial(_copy, graph.constants[output.value])
+            where = Ref(CONSTANTS, constants.add(("output", output.value), value.nbytes, fill))
         else:
             where = ref(a.outputs[output.value])
         outputs.append((spec, where))
@@ -267,7 +273,8 @@ def _link(
         )
         for s, _ in built
     )  # fmt: skip
-    return CompiledModel(program, tuple(kernels.objects), packed, reports, memory.lower_bound)
+    runtime = runtime_object(compiler(kernels.cache))
+    return CompiledModel(program, tuple(kernels.objects), packed, runtime, reports, memory.lower_bound)
 
 
 def _direct_outputs(graph: Graph, a: Assignment, inputs: Mapping[int, int]) -> dict[int, int]:
@@ -299,7 +306,11 @@ def _operand_ref(
     one = step.inputs[int(operand.name.removeprefix("in"))] if operand.prepared is None else (operand.name, names)
     prepared = operand.prepared.key if operand.prepared is not None else ""
     key = (one, prepared, operand.layout)
-    return Ref(CONSTANTS, constants.add(key, operand.bytes, lambda: physical_operand(operand, held)))
+    return Ref(CONSTANTS, constants.add(key, operand.bytes, lambda memory: fill_operand(operand, held, memory)))
+
+
+def _copy(array: Array, memory: Array) -> None:
+    memory.view(array.dtype).reshape(array.shape)[...] = array
 
 
 def _itemsize(a: Assignment, slot: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from autotune.codegen.jit import load_objects
 from autotune.codegen.kernel import KernelObject
 from autotune.lower.ir import Operand
-from autotune.lower.operands import physical_operand
+from autotune.lower.operands import fill_operand
 from autotune.measure.buffers import GuardedBuffer
 from autotune.measure.reference import Array, Reference
 from autotune.runtime.native import native_runtime
@@ -33,9 +33,8 @@ class TaskData:
         if key not in self._packed:
             if len(self._packed) >= 32:  # layouts are few; a space with many must not fill the memory
                 self._packed.pop(next(iter(self._packed)))
-            physical = physical_operand(operand, self.inputs)
-            buffer = GuardedBuffer(physical.nbytes)
-            buffer.bytes[:] = physical.reshape(-1).view(np.uint8)
+            buffer = GuardedBuffer(operand.bytes)
+            fill_operand(operand, self.inputs, buffer.bytes)
             buffer.freeze()
             self._packed[key] = buffer
         return self._packed[key]

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from autotune.codegen.runtime_ir import runtime_object
 from autotune.errors import CompiledModelError, TargetError
 from autotune.runtime.executor import Array
 from autotune.runtime.program import Program
@@ -42,13 +41,13 @@ def is_compiled_file(path: Path) -> bool:
         return False
 
 
-def save_artifact(path: Path, program: Program, objects: Sequence[bytes], constants: Array) -> None:
-    """Write a compiled model; the file appears whole or not at all.
+def save_artifact(path: Path, program: Program, objects: Sequence[bytes], constants: Array, runtime: bytes) -> None:
+    """Write a compiled model, all that `Executor` takes; the file appears whole or not at all.
 
     Raises:
         CompiledModelError: the file cannot be written (no permission, full disk).
     """
-    blobs: list[Any] = [*objects, runtime_object(), np.ascontiguousarray(constants).data.cast("B")]
+    blobs: list[Any] = [*objects, runtime, np.ascontiguousarray(constants).data.cast("B")]
     header = {"program": program.to_json(), "sizes": [len(b) for b in blobs]}
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     digest = hashlib.sha256(text)

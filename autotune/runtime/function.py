@@ -13,7 +13,7 @@ from autotune import machine
 from autotune.codegen.jit import load_objects
 from autotune.codegen.kernel import KernelObject
 from autotune.errors import InputError
-from autotune.lower.operands import physical_operand
+from autotune.lower.operands import fill_operand
 from autotune.runtime.native import native_runtime
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
 from autotune.target import Target
@@ -57,7 +57,7 @@ class KernelFunction:
         for operand in self.kernel.operands:
             buffer = aligned_empty(operand.bytes)
             if operand.role == "input":
-                buffer[:] = physical_operand(operand, values).reshape(-1).view(np.uint8)
+                fill_operand(operand, values, buffer)
             else:
                 outputs.append((operand, buffer))
             buffers.append(buffer)

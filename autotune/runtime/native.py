@@ -31,6 +31,7 @@ class NativeRuntime:
     imports: Mapping[str, int]
 
 
+@functools.cache
 def native_runtime() -> NativeRuntime:
     """The runtime, compiled and loaded once per process."""
     return load_runtime(runtime_object())

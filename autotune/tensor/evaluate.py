@@ -38,13 +38,7 @@ def evaluate(
     Raises:
         WorkloadError: for a missing input, one of the wrong shape, or a read outside of a tensor.
     """
-    held: dict[str, Array] = {}
-    for t in compute_def.inputs:
-        if t.name not in arrays:
-            raise WorkloadError(f"evaluate needs an array for the input {t.name}, got {sorted(arrays)}")
-        if arrays[t.name].shape != t.shape:
-            raise WorkloadError(f"input {t.name} has shape {t.shape}, got an array of shape {arrays[t.name].shape}")
-        held[t.name] = np.asarray(arrays[t.name])
+    held = _inputs(compute_def, arrays)
     interpreter = Interpreter(held, dtype)
     with np.errstate(all="ignore"):
         for stage in compute_def.stages:
@@ -59,6 +53,37 @@ def evaluate(
             for t, found in zip(stage.outputs, _block(interpreter, small, Box.of(small.axes)), strict=True):
                 held[t.name] = found.astype(interpreter.storage(t.dtype)).reshape(t.shape)
     return held if all_tensors else {name: held[name] for name in compute_def.outputs}
+
+
+def evaluate_parts(
+    compute_def: ComputeDef, arrays: Mapping[str, Array], dtype: DType | None, dimension: int, extent: int
+) -> Iterator[Array]:
+    """The only output of a definition, `extent` indices of one dimension at a time; arguments as for `evaluate`.
+
+    A definition of one stage is computed part by part, in little memory.
+    """
+    (stage, *others), (name,) = compute_def.stages, compute_def.outputs
+    size = compute_def.tensor(name).shape[dimension]
+    if others or stage.scan_axis is not None or stage.extern is not None or split_digits(stage) is not stage:
+        whole = evaluate(compute_def, arrays, dtype)[name]
+        for start in range(0, size, extent):
+            yield whole[(slice(None),) * dimension + (slice(start, start + extent),)]
+        return
+    interpreter = Interpreter(_inputs(compute_def, arrays), dtype)
+    for start in range(0, size, extent):
+        with np.errstate(all="ignore"):
+            part = Box.of(stage.axes).part(dimension, start, min(extent, size - start))
+            (found,) = _block(interpreter, stage, part)
+        yield found.astype(interpreter.storage(stage.outputs[0].dtype), copy=False)
+
+
+def _inputs(compute_def: ComputeDef, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    for t in compute_def.inputs:
+        if t.name not in arrays:
+            raise WorkloadError(f"evaluate needs an array for the input {t.name}, got {sorted(arrays)}")
+        if arrays[t.name].shape != t.shape:
+            raise WorkloadError(f"input {t.name} has shape {t.shape}, got an array of shape {arrays[t.name].shape}")
+    return {t.name: np.asarray(arrays[t.name]) for t in compute_def.inputs}
 
 
 def _block(interpreter: Interpreter, stage: Stage, box: Box) -> list[Array]:

@@ -348,10 +348,10 @@ def other_version(source: Path, out: Path) -> None:
 
 
 def other_cpu(source: Path, out: Path) -> None:
-    program, objects, constants, _ = load_artifact(source)
+    program, objects, constants, runtime = load_artifact(source)
     target = json.loads(program.target)
     target["features"] = sorted([*target["features"], "sse9"])
-    save_artifact(out, replace(program, target=json.dumps(target)), objects, constants)
+    save_artifact(out, replace(program, target=json.dumps(target)), objects, constants, runtime)
 
 
 @pytest.mark.parametrize(

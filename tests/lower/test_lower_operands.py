@@ -1,0 +1,71 @@
+"""Packing operands part by part gives what packing them whole does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.lower import operands
+from autotune.lower.ir import Operand
+from autotune.lower.operands import fill_operand
+from autotune.ops import compute_def, parse_workload
+from autotune.tensor import DType, compute, placeholder
+from autotune.tensor.compute_def import ComputeDef
+from autotune.tensor.evaluate import evaluate
+from autotune.tensor.layout import Layout
+
+RNG = np.random.default_rng(0)
+
+
+def filled(operand: Operand, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    memory = np.full(operand.bytes, 0xFF, np.uint8)
+    fill_operand(operand, inputs, memory)
+    return memory.view(operand.dtype.numpy).reshape(operand.layout.physical_shape(operand.shape))
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [
+        ((40, 7), Layout.row_major(2)),
+        ((40, 7), Layout.blocked(2, [(0, 16)])),
+        ((3, 37, 5, 5), Layout.blocked(4, [(1, 16)]).with_halo([(0, 0), (0, 0), (1, 1), (1, 1)])),
+        ((33, 20, 3, 3), Layout.blocked(4, [(0, 16), (1, 8)], order=(1, 0, 2, 3))),
+        ((5,), Layout.row_major(1).with_halo([(2, 1)])),
+        ((), Layout.row_major(0)),
+        ((0, 4), Layout.row_major(2)),
+    ],
+)
+@pytest.mark.parametrize("part", [1, 50, 1 << 19])
+def test_parts_make_the_whole(
+    shape: tuple[int, ...], layout: Layout, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operands, "PART", part)
+    array = RNG.standard_normal(shape).astype(np.float32)
+    operand = Operand("in0", DType.f32, shape, layout, "input")
+    np.testing.assert_array_equal(filled(operand, {"in0": array}), layout.pack(array))
+
+
+@pytest.mark.parametrize("part", [1, 3000, 1 << 19])
+def test_prepared_weights_in_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operands, "PART", part)
+    workload = parse_workload("conv2d data=1,20,8,8 weight=24,20,3,3 pad=1")
+    winograd = compute_def(workload, "winograd_f4")
+    stage = next(s for s in winograd.stages if s.name == "wino_u")
+    weight_tensor = next(t for t in winograd.inputs if t.name == "in1")
+    prepared = ComputeDef((weight_tensor,), (stage,), ("wino_u",))
+    weight = RNG.standard_normal((24, 20, 3, 3)).astype(np.float32)
+    name = prepared.inputs[0].name
+    operand = Operand("wino_u", DType.f32, (6, 6, 24, 20), Layout.blocked(4, [(2, 16)]), "input", prepared=prepared)
+    whole = evaluate(prepared, {name: weight}, DType.f64)["wino_u"].astype(np.float32)
+    np.testing.assert_allclose(filled(operand, {name: weight}), operand.layout.pack(whole), rtol=1e-6)
+
+
+def test_several_stages_and_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operands, "PART", 4)
+    x = placeholder((6, 8), "f32", "in0", constant=True)
+    twice = compute((6, 8), lambda i, j: x[i, j] * 2.0, "twice")
+    flat = compute((48,), lambda k: twice[k // 8, k % 8] + 1.0, "flat")
+    prepared = ComputeDef.build([x], [flat])
+    array = RNG.standard_normal((6, 8)).astype(np.float32)
+    operand = Operand("flat", DType.f32, (48,), Layout.row_major(1), "input", prepared=prepared)
+    np.testing.assert_allclose(filled(operand, {"in0": array}), array.reshape(-1) * 2 + 1, rtol=1e-6)
