@@ -33,7 +33,7 @@ __all__ = [
 
 
 def load_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
-    """Read an ONNX model (opset 7 or later) into a verified Graph.
+    """Read an ONNX model into a verified Graph.
 
     Args:
         path_or_bytes: a file, or its contents.

@@ -182,8 +182,27 @@ def test_impossible_attributes(node: onnx.NodeProto, text: str) -> None:
 
 
 def test_opsets() -> None:
-    assert "opset 7 or later" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=6))
+    assert "opset 0" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=0))
     assert "upgrade onnx" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=999))
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "text"),
+    [
+        ("HardSigmoid", {"alpha": 0.25, "consumed_inputs": [0]}, None),
+        ("Dropout", {"ratio": 0.25, "is_test": 1, "consumed_inputs": [0]}, None),
+        ("Dropout", {"ratio": 0.25}, "is_test=0 is training"),
+        ("LRN", {"size": 3, "gamma": 2.0}, "no attribute 'gamma'"),
+        ("Split", {"axis": 1, "split": [2]}, None),
+    ],
+)
+def test_forms_of_the_first_opsets(op: str, attributes: dict[str, object], text: str | None) -> None:
+    """What only opset 1 has and means nothing now is passed over; what nobody understands is refused."""
+    model = make_model([helper.make_node(op, ["x"], ["y"], **attributes)], {"x": [1, 2, 4, 4]}, ["y"], opset=1)
+    if text is None:
+        assert load_model(model.SerializeToString()).nodes or op == "Dropout"
+    else:
+        assert text in refusal(model)
 
 
 def test_output_declared_with_another_dtype() -> None:

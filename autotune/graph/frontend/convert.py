@@ -29,6 +29,9 @@ from autotune.graph.order import topological_order
 # Importing a family registers its converters.
 FAMILIES = (convolution, elementwise, matrix, movement, normalization, pooling, reduction, shapes)
 
+MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode
+WITHOUT_EFFECT = {"consumed_inputs", "is_test", "momentum", "ratio"}  # at inference
+
 
 def convert_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """Convert a parsed model.
@@ -66,7 +69,7 @@ def convert_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[s
         if poisoned.intersection(proto.input):
             poisoned.update(proto.output)
             continue
-        node = OnnxNode(proto, opset, tuple(names[n] if n else None for n in proto.input), builder, folder)
+        node = OnnxNode(proto, opset, folder, tuple(names[n] if n else None for n in proto.input), builder)
         try:
             results = _convert_node(node)
         except UnsupportedError as error:
@@ -90,6 +93,7 @@ def _convert_node(node: OnnxNode) -> Sequence[str]:
         results = converter(node)
     except WorkloadError as error:
         raise ModelError(f"{node.label}: {error}") from error
+    _check_old_attributes(node)
     results = (results,) if isinstance(results, str) else results
     wanted = max((i + 1 for i, name in enumerate(node.proto.output) if name), default=0)
     if wanted > len(results):
@@ -109,6 +113,16 @@ def _check_attributes(node: OnnxNode) -> None:
     if not schema.min_input <= len(node.proto.input) <= schema.max_input:
         raise ModelError(f"{node.label}: {len(node.proto.input)} inputs; {node.op} takes {schema.min_input}"
                          + (f" to {schema.max_input}" if schema.max_input != schema.min_input else ""))  # fmt: skip
+
+
+def _check_old_attributes(node: OnnxNode) -> None:
+    """Refuse training, and attributes of the first opsets that the converter did not look at: they may mean more."""
+    if node.opset < MODERN_OPSET:
+        if "is_test" in onnx.defs.get_schema(node.op, node.opset, "").attributes and not node.attr_int("is_test", 0):
+            raise UnsupportedError(f"{node.label}: is_test=0 is training; export the model for inference")
+        unknown = [a.name for a in node.proto.attribute if a.name not in node.asked | WITHOUT_EFFECT]
+        if unknown:
+            raise UnsupportedError(f"{node.label}: attribute {', '.join(unknown)} of opset {node.opset}")
 
 
 def _refuse_unknown_nodes(model: onnx.ModelProto) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Union
 
 import numpy as np
-import onnx
-from onnx import AttributeProto
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.builder import GraphBuilder, make_attrs
 from autotune.graph.evaluate import evaluate_node
-from autotune.graph.frontend.source import tensor_array
+from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.infer import infer
 from autotune.graph.ir import Array, Node, Value
 from autotune.ops.workload import AttrValue
@@ -44,63 +41,11 @@ def converter_for(domain: str, op_type: str) -> Converter | None:
 
 
 @dataclass(frozen=True)
-class OnnxNode:
+class OnnxNode(NodeAttributes):
     """One ONNX node during conversion. `inputs` are names of graph values, None where an input is omitted."""
 
-    proto: onnx.NodeProto
-    opset: int
     inputs: tuple[str | None, ...]
     builder: GraphBuilder
-    folder: Path | None
-
-    @property
-    def op(self) -> str:
-        return self.proto.op_type
-
-    @property
-    def label(self) -> str:
-        """How messages call this node."""
-        return f"node '{self.proto.name or next(iter(self.proto.output), '')}' ({self.op})"
-
-    # Attributes ------------------------------------------------------------------------------------
-
-    def _attribute(self, name: str, kind: int) -> AttributeProto | None:
-        attribute: AttributeProto
-        for attribute in self.proto.attribute:
-            if attribute.name == name:
-                if attribute.type != kind:
-                    raise ModelError(f"{self.label}: attribute '{name}' has the wrong type")
-                return attribute
-        return None
-
-    def has(self, name: str) -> bool:
-        return any(attribute.name == name for attribute in self.proto.attribute)
-
-    def attr_int(self, name: str, default: int) -> int:
-        attribute = self._attribute(name, AttributeProto.INT)
-        return default if attribute is None else attribute.i
-
-    def attr_float(self, name: str, default: float) -> float:
-        attribute = self._attribute(name, AttributeProto.FLOAT)
-        return default if attribute is None else attribute.f
-
-    def attr_string(self, name: str, default: str) -> str:
-        attribute = self._attribute(name, AttributeProto.STRING)
-        return default if attribute is None else attribute.s.decode("utf-8", "replace")
-
-    def attr_ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...] | None:
-        attribute = self._attribute(name, AttributeProto.INTS)
-        if attribute is None:
-            return None if default is None else tuple(default)
-        return tuple(attribute.ints)
-
-    def attr_floats(self, name: str) -> tuple[float, ...] | None:
-        attribute = self._attribute(name, AttributeProto.FLOATS)
-        return None if attribute is None else tuple(attribute.floats)
-
-    def attr_tensor(self, name: str) -> Array | None:
-        attribute = self._attribute(name, AttributeProto.TENSOR)
-        return None if attribute is None else tensor_array(attribute.t, self.folder, f"{self.label}: '{name}'")
 
     # Operands --------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from autotune.tensor import DType
 
 ModelSource = Union[str, "os.PathLike[str]", bytes]
 
-OLDEST_OPSET = 7
+OLDEST_OPSET = 1
 MAX_ELEMENTS = 2**40  # as for every tensor: sizes beyond are damage or attack
 
 _DTYPES: dict[int, DType] = {

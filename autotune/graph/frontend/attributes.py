@@ -1,0 +1,76 @@
+"""One ONNX node and its attributes: what converters and host functions read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+from onnx import AttributeProto
+
+from autotune.errors import ModelError
+from autotune.graph.frontend.source import tensor_array
+from autotune.graph.ir import Array
+
+
+@dataclass(frozen=True)
+class NodeAttributes:
+    """An ONNX node of a known opset; `folder` may hold the external data of its tensors.
+
+    `asked` collects the attributes that were looked at, so that one which nobody understands is not passed over.
+    """
+
+    proto: onnx.NodeProto
+    opset: int
+    folder: Path | None
+    asked: set[str] = field(default_factory=set, init=False, compare=False)
+
+    @property
+    def op(self) -> str:
+        return self.proto.op_type
+
+    @property
+    def label(self) -> str:
+        """How messages call this node."""
+        return f"node '{self.proto.name or next(iter(self.proto.output), '')}' ({self.op})"
+
+    def _attribute(self, name: str, kind: int) -> AttributeProto | None:
+        attribute: AttributeProto
+        self.asked.add(name)
+        for attribute in self.proto.attribute:
+            if attribute.name == name:
+                if attribute.type != kind:
+                    raise ModelError(f"{self.label}: attribute '{name}' has the wrong type")
+                return attribute
+        return None
+
+    def has(self, name: str) -> bool:
+        self.asked.add(name)
+        return any(attribute.name == name for attribute in self.proto.attribute)
+
+    def attr_int(self, name: str, default: int) -> int:
+        attribute = self._attribute(name, AttributeProto.INT)
+        return default if attribute is None else attribute.i
+
+    def attr_float(self, name: str, default: float) -> float:
+        attribute = self._attribute(name, AttributeProto.FLOAT)
+        return default if attribute is None else attribute.f
+
+    def attr_string(self, name: str, default: str) -> str:
+        attribute = self._attribute(name, AttributeProto.STRING)
+        return default if attribute is None else attribute.s.decode("utf-8", "replace")
+
+    def attr_ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...] | None:
+        attribute = self._attribute(name, AttributeProto.INTS)
+        if attribute is None:
+            return None if default is None else tuple(default)
+        return tuple(attribute.ints)
+
+    def attr_floats(self, name: str) -> tuple[float, ...] | None:
+        attribute = self._attribute(name, AttributeProto.FLOATS)
+        return None if attribute is None else tuple(attribute.floats)
+
+    def attr_tensor(self, name: str) -> Array | None:
+        attribute = self._attribute(name, AttributeProto.TENSOR)
+        return None if attribute is None else tensor_array(attribute.t, self.folder, f"{self.label}: '{name}'")
