@@ -106,7 +106,9 @@ class _Assigner:
             self.out.inputs[value.name] = self._new_slot(value.name, layout)
         for group in self.groups:
             for name in group.outputs:
-                self.primary[name] = self._with_halo(name, self._form(group, name))
+                form = self._form(group, name)
+                # A view is memory that somebody else wrote: it has no halo, whatever its readers wish.
+                self.primary[name] = form if group.is_view and _is_reshape(group) else self._with_halo(name, form)
         self._reserve_concats()
         for group in self.groups:
             self._place(group)
@@ -139,7 +141,7 @@ class _Assigner:
         plain = Layout.row_major(len(value.shape))
         if self._anchored(group):
             return _bare(self._wish(group)[-1])
-        if len(value.shape) != 4 or group.workload.nodes[0].op == "reshape":
+        if len(value.shape) != 4 or _is_reshape(group):
             return plain
         wanted = [_bare(x) for x in self.wanted.get(name, []) if x.rank == 4]
         if wanted:
@@ -214,7 +216,7 @@ class _Assigner:
     def _place(self, group: Group) -> None:
         op = group.workload.nodes[0].op
         (name,) = group.outputs
-        if op == "reshape" and group.is_view and group.inputs[0] not in self.graph.constants:
+        if _is_reshape(group) and group.is_view and group.inputs[0] not in self.graph.constants:
             self._view(group.inputs[0], name)
             return
         layout = self.primary[name]
@@ -284,6 +286,10 @@ class _Assigner:
         self.out.slots.append(Slot(name, value.dtype, value.shape, layout, part_of))
         self.slot_of[(name, layout)] = len(self.out.slots) - 1
         return len(self.out.slots) - 1
+
+
+def _is_reshape(group: Group) -> bool:
+    return group.workload.nodes[0].op == "reshape"
 
 
 def _bare(layout: Layout) -> Layout:

@@ -203,3 +203,17 @@ def test_large_outputs_are_written_in_place_and_belong_to_the_caller() -> None:
         np.testing.assert_array_equal(got[2], -wanted)
     for now, before in zip(first, kept, strict=True):
         np.testing.assert_array_equal(now, before)
+
+
+def test_a_reshaped_input_has_no_halo() -> None:
+    """A padded convolution reads a view of the input: the zeros around it are not in the user's memory."""
+    x = np.random.default_rng(0).standard_normal((1, 4, 1)).astype(np.float32)
+    weight = np.random.default_rng(1).standard_normal((4, 4, 1, 3)).astype(np.float32)
+    attrs = (("dilation", (1, 1)), ("groups", 1), ("pad", (0, 1, 0, 1)), ("stride", (1, 1)))
+    nodes = (
+        Node("reshape", ("x",), Value("r", "f32", (1, 4, 1, 1)), (("shape", (1, 4, 1, 1)),)),
+        Node("conv2d", ("r", "w"), Value("y", "f32", (1, 4, 1, 1)), attrs),
+    )
+    graph = Graph("g", (Value("x", "f32", (1, 4, 1)),), nodes, (Output("y", "y"),), {"w": weight})
+    (found,) = compile_graph(graph, Target.parse("native -num-cores=1")).run({"x": x})
+    np.testing.assert_allclose(found[0, :, 0, 0], weight[:, :, 0, 1] @ x[0, :, 0], rtol=1e-5)
