@@ -88,7 +88,7 @@ def conv2d(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         else:
             channel = c.var if size.groups == 1 else k // per_filter * per_group + c.var
             tap = weight[k, c, r, s]
-        product = cast(total, image_element(x, n, channel, y, z, size.sides)) * cast(total, tap)
+        product = cast(total, image_element(x, n, channel, (y, z), size.sides)) * cast(total, tap)
         return sum_(product, (r, s) if depthwise else (c, r, s))
 
     return rounded(compute((size.n, size.k, size.oh, size.ow), body, name="conv"), x, "conv")

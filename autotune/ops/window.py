@@ -9,6 +9,11 @@ from autotune.tensor.expr import Const, Expr, Read, read
 from autotune.tensor.stage import Tensor
 
 
+def sides_of(rank: int) -> tuple[str, ...]:
+    """What the spatial dimensions of an image are called."""
+    return ("depth", "height", "width")[3 - rank :] if rank <= 3 else tuple(f"dimension {d}" for d in range(rank))
+
+
 def window_count(
     op: str, size: int, kernel: int, stride: int, dilation: int, before: int, after: int, side: str, up: bool = False
 ) -> int:
@@ -41,14 +46,19 @@ def overhang(size: int, count: int, kernel: int, stride: int, dilation: int, bef
     return before > 0, (count - 1) * stride + (kernel - 1) * dilation - before >= size
 
 
+def inside(at: Sequence[Expr], extents: Sequence[int], sides: Sequence[tuple[bool, bool]]) -> Expr | None:
+    """Whether a position lies in the image; only the sides that overhang are tested, None when none does."""
+    found: Expr | None = None
+    for place, extent, (before, after) in zip(at, extents, sides, strict=True):
+        for needed, condition in ((before, place >= 0), (after, place < extent)):
+            if needed:
+                found = condition if found is None else found & condition
+    return found
+
+
 def image_element(
-    x: Tensor, n: Expr, c: Expr, y: Expr, z: Expr, sides: Sequence[tuple[bool, bool]],
+    x: Tensor, n: Expr, c: Expr, at: Sequence[Expr], sides: Sequence[tuple[bool, bool]],
     otherwise: float | int | bool = 0,
 ) -> Read:  # fmt: skip
-    """x[n, c, y, z], or `otherwise` outside of the image; only the sides that overhang are tested."""
-    inside: Expr | None = None
-    for at, extent, (before, after) in zip((y, z), x.shape[2:], sides, strict=True):
-        for needed, condition in ((before, at >= 0), (after, at < extent)):
-            if needed:
-                inside = condition if inside is None else inside & condition
-    return read(x, (n, c, y, z), when=inside, otherwise=otherwise)
+    """x[n, c, *at], or `otherwise` outside of the image; only the sides that overhang are tested."""
+    return read(x, (n, c, *at), when=inside(at, x.shape[2:], sides), otherwise=otherwise)

@@ -80,7 +80,7 @@ def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], matrices: Mapp
     t = compute(
         (*tiles, a, a),
         lambda n, c, th, tw, xi, j: sum_(
-            bt(xi, i) * cast(total, image_element(x, n, c, th * m + i.var - top, tw * m + j - left, sides)), i
+            bt(xi, i) * cast(total, image_element(x, n, c, (th * m + i.var - top, tw * m + j - left), sides)), i
         ),
         name="wino_t",
     )

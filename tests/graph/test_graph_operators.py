@@ -45,31 +45,6 @@ def test_conv(data: st.DataObject, rank: int, groups: int, bias: bool) -> None:
     check(build(helper.make_node("Conv", inputs, ["y"], group=groups, **attrs), feeds, tensors), feeds)
 
 
-@FEW
-@given(data=st.data(), rank=st.sampled_from([1, 2]), op=st.sampled_from(["MaxPool", "AveragePool"]))
-def test_pools(data: st.DataObject, rank: int, op: str) -> None:
-    """Against ONNX Runtime: the reference evaluator disagrees with the specification on ceil_mode and auto_pad."""
-    onnxruntime = pytest.importorskip("onnxruntime")
-    extents, kernel, attrs = data.draw(windows(rank, pools=True))
-    if attrs["auto_pad"].startswith("SAME"):
-        assume(all(s <= k for s, k in zip(attrs["strides"], kernel, strict=True)))  # else ONNX Runtime fails
-    elif attrs["auto_pad"] == "NOTSET":
-        attrs["ceil_mode"] = data.draw(st.integers(0, 1))
-    if op == "AveragePool":
-        attrs["count_include_pad"] = data.draw(st.integers(0, 1))
-    feeds = {"x": random(2, 3, *extents)}
-    model = build(helper.make_node(op, ["x"], ["y"], kernel_shape=kernel, **attrs), feeds, opset=19)
-    model.ir_version = 9
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    check(model, feeds, session.run(None, feeds))
-
-
-@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
-def test_global_pools(op: str) -> None:
-    feeds = {"x": random(2, 3, 4, 5)}
-    check(build(helper.make_node(op, ["x"], ["y"]), feeds), feeds)
-
-
 @pytest.mark.parametrize("mode", [0.0, 1.0, -np.inf])
 @pytest.mark.parametrize("op", ["Conv", "AveragePool", "MaxPool"])
 def test_explicit_padding_in_front_of_a_window(op: str, mode: float) -> None:

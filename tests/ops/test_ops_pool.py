@@ -20,28 +20,34 @@ PLAIN: dict[str, Any] = {
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> dict[str, Any]:
-    kernel = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+def pools(draw: st.DrawFn, rank: int) -> dict[str, Any]:
+    def each(low: int, high: int) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(low, high), min_size=rank, max_size=rank)))
+
+    kernel = each(1, 4 if rank < 3 else 2)
     return {
         "kernel": kernel,
-        "stride": draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        "stride": each(1, 3),
         "pad": tuple(draw(st.integers(0, k - 1)) for k in kernel * 2),
-        "dilation": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
+        "dilation": each(1, 2),
         "ceil_mode": draw(st.booleans()),
     }
 
 
-def naive(x: Any, attrs: dict[str, Any], fold: Callable[[Any, int], Any], shape: tuple[int, int]) -> Any:
-    """Pooling spelled out: `fold(elements inside the image, taps inside the padded image)` of every window."""
+def naive(x: Any, attrs: dict[str, Any], fold: Callable[..., Any], shape: tuple[int, ...]) -> Any:
+    """Pooling spelled out: `fold(elements inside the image, taps inside the padded image, their flat places)`."""
+    rank = len(shape)
     out = np.zeros((*x.shape[:2], *shape))
-    (kh, kw), (sh, sw), (top, left, bottom, right) = attrs["kernel"], attrs["stride"], attrs["pad"]
-    for oh, ow in np.ndindex(*shape):
-        rows = [oh * sh - top + r * attrs["dilation"][0] for r in range(kh)]
-        columns = [ow * sw - left + s * attrs["dilation"][1] for s in range(kw)]
-        padded = len([r for r in rows if r < x.shape[2] + bottom]) * len([c for c in columns if c < x.shape[3] + right])
-        kept = np.ix_([r for r in rows if 0 <= r < x.shape[2]], [c for c in columns if 0 <= c < x.shape[3]])
+    image = np.arange(np.prod(x.shape[2:])).reshape(x.shape[2:])
+    for o in np.ndindex(*shape):
+        padded, kept = 1, []
+        for d in range(rank):
+            taps = range(attrs["kernel"][d])
+            places = [o[d] * attrs["stride"][d] - attrs["pad"][d] + t * attrs["dilation"][d] for t in taps]
+            padded *= len([p for p in places if p < x.shape[d + 2] + attrs["pad"][d + rank]])
+            kept.append([p for p in places if 0 <= p < x.shape[d + 2]])
         for n, c in np.ndindex(*x.shape[:2]):
-            out[n, c, oh, ow] = fold(x[n, c][kept], padded)
+            out[(n, c, *o)] = fold(x[n, c][np.ix_(*kept)], padded, image[np.ix_(*kept)])
     return out
 
 
@@ -60,20 +66,39 @@ def inferred(op: str, x: Any, attrs: dict[str, Any]) -> tuple[int, ...]:
     return tuple(d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim)
 
 
-@settings(max_examples=60, deadline=None)
-@given(attrs=pools(), image=st.tuples(st.integers(1, 9), st.integers(1, 9)), include=st.booleans())
-def test_pooling(attrs: dict[str, Any], image: tuple[int, int], include: bool, run: Call, same: Call) -> None:
-    windows = [(k - 1) * d + 1 for k, d in zip(attrs["kernel"], attrs["dilation"], strict=True)]
-    padded = [n + before + after for n, before, after in zip(image, attrs["pad"][:2], attrs["pad"][2:], strict=True)]
-    assume(windows[0] <= padded[0] and windows[1] <= padded[1])
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), rank=st.sampled_from([1, 2, 2, 3]), include=st.booleans())
+def test_pooling(data: st.DataObject, rank: int, include: bool, run: Call, same: Call) -> None:
+    attrs = data.draw(pools(rank))
+    image = tuple(data.draw(st.lists(st.integers(1, 9 if rank < 3 else 5), min_size=rank, max_size=rank)))
+    for d in range(rank):
+        padded = image[d] + attrs["pad"][d] + attrs["pad"][d + rank]
+        assume((attrs["kernel"][d] - 1) * attrs["dilation"][d] + 1 <= padded)
     x = np.random.default_rng(0).standard_normal((2, 3, *image))
-    largest = run("max_pool2d", [x], **attrs)
+    largest = run("max_pool", [x], **attrs)
     assert largest.shape == inferred("MaxPool", x, attrs)
-    same(largest, naive(x, attrs, lambda v, _: v.max(initial=-np.inf), largest.shape[2:]))
-    mean = run("avg_pool2d", [x], count_include_pad=include, **attrs)
+    same(largest, naive(x, attrs, lambda v, *_: v.max(initial=-np.inf), largest.shape[2:]))
+    mean = run("avg_pool", [x], count_include_pad=include, **attrs)
     with np.errstate(all="ignore"):
-        theirs = naive(x, attrs, lambda v, padded: v.sum() / (padded if include else v.size), largest.shape[2:])
+        theirs = naive(x, attrs, lambda v, padded, _: v.sum() / (padded if include else v.size), largest.shape[2:])
     same(mean, theirs)
+    p = data.draw(st.sampled_from([1.0, 2.0, 3.0]))
+    norms = naive(x, attrs, lambda v, *_: (np.abs(v) ** p).sum() ** (1 / p), largest.shape[2:])
+    same(run("lp_pool", [x], p=p, **attrs), norms)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), rank=st.sampled_from([1, 2, 3]), column_major=st.booleans())
+def test_where_the_largest_is(data: st.DataObject, rank: int, column_major: bool, run: Call, same: Call) -> None:
+    attrs = data.draw(pools(rank)) | {"dilation": (1,) * rank, "ceil_mode": False}
+    image = tuple(data.draw(st.lists(st.integers(4, 6), min_size=rank, max_size=rank)))
+    x = np.random.default_rng(0).integers(-3, 3, (2, 3, *image)).astype(np.int8)  # many are equal: the first counts
+    found = run("max_pool_index", [x], column_major=column_major, **attrs)
+    places = naive(x, attrs, lambda v, _, at: at.ravel()[v.ravel().argmax()], found.shape[2:]).astype(np.int64)
+    if column_major:
+        places = np.ravel_multi_index(np.unravel_index(places, image), image, order="F")
+    planes = np.arange(6).reshape(2, 3, *(1,) * rank) * np.prod(image)
+    same(found, planes + places)
 
 
 @pytest.mark.parametrize(("stride", "pad"), [((1, 1), (0, 0, 0, 0)), ((2, 2), (1, 1, 1, 1)), ((2, 1), (0, 1, 0, 1))])
@@ -81,18 +106,18 @@ def test_pooling(attrs: dict[str, Any], image: tuple[int, int], include: bool, r
 def test_pooling_is_onnx_pooling(stride: Any, pad: Any, include: bool, run: Call, reference: Call, same: Call) -> None:
     x = np.random.default_rng(0).standard_normal((1, 2, 9, 8))
     attrs = {**PLAIN, "stride": stride, "pad": pad}
-    same(run("max_pool2d", [x], **attrs), reference("MaxPool", [x], **onnx_attrs(attrs)))
+    same(run("max_pool", [x], **attrs), reference("MaxPool", [x], **onnx_attrs(attrs)))
     theirs = reference("AveragePool", [x], count_include_pad=int(include), **onnx_attrs(attrs))
-    same(run("avg_pool2d", [x], count_include_pad=include, **attrs), theirs)
+    same(run("avg_pool", [x], count_include_pad=include, **attrs), theirs)
 
 
 def test_max_pooling_of_integers_and_nan(run: Call, same: Call) -> None:
     x = np.arange(-16, 0, dtype=np.int8).reshape(1, 1, 4, 4)
     attrs = {**PLAIN, "pad": (1, 1, 1, 1), "stride": (3, 3)}
-    same(run("max_pool2d", [x], **attrs), np.array([[[[-11, -9], [-3, -1]]]], np.int8))
+    same(run("max_pool", [x], **attrs), np.array([[[[-11, -9], [-3, -1]]]], np.int8))
     y = np.zeros((1, 1, 4, 4))
     y[0, 0, 3, 3] = np.nan
-    assert np.isnan(run("max_pool2d", [y], **attrs)).sum() == 1
+    assert np.isnan(run("max_pool", [y], **attrs)).sum() == 1
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5])
@@ -116,10 +141,10 @@ def test_layer_norm(axis: int, dtype: Any, run: Call, reference: Call, same: Cal
 @pytest.mark.parametrize(
     ("op", "attrs", "message"),
     [
-        ("max_pool2d", {"pad": (3, 0, 0, 0)}, "pad 3 of the height must be smaller than the kernel 3"),
-        ("max_pool2d", {"kernel": (9, 3)}, "window of 9 does not fit"),
-        ("max_pool2d", {"kernel": (0, 3)}, "kernel=0,3 must be at least 1"),
-        ("max_pool2d", {"ceil_mode": 2}, "must be true or false"),
+        ("max_pool", {"pad": (3, 0, 0, 0)}, "pad 3 of the height must be smaller than the window 3"),
+        ("max_pool", {"kernel": (9, 3)}, "window of 9 does not fit"),
+        ("max_pool", {"kernel": (0, 3)}, "kernel=0,3 must be at least 1"),
+        ("max_pool", {"ceil_mode": 2}, "must be true or false"),
     ],
 )
 def test_impossible_windows_are_refused(op: str, attrs: Any, message: str, run: Call) -> None:

@@ -177,9 +177,9 @@ def _pool(rng: random.Random) -> ComputeDef:
     if rng.random() < 0.2:
         y = b.node("lrn", x, size=rng.choice((1, 3, 5)))
     elif rng.random() < 0.5:
-        y = b.node("max_pool2d", x, kernel=kernel, stride=stride, pad=pad, ceil_mode=rng.random() < 0.3)
+        y = b.node("max_pool", x, kernel=kernel, stride=stride, pad=pad, ceil_mode=rng.random() < 0.3)
     else:
-        y = b.node("avg_pool2d", x, kernel=kernel, stride=stride, pad=pad, ceil_mode=rng.random() < 0.3,
+        y = b.node("avg_pool", x, kernel=kernel, stride=stride, pad=pad, ceil_mode=rng.random() < 0.3,
                    count_include_pad=rng.random() < 0.5)  # fmt: skip
     return compute_def(b.build(_epilogue(b, y)))
 

@@ -35,7 +35,7 @@ def test_any_window(text: str, right: Right) -> None:
 
 
 def test_maxima_are_padded_with_the_least(right: Right) -> None:
-    s = Schedule(compute_def(parse_workload("max_pool2d data=1,3,7,7 kernel=3,3 stride=2 pad=1")))
+    s = Schedule(compute_def(parse_workload("max_pool data=1,3,7,7 kernel=3,3 stride=2 pad=1")))
     right(s.cache_read("in0", s.compute.stages[0].name, padded=True))
 
 

@@ -190,8 +190,8 @@ def pool(rng: random.Random) -> Workload:
     }  # fmt: skip
     if rng.random() < 0.5:
         attrs["count_include_pad"] = rng.random() < 0.5
-        return d.workload(d.node("avg_pool2d", d.input(size), **attrs))
-    value = d.node("max_pool2d", d.input(size, rng.choice((*FLOATS, "i8"))), **attrs)
+        return d.workload(d.node("avg_pool", d.input(size), **attrs))
+    value = d.node("max_pool", d.input(size, rng.choice((*FLOATS, "i8"))), **attrs)
     return d.workload(value)
 
 

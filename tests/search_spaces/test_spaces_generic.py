@@ -49,8 +49,8 @@ def test_random_workloads_layouts_and_knobs(seed: int) -> None:
     [
         ("layout data=1,40,9,7", (ROWS, HALO)),
         ("layout data=1,40,9,7", (HALO, ROWS)),
-        ("max_pool2d data=1,32,15,15 kernel=3 stride=2 pad=1", (BLOCKED, HALO)),
-        ("avg_pool2d data=1,32,9,9 kernel=3 stride=1 pad=1", (HALO, BLOCKED)),
+        ("max_pool data=1,32,15,15 kernel=3 stride=2 pad=1", (BLOCKED, HALO)),
+        ("avg_pool data=1,32,9,9 kernel=3 stride=1 pad=1", (HALO, BLOCKED)),
         ("reduce_mean data=1,64,7,7 axes=2,3", (BLOCKED, BLOCKED)),
         ("lrn data=1,40,6,5 size=5", (BLOCKED, BLOCKED)),
         ("softmax data=33,1000", None),
@@ -78,7 +78,7 @@ def test_softmax_is_one_loop_over_rows() -> None:
 
 
 def test_pooling_tests_for_edges_only_at_edges() -> None:
-    text = loops("max_pool2d data=1,64,57,57 kernel=3 stride=2 pad=1", BLOCKED, BLOCKED)
+    text = loops("max_pool data=1,64,57,57 kernel=3 stride=2 pad=1", BLOCKED, BLOCKED)
     row = text.split("for out0.oh in 1..28")[1]
     interior = row.split("for out0.ow in 1..28")[1].split("unroll for out0.c.1.0.1")[0]
     assert "max= in0[" in interior and " if " not in interior

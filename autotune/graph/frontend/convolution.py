@@ -17,7 +17,7 @@ def conv(node: OnnxNode) -> str:
     declared = node.attr_ints("kernel_shape", kernel)
     if declared != kernel:
         raise ModelError(f"{node.label}: kernel_shape {declared} contradicts the weight of shape {weight}")
-    window = read_window(node, kernel)
+    window = read_window(node, kernel).as_2d()
     result = node.emit(
         "conv2d",
         as_2d(node, node.input(0)),

@@ -10,12 +10,19 @@ from autotune.graph.frontend.node import OnnxNode
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A 2-D window; 1-D windows have height 1. `pad` is (top, left, bottom, right)."""
+    """A window, one entry per spatial dimension. `pad` is all that is before, then all that is after."""
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    pad: tuple[int, int, int, int]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pad: tuple[int, ...]
+
+    def as_2d(self) -> Window:
+        """A 1-D window as one of height 1; 2-D windows as they are."""
+        if len(self.kernel) == 2:
+            return self
+        (before, after) = self.pad
+        return Window((1, *self.kernel), (1, *self.stride), (1, *self.dilation), (0, before, 0, after))
 
 
 def spatial_rank(node: OnnxNode) -> int:
@@ -40,28 +47,31 @@ def from_2d(node: OnnxNode, name: str, rank: int) -> str:
 
 def read_window(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
     """Window of a node over its first input; auto_pad becomes explicit padding."""
-    rank = spatial_rank(node)
-    if len(kernel) != rank:
+    rank = node.rank() - 2
+    if rank < 1 or len(kernel) != rank:
         raise ModelError(f"{node.label}: kernel {kernel} does not fit data of shape {node.shape()}")
-    stride = _per_axis(node, "strides", rank)
-    dilation = _per_axis(node, "dilations", rank)
+    stride = per_axis(node, "strides", rank)
+    dilation = per_axis(node, "dilations", rank)
     if min(*kernel, *stride, *dilation) < 1:
         raise ModelError(f"{node.label}: kernel {kernel}, strides {stride} and dilations {dilation} must be positive")
     begin, end = _padding(node, kernel, stride, dilation)
-    lead = (1,) * (2 - rank)
-    return Window(
-        (*lead, *kernel),  # type: ignore[arg-type]
-        (*lead, *stride),  # type: ignore[arg-type]
-        (*lead, *dilation),  # type: ignore[arg-type]
-        (*(0,) * (2 - rank), *begin, *(0,) * (2 - rank), *end),  # type: ignore[arg-type]
-    )
+    return Window(kernel, stride, dilation, (*begin, *end))
 
 
-def _per_axis(node: OnnxNode, name: str, rank: int) -> tuple[int, ...]:
+def per_axis(node: OnnxNode, name: str, rank: int) -> tuple[int, ...]:
+    """An attribute of one integer per spatial dimension, 1 where it is left out."""
     values = node.attr_ints(name) or (1,) * rank
     if len(values) != rank:
         raise ModelError(f"{node.label}: '{name}' has {len(values)} entries, {rank} are needed")
     return values
+
+
+def explicit_pads(node: OnnxNode, rank: int) -> tuple[int, ...]:
+    """The attribute `pads`: non-negative, all before and then all after."""
+    pads = node.attr_ints("pads") or (0,) * (2 * rank)
+    if len(pads) != 2 * rank or min(pads) < 0:
+        raise ModelError(f"{node.label}: pads {pads} must be {2 * rank} non-negative integers")
+    return pads
 
 
 def _padding(
@@ -70,10 +80,8 @@ def _padding(
     """Padding before and after each spatial axis."""
     rank = len(kernel)
     mode = node.attr_string("auto_pad", "NOTSET")
-    pads = node.attr_ints("pads") or (0,) * (2 * rank)
-    if mode == "NOTSET":
-        if len(pads) != 2 * rank or min(pads) < 0:
-            raise ModelError(f"{node.label}: pads {pads} must be {2 * rank} non-negative integers")
+    if mode in ("NOTSET", ""):
+        pads = explicit_pads(node, rank)
         return pads[:rank], pads[rank:]
     if mode == "VALID":
         return (0,) * rank, (0,) * rank

@@ -16,7 +16,7 @@ def fold_pad(graph: Graph) -> Graph:
     """`conv2d(pad(x))` --> `conv2d(x)` with the padding added to its own."""
     sweep = Sweep(graph)
     for node in sweep:
-        producer = sweep.producers.get(node.inputs[0]) if node.op in ("conv2d", "avg_pool2d", "max_pool2d") else None
+        producer = sweep.producers.get(node.inputs[0]) if node.op in ("conv2d", "avg_pool", "max_pool") else None
         attrs = _with_padding(node, producer) if producer is not None and producer.op == "pad" else None
         if producer is None or attrs is None:
             sweep.keep(node)
@@ -28,9 +28,10 @@ def fold_pad(graph: Graph) -> Graph:
 def _with_padding(node: Node, pad: Node) -> dict[str, AttrValue] | None:
     """The attributes of `node` with the padding of `pad` added, None where that would mean something else."""
     pads, own, value = pad.int_tuple("pads"), node.int_tuple("pad"), pad.attr("value")
-    if len(pads) != 8 or any(pads[i] for i in (0, 1, 4, 5)):
+    rank = len(own) // 2 + 2
+    if len(pads) != 2 * rank or any(pads[i] for i in (0, 1, rank, rank + 1)):
         return None
-    spatial = (pads[2], pads[3], pads[6], pads[7])
+    spatial = (*pads[2:rank], *pads[rank + 2 :])
     total = tuple(a + b for a, b in zip(own, spatial, strict=True))
     attrs = dict(node.attrs) | {"pad": total}
     if node.op == "conv2d":
@@ -39,7 +40,7 @@ def _with_padding(node: Node, pad: Node) -> dict[str, AttrValue] | None:
         return None  # where the last window may start depends on what is padding
     if any(side >= extent for side, extent in zip(total, node.int_tuple("kernel") * 2, strict=True)):
         return None  # a window in padding only has no largest element and no mean
-    if node.op == "max_pool2d":
+    if node.op == "max_pool":
         return attrs if value == -math.inf else None
     # Explicit zeros count in the average; a pool that leaves out its own padding cannot mix the two.
     if value != 0 or (any(own) and not attrs["count_include_pad"]):

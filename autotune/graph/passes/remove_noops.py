@@ -46,7 +46,7 @@ def _unchanged_operand(sweep: Sweep, node: Node) -> str | None:
         or (node.op == "slice" and attrs["step"] == (1,) * len(first.shape))
         or (node.op == "transpose" and attrs["perm"] == tuple(range(len(first.shape))))
         or (node.op == "clip" and attrs["min"] == -math.inf and attrs["max"] == math.inf)
-        or (node.op == "max_pool2d" and attrs["kernel"] == (1, 1))
+        or (node.op == "max_pool" and not any(k - 1 for k in node.int_tuple("kernel")))
         or (node.op in _IDEMPOTENT and producer is not None and producer.op == node.op)
     )
     return first.name if unchanged else None
