@@ -269,8 +269,10 @@ def _rebuild(e: Expr, below: list[Expr]) -> Expr:
 
 def _affine(op: str, a: Expr, b: Expr) -> Index | None:
     """Arithmetic on positions stays one position, so that passes can tell what it is compared with."""
+    if a.dtype is not DType.i64 or b.dtype is not DType.i64:
+        return None
     x, y = (Linear(int(e.value)) if isinstance(e, Const) else e.value if isinstance(e, Index) else None for e in (a, b))
-    if x is None or y is None or a.dtype is not DType.i64 or b.dtype is not DType.i64:
+    if x is None or y is None:
         return None
     if op in ("add", "sub"):
         return Index(x + y if op == "add" else x - y)

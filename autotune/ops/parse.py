@@ -130,7 +130,7 @@ def _operands(op: Operator, words: Words, result: TensorType | None, dtype: str)
     """Type of every operand; the first is the result so far, if there is one."""
     types: list[WorkloadInput] = []
     for position, operand in enumerate(op.operands):
-        name = operand.rstrip("*")
+        name = operand.rstrip("*?")
         if position == 0 and result is not None:
             types.append(WorkloadInput(result))
             if any(key == name for key, _ in words) and operand == name:
@@ -139,14 +139,14 @@ def _operands(op: Operator, words: Words, result: TensorType | None, dtype: str)
                 continue
         given = [value for key, value in words if key == name]
         words[:] = [(key, value) for key, value in words if key != name]
-        if len(given) > 1 and operand == name:
+        if len(given) > 1 and not operand.endswith("*"):
             raise WorkloadError(f"{op.name}: {name} is given twice")
         usual = _USUAL_DTYPE.get(name, dtype)
         for value in given:
             types.append(_operand(op, name, value, usual))
         if not given and result is not None and operand == name:
             types.append(WorkloadInput(TensorType(_USUAL_DTYPE.get(name, result.dtype), result.shape)))
-        elif not given and result is None:
+        elif not given and result is None and not operand.endswith("?"):
             raise WorkloadError(f"{op.name} needs the shape of {name}; write for example {name}=1,64,56,56")
     return types
 
@@ -168,7 +168,7 @@ def _attributes(op: Operator, words: Words, types: list[WorkloadInput]) -> dict[
     given: dict[str, AttrValue] = {}
     for key, value in words:
         if key not in op.defaults:
-            known = (*(o.rstrip("*") for o in op.operands), *op.defaults, "dtype")
+            known = (*(o.rstrip("*?") for o in op.operands), *op.defaults, "dtype")
             raise WorkloadError(f"{op.name} has no operand or attribute {key!r}; {suggest(key, known)}")
         if key in given:
             raise WorkloadError(f"{op.name}: {key} is given twice")

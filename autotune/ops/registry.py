@@ -40,7 +40,8 @@ class Operator:
         name: as in workloads.
         compute: `compute(inputs, attrs)` builds the stages.
         elementwise: it can fuse into any producer.
-        operands: names of its inputs, as `parse_workload` reads them; a last name that ends in `*` repeats.
+        operands: names of its inputs, as `parse_workload` reads them; a last name that ends in `*` repeats, and
+            last names that end in `?` may be missing.
         weights: names of the operands that are usually constant.
         defaults: every attribute with the value that people mean when they leave it out, or what is `Needed`.
     """
@@ -168,8 +169,9 @@ def _dtype(type_: TensorType) -> str:
 def _check_node(node: WorkloadNode) -> None:
     """The right number of inputs; all attributes and no others, so that equal nodes have equal keys."""
     op = lookup(node.op)
+    least = sum(not name.endswith("?") for name in op.operands)
     variadic = bool(op.operands) and op.operands[-1].endswith("*")
-    if len(node.inputs) != len(op.operands) and not (variadic and len(node.inputs) >= len(op.operands)):
+    if not least <= len(node.inputs) or (len(node.inputs) > len(op.operands) and not variadic):
         raise WorkloadError(f"{node.op} takes the operands {', '.join(op.operands)}; got {len(node.inputs)}")
     given = {name for name, _ in node.attrs}
     for name in sorted(given - set(op.defaults)):

@@ -11,6 +11,7 @@ import onnx
 from autotune.errors import ModelError, UnsupportedError, WorkloadError
 from autotune.graph.builder import GraphBuilder
 from autotune.graph.frontend import (
+    attention,
     convolution,
     elementwise,
     matrix,
@@ -27,7 +28,7 @@ from autotune.graph.ir import Graph, Output
 from autotune.graph.order import topological_order
 
 # Importing a family registers its converters.
-FAMILIES = (convolution, elementwise, matrix, movement, normalization, pooling, reduction, shapes)
+FAMILIES = (attention, convolution, elementwise, matrix, movement, normalization, pooling, reduction, shapes)
 
 MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode
 WITHOUT_EFFECT = {"consumed_inputs", "is_test", "momentum", "ratio"}  # at inference
