@@ -23,10 +23,12 @@ def inline_cheap(schedule: Schedule) -> Schedule:
     for name in [s.name for s in schedule.state.stages]:
         state = schedule.state
         s = state.stage(name)
-        if s.stage.reducer or s.stage.scan_axis or len(s.stage.outputs) > 1 or name in state.outputs:
+        if s.stage.reducer or s.stage.scan_axis or s.stage.extern or len(s.stage.outputs) > 1 or name in state.outputs:
             continue
         size = sum(1 for _ in values(s.stage.body[0]))
         readers = state.consumers(s)
+        if any(c.stage.extern for c in readers):
+            continue  # an extern stage reads whole rows of memory
         reads = [r for c in readers for r in c.reads() if r.tensor.name == name]
         longest = max(sum(1 for b in c.stage.body for _ in values(b)) for c in readers)
         again = sum(points(c) for c in readers) > points(s) or len(reads) > 1
@@ -79,6 +81,8 @@ def cones(state: State, deep: frozenset[str] = frozenset()) -> list[Cone]:
     for s in state.stages:  # a stage with an output among several
         if any(t.name in state.outputs for t in s.stage.outputs):
             roots.add(s.name)
+        if s.stage.extern:  # it reads and writes whole rows, which are in memory
+            roots |= {s.name} | {x.name for x in state.stages if s in state.consumers(x)}
     while True:
         owner = _owners(state, roots)
         shared = {name for name, found in owner.items() if len(found) > 1}

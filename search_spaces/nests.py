@@ -79,6 +79,9 @@ class ConeScheduler:
     def run(self) -> Schedule:
         """The schedule with every stage of the cone scheduled."""
         root = self.cone.root
+        if self.stage(root).stage.extern is not None:  # nothing but rows is left to schedule
+            self._parallel([x.name for x in self.stage(root).loops])
+            return self.schedule
         along = self.vector in self.cone.rows
         for name in (root, *self.cone.below):
             s = self.stage(name)
@@ -97,6 +100,8 @@ class ConeScheduler:
     def _choose_vector(self) -> str | None:
         """The root's axis along which its memory is contiguous, unless sums would have to gather along it."""
         state, root = self.schedule.state, self.stage(self.cone.root)
+        if root.stage.extern is not None:
+            return None
         t = root.stage.outputs[-1]
         d = innermost(state.layout(t), t.shape)
         if d is None or root.stage.axes[d].name == root.stage.scan_axis:

@@ -215,7 +215,7 @@ def _link(
     lifetimes: dict[int, list[int]] = {}
     end = len(built)
     for n, (step, _) in enumerate(built):
-        for slot in (*(s for s in step.inputs if isinstance(s, int)), step.output):
+        for slot in (*(s for s in step.inputs if isinstance(s, int)), *step.outputs):
             lifetimes.setdefault(a.root(slot)[0], []).append(n)
     for slot in a.outputs.values():
         lifetimes.setdefault(a.root(slot)[0], []).append(end)
@@ -296,7 +296,7 @@ def _operand_ref(
     graph: Graph, step: KernelStep, operand: Operand, ref: Callable[[int], Ref], constants: _Constants
 ) -> Ref:
     if operand.role == "output":
-        return ref(step.output)
+        return ref(step.outputs[int(operand.name.removeprefix("out"))])
     if operand.prepared is None:
         source = step.inputs[int(operand.name.removeprefix("in"))]
         if isinstance(source, int):

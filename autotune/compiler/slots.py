@@ -38,13 +38,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """One kernel: what it computes, on which slots or constants (by value name), in which layouts."""
+    """One kernel: what it computes, from slots or constants (by value name) into slots, in which layouts."""
 
     workload: Workload
     choice: Choice
     interface: Interface
     inputs: tuple[int | str, ...]
-    output: int
+    outputs: tuple[int, ...]
 
 
 @dataclass
@@ -141,7 +141,7 @@ class _Assigner:
         plain = Layout.row_major(len(value.shape))
         if self._anchored(group):
             return _bare(self._wish(group)[-1])
-        if len(value.shape) != 4 or _is_reshape(group):
+        if len(value.shape) != 4 or _is_reshape(group) or len(group.outputs) > 1:
             return plain
         wanted = [_bare(x) for x in self.wanted.get(name, []) if x.rank == 4]
         if wanted:
@@ -214,8 +214,7 @@ class _Assigner:
         return True
 
     def _place(self, group: Group) -> None:
-        op = group.workload.nodes[0].op
-        (name,) = group.outputs
+        op, name = group.workload.nodes[0].op, group.outputs[0]
         if _is_reshape(group) and group.is_view and group.inputs[0] not in self.graph.constants:
             self._view(group.inputs[0], name)
             return
@@ -226,7 +225,7 @@ class _Assigner:
                 whole = self.slot_of.get((name, layout))
                 if whole is not None and all(self.out.slots[p].part_of[0] == whole for p in parts if p is not None):  # type: ignore[index]
                     return
-        self._kernel(group.workload, group.inputs, name, self._wish(group))
+        self._kernel(group, self._wish(group))
 
     def _view(self, source: str, name: str) -> None:
         """A reshape: the same memory, when that is row-major or has nothing to reorder."""
@@ -240,11 +239,12 @@ class _Assigner:
             slot = self._in_layout(source, plain)
         self._new_slot(name, self.primary[name], (slot, 0))
 
-    def _kernel(self, workload: Workload, inputs: tuple[str, ...], output: str, wish: tuple[Layout, ...]) -> None:
+    def _kernel(self, group: Group, wish: tuple[Layout, ...]) -> None:
         operands: list[int | str] = []
         layouts: list[Layout] = []
+        workload = group.workload
         anchored = leads_layouts(workload)
-        for n, name in enumerate(inputs):
+        for n, name in enumerate(group.inputs):
             if name in self.graph.constants:
                 operands.append(name)
                 layouts.append(wish[n])
@@ -252,13 +252,14 @@ class _Assigner:
             slot = self._served(name, wish[n]) if anchored else self._in_layout(name, self.primary[name])
             operands.append(slot)
             layouts.append(self.out.slots[slot].layout)
-        layout = self.primary[output]
-        kept = self.slot_of.get((output, layout))
-        slot = kept if kept is not None else self._new_slot(output, layout)
-        layouts.append(layout)
+        outputs: list[int] = []
+        for name in group.outputs:
+            kept = self.slot_of.get((name, self.primary[name]))
+            outputs.append(kept if kept is not None else self._new_slot(name, self.primary[name]))
+            layouts.append(self.primary[name])
         interface = Interface(tuple(layouts))
         choice = self.choose(workload, None if anchored else interface)
-        self.out.steps.append(KernelStep(workload, choice, interface, tuple(operands), slot))
+        self.out.steps.append(KernelStep(workload, choice, interface, tuple(operands), tuple(outputs)))
 
     def _served(self, name: str, wish: Layout) -> int:
         """A slot of the value in the order wished for, with at least the halo wished for."""
@@ -278,7 +279,7 @@ class _Assigner:
         )
         slot = self._new_slot(name, layout)
         interface = Interface((self.out.slots[source].layout, layout))
-        self.out.steps.append(KernelStep(workload, self.choose(workload, interface), interface, (source,), slot))
+        self.out.steps.append(KernelStep(workload, self.choose(workload, interface), interface, (source,), (slot,)))
         return slot
 
     def _new_slot(self, name: str, layout: Layout, part_of: tuple[int, int] | None = None) -> int:

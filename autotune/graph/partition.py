@@ -2,8 +2,9 @@
 
 A group is an anchor (convolution, matrix product, pool, reduction, ...) with the elementwise operators behind it,
 or elementwise operators alone, or one operator that moves data. Only the last value of a group is read from
-elsewhere, so groups never wait for each other in a circle. `reshape` and `concat` stay groups of their own: the
-compiler may give them no kernel at all (a view; producers that write in place).
+elsewhere, so groups never wait for each other in a circle. The results of one operator (siblings) are a group of
+several outputs and nothing else: they read the same values, so nothing waits in a circle there either. `reshape` and
+`concat` stay groups of their own: the compiler may give them no kernel at all (a view; producers that write in place).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
 MOVEMENT = frozenset({"reshape", "concat", "transpose", "slice", "pad", "expand", "gather"})  # nothing fuses into these
 VIEWS = frozenset({"reshape", "concat"})
 COMPUTE = frozenset({"conv2d", "matmul"})  # take their epilogues before other anchors do
+RESULT = "result"  # the attribute that says which of an operator's results a node is
 COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
 MAX_EXPRESSION = 64  # operators in a group's result once each is written out where it is read (x*x writes x twice)
 
@@ -48,7 +50,13 @@ class Task:
 def partition(graph: Graph) -> tuple[Group, ...]:
     """The groups of a graph in an order in which they can run."""
     clusters = _Clusters(graph)
-    anchors = [node for node in reversed(graph.nodes) if node.op not in MOVEMENT and not is_elementwise(node.op)]
+    for results in _siblings(graph):
+        clusters.claim(node.name for node in results)
+    anchors = [
+        node
+        for node in reversed(graph.nodes)
+        if node.op not in MOVEMENT and not is_elementwise(node.op) and node.name not in clusters.owner
+    ]
     # Of several anchors that could take an addition the last one does: the other operand is there by then.
     for anchor in sorted(anchors, key=lambda node: node.op not in COMPUTE):
         clusters.grow_epilogue(anchor)
@@ -84,7 +92,7 @@ class _Clusters:
             if self._expression_size(grown) > MAX_EXPRESSION:
                 break
             members, tail = grown, region[-1]
-        self._claim(members)
+        self.claim(members)
 
     def grow_backwards(self, sink: Node) -> None:
         """Claim an elementwise node with those elementwise producers, of its shape, that only the cluster reads."""
@@ -98,7 +106,7 @@ class _Clusters:
                 if self._is_read_within(producer, members) and self._expression_size(grown) <= MAX_EXPRESSION:
                     members = grown
                     todo.append(producer)
-        self._claim(members)
+        self.claim(members)
 
     def in_order(self) -> list[list[Node]]:
         """The nodes of each cluster in graph order; clusters so that each follows those that it reads."""
@@ -113,7 +121,8 @@ class _Clusters:
         ]
         return [clusters[index] for index in topological_order(dependencies)]
 
-    def _claim(self, names: Iterable[str]) -> None:
+    def claim(self, names: Iterable[str]) -> None:
+        """Put nodes into a cluster of their own."""
         self.owner.update(dict.fromkeys(names, self._count))
         self._count += 1
 
@@ -152,8 +161,25 @@ class _Clusters:
         return all(reader.name in names for reader in self.graph.consumers[node.name])
 
 
+def _operation(node: Node) -> object:
+    """What the results of one operator have in common; None for an operator with one result."""
+    others = tuple(item for item in node.attrs if item[0] != RESULT)
+    return None if len(others) == len(node.attrs) else (node.op, node.inputs, others)
+
+
+def _siblings(graph: Graph) -> list[list[Node]]:
+    """The results of each operator of which the graph holds several."""
+    found: dict[object, list[Node]] = {}
+    for node in graph.nodes:
+        found.setdefault(_operation(node), []).append(node)
+    return [nodes for operation, nodes in found.items() if operation is not None and len(nodes) > 1]
+
+
 def _group(graph: Graph, members: list[Node]) -> Group:
     """The members as a Workload: inputs in order of first use, values renumbered, operands in canonical order."""
+    results = members[-1:]
+    if _operation(members[0]) == _operation(members[-1]) is not None:
+        results = members = sorted(members, key=lambda node: (node.attr(RESULT), node.name))
     inside = {node.name: index for index, node in enumerate(members)}
     ordered = [_canonical_operands(graph, node, inside) for node in members]
     names = list(dict.fromkeys(name for operands in ordered for name in operands if name not in inside))
@@ -167,8 +193,8 @@ def _group(graph: Graph, members: list[Node]) -> Group:
         WorkloadNode(node.op, tuple(number[name] for name in operands), node.attrs)
         for node, operands in zip(members, ordered, strict=True)
     )
-    last = members[-1].name
-    return Group(Workload(inputs, nodes, (number[last],)), tuple(names), (last,))
+    outputs = tuple(node.name for node in results)
+    return Group(Workload(inputs, nodes, tuple(number[name] for name in outputs)), tuple(names), outputs)
 
 
 def _canonical_operands(graph: Graph, node: Node, inside: dict[str, int]) -> tuple[str, ...]:

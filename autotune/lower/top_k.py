@@ -1,4 +1,4 @@
-"""top_k: the k largest of each row and their positions, by k passes of bubble sort over a copy of the row."""
+"""top_k: the k largest (or smallest) of each row and their positions, by k passes of bubble sort over a copy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from autotune.tensor.linear import Linear
 @extern_nest("top_k")
 def top_k(row: Row) -> tuple[Stmt, ...]:
     (n,), k = row.inner(row.inputs[0]), row.attrs["k"]
+    order = "gt" if row.attrs.get("largest", 1) else "lt"
     keys = row.buffer("keys", row.inputs[0].dtype, (n,))
     places = row.buffer("places", DType.i64, (n,))
 
@@ -25,12 +26,12 @@ def top_k(row: Row) -> tuple[Stmt, ...]:
         return store(key(i), row.load(0, (i,))), store(position(i), Index(i))
 
     def exchange(done: Linear, step: Linear) -> tuple[Stmt, ...]:
-        # From the end to the front: the largest of what is left rises to place `done`.
+        # From the end to the front: the best of what is left rises to place `done`.
         lower = step * -1 + (n - 1)
         upper = lower - 1
         first, second = Load(*key(upper)), Load(*key(lower))
         # Stable: equal elements keep their order. NaN comes last, as in NumPy.
-        swap = _before(second, first)
+        swap = _before(order, second, first)
         flip = store_both(key(upper), key(lower), (_either(swap, second, first), _either(swap, first, second)))
         a, b = Load(*position(upper)), Load(*position(lower))
         # Positions first: their order is decided by the keys, which are then exchanged.
@@ -51,10 +52,10 @@ def _either(condition: Expr, a: Expr, b: Expr) -> Expr:
     return Select(condition, a, b, a.dtype)
 
 
-def _before(a: Expr, b: Expr) -> Expr:
+def _before(order: str, a: Expr, b: Expr) -> Expr:
     """Whether a belongs before b."""
-    larger = binary("gt", a, b)
+    better = binary(order, a, b)
     if not a.dtype.is_float:
-        return larger
+        return better
     only_b_nan = Binary("and", unary("isnan", b), unary("not", unary("isnan", a)), DType.bool)
-    return Binary("or", larger, only_b_nan, DType.bool)
+    return Binary("or", better, only_b_nan, DType.bool)

@@ -1,13 +1,45 @@
 """The mathematics of every operator, one file per family; importing this package registers them all."""
 
-from autotune.ops import attention, conv, elementwise, matmul, movement, norm, pool, reduce, scan, softmax, winograd
+from autotune.ops import (
+    attention,
+    conv,
+    elementwise,
+    matmul,
+    movement,
+    norm,
+    pool,
+    reduce,
+    scan,
+    select,
+    softmax,
+    winograd,
+)
 from autotune.ops.parse import parse_workload
 from autotune.ops.registry import algorithm, algorithms, compute_def, lookup, operator, operators
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 
 __all__ = [
-    "TensorType", "Workload", "WorkloadInput", "WorkloadNode", "algorithm", "algorithms", "attention",
-    "compute_def", "conv", "elementwise", "lookup", "matmul", "movement", "norm", "operator", "operators",
-    "parse_workload", "pool", "reduce", "scan",
-    "softmax", "winograd",
-]  # fmt: skip
+    "TensorType",
+    "Workload",
+    "WorkloadInput",
+    "WorkloadNode",
+    "algorithm",
+    "algorithms",
+    "attention",
+    "compute_def",
+    "conv",
+    "elementwise",
+    "lookup",
+    "matmul",
+    "movement",
+    "norm",
+    "operator",
+    "operators",
+    "parse_workload",
+    "pool",
+    "reduce",
+    "scan",
+    "select",
+    "softmax",
+    "winograd",
+]

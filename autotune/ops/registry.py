@@ -18,6 +18,7 @@ from autotune.ops.workload import AttrValue, TensorType, Workload, WorkloadNode
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Expr, Read, Table, Unary, children, walk
+from autotune.tensor.merge import merge_equal_stages
 from autotune.tensor.stage import Stage, Tensor, compute, placeholder
 
 Compute = Callable[[Sequence[Tensor], Mapping[str, Any]], Tensor]
@@ -113,6 +114,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def compute_def(workload: Workload, algorithm: str = "direct") -> ComputeDef:
     """The stages of a workload; inputs are named in0, in1, ..., outputs out0, ... in operand order.
 
+    Stages that are equal up to names are one: nodes that differ in their `result` only share all of their work.
+
     Args:
         workload: operators, shapes and dtypes.
         algorithm: "direct", or another algorithm registered for the anchor.
@@ -122,10 +125,11 @@ def compute_def(workload: Workload, algorithm: str = "direct") -> ComputeDef:
     """
     values = _values(workload, algorithm)
     outputs: list[Tensor] = []
-    for position, number in enumerate(workload.outputs):
-        value = values[number]
-        if value.stage is None or number in workload.outputs[:position]:
+    taken: set[tuple[int, str]] = set()
+    for value in merge_equal_stages([values[number] for number in workload.outputs]):
+        if value.stage is None or (id(value.stage), value.name) in taken:
             value = compute(value.shape, lambda *i, v=value: v[i], name="copy")
+        taken.add((id(value.stage), value.name))
         outputs.append(value)
     return ComputeDef.build(values[: len(workload.inputs)], outputs, [f"out{n}" for n in range(len(outputs))])
 

@@ -121,9 +121,9 @@ class StageState:
             if isinstance(relation, Split):
                 values[relation.parent] = values[relation.outer] * relation.factor + values[relation.inner]
             else:
-                fused = values[relation.fused]
-                values[relation.outer] = fused.floordiv(relation.inner_extent, ranges)
-                values[relation.inner] = fused.floormod(relation.inner_extent, ranges)
+                fused, extent = values[relation.fused], max(relation.inner_extent, 1)  # 0: no turn is ever made
+                values[relation.outer] = fused.floordiv(extent, ranges)
+                values[relation.inner] = fused.floormod(extent, ranges)
         return values
 
     def ranges(self) -> dict[str, Range]:

@@ -87,11 +87,15 @@ def evaluate_extern(stage: Stage, held: Mapping[str, Array]) -> list[Array]:
 
 @extern_value("top_k")
 def _top_k(inputs: Sequence[Array], attrs: Mapping[str, int]) -> Sequence[Array]:
-    """The k largest of each row, largest first, and their positions; of equal ones the first comes first."""
+    """The k largest (smallest, if `largest` is 0) of each row, in order, and their positions.
+
+    Of equal ones the first comes first; NaN comes last.
+    """
     (x,) = inputs
-    if x.dtype.kind in "iub":  # no negative of unsigned integers: sort the mirror image, and mirror it back
+    if attrs.get("largest", 1) and x.dtype.kind in "iub":
+        # No negative of unsigned integers: sort the mirror image, and mirror it back.
         order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     else:
-        order = np.argsort(-x, axis=-1, kind="stable")
+        order = np.argsort(-x if attrs.get("largest", 1) else x, axis=-1, kind="stable")
     order = order[..., : attrs["k"]]
     return np.take_along_axis(x, order, -1), order.astype(np.int64)

@@ -161,3 +161,24 @@ def test_a_value_used_twice_is_one_input() -> None:
     (group,) = check(net.graph(net.op("mul", net.x, net.x)))
     assert group.inputs == ("x",)
     assert group.workload.nodes[0].inputs == (0, 0)
+
+
+TOP: dict[str, AttrValue] = {"axis": 1, "k": 3, "largest": True, "sorted": True}
+
+
+def test_results_of_one_operator_are_one_group() -> None:
+    net = Net(2, 8)
+    x = net.op("relu", net.x)
+    places = net.op("top_k", x, result=1, **TOP)
+    other = net.op("top_k", x, result=0, **{**TOP, "k": 2})
+    values = net.op("top_k", x, result=0, **TOP)
+    groups = check(net.graph(net.op("exp", values), places, net.op("exp", other)))
+    assert [ops(group) for group in groups] == ["relu", "top_k+top_k", "exp", "top_k+exp"]
+    assert groups[1].outputs == (values, places)  # in the order of the results, whatever order the graph has
+    assert groups[1].workload.outputs == (1, 2)
+
+
+def test_one_result_alone_takes_its_epilogue() -> None:
+    net = Net(2, 8)
+    (group,) = check(net.graph(net.op("exp", net.op("top_k", net.x, result=0, **TOP))))
+    assert ops(group) == "top_k+exp"

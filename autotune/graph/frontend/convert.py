@@ -19,6 +19,7 @@ from autotune.graph.frontend import (
     normalization,
     pooling,
     reduction,
+    selection,
     shapes,
 )
 from autotune.graph.frontend.inputs import declared_inputs
@@ -28,7 +29,18 @@ from autotune.graph.ir import Graph, Output
 from autotune.graph.order import topological_order
 
 # Importing a family registers its converters.
-FAMILIES = (attention, convolution, elementwise, matrix, movement, normalization, pooling, reduction, shapes)
+FAMILIES = (
+    attention,
+    convolution,
+    elementwise,
+    matrix,
+    movement,
+    normalization,
+    pooling,
+    reduction,
+    selection,
+    shapes,
+)
 
 MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode
 WITHOUT_EFFECT = {"consumed_inputs", "is_test", "momentum", "ratio"}  # at inference

@@ -117,6 +117,14 @@ class OnnxNode(NodeAttributes):
             return self.new_constant(evaluate_node(node, types, arrays))
         return self.builder.emit(op, inputs, self.hint, self.proto.name, **attrs)
 
+    def emit_results(self, count: int, op: str, *inputs: str, **attrs: AttrValue) -> tuple[str, ...]:
+        """The results of an operator with `count` of them: a graph node for each that the ONNX node gives a name.
+
+        The nodes differ in their attribute `result` only. A result without a name has no value: "".
+        """
+        wanted = [position < len(self.proto.output) and bool(self.proto.output[position]) for position in range(count)]
+        return tuple(self.emit(op, *inputs, result=n, **attrs) if wanted[n] else "" for n in range(count))
+
     def new_constant(self, array: Array) -> str:
         """Add a constant. Raises UnsupportedError for a few numbers blown up to gigabytes by broadcasting."""
         if array.size > MAX_BROADCAST_ELEMENTS and 0 in array.strides:
