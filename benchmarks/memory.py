@@ -27,20 +27,25 @@ from benchmarks.report import ROOT, Report, Row, parser, progress
 MODELS = ("resnet50", "resnet18", "squeezenet", "mobilenetv2")
 BOUND = 1.2
 MIB = 1 << 20
+COLD, WARM, FILE = "autotune, first build of all", "autotune, from ONNX", "autotune, compiled file"
 # Weights after the transform, per weight before it: 6×6 or 4×4 numbers for every 3×3.
 GROWTH = {"conv2d.winograd_f4": 36 / 9, "conv2d.winograd_f2": 16 / 9}
 METHOD = (
     "A fresh process per figure: import the engine (ours with InferenceSession and compile, which load lazily), note "
     "the resident memory (the baseline), load the model from its file, run it three times, note the peak since the "
-    "import (VmHWM after clearing it). Figures are peak minus baseline; the total is shown too. `Winograd`: what its "
+    "import (VmHWM after clearing it). Figures are peak minus baseline; the total is shown too. The first build of "
+    "all has an empty object cache and runs LLVM. `Winograd`: what its "
     "transformed weights take beyond the plain ones; claims are made without that."
 )
 
 
-def peak(kind: str, path: Path, source: Path, threads: int, database: Path | None) -> dict[str, float]:
+def peak(
+    kind: str, path: Path, source: Path, threads: int, database: Path | None, cache: Path | None
+) -> dict[str, float]:
     """MiB of one engine: baseline, peak above it, and what stays resident above it."""
+    environment = {} if cache is None else {"XDG_CACHE_HOME": str(cache)}
     options: dict[str, object] = {"database": str(database.resolve()) if database is not None else False}
-    with Engine(kind, path, threads, options=options) as engine:
+    with Engine(kind, path, threads, options=options, environment=environment) as engine:
         engine.feed(example(onnx.load(source)))
         engine.time(2, warmup=1)
         found = engine.memory()
@@ -97,13 +102,15 @@ def measure(report: Report, name: str, threads: int, database: Path | None, fold
     subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     rows: list[Row] = []
     found: dict[str, float] = {}
-    for label, kind, path in (
-        ("autotune, from ONNX", "autotune", source),
-        ("autotune, compiled file", "autotune", compiled),
-        ("onnxruntime", "onnxruntime", source),
+    empty = folder / f"{name}-cache"
+    for label, kind, path, cache in (
+        (COLD, "autotune", source, empty),
+        (WARM, "autotune", source, empty),
+        (FILE, "autotune", compiled, None),
+        ("onnxruntime", "onnxruntime", source, None),
     ):
         try:
-            figures = peak(kind, path, source, threads, database)
+            figures = peak(kind, path, source, threads, database, cache)
             found[label] = figures["peak"]
             rows.append({"model": name, "engine": label, **{f"{k} MiB": v for k, v in figures.items()}})
         except EngineError as error:
@@ -114,7 +121,7 @@ def measure(report: Report, name: str, threads: int, database: Path | None, fold
     rows.append({"model": name, "engine": "(Winograd's larger weights)", "peak MiB": extra})
     report.table("memory", rows)
     theirs = found.get("onnxruntime")
-    for label in ("autotune, from ONNX", "autotune, compiled file"):
+    for label in (COLD, WARM, FILE):
         ratio = (found[label] - extra) / theirs if theirs and label in found else None
         report.claim(
             f"{name}: {label}, over ONNX Runtime", ratio, "at most", BOUND, "x", f"Winograd {extra:.0f} MiB apart"
