@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import queue
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +22,21 @@ from autotune.tensor.dtype import DType
 Array = npt.NDArray[Any]
 ALIGN = 64
 MAX_CONTEXTS = 4
-_NOTHING: Array = np.empty(0, np.uint8)
+_NOWHERE: tuple[Array, int] = (np.empty(0, np.uint8), 0)
+
+
+class _Form:
+    """What a new array for a tensor needs, looked up once: making one is on the path of every run."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.shape, self.dtype, self._nbytes = spec.shape, DType(spec.dtype).numpy, _bytes(spec) + ALIGN
+
+    def fresh(self) -> tuple[Array, int]:
+        """A new array on a cache line of its own, and its address."""
+        raw = np.empty(self._nbytes, np.uint8)
+        address = _address(raw)
+        start = -address % ALIGN
+        return np.ndarray(self.shape, self.dtype, raw, start), address + start
 
 
 class Context:
@@ -42,32 +55,55 @@ class Context:
         bases = {ARENA: int(self.arena.ctypes.data), CONSTANTS: int(constants.ctypes.data)}
         # Outputs that kernels write straight into the caller's array; another output may be a view of the same one.
         self.direct = [n for n, (_, r) in enumerate(program.outputs) if r == Ref(OUTPUT, n)]
-        results = [_aligned(s) if n in self.direct else _NOTHING for n, (s, _) in enumerate(program.outputs)]
-        self.staged = {INPUT: [_aligned(s) for s in program.inputs], OUTPUT: results}
-        entries: dict[str, list[list[int]]] = {space: [[] for _ in found] for space, found in self.staged.items()}
+        self._staged = {
+            INPUT: [_Form(s).fresh() for s in program.inputs],
+            OUTPUT: [_Form(s).fresh() if n in self.direct else _NOWHERE for n, (s, _) in enumerate(program.outputs)],
+        }
+        self._entries: dict[str, list[list[int]]] = {space: [[] for _ in a] for space, a in self._staged.items()}
         steps, place = [], 0
         for call in program.calls:
             frame = []
             for r in call.frame:
-                if r.space in entries:
-                    entries[r.space][r.offset].append(place)
-                    frame.append(_address(self.staged[r.space][r.offset]))
+                if r.space in self._entries:
+                    self._entries[r.space][r.offset].append(place)
+                    frame.append(self._staged[r.space][r.offset][1])
                 else:
                     frame.append(bases[r.space] + r.offset)
                 place += 1
             place += 1  # the barrier, which the plan appends
             steps.append(Step(kernels[call.object], frame))
-        self.plan = Plan(self.pool, [steps], keep=[self.arena, constants, *keep])
-        self.entries = {space: [np.array(e, dtype=np.intp) for e in found] for space, found in entries.items()}
-        self.addresses = [_address(a) for a in self.staged[INPUT]]
-        self.current = list(self.addresses)
+        self.plan = Plan(self.pool, [steps], keep=[self.arena, constants, self._staged, *keep])
+        self._frames = self.plan.frames.data
+        self._current = {space: [address for _, address in found] for space, found in self._staged.items()}
         # Where the other outputs lie, but for inputs passed through: made once, copied in every run.
         bytes_of = {ARENA: self.arena, CONSTANTS: constants}
         self.outputs = [_view(bytes_of[r.space], s, r) if r.space in bytes_of else None for s, r in program.outputs]
 
-    def point(self, output: int, array: Array) -> None:
-        """Let the kernels write an output straight into `array`."""
-        self.plan.frames[self.entries[OUTPUT][output]] = _address(array)
+    def read_from(self, arrays: Sequence[Array]) -> None:
+        """Let the kernels read the inputs: contiguous ones where they are, others from a copy."""
+        for n, array in enumerate(arrays):
+            if array.flags.c_contiguous and array.flags.aligned:
+                self._point(INPUT, n, _address(array))
+            else:
+                staged, address = self._staged[INPUT][n]
+                np.copyto(staged, array)
+                self._point(INPUT, n, address)
+
+    def write_to(self, output: int, address: int) -> None:
+        """Let the kernels write an output straight into memory of the caller."""
+        self._point(OUTPUT, output, address)
+
+    def own_buffers(self) -> None:
+        """Read and write nobody else's memory: for timing and profiling between the runs."""
+        for space, staged in self._staged.items():
+            for n, (_, address) in enumerate(staged):
+                self._point(space, n, address)
+
+    def _point(self, space: str, number: int, address: int) -> None:
+        if self._current[space][number] != address:
+            for entry in self._entries[space][number]:
+                self._frames[entry] = address
+            self._current[space][number] = address
 
 
 class Executor:
@@ -93,52 +129,75 @@ class Executor:
         linker = Linker()
         self._libraries: list[Library] = [load_objects([o], self._runtime.imports, linker=linker) for o in objects]
         self._kernels = [library.address("kernel") for library in self._libraries]
-        self._free: queue.LifoQueue[Context] = queue.LifoQueue()
-        self._made = 0
-        self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._own_contexts()
+        self._forms = [_Form(spec) for spec, _ in program.outputs]
         self._specs = {s.name: (n, s, DType(s.dtype).numpy) for n, s in enumerate(program.inputs)}
 
-    def run(self, feeds: Mapping[str, object]) -> list[Array]:
-        """Outputs in the program's order, as new arrays.
+    def run(self, feeds: Mapping[str, object], into: Mapping[str, Array] | None = None) -> list[Array]:
+        """Outputs in the program's order, as new arrays or those given.
 
         Args:
             feeds: one array per input, of its dtype and shape.
+            into: C-contiguous arrays for some outputs, by name; large ones are written without a copy. They must not
+                overlap the feeds.
 
         Raises:
-            InputError: a feed is missing, unknown, or of another dtype or shape.
+            InputError: a feed is missing, unknown, or of another dtype or shape; or an array of `into` does not fit.
         """
         arrays = self._checked(feeds)
+        given = self._given(into) if into else {}
         context = self._take()
         try:
-            self._point_inputs(context, arrays)
-            fresh = {n: _aligned(self.program.outputs[n][0]) for n in context.direct}
-            for n, array in fresh.items():
-                context.point(n, array)
+            context.read_from(arrays)
+            direct: dict[int, Array] = {}
+            for n in context.direct:
+                if n in given:
+                    direct[n], address = given[n], _address(given[n])
+                else:
+                    direct[n], address = self._forms[n].fresh()
+                context.write_to(n, address)
             if self.program.calls:
                 context.pool.run_plan(context.plan)
-            places: dict[str, Mapping[int, Array]] = {INPUT: dict(enumerate(arrays)), OUTPUT: fresh}
             results = []
             for n, (spec, ref) in enumerate(self.program.outputs):
-                view = context.outputs[n]
-                if n in fresh:
-                    results.append(fresh[n])
-                elif view is not None:
-                    results.append(view.copy())
-                else:
-                    results.append(places[ref.space][ref.offset].reshape(spec.shape).copy())
+                source = direct.get(n)
+                if source is None:
+                    source = context.outputs[n]
+                    if source is None:
+                        source = (arrays if ref.space == INPUT else direct)[ref.offset].reshape(spec.shape)
+                    if n in given:
+                        np.copyto(given[n], source)
+                        source = given[n]
+                    else:
+                        source = source.copy()
+                results.append(source)
             return results
         finally:
-            for n in context.direct:  # nobody else's memory is written when the plan is timed or profiled
-                context.point(n, context.staged[OUTPUT][n])
-            self._free.put(context)
+            self._give(context)
 
     def context(self) -> Context:
         """A context for benchmarks and profiling; give it back with `release`."""
-        return self._take()
+        context = self._take()
+        context.own_buffers()
+        return context
 
     def release(self, context: Context) -> None:
-        self._free.put(context)
+        self._give(context)
+
+    def _given(self, into: Mapping[str, Array]) -> dict[int, Array]:
+        found: dict[int, Array] = {}
+        names = {spec.name: n for n, (spec, _) in enumerate(self.program.outputs)}
+        for name, array in into.items():
+            if name not in names:
+                raise InputError(f"no output named {name!r}; the model has {', '.join(names)}")
+            spec, form = self.program.outputs[names[name]][0], self._forms[names[name]]
+            fits = isinstance(array, np.ndarray) and array.shape == form.shape and array.dtype == form.dtype
+            if not fits or not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
+                raise InputError(
+                    f"the array for output {name!r} must be {spec.dtype}{list(spec.shape)}, C-contiguous and writeable"
+                )
+            found[names[name]] = array
+        return found
 
     def _checked(self, feeds: Mapping[str, object]) -> list[Array]:
         if len(feeds) != len(self._specs) or any(name not in feeds for name in self._specs):
@@ -154,41 +213,44 @@ class Executor:
             arrays.append(array)
         return arrays
 
-    def _point_inputs(self, context: Context, arrays: Sequence[Array]) -> None:
-        """Contiguous feeds are read where they are; others are copied once."""
-        for n, array in enumerate(arrays):
-            address = _address(array)
-            if not (array.flags.c_contiguous and array.flags.aligned):
-                np.copyto(context.staged[INPUT][n], array)
-                address = context.addresses[n]
-            if context.current[n] != address:
-                context.plan.frames[context.entries[INPUT][n]] = address
-                context.current[n] = address
-
     def _take(self) -> Context:
         """A free context, a new one while there are few, or the next to become free."""
         if os.getpid() != self._process:
-            # Threads do not survive a fork: the child starts with contexts of its own.
-            self._process, self._free, self._made, self._lock = os.getpid(), queue.LifoQueue(), 0, threading.Lock()
+            self._own_contexts()  # threads do not survive a fork: the child starts with contexts of its own
         try:
-            return self._free.get_nowait()
-        except queue.Empty:
+            return self._free.pop()
+        except IndexError:
             pass
-        with self._lock:
-            room = self._made < MAX_CONTEXTS
-            self._made += room
-        if not room:
-            return self._free.get()
+        with self._returned:
+            while self._made == MAX_CONTEXTS:
+                self._waiting += 1
+                try:
+                    if self._free or self._returned.wait():
+                        return self._free.pop()
+                except IndexError:
+                    continue  # somebody was faster
+                finally:
+                    self._waiting -= 1
+            self._made += 1
         try:
             return Context(self.program, self._kernels, self.constants, self._libraries, self._runtime)
         except BaseException:
-            with self._lock:
+            with self._returned:
                 self._made -= 1
             raise
 
+    def _give(self, context: Context) -> None:
+        # Locks only when somebody waits: a list's append and pop are atomic, and this is on the path of every run.
+        self._free.append(context)
+        if self._waiting:
+            with self._returned:
+                self._returned.notify()
 
-def _aligned(spec: TensorSpec) -> Array:
-    return _view(aligned_empty(max(_bytes(spec), 1)), spec, Ref(ARENA, 0))
+    def _own_contexts(self) -> None:
+        self._process = os.getpid()
+        self._free: list[Context] = []  # the last used comes first: its arena is in the caches
+        self._made = self._waiting = 0
+        self._returned = threading.Condition()
 
 
 def _view(memory: Array, spec: TensorSpec, ref: Ref) -> Array:

@@ -46,7 +46,7 @@ def test_a_compiled_file_starts_without_what_it_does_not_need(model: Path, tmp_p
 
 
 def test_memory_is_above_the_baseline(model: Path) -> None:
-    found = memory.peak("autotune", model, model, 1, None)
+    found = memory.peak("autotune", model, model, 1, None, None)
     assert found["baseline"] > 0 and found["peak"] >= found["stays"]
     assert example(onnx.load(model)).keys() == {"x"}
 

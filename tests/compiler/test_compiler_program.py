@@ -15,7 +15,7 @@ from autotune.errors import CompiledModelError, InputError
 from autotune.graph import Graph, Node, Output, Value, evaluate_graph, optimize
 from autotune.runtime import native
 from autotune.runtime.artifact import load_artifact
-from autotune.runtime.executor import Executor
+from autotune.runtime.executor import MAX_CONTEXTS, Executor
 from autotune.target import Target
 from autotune.tensor import DType
 
@@ -96,7 +96,7 @@ def test_avx2() -> None:
 
 
 def test_concurrent_runs_do_not_mix(model: CompiledModel) -> None:
-    wanted = {seed: reference(seed) for seed in range(4)}
+    wanted = {seed: reference(seed) for seed in range(MAX_CONTEXTS + 4)}  # more callers than arenas: some wait
     wrong: list[int] = []
 
     def work(seed: int) -> None:
@@ -105,7 +105,7 @@ def test_concurrent_runs_do_not_mix(model: CompiledModel) -> None:
             if not np.allclose(y, wanted[seed], atol=2e-4):
                 wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in wanted]
     for t in threads:
         t.start()
     for t in threads:
@@ -119,6 +119,32 @@ def test_unaligned_and_strided_feeds(model: CompiledModel) -> None:
     room[1:] = x.reshape(-1)
     for form in (room[1:].reshape(x.shape), np.asfortranarray(x)):
         np.testing.assert_allclose(model.run({"x": form})[0], reference(4), atol=2e-4)
+
+
+def test_outputs_into_arrays_of_the_caller(model: CompiledModel) -> None:
+    room = np.empty(48 * 13 * 11 + 1, np.float32)
+    for y in (np.zeros((1, 48, 13, 11), np.float32), room[1:].reshape(1, 48, 13, 11)):
+        (found,) = model.executor.run(feeds(7), {"y": y})
+        assert found is y
+        np.testing.assert_allclose(y, reference(7), atol=2e-4)
+    (other,) = model.run(feeds(8))
+    assert not np.shares_memory(other, room)
+    np.testing.assert_allclose(room[1:].reshape(1, 48, 13, 11), reference(7), atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("z", np.zeros((1, 48, 13, 11), np.float32)),
+        ("y", np.zeros((1, 48, 13, 12), np.float32)),
+        ("y", np.zeros((1, 48, 13, 11), np.float64)),
+        ("y", np.zeros((1, 48, 13, 11), np.float32, order="F")),
+        ("y", np.broadcast_to(np.float32(0), (1, 48, 13, 11))),
+    ],
+)
+def test_arrays_that_cannot_take_an_output(model: CompiledModel, name: str, array: Array) -> None:
+    with pytest.raises(InputError, match="output"):
+        model.executor.run(feeds(0), {name: array})
 
 
 @pytest.mark.parametrize(
