@@ -53,11 +53,18 @@ def compile_model(
         facts(
             ("file", f"{out} ({size(out.stat().st_size)}, written in {seconds:.1f} s)"),
             ("kernels", f"{len(program.calls)} calls of {len(compiled.objects)} objects"),
-            ("memory", f"{size(program.constant_bytes)} weights, {size(program.arena_bytes)} per run"),
+            ("memory", f"{size(program.constant_bytes)} weights, {_arena(compiled)} per run"),
             ("threads", str(program.num_threads)),
         )
     )
     print_coverage(coverage, tune_command(model, target, shape, db))
+
+
+def _arena(compiled: CompiledModel) -> str:
+    """The memory of a run, and what no plan could do without."""
+    least = compiled.arena_lower_bound
+    above = f", {percent(compiled.program.arena_bytes / least - 1)} above the least possible" if least else ""
+    return f"{size(compiled.program.arena_bytes)}{above}"
 
 
 def print_coverage(coverage: Coverage, command: str) -> None:
@@ -95,6 +102,7 @@ def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: flo
         "objects": len(compiled.objects),
         "weight_bytes": program.constant_bytes,
         "arena_bytes": program.arena_bytes,
+        "arena_lower_bound": compiled.arena_lower_bound,
         "threads": program.num_threads,
         "coverage": {
             "exact": coverage.exact,
