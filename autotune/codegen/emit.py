@@ -70,6 +70,8 @@ class _Emitter:
         self._expanded: dict[int, tuple[Expr, Expr]] = {}
         self._constants: dict[str, str] = {}
         self._entries: dict[tuple[int, int, DType], Value] = {}
+        outputs = {o.name for o in program.operands if o.role == "output"}
+        self._written = [b.name for b in program.buffers if b.scope == SHARED or b.name in outputs]
 
     def module(self) -> str:
         operands = [f"%p{n}" for n in range(len(self.program.operands))]
@@ -128,9 +130,7 @@ class _Emitter:
             self._all(stmt.body)
             self.w.close_branch(label)
         elif isinstance(stmt, Barrier):
-            self.w.declare("void @autotune_barrier(ptr, i64, i64)")
-            self.w.emit("call void @autotune_barrier(ptr %barrier, i64 %tid, i64 %nt)")
-            self.w.scopes[-1].loads.clear()
+            self.w.barrier([self.x.bases[name] for name in self._written])
 
     def _all(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:

@@ -7,6 +7,7 @@ loop-invariant code motion is needed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 INLINE = 1 << 30
@@ -89,6 +90,15 @@ class Writer:
         """A store: what was read from that buffer may have changed."""
         for scope in self.scopes:
             scope.loads.pop(buffer, None)
+
+    def barrier(self, shared: Sequence[str]) -> None:
+        """Wait for all threads; afterwards the memory at the pointers `shared` holds what they wrote."""
+        self.declare("void @autotune_barrier(ptr, i64, i64)")
+        for pointer in shared:  # to LLVM they are ours alone, which the call cannot touch: make it believe otherwise
+            self.emit(f'call void asm sideeffect "", "r,~{{memory}}"(ptr {pointer})')
+        self.emit("call void @autotune_barrier(ptr %barrier, i64 %tid, i64 %nt)")
+        for scope in self.scopes:
+            scope.loads.clear()
 
     def open_loop(self, begin: str) -> tuple[str, str]:
         """Start a do-while loop; returns (label, variable)."""

@@ -82,14 +82,32 @@ class NestBuilder:
         for o in self.operands:
             if o.role == "output":
                 body += zero_surroundings(o, self.buffers[o.name], self._covered(o))
+        done: set[str | None] = {None}
         for s in self.state.stages:
-            if s.at is None:
-                if any(not isinstance(x, For) or not x.var.startswith(SURROUNDINGS) for x in body):
-                    body.append(Barrier())
-                nest = self._nest(s)
-                shared = any(loop.mark == PARALLEL for loop in s.loops)
-                body += nest if shared else [Once(tuple(nest))]
+            if s.at is None and s.stage.recurrence not in done:
+                body += self._separator(body)
+                body.append(self._in_turns(s.stage.recurrence))
+                done.add(s.stage.recurrence)
+            elif s.at is None and s.stage.recurrence is None:
+                body += self._separator(body)
+                body += _shared(s, self._nest(s))
         return tuple(body)
+
+    def _separator(self, body: Sequence[Stmt]) -> list[Stmt]:
+        """What must stand between the stages so far and the next one."""
+        staged = any(not isinstance(x, For) or not x.var.startswith(SURROUNDINGS) for x in body)
+        meets = bool(body) and isinstance(body[-1], For) and body[-1].body[-1:] == (Barrier(),)
+        return [Barrier()] if staged and not meets else []
+
+    def _in_turns(self, recurrence: str | None) -> Stmt:
+        """One loop over the steps of a recurrence: the nest of each of its stages, all threads meeting after each."""
+        turn: list[Stmt] = []
+        loops: list[For] = []
+        for s in self.state.stages:
+            if s.stage.recurrence == recurrence and s.at is None:
+                loops += [stmt for stmt in self._nest(s) if isinstance(stmt, For)]  # one: schedules keep it outermost
+                turn += [*_shared(s, list(loops[-1].body)), Barrier()]
+        return replace(loops[0], body=tuple(turn))
 
     def _nest(self, s: StageState) -> list[Stmt]:
         first_reduce = next((n for n, loop in enumerate(s.loops) if loop.reduce), len(s.loops))
@@ -335,7 +353,8 @@ class NestBuilder:
         """
         if not isinstance(r.otherwise, Const) or r.otherwise.value != 0:
             return False
-        if any(t.name == r.tensor.name for t in s.stage.outputs):
+        producer = self.producer.get(r.tensor.name)
+        if producer is not None and (producer is s or _take_turns(producer, s)):
             return False  # a scan's own halo: other threads may not have zeroed it yet
         if all(o.name != r.tensor.name for o in self.operands):
             return False  # scratch: nobody zeroes what lies around its data
@@ -374,6 +393,15 @@ class NestBuilder:
                         stmt = For(v, 0, written_out[v], UNROLL, (stmt,))
                     out.append(stmt)
         return out
+
+
+def _take_turns(a: StageState, b: StageState) -> bool:
+    return a.stage.recurrence is not None and a.stage.recurrence == b.stage.recurrence
+
+
+def _shared(s: StageState, nest: list[Stmt]) -> list[Stmt]:
+    """The nest of a top-level stage, run by one thread when it says nothing about others."""
+    return nest if any(loop.mark == PARALLEL for loop in s.loops) else [Once(tuple(nest))]
 
 
 def _mentions(e: Expr, axis: str) -> bool:

@@ -6,6 +6,7 @@ from autotune.errors import LoweringError
 from autotune.lower.bounds import least
 from autotune.lower.ir import (
     REGISTER,
+    Barrier,
     Buffer,
     Condition,
     For,
@@ -29,7 +30,8 @@ def verify(program: LoopProgram, after: str) -> LoopProgram:
     """The program itself, if it is well formed.
 
     Checks: loop variables are unique and bound where used; every access has one index per dimension, inside the buffer
-    under the guards around it; no logical read is left; registers are not shared across threads.
+    under the guards around it; no logical read is left; registers are not shared across threads; all threads meet at
+    every barrier, equally often, and no loop is shared among threads that already is inside one.
 
     Raises:
         LoweringError: naming the pass after which the IR was wrong.
@@ -38,7 +40,25 @@ def verify(program: LoopProgram, after: str) -> LoopProgram:
     if len(known) != len(program.buffers):
         raise LoweringError(f"after {after}: two buffers of {program.name} have the same name")
     _verify(program.body, {}, (), known, f"after {after}: {program.name}")
+    _verify_threads(program.body, f"after {after}: {program.name}")
     return program
+
+
+def _verify_threads(body: tuple[Stmt, ...], where: str, alone: str = "") -> None:
+    """`alone` says why statements may not run on all threads together."""
+    for stmt in body:
+        inside = alone
+        if isinstance(stmt, Barrier) and alone:
+            raise LoweringError(f"{where}: not all threads come to a barrier inside {alone}")
+        if isinstance(stmt, For) and stmt.mark == "parallel":
+            if alone:
+                raise LoweringError(f"{where}: {stmt.var} is shared among threads inside {alone}")
+            inside = f"the parallel loop {stmt.var}"
+        elif isinstance(stmt, Once):
+            inside = "what runs on one thread"
+        elif isinstance(stmt, For) and stmt.mark:
+            inside = alone or f"the loop {stmt.var}, marked {stmt.mark}"
+        _verify_threads(body_of(stmt), where, inside)
 
 
 def _verify(
@@ -71,8 +91,6 @@ def _verify(
             elif isinstance(e, Index):
                 _bound((e.value,), ranges, where)
         _verify(body_of(stmt), inner, inner_facts, known, where)
-        if isinstance(stmt, Once) and any(isinstance(s, For) and s.mark == "parallel" for s in stmt.body):
-            raise LoweringError(f"{where}: a parallel loop runs on one thread")
 
 
 def _bound(values: tuple[Condition, ...], ranges: Ranges, where: str) -> None:

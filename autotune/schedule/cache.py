@@ -25,13 +25,14 @@ def cache_write(state: State, tensor: str) -> State:
     """
     s = state.stage(tensor)
     check(s.untouched, f"cache_write {tensor}: it has already been scheduled")
-    check(s.stage.scan_axis is None, f"cache_write {tensor}: it is a scan")
+    scan = s.stage.scan_axis is not None and s.stage.recurrence is None
+    check(not scan, f"cache_write {tensor}: it is a scan")
     check(len(s.stage.outputs) == 1, f"cache_write {tensor}: it has several outputs")
     check(s.stage.extern is None, f"cache_write {tensor}: an extern function writes it row by row")
     written = s.stage.outputs[0]
     cached = Tensor(_free(state, f"{tensor}.c"), written.shape, written.dtype)
     inner = replace(s.stage, outputs=(cached,))
-    copy = Stage((written,), s.stage.axes, (), (Read(cached, tuple(a.var for a in s.stage.axes)),))
+    copy = _in_turn(s, Stage((written,), s.stage.axes, (), (Read(cached, tuple(a.var for a in s.stage.axes)),)))
     return _with_before(
         state, s, replace(StageState.fresh(inner), where=s.where), StageState.fresh(copy), f"cache_write {tensor}"
     )
@@ -54,6 +55,11 @@ def cache_read(state: State, tensor: str, consumer: str, padded: bool = False) -
     check(
         c.stage.scan_axis is None or all(o.name != tensor for o in c.stage.outputs),
         f"cache_read {tensor}: it is the scan's own state",
+    )
+    turns = {o.name: x.stage.recurrence for x in state.stages for o in x.stage.outputs}
+    check(
+        c.stage.recurrence is None or turns.get(tensor) != c.stage.recurrence,
+        f"cache_read {tensor}: it takes turns with {consumer}",
     )
     check(not padded or c.stage.extern is None, f"cache_read {tensor}: {consumer} is an extern function")
     spans = [(0, n) for n in t.shape] if not padded else _spans(c, t)
@@ -155,12 +161,18 @@ def rfactor(state: State, stage: str, axis: str, factor: int, keep: str = "outer
     shape = (kept.extent, *(a.extent for a in s.stage.axes))
     partial = tuple(Tensor(_free(state, f"{t.name}.rf"), shape, t.dtype) for t in s.stage.outputs)
     others = tuple(a for a in s.stage.reduce_axes if a.name != axis)
-    inner_stage = Stage(partial, (kept, *s.stage.axes), (*others, folded), bodies, reducer)
+    inner_stage = _in_turn(s, Stage(partial, (kept, *s.stage.axes), (*others, folded), bodies, reducer))
     spatial = tuple(a.var for a in s.stage.axes)
-    fold = Stage(s.stage.outputs, s.stage.axes, (kept,), tuple(Read(p, (kept.var, *spatial)) for p in partial), reducer)
+    sums = tuple(Read(p, (kept.var, *spatial)) for p in partial)
+    fold = _in_turn(s, Stage(s.stage.outputs, s.stage.axes, (kept,), sums, reducer))
     return _with_before(
         state, s, replace(StageState.fresh(inner_stage), where=where), StageState.fresh(fold), f"rfactor {stage}"
     )
+
+
+def _in_turn(s: StageState, stage: Stage) -> Stage:
+    """A stage that takes part of the work of `s`, in the same recurrence if that is in one."""
+    return replace(stage, scan_axis=s.stage.scan_axis, recurrence=s.stage.recurrence)
 
 
 def _free(state: State, name: str) -> str:
@@ -171,8 +183,12 @@ def _free(state: State, name: str) -> str:
 
 
 def _with_before(state: State, old: StageState, new: StageState, changed: StageState, step: str) -> State:
-    """Replace `old` by `changed`, with stage `new` directly before it."""
+    """Replace `old` by `changed`, with stage `new` before it: directly, or before all that take turns with it."""
+    turns = old.stage.recurrence
+    mates = [s.name for s in state.stages if turns is not None and s.stage.recurrence == turns]
+    first = old.name if not mates or new.stage.recurrence == turns else mates[0]
     stages: list[StageState] = []
     for s in state.stages:
-        stages += [new, changed] if s.name == old.name else [s]
+        stages += [new] if s.name == first else []
+        stages.append(changed if s.name == old.name else s)
     return consistent(replace(state, stages=tuple(stages)), step)

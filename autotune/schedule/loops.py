@@ -28,6 +28,7 @@ def split(state: State, stage: str, loop: str, factor: int) -> State:
     at = s.position(loop)
     old = s.loops[at]
     check(factor >= 1, f"split {stage}.{loop}: factor {factor} must be at least 1")
+    check(loop != s.turn, f"split {stage}.{loop}: all stages of the recurrence share this loop")
     _check_free(s, loop, "split")
     check(
         all(x.name not in (f"{loop}.0", f"{loop}.1") for x in s.loops),
@@ -56,13 +57,16 @@ def reorder(state: State, stage: str, loops: tuple[str, ...]) -> State:
     for place, name in zip(places, loops):
         new[place] = s.loop(name)
     changed = replace(s, loops=tuple(new))
+    first = s.turn is None or new[0].name == s.turn
+    check(first, f"reorder {stage}: {s.turn} must stay outermost, all stages of the recurrence share it")
     if s.stage.scan_axis is not None:
         before = [x.name for x in s.loops if _derived(s, x.name, s.stage.scan_axis)]
         after = [x.name for x in new if _derived(s, x.name, s.stage.scan_axis)]
         check(before == after, f"reorder {stage}: the steps of scan axis {s.stage.scan_axis} must stay in order")
     _check_vector_inside(changed)
     for n, loop in enumerate(new):
-        check(n == 0 or loop.mark != PARALLEL, f"reorder {stage}: the parallel loop {loop.name} must stay outermost")
+        place = n == (0 if s.turn is None else 1)
+        check(place or loop.mark != PARALLEL, f"reorder {stage}: the parallel loop {loop.name} must stay outermost")
     return settled(state, changed, f"reorder {stage}")
 
 
@@ -139,12 +143,15 @@ def unroll(state: State, stage: str, loop: str) -> State:
     old = s.loop(loop)
     check(old.mark == SERIAL, f"unroll {stage}.{loop}: the loop is already marked {old.mark}")
     check(old.extent <= MAX_UNROLL, f"unroll {stage}.{loop}: extent {old.extent} is above {MAX_UNROLL}; split")
+    check(loop != s.turn, f"unroll {stage}.{loop}: all stages of the recurrence share this loop")
     return state.put(_mark(s, loop, UNROLL))
 
 
 @primitive
 def parallel(state: State, stage: str, loop: str) -> State:
     """Give every thread a contiguous share of the iterations. Only the outermost loop of a top-level stage.
+
+    In a recurrence that is the outermost loop of each step: all threads run all steps, and meet after each stage.
 
     rewrite:
         for i in 0..n: S(i)
@@ -158,7 +165,8 @@ def parallel(state: State, stage: str, loop: str) -> State:
     )
     check(not old.reduce, f"parallel {stage}.{loop}: a reduce loop would race; use rfactor")
     check(
-        s.position(loop) == 0, f"parallel {stage}.{loop}: only the outermost loop can be shared among threads; reorder"
+        s.position(loop) == (0 if s.turn in (None, loop) else 1),
+        f"parallel {stage}.{loop}: only the outermost loop can be shared among threads; reorder",
     )
     check(old.mark == SERIAL, f"parallel {stage}.{loop}: the loop is already marked {old.mark}")
     if s.stage.scan_axis is not None:

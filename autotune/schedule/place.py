@@ -13,6 +13,7 @@ from autotune.schedule.state import LOCAL, PARALLEL, REGISTER, SERIAL, UNROLL, L
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, select, substitute
 from autotune.tensor.layout import Layout
+from autotune.tensor.recurrence import steps_behind
 from autotune.tensor.stage import Stage, Tensor
 
 MAX_REGISTER_ELEMENTS = 4096
@@ -30,7 +31,9 @@ def inline(state: State, stage: str) -> State:
     """
     s = state.stage(stage)
     check(s.stage.reducer is None, f"inline {stage}: it reduces; a reduction is computed at a loop instead")
-    check(s.stage.scan_axis is None, f"inline {stage}: it is a scan; compute it at a loop instead")
+    carried = any(r.tensor.name == t.name for r in s.reads() for t in s.stage.outputs)
+    scan = s.stage.scan_axis is not None and (s.stage.recurrence is None or carried)
+    check(not scan, f"inline {stage}: it is a scan; compute it at a loop instead")
     check(s.stage.extern is None, f"inline {stage}: it is an extern function")
     check(not any(t.name in state.outputs for t in s.stage.outputs), f"inline {stage}: it is an output of the kernel")
     check(s.untouched, f"inline {stage}: it has already been scheduled")
@@ -100,6 +103,8 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
         f"compute_at {stage}: it is an output; cache_write it",
     )
     check(s.untouched, f"compute_at {stage}: schedule its loops after compute_at, their extents depend on the place")
+    apart = s.stage.recurrence is not None and s.stage.recurrence != c.stage.recurrence
+    check(not apart, f"compute_at {stage}: {consumer} is not one of the stages that take turns with it")
     position = c.position(loop)
     for outer in c.loops[: position + 1]:
         free = outer.mark in (SERIAL, UNROLL, PARALLEL)
@@ -111,6 +116,9 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
     for reader in state.consumers(s):
         inside = is_inside(state, reader, c, position)
         check(inside, f"compute_at {stage}: {reader.name} also reads it, outside {consumer}.{loop}")
+    if s.stage.recurrence is not None:
+        behind = [r for x in state.stages for r in x.reads() if r.tensor.name in mine and _behind(x, r, s) != 0]
+        check(not behind, f"compute_at {stage}: a later step reads it too, in `{behind and behind[0]}`")
     placed = state.put(replace(s, at=(c.name, loop), scope=scope))
     extents = Regions(placed).of(placed.stage(stage)).extent
     loops = tuple(Loop(a.name, e, n >= len(s.stage.axes)) for n, (a, e) in enumerate(zip(s.stage.all_axes, extents)))
@@ -124,6 +132,12 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
         )
     placed = placed.put(replace(placed.stage(stage), loops=loops, extents=extents))
     return consistent(placed, f"compute_at {stage}")
+
+
+def _behind(reader: StageState, r: Read, producer: StageState) -> int | None:
+    if reader.stage.recurrence is None:
+        return None
+    return steps_behind(reader.stage, r, producer.stage)
 
 
 @primitive
@@ -176,6 +190,7 @@ def precompute(state: State, stage: str) -> State:
     s = state.stage(stage)
     check(s.untouched, f"precompute {stage}: it has already been scheduled")
     check(len(s.stage.outputs) == 1, f"precompute {stage}: it has several outputs")
+    check(s.stage.recurrence is None, f"precompute {stage}: it takes turns with other stages")
     check(s.name not in state.outputs, f"precompute {stage}: it is an output of the kernel")
     check(not s.where, f"precompute {stage}: it is half of a factored reduction; precompute before rfactor")
     known = {t.name: t for t in state.inputs}

@@ -78,7 +78,7 @@ class Regions:
             else:
                 base.append(box[0])
                 extent.append(box[1])
-        if s.stage.scan_axis is not None:
+        if s.stage.scan_axis is not None and s.stage.recurrence is None:
             n = [a.name for a in s.stage.axes].index(s.stage.scan_axis)
             base[n], extent[n] = Linear(), s.stage.axes[n].extent
         for axis in s.stage.reduce_axes:

@@ -87,7 +87,8 @@ class StageState:
 
     @staticmethod
     def fresh(stage: Stage) -> StageState:
-        spatial = tuple(Loop(a.name, a.extent) for a in stage.axes)
+        axes = sorted(stage.axes, key=lambda a: stage.recurrence is None or a.name != stage.scan_axis)
+        spatial = tuple(Loop(a.name, a.extent) for a in axes)
         folded = tuple(Loop(a.name, a.extent, True) for a in stage.reduce_axes)
         return StageState(stage, spatial + folded, extents=tuple(a.extent for a in stage.all_axes))
 
@@ -110,8 +111,13 @@ class StageState:
     def loop(self, name: str) -> Loop:
         return self.loops[self.position(name)]
 
+    @property
+    def turn(self) -> str | None:
+        """The outermost loop, when it is the one that all stages of a recurrence share."""
+        return self.stage.scan_axis if self.stage.recurrence is not None and self.at is None else None
+
     def variable(self, loop: str) -> str:
-        return f"{self.name}.{loop}"
+        return f"{self.stage.recurrence}.turn" if loop == self.turn else f"{self.name}.{loop}"
 
     def relative(self) -> dict[str, Linear]:
         """Each axis, and each loop that was split or fused, as a function of the loop variables, from 0."""
@@ -173,7 +179,7 @@ class State:
             yield from s.stage.outputs
 
     def consumers(self, s: StageState) -> list[StageState]:
-        """Stages that read a tensor of `s`, not counting a scan's reads of itself."""
+        """Stages that read a tensor of `s`, not counting its reads of itself."""
         names = {t.name for t in s.stage.outputs}
         return [c for c in self.stages if c.name != s.name and any(r.tensor.name in names for r in c.reads())]
 

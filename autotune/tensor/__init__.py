@@ -5,6 +5,7 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Const, Expr, Read, Var, cast, const, maximum, minimum, read, select, unary
 from autotune.tensor.extern import Output, extern, extern_value
 from autotune.tensor.layout import Layout
+from autotune.tensor.recurrence import recurrence, state
 from autotune.tensor.reducer import Reducer, arg_reducer
 from autotune.tensor.stage import (
     Axis,
@@ -26,5 +27,6 @@ from autotune.tensor.stage import (
 __all__ = [
     "Axis", "ComputeDef", "Const", "DType", "Expr", "Layout", "Output", "Read", "Reducer", "Stage", "Tensor", "Var",
     "arg_reducer", "cast", "compute", "compute_many", "const", "extern", "extern_value", "max_", "maximum", "min_",
-    "minimum", "placeholder", "prod_", "read", "reduce", "reduce_axis", "scan", "select", "sum_", "table", "unary",
+    "minimum", "placeholder", "prod_", "read", "recurrence", "reduce", "reduce_axis", "scan", "select", "state", "sum_",
+    "table", "unary",
 ]  # fmt: skip

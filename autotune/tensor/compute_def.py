@@ -19,7 +19,8 @@ class ComputeDef:
 
     Attributes:
         inputs: tensors that the kernel is given, in operand order.
-        stages: in topological order; a scan stage may also read its own output.
+        stages: in topological order; a scan stage may also read its own output, a stage of a recurrence that of any
+            other (they are neighbours).
         outputs: names of the tensors that the kernel leaves, in operand order.
     """
 
@@ -79,7 +80,9 @@ class ComputeDef:
         known = {t.name: t for t in inputs}
         stages = []
         for item in data["stages"]:
-            stage = stage_from_json(item, known)
+            mates = [x for x in data["stages"] if "recurrence" in x and x["recurrence"] == item.get("recurrence")]
+            ahead = {x[0]: tensor_from_json(x) for mate in mates for x in mate["outputs"]}
+            stage = stage_from_json(item, {**ahead, **known})
             known.update({t.name: t for t in stage.outputs})
             stages.append(stage)
         return ComputeDef(inputs, tuple(stages), tuple(data["outputs"]))
@@ -100,6 +103,8 @@ class ComputeDef:
             if stage.reducer is not None:
                 over = ", ".join(f"{a.name}<{a.extent}" for a in stage.reduce_axes)
                 values = f"{stage.reducer.name}[{over}] {values}"
+            if stage.recurrence is not None:
+                values += f"  in turns along {stage.scan_axis} of {stage.recurrence}"
             lines.append(f"{', '.join(t.name for t in stage.outputs)}[{axes}] = {values}")
         return "\n".join(lines)
 
@@ -140,52 +145,63 @@ class _Collector:
             if id(stage) in self.done:
                 pending.pop()
                 continue
-            missing = [t for t in self._producers(stage) if id(t.stage) not in self.done]
+            group = stage.members or [stage]
+            missing = [t for s in group for t in self._producers(s, group) if id(t.stage) not in self.done]
             if missing:
                 pending.extend(missing)
                 continue
             pending.pop()
-            self._emit(stage, names)
+            self._emit(group, names)
         return ComputeDef(self.inputs, tuple(self.stages), tuple(names[_identity(t)] for t in self.outputs))
 
-    def _producers(self, stage: Stage) -> list[Tensor]:
-        own = {t.name for t in stage.outputs}
+    def _producers(self, stage: Stage, group: Sequence[Stage]) -> list[Tensor]:
+        carried = {t.name for s in group if s.scan_axis is not None for t in s.outputs}
         found = []
         for body in stage.body:
             for e in walk(body):
                 if not isinstance(e, Read):
                     continue
-                known = e.tensor in self.inputs or (stage.scan_axis is not None and e.tensor.name in own)
                 if e.tensor.stage is not None:
                     found.append(e.tensor)
-                elif not known:
+                elif e.tensor not in self.inputs and e.tensor.name not in carried:
                     raise WorkloadError(f"{stage.name} reads {e.tensor.name}, which is neither computed nor an input")
         return found
 
-    def _emit(self, stage: Stage, names: dict[tuple[int, str], str]) -> None:
-        own = {}
-        for t in stage.outputs:
-            name, n = self.wanted.get((id(stage), t.name), t.name), 1
-            while name in self.taken and (id(stage), t.name) not in self.wanted:
-                n += 1
-                name = f"{t.name}_{n}"
-            self.taken.add(name)
-            own[t.name] = Tensor(name, t.shape, t.dtype)
-            names[(id(stage), t.name)] = name
+    def _emit(self, group: Sequence[Stage], names: dict[tuple[int, str], str]) -> None:
+        """Add a stage, or all of a recurrence, under names that are still free."""
+        carried = {}
+        outputs: list[tuple[Tensor, ...]] = []
+        for stage in group:
+            own = []
+            for t in stage.outputs:
+                name, n = self.wanted.get((id(stage), t.name), t.name), 1
+                while name in self.taken and (id(stage), t.name) not in self.wanted:
+                    n += 1
+                    name = f"{t.name}_{n}"
+                self.taken.add(name)
+                own.append(Tensor(name, t.shape, t.dtype))
+                names[(id(stage), t.name)] = name
+                if stage.scan_axis is not None:
+                    carried[t.name] = own[-1]
+                    if t in self.inputs:
+                        raise WorkloadError(f"{t.name} reads itself and has the name of an input; rename one of them")
+            outputs.append(tuple(own))
 
         def rename(e: Expr) -> Expr | None:
             if not isinstance(e, Read):
                 return None
+            new: Tensor | None = None
             if e.tensor.stage is not None:
                 new = Tensor(names[(id(e.tensor.stage), e.tensor.name)], e.tensor.shape, e.tensor.dtype)
-                return Read(new, e.indices, e.when, e.otherwise)
-            if stage.scan_axis and e.tensor.name in own and e.tensor not in self.inputs:
-                return Read(own[e.tensor.name], e.indices, e.when, e.otherwise)
-            return None
+            elif e.tensor not in self.inputs:
+                new = carried.get(e.tensor.name)
+            return None if new is None else replace(e, tensor=new)
 
-        body = tuple(rewrite(b, rename) for b in stage.body)
-        self.stages.append(replace(stage, outputs=tuple(own.values()), body=body))
-        self.done.add(id(stage))
+        turns = None if group[0].recurrence is None else outputs[0][0].name
+        for stage, mine in zip(group, outputs, strict=True):
+            body = tuple(rewrite(b, rename) for b in stage.body)
+            self.stages.append(replace(stage, outputs=mine, body=body, recurrence=turns))
+            self.done.add(id(stage))
 
 
 def _identity(t: Tensor) -> tuple[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -43,7 +42,8 @@ def evaluate(
     with np.errstate(all="ignore"):
         for stage in compute_def.stages:
             if stage.scan_axis is not None:
-                _scan(interpreter, held, stage)
+                if not any(t.name in held for t in stage.outputs):
+                    _in_turns(interpreter, held, [s for s in compute_def.stages if _takes_turns(s, stage)])
                 continue
             if stage.extern is not None:
                 for t, found in zip(stage.outputs, evaluate_extern(stage, held), strict=True):
@@ -151,15 +151,20 @@ def _blocks(axes: Sequence[Axis], budget: int) -> Iterator[Box]:
     return cover(Box((), (), ()), 0)
 
 
-def _scan(interpreter: Interpreter, held: dict[str, Array], stage: Stage) -> None:
-    """One point of the scan axis after the other; the stage's own output is filled as it goes."""
-    for t in stage.outputs:
-        held[t.name] = np.zeros(t.shape, interpreter.storage(t.dtype))
-    if math.prod(stage.outputs[0].shape) == 0:
-        return
-    d = [a.name for a in stage.axes].index(str(stage.scan_axis))
-    whole = Box.of(stage.axes)
-    for step in range(stage.axes[d].extent):
-        here = (slice(None),) * d + (slice(step, step + 1),)
-        for t, found in zip(stage.outputs, _block(interpreter, stage, whole.part(d, step, 1)), strict=True):
-            held[t.name][here] = found
+def _takes_turns(s: Stage, other: Stage) -> bool:
+    return s is other or (s.recurrence is not None and s.recurrence == other.recurrence)
+
+
+def _in_turns(interpreter: Interpreter, held: dict[str, Array], stages: Sequence[Stage]) -> None:
+    """One point of the scan axis after the other; the stages' own outputs are filled as it goes."""
+    for stage in stages:
+        for t in stage.outputs:
+            held[t.name] = np.zeros(t.shape, interpreter.storage(t.dtype))
+    for step in range(stages[0].axis(str(stages[0].scan_axis)).extent):
+        for stage in stages:
+            d = [a.name for a in stage.axes].index(str(stage.scan_axis))
+            here = (slice(None),) * d + (slice(step, step + 1),)
+            point = Box.of(stage.axes).part(d, step, 1)
+            if point.points:
+                for t, found in zip(stage.outputs, _block(interpreter, stage, point), strict=True):
+                    held[t.name][here] = found

@@ -97,6 +97,8 @@ def stage_to_json(s: Stage) -> Any:
     }
     if s.extern is not None:
         data["extern"] = [s.extern.name, dict(s.extern.attrs)]
+    if s.recurrence is not None:
+        data["recurrence"] = s.recurrence
     return data
 
 
@@ -120,7 +122,7 @@ def stage_from_json(data: Any, tensors: Mapping[str, Tensor]) -> Stage:
     if "extern" in data:
         name, attrs = data["extern"]
         extern = Extern(name, tuple(sorted(attrs.items())))
-    return Stage(outputs, axes, reduce_axes, body, reducer, data["scan"], extern)
+    return Stage(outputs, axes, reduce_axes, body, reducer, data["scan"], extern, data.get("recurrence"))
 
 
 def _number(value: float | int | bool) -> Any:

@@ -75,8 +75,10 @@ class Stage:
         body: one expression per output.
         reducer: how values combine, None for an elementwise stage.
         scan_axis: name of the sequential axis along which the stage reads its own earlier elements, or None.
+        recurrence: the group of stages with which it takes turns along `scan_axis` (`autotune.tensor.recurrence`).
         extern: the function that computes a whole row of the outputs at each point of `axes`; the body then only
             names the tensors that it reads, and outputs have dimensions beyond the axes.
+        members: all stages of the recurrence in the order of their turns; only until a ComputeDef holds them.
     """
 
     outputs: tuple[Tensor, ...]
@@ -86,6 +88,8 @@ class Stage:
     reducer: Reducer | None = None
     scan_axis: str | None = None
     extern: Extern | None = None
+    recurrence: str | None = None
+    members: list[Stage] = field(default_factory=list, init=False, compare=False, repr=False)
     _reads: list[tuple[Read, ...]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def reads(self) -> tuple[Read, ...]:

@@ -25,10 +25,12 @@ from autotune.tensor import (
     minimum,
     placeholder,
     read,
+    recurrence,
     reduce,
     reduce_axis,
     scan,
     select,
+    state,
     sum_,
     table,
     unary,
@@ -344,11 +346,38 @@ def _dot(rng: random.Random) -> ComputeDef:
     return ComputeDef.build([a, b], [compute((m, n), lambda i, j: maximum(c[i, j], 0), "D")])
 
 
+def _recurrent(rng: random.Random) -> ComputeDef:
+    """Cells of a recurrence: several stages per step, which read each other's last step at any element."""
+    steps, n = rng.randint(1, 6), rng.choice((1, 2, 5, 8, 16, 19, 33))
+    dtype = rng.choice(("f32", "f32", "f64"))
+    x, r = placeholder((steps, n), dtype, "in0"), placeholder((n, n), dtype, "in1", constant=rng.random() < 0.5)
+    h, c = state((steps, n), dtype, "h"), state((steps, n), dtype, "c")
+    back, k = rng.choice((1, 1, 2)), reduce_axis(n, "k")
+    first = rng.choice((0.0, 0.5))
+    before = compute((steps, n), lambda t, i: read(h, (t - back, i), when=t >= back, otherwise=first), "before")
+    fed = compute((steps, n), lambda t, i: sum_(r[i, k] * before[t, k], k), "fed")
+
+    def step(t: Expr, i: Expr) -> tuple[Expr, Expr]:
+        kept = read(c, (t - 1, n - 1 - i), when=t >= 1) * 0.5 + x[t, i]
+        return unary("tanh", kept * 0.1 + fed[t, i] * (0.5 / n)), kept
+
+    if rng.random() < 0.5:
+        new = recurrence([h, c], compute_many((steps, n), step, ("new_h", "new_c")))
+    else:
+        update = compute((steps, n), lambda t, i: step(t, i)[1], "new_c")
+        mixed = compute((steps, n), lambda t, i: step(t, i)[0] + update[t, i] * 0.1, "new_h")
+        new = recurrence([h, c], [mixed, update])
+    last = compute((n,), lambda i: new[1][steps - 1, i] * 2.0, "last")
+    outputs = rng.choice(([new[0]], [new[0], last], [last, new[1]], [last]))
+    return ComputeDef.build([x, r], outputs, [f"out{m}" for m in range(len(outputs))])
+
+
 KINDS: dict[str, Callable[[random.Random], ComputeDef]] = {
     "conv": _conv, "matmul": _matmul, "reduction": _reduction, "rows": _rows, "pool": _pool, "movement": _movement,
     "winograd": _winograd, "pointwise": _pointwise, "special": _special, "dot": _dot,
+    "recurrent": _recurrent,
 }  # fmt: skip
-_WEIGHTS = (5, 4, 3, 4, 2, 3, 1, 4, 4, 2)
+_WEIGHTS = (5, 4, 3, 4, 2, 3, 1, 4, 4, 2, 2)
 
 
 def random_compute(rng: random.Random) -> tuple[str, ComputeDef]:

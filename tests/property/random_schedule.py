@@ -173,7 +173,8 @@ class _Author:
         else:
             outermost = kind == "parallel" and rng.random() < 0.8
             try:
-                first = self.s.state.stage(stage).loops[0].name if outermost else loop
+                s = self.s.state.stage(stage)
+                first = s.loops[0 if s.turn is None else 1].name if outermost else loop
             except (ScheduleError, IndexError):
                 return
             self._try(lambda s: s.then(kind, stage, first))
