@@ -1,8 +1,8 @@
 """Memory plan: one arena, buffers that are never alive together share space.
 
 Placing intervals in the least space is NP-hard. Buffers are placed one by one, each in the gap among its neighbours in
-time that fits it best; what decides is their order. A few orders are tried, then the buffers at the top of the best plan
-are moved to the front, again and again, until the plan is as small as the most that is ever alive, or effort is spent.
+time that fits it best; what decides is their order. A few orders are tried, then the buffers at the top of the best
+plan are moved to the front, again and again, until the plan is as small as the most ever alive, or effort is spent.
 
 Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020): greedy by size.
 Maas et al., "TelaMalloc" (ASPLOS 2022): what a failed placement teaches about the order.

@@ -21,6 +21,9 @@ from autotune.tensor.expr import Binary, Expr, Read, Table, Unary, children, wal
 from autotune.tensor.merge import merge_equal_stages
 from autotune.tensor.stage import Stage, Tensor, compute, placeholder
 
+LISTED = 24
+"""How many names a message lists."""
+
 Compute = Callable[[Sequence[Tensor], Mapping[str, Any]], Tensor]
 
 
@@ -106,8 +109,11 @@ def lookup(name: str) -> Operator:
 def suggest(name: str, known: Iterable[str]) -> str:
     """What somebody who wrote `name` may have meant."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(names) or 'none'}"
+    close = difflib.get_close_matches(name, names, 1, 0.5)
+    if close:
+        return f"did you mean {close[0]}?"
+    more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
+    return f"known: {', '.join(names[:LISTED]) or 'none'}{more}"
 
 
 @functools.lru_cache(maxsize=512)
