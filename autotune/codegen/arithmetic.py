@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import math
 
-from autotune.codegen.value import Scalar, Value, computed, computed_type, constant, literal, mask_bits, mask_constant
+from autotune.codegen.value import (
+    Scalar,
+    Value,
+    computed,
+    computed_type,
+    constant,
+    literal,
+    mask_bits,
+    mask_constant,
+    stored_type,
+)
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
 from autotune.tensor.dtype import DType
@@ -169,6 +179,32 @@ class Arithmetic:
         nan = self._emit("fcmp uno", a.dtype, a, a, result=DType.bool)
         return self.select(nan, a, first)
 
+    def integer_power(self, a: Value, b: Value) -> Value:
+        """a ** b modulo 2 ** width, by squares; with a negative exponent the quotient rounded to zero."""
+        dtype = a.dtype
+        zero, one = constant(0, dtype), constant(1, dtype)
+        if b.const is not None and b.const < 0:
+            positive = zero
+            bits = 0
+        else:
+            positive = one
+            bits = dtype.bits - dtype.is_signed if b.const is None else int(b.const).bit_length()
+        square = a
+        for n in range(bits):
+            if b.const is None:
+                bit = self.binary("and", self.binary("shr", b, constant(n, dtype)), one)
+                positive = self.binary("mul", positive, self.select(self.binary("ne", bit, zero), square, one))
+            elif int(b.const) >> n & 1:
+                positive = square if positive.const == 1 else self.binary("mul", positive, square)
+            if n + 1 < bits:
+                square = self.binary("mul", square, square)
+        if not dtype.is_signed or (b.const is not None and b.const >= 0):
+            return positive
+        odd = self.binary("ne", self.binary("and", b, one), zero)
+        unit = self.select(odd, a, one)  # 1 / a for a of 1 or -1
+        is_unit = self._either(self.binary("eq", a, one), self.binary("eq", a, constant(-1, dtype)))
+        return self.select(self.binary("lt", b, zero), self.select(is_unit, unit, zero), positive)
+
     def _shift(self, op: str, a: Value, b: Value) -> Value:
         """Shifts by the width or more leave nothing, or only the sign."""
         dtype = a.dtype
@@ -289,6 +325,15 @@ class Arithmetic:
             widen = "sext" if a.dtype.is_signed and a.dtype is not DType.bool else "zext"
             code = "trunc" if from_bits > to.bits else widen
         return Value(self.w.value(f"{code} {source} {text} to {goal}"), to, lanes)
+
+    def same_bits(self, a: Value, source: DType, dtype: DType) -> Value:
+        """The bits of an element of `source` as an element of `dtype`, also where these are computed in another."""
+        if computed(source) is source and computed(dtype) is dtype and DType.bool not in (source, dtype):
+            return self.reinterpret(a, dtype)
+        stored = self.to_storage(Value(self.operand(a, a.lanes), a.dtype, a.lanes), source)
+        kinds = [stored_type(d, a.lanes) for d in (source, dtype)]
+        text = stored.text if kinds[0] == kinds[1] else self.w.value(f"bitcast {kinds[0]} {stored.text} to {kinds[1]}")
+        return self.from_storage(text, dtype, a.lanes)
 
     def reinterpret(self, a: Value, dtype: DType) -> Value:
         goal = computed_type(dtype, a.lanes)

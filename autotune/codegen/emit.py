@@ -325,7 +325,7 @@ class _Emitter:
         if isinstance(e, Cast):
             return self.a.cast(self.value(e.a), e.dtype)
         if isinstance(e, Reinterpret):
-            return self.a.reinterpret(self.value(e.a), e.dtype)
+            return self.a.same_bits(self.value(e.a), e.a.dtype, e.dtype)
         if isinstance(e, Table):
             return self._table(e)
         raise CodegenError(f"no code for `{e}`")
@@ -356,9 +356,9 @@ class _Emitter:
         return self._rounded(self._power(a, b) if e.op == "pow" else self.a.binary(e.op, a, b), e.dtype)
 
     def _power(self, a: Value, b: Value) -> Value:
-        """a ** b: products and roots for the usual constant exponents, else the C library (integers through f64)."""
+        """a ** b: products and roots for integers and the usual constant exponents, else the C library."""
         if not a.dtype.is_float:
-            return self.a.cast(self._library("pow", self.a.cast(a, DType.f64), self.a.cast(b, DType.f64)), a.dtype)
+            return self.a.integer_power(a, b)
         if b.const == 0.5:
             return self.a.intrinsic("sqrt", a.dtype, a)  # as NumPy does, so -inf gives NaN
         if b.const in (1, 2, 3):

@@ -1,8 +1,10 @@
 """The mathematics of every operator, one file per family; importing this package registers them all."""
 
 from autotune.ops import (
+    activation,
     attention,
     conv,
+    cosine_window,
     elementwise,
     matmul,
     movement,
@@ -23,11 +25,13 @@ __all__ = [
     "Workload",
     "WorkloadInput",
     "WorkloadNode",
+    "activation",
     "algorithm",
     "algorithms",
     "attention",
     "compute_def",
     "conv",
+    "cosine_window",
     "elementwise",
     "lookup",
     "matmul",

@@ -7,8 +7,9 @@ from typing import Any
 
 from autotune.ops.checks import axes_of, axis_of, flag, integer, integers, numeric
 from autotune.ops.precision import rounded, sum_dtype
-from autotune.ops.registry import Needed, operator
-from autotune.tensor.expr import Expr, cast
+from autotune.ops.registry import Needed, lookup, operator
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Expr, binary, cast, select, unary
 from autotune.tensor.reducer import arg_reducer
 from autotune.tensor.stage import (
     Axis,
@@ -62,21 +63,79 @@ def full_index(x: Tensor, folded: Mapping[int, Axis], indices: Sequence[Expr], k
     return tuple(full)
 
 
-def _define(name: str, fold: Fold) -> None:
+Point = Callable[[Expr], Expr]
+
+
+def _same(e: Expr) -> Expr:
+    return e
+
+
+def _real(fn: Point) -> Point:
+    """`fn` of a number; of integers through f64, truncated."""
+    return lambda e: fn(e) if e.dtype.is_float else cast(e.dtype, fn(cast(DType.f64, e)))
+
+
+def _define(name: str, fold: Fold, value: Point = _same, finish: Point = _same) -> None:
+    """finish(fold of value(x) over the axes); 16-bit floats are folded in f32 unless only compared."""
+    compared = name in ("reduce_max", "reduce_min")
+
     @operator(name, axes=Needed.integers, keepdims=True)
     def define(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         (x,) = inputs
-        numeric(name, x)
+        if not compared:
+            numeric(name, x)
         axes = axes_of(name, integers(name, attrs, "axes", None), len(x.shape))
-        total = x.dtype if name in ("reduce_max", "reduce_min") else sum_dtype(x.dtype)
-        found = fold_axes(x, axes, flag(name, attrs, "keepdims"), name, fold, lambda e: cast(total, e))
+        total = x.dtype if compared else sum_dtype(x.dtype)
+        keepdims = flag(name, attrs, "keepdims")
+        found = fold_axes(x, axes, keepdims, name, fold, lambda e: value(cast(total, e)))
+        if finish is not _same:
+            _, names = kept_shape(x, axes, keepdims)
+            return compute(found.shape, lambda *i: cast(x.dtype, finish(found[i])), f"{name}_finish", names)
         return rounded(found, x, name)
+
+
+def _square(e: Expr) -> Expr:
+    return e * e
+
+
+def _log(e: Expr) -> Expr:
+    return unary("log", e)
 
 
 _define("reduce_sum", sum_)
 _define("reduce_prod", prod_)
 _define("reduce_max", max_)
 _define("reduce_min", min_)
+_define("reduce_l1", sum_, lambda e: unary("abs", e))
+_define("reduce_l2", sum_, _square, _real(lambda e: unary("sqrt", e)))
+_define("reduce_log_sum", sum_, finish=_real(_log))
+_define("reduce_sum_square", sum_, _square)
+
+
+@operator("reduce_log_sum_exp", axes=Needed.integers, keepdims=True)
+def reduce_log_sum_exp(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """max + log(sum of exp(x - max)): no overflow for large x. Integers are computed in f64 and truncated."""
+    (x,) = inputs
+    numeric("reduce_log_sum_exp", x)
+    axes = axes_of("reduce_log_sum_exp", integers("reduce_log_sum_exp", attrs, "axes", None), len(x.shape))
+    keepdims = flag("reduce_log_sum_exp", attrs, "keepdims")
+    wide = sum_dtype(x.dtype) if x.dtype.is_float else DType.f64
+    largest = fold_axes(x, axes, True, "log_sum_exp_max", max_, lambda e: cast(wide, e))
+    shift = compute(  # an infinite largest would leave inf - inf
+        largest.shape, lambda *i: select(unary("isinf", largest[i]), 0.0, largest[i]), "log_sum_exp_shift"
+    )
+    folded = {d: reduce_axis(x.shape[d], f"r{d}") for d in axes}
+    shape, names = kept_shape(x, axes, keepdims)
+
+    def row(indices: Sequence[Expr]) -> tuple[Expr | int, ...]:
+        return tuple(0 if d in folded else e for d, e in enumerate(full_index(x, folded, indices, keepdims)))
+
+    def body(*indices: Expr) -> Expr:
+        e = unary("exp", cast(wide, x[full_index(x, folded, indices, keepdims)]) - shift[row(indices)])
+        return sum_(e, tuple(folded.values())) if folded else e
+
+    total = compute(shape, body, "log_sum_exp_sum", names)
+    return compute(shape, lambda *i: cast(x.dtype, _log(total[i]) + shift[row(i)]), "reduce_log_sum_exp", names)
 
 
 @operator("reduce_mean", axes=Needed.integers, keepdims=True)
@@ -115,3 +174,18 @@ def _define_arg(name: str) -> None:
 
 _define_arg("argmax")
 _define_arg("argmin")
+
+
+@operator("hardmax", axis=-1)
+def hardmax(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """1 at the first largest element along the axis, 0 elsewhere."""
+    (x,) = inputs
+    numeric("hardmax", x)
+    axis = axis_of("hardmax", integer("hardmax", attrs, "axis"), len(x.shape))
+    first = lookup("argmax").compute(inputs, {"axis": axis, "keepdims": True, "select_last_index": False})
+
+    def body(*indices: Expr) -> Expr:
+        here = first[tuple(0 if d == axis else i for d, i in enumerate(indices))]
+        return cast(x.dtype, binary("eq", here, indices[axis]))
+
+    return compute(x.shape, body, "hardmax")

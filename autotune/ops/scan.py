@@ -8,17 +8,27 @@ from typing import Any
 from autotune.ops.checks import axis_of, flag, integer, numeric
 from autotune.ops.precision import rounded, sum_dtype
 from autotune.ops.registry import operator
-from autotune.tensor.expr import Expr, cast, read
+from autotune.tensor.expr import Expr, binary, cast, read
 from autotune.tensor.stage import Tensor, compute, scan
 
 
 @operator("cumsum", axis=-1, exclusive=False, reverse=False)
 def cumsum(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Running sums along an axis; `exclusive` leaves the element itself out, `reverse` sums from the end."""
+    return _running("cumsum", "add", 0, inputs, attrs)
+
+
+@operator("cumprod", axis=-1, exclusive=False, reverse=False)
+def cumprod(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """Running products along an axis; `exclusive` leaves the element itself out, `reverse` starts from the end."""
+    return _running("cumprod", "mul", 1, inputs, attrs)
+
+
+def _running(op: str, code: str, neutral: int, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    numeric("cumsum", x)
-    axis = axis_of("cumsum", integer("cumsum", attrs, "axis"), len(x.shape))
-    exclusive, reverse = flag("cumsum", attrs, "exclusive"), flag("cumsum", attrs, "reverse")
+    numeric(op, x)
+    axis = axis_of(op, integer(op, attrs, "axis"), len(x.shape))
+    exclusive, reverse = flag(op, attrs, "exclusive"), flag(op, attrs, "reverse")
     extent, total = x.shape[axis], sum_dtype(x.dtype)
 
     def mirrored(indices: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -26,11 +36,11 @@ def cumsum(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 
     def step(previous: Expr, *indices: Expr) -> Expr:
         if not exclusive:
-            return previous + cast(total, x[mirrored(indices)])
+            return binary(code, previous, cast(total, x[mirrored(indices)]))
         earlier = tuple(i - 1 if d == axis else i for d, i in enumerate(indices))
-        return previous + cast(total, read(x, mirrored(earlier), when=indices[axis] >= 1))
+        return binary(code, previous, cast(total, read(x, mirrored(earlier), indices[axis] >= 1, neutral)))
 
-    running = scan(x.shape, axis, step, 0, total, "cumsum")
+    running = scan(x.shape, axis, step, neutral, total, op)
     if reverse:
-        running = compute(x.shape, lambda *i: running[mirrored(i)], "cumsum_reversed")
-    return rounded(running, x, "cumsum")
+        running = compute(x.shape, lambda *i: running[mirrored(i)], f"{op}_reversed")
+    return rounded(running, x, op)

@@ -11,6 +11,7 @@ import onnx
 from autotune.errors import ModelError, UnsupportedError, WorkloadError
 from autotune.graph.builder import GraphBuilder
 from autotune.graph.frontend import (
+    activation,
     attention,
     convolution,
     elementwise,
@@ -30,6 +31,7 @@ from autotune.graph.order import topological_order
 
 # Importing a family registers its converters.
 FAMILIES = (
+    activation,
     attention,
     convolution,
     elementwise,

@@ -1,10 +1,11 @@
-"""Elementwise operators: unary, binary with NumPy broadcasting, n-ary as chains, activations."""
+"""Arithmetic, comparison, logic and conversion: unary, binary with broadcasting old and new, n-ary as chains."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from onnx import TensorProto
 
 from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
@@ -13,28 +14,38 @@ from autotune.tensor import DType
 
 _UNARY = {
     "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "BitwiseNot": "bitwise_not",
     "Ceil": "ceil",
     "Cos": "cos",
+    "Cosh": "cosh",
     "Erf": "erf",
     "Exp": "exp",
     "Floor": "floor",
-    "HardSwish": "hard_swish",
     "IsNaN": "isnan",
     "Log": "log",
     "Neg": "neg",
     "Not": "not",
     "Reciprocal": "reciprocal",
-    "Relu": "relu",
     "Round": "round",
-    "Sigmoid": "sigmoid",
+    "Sign": "sign",
     "Sin": "sin",
-    "Softplus": "softplus",
+    "Sinh": "sinh",
     "Sqrt": "sqrt",
+    "Tan": "tan",
     "Tanh": "tanh",
 }
 _BINARY = {
     "Add": "add",
     "And": "and",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
     "Div": "div",
     "Equal": "equal",
     "Greater": "greater",
@@ -56,7 +67,41 @@ def unary(node: OnnxNode) -> str:
 
 @converts(*_BINARY)
 def binary(node: OnnxNode) -> str:
-    return node.emit(_BINARY[node.op], node.input(0), node.input(1))
+    return node.emit(_BINARY[node.op], node.input(0), second_operand(node))
+
+
+def second_operand(node: OnnxNode) -> str:
+    """Input 1, shaped so that NumPy's broadcasting means what the opset's did.
+
+    Before opset 7 nothing broadcasts unless `broadcast` is 1; the second operand's axes are then those of the first
+    from `axis` on, or its last ones.
+    """
+    b = node.input(1)
+    if node.opset >= 7:
+        return b
+    left, right = node.shape(0), node.shape(1)
+    if not node.attr_int("broadcast", 0):
+        if left != right:
+            raise ModelError(f"{node.label}: shapes {left} and {right} differ, and broadcast is not 1")
+        return b
+    if not node.has("axis"):
+        return b
+    axis = node.axis(node.attr_int("axis", 0), max(len(left), 1))
+    if axis + len(right) > len(left):
+        raise ModelError(f"{node.label}: shape {right} does not fit {left} from axis {axis} on")
+    return node.reshaped(b, (*right, *(1,) * (len(left) - axis - len(right))))
+
+
+@converts("Mod")
+def mod(node: OnnxNode) -> str:
+    fmod = bool(node.attr_int("fmod", 0))
+    return node.emit("mod", node.input(0), node.input(1), fmod=fmod)
+
+
+@converts("BitShift")
+def bit_shift(node: OnnxNode) -> str:
+    direction = node.attr_string("direction", "").lower()
+    return node.emit("bit_shift", node.input(0), node.input(1), direction=direction)
 
 
 @converts(*_NARY, "Mean")
@@ -69,45 +114,19 @@ def nary(node: OnnxNode) -> str:
     return result
 
 
-@converts("Clip")
-def clip(node: OnnxNode) -> str:
-    """Bounds are attributes before opset 11, inputs after; bounds known only at run time become max and min."""
-    x, dtype = node.input(0), DType(node.value().dtype)
-    bounds = []
-    for position, name, default in ((1, "min", -math.inf), (2, "max", math.inf)):
-        if node.given(position):
-            if not node.is_constant(position):
-                return _clip_by_values(node)
-            if node.constant(position, name).size != 1:
-                raise ModelError(f"{node.label}: '{name}' must be a scalar, not {node.shape(position)}")
-            bounds.append(float(node.constant(position, name).reshape(())))
-        else:
-            bounds.append(node.attr_float(name, default))
-    low, high = bounds
-    if not dtype.is_float:  # integers have no infinities: an open side is the end of the dtype's range
-        info = np.iinfo(dtype.numpy)
-        low, high = max(low, float(info.min)), min(high, float(info.max))
-    return node.emit("clip", x, min=low, max=high)
-
-
-def _clip_by_values(node: OnnxNode) -> str:
-    result = node.input(0)
-    if node.given(1):
-        result = node.emit("max", result, node.input(1))
-    return node.emit("min", result, node.input(2)) if node.given(2) else result
-
-
 @converts("Pow")
 def power(node: OnnxNode) -> str:
     """The exponent may have another dtype; the result has that of the base."""
     base, exponent = node.value(0), node.value(1)
     if base.dtype == exponent.dtype:
-        return node.emit("pow", base.name, exponent.name)
-    if DType(base.dtype).is_float:
-        return node.emit("pow", base.name, node.emit("cast", exponent.name, to=base.dtype))
-    wide = DType.f64.value
-    result = node.emit("pow", *(node.emit("cast", value.name, to=wide) for value in (base, exponent)))
-    return node.emit("cast", result, to=base.dtype)
+        return node.emit("pow", base.name, second_operand(node))
+    kinds = DType(base.dtype), DType(exponent.dtype)
+    if kinds[0].is_float:
+        common = kinds[0]
+    else:  # integers modulo 2 ** 64 keep what any narrower base needs
+        common = DType.f64 if kinds[1].is_float else DType.i64
+    result = node.emit("pow", *(node.converted(value.name, common) for value in (base, exponent)))
+    return node.converted(result, kinds[0])
 
 
 @converts("IsInf")
@@ -122,57 +141,21 @@ def isinf(node: OnnxNode) -> str:
     return node.emit("equal", x, node.scalar(math.inf if positive else -math.inf, x))
 
 
-@converts("LeakyRelu")
-def leaky_relu(node: OnnxNode) -> str:
-    return node.emit("leaky_relu", node.input(0), alpha=node.attr_float("alpha", 0.01))
-
-
-@converts("HardSigmoid")
-def hard_sigmoid(node: OnnxNode) -> str:
-    alpha, beta = node.attr_float("alpha", 0.2), node.attr_float("beta", 0.5)
-    return node.emit("hard_sigmoid", node.input(0), alpha=alpha, beta=beta)
-
-
-@converts("Gelu")
-def gelu(node: OnnxNode) -> str:
-    return node.emit("gelu", node.input(0), approximate=node.attr_string("approximate", "none"))
-
-
-@converts("PRelu")
-def prelu(node: OnnxNode) -> str:
-    """max(x, 0) + slope * min(x, 0)."""
-    x = node.input(0)
-    zero = node.scalar(0.0, x)
-    negative = node.emit("mul", node.emit("min", x, zero), node.input(1))
-    return node.emit("add", node.emit("relu", x), negative)
-
-
-@converts("Elu")
-def elu(node: OnnxNode) -> str:
-    return node.emit("elu", node.input(0), alpha=node.attr_float("alpha", 1.0))
-
-
-@converts("Selu")
-def selu(node: OnnxNode) -> str:
-    """gamma * elu(x, alpha)."""
-    x = node.input(0)
-    gamma = node.scalar(node.attr_float("gamma", 1.05070102214813232421875), x)
-    return node.emit("mul", node.emit("elu", x, alpha=node.attr_float("alpha", 1.67326319217681884765625)), gamma)
-
-
-@converts("Softsign")
-def softsign(node: OnnxNode) -> str:
-    x = node.input(0)
-    return node.emit("div", x, node.emit("add", node.emit("abs", x), node.scalar(1.0, x)))
-
-
 @converts("Where")
 def where(node: OnnxNode) -> str:
     return node.emit("where", node.input(0), node.input(1), node.input(2))
 
 
-@converts("Cast", "CastLike")
+@converts("Cast", "CastLike", "BitCast")
 def cast(node: OnnxNode) -> str:
-    like = node.op == "CastLike"
-    target = DType(node.value(1).dtype) if like else dtype_of(node.attr_int("to", 0), node.label)
-    return node.input(0) if target.value == node.value().dtype else node.emit("cast", node.input(0), to=target.value)
+    if node.op == "CastLike":
+        target = DType(node.value(1).dtype)
+    elif node.op == "Cast" and node.opset < 6:  # the name of an element type
+        name = node.attr_string("to", "").upper()
+        known = TensorProto.DataType.keys()
+        target = dtype_of(TensorProto.DataType.Value(name) if name in known else -1, node.label)
+    else:
+        target = dtype_of(node.attr_int("to", 0), node.label)
+    if target.value == node.value().dtype:
+        return node.input(0)
+    return node.emit("bit_cast" if node.op == "BitCast" else "cast", node.input(0), to=target.value)

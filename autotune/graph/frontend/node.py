@@ -140,6 +140,10 @@ class OnnxNode(NodeAttributes):
         dtype = DType(self.builder.values[like].dtype).numpy
         return self.new_constant(np.broadcast_to(np.asarray(number, dtype=dtype), tuple(shape)))
 
+    def converted(self, name: str, dtype: DType) -> str:
+        """`name` in another dtype; no node is made when it has that one already."""
+        return name if self.builder.values[name].dtype == dtype.value else self.emit("cast", name, to=dtype.value)
+
     def reshaped(self, name: str, shape: Sequence[int]) -> str:
         """`name` in another shape; constants are viewed, no node is made when nothing changes."""
         shape = tuple(shape)

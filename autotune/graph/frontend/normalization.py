@@ -1,4 +1,4 @@
-"""Normalisations: BatchNormalization as scale and shift, LRN, and what has no effect at inference."""
+"""Normalisations: by given statistics as scale and shift, by those of the data, and what does nothing at inference."""
 
 from __future__ import annotations
 
@@ -6,41 +6,57 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.node import OnnxNode, converts
+from autotune.graph.frontend.source import dtype_of
 from autotune.graph.ir import Array
+from autotune.tensor import DType
 
 
 @converts("BatchNormalization")
 def batch_normalization(node: OnnxNode) -> str:
-    """scale * (x - mean) / sqrt(var + epsilon) + bias, its two constants computed in float64."""
+    """scale * (x - mean) / sqrt(var + epsilon) + bias, its two constants computed in float64.
+
+    Statistics are per channel; before opset 9, with spatial=0, they are per element of a sample.
+    """
     if node.attr_int("training_mode", 0):
         raise UnsupportedError(f"{node.label}: training_mode=1; export the model for inference")
-    if not node.attr_int("spatial", 1):
-        raise UnsupportedError(f"{node.label}: spatial=0")
     if node.rank() < 2:
         raise ModelError(f"{node.label}: data of shape {node.shape()} has no channel axis")
-    channels = node.shape()[1]
+    spatial = bool(node.attr_int("spatial", 1))
+    wanted = node.shape()[1:2] if spatial else node.shape()[1:]
     for position in range(1, 5):
-        if node.shape(position) != (channels,):
-            raise ModelError(f"{node.label}: input {position} has shape {node.shape(position)}, needs ({channels},)")
-    per_channel = (1, channels, *(1,) * (node.rank() - 2))
+        if node.shape(position) != wanted:
+            raise ModelError(f"{node.label}: input {position} has shape {node.shape(position)}, needs {wanted}")
+    extents = (1, *wanted, *(1,) * (node.rank() - 1 - len(wanted)))
     epsilon = node.attr_float("epsilon", 1e-5)
+    dtype = DType(node.value().dtype)
     if all(node.is_constant(position) for position in range(1, 5)):
         arrays = _scale_and_shift(node, epsilon)
-        scale, shift = (node.new_constant(array.reshape(per_channel)) for array in arrays)
+        scale, shift = (node.new_constant(array.reshape(extents)) for array in arrays)
     else:
-        variance_name = node.emit("add", node.input(4), node.scalar(epsilon, node.input(4)))
-        ratio = node.emit("div", node.input(1), node.emit("sqrt", variance_name))
-        offset = node.emit("sub", node.input(2), node.emit("mul", node.input(3), ratio))
-        scale, shift = node.reshaped(ratio, per_channel), node.reshaped(offset, per_channel)
-    return node.emit("add", node.emit("mul", node.input(0), scale), shift)
+        wide = widest(dtype, *(DType(node.value(position).dtype) for position in range(1, 5)))
+        gamma, beta, mean, variance = (node.converted(node.input(position), wide) for position in range(1, 5))
+        variance = node.emit("add", variance, node.scalar(epsilon, variance))
+        ratio = node.emit("div", gamma, node.emit("sqrt", variance))
+        offset = node.emit("sub", beta, node.emit("mul", mean, ratio))
+        scale, shift = node.reshaped(ratio, extents), node.reshaped(offset, extents)
+    wide = DType(node.builder.values[scale].dtype)
+    result = node.emit("add", node.emit("mul", node.converted(node.input(0), wide), scale), shift)
+    return node.converted(result, dtype)
+
+
+def widest(*dtypes: DType) -> DType:
+    """The floating-point dtype with the most bits; of 16-bit ones that differ, f32."""
+    most = max(dtypes, key=lambda d: d.bits)
+    return DType.f32 if most.bits == 16 and len(set(dtypes)) > 1 else most
 
 
 def _scale_and_shift(node: OnnxNode, epsilon: float) -> tuple[Array, Array]:
     arrays = [node.constant(position, "statistics") for position in range(1, 5)]
+    wide = widest(DType(node.value().dtype), *(DType.of(array.dtype) for array in arrays)).numpy
     with np.errstate(all="ignore"):  # infinities and NaNs of the model are the model's
         gamma, beta, mean, variance = (array.astype(np.float64) for array in arrays)
         factor = gamma / np.sqrt(variance + epsilon)
-        return factor.astype(arrays[0].dtype), (beta - mean * factor).astype(arrays[0].dtype)
+        return factor.astype(wide), (beta - mean * factor).astype(wide)
 
 
 @converts("LRN")
@@ -56,28 +72,86 @@ def lrn(node: OnnxNode) -> str:
 
 
 @converts("LayerNormalization")
-def layer_normalization(node: OnnxNode) -> str:
-    """Mean and variance over the trailing axes, then scale and bias."""
-    x = node.input(0)
-    axis = node.axis(node.attr_int("axis", -1), node.rank())
-    axes = tuple(range(axis, node.rank()))
-    centred = node.emit("sub", x, node.emit("reduce_mean", x, axes=axes, keepdims=True))
-    variance = node.emit("reduce_mean", node.emit("mul", centred, centred), axes=axes, keepdims=True)
-    shifted = node.emit("add", variance, node.scalar(node.attr_float("epsilon", 1e-5), x))
-    result = node.emit("mul", node.emit("div", centred, node.emit("sqrt", shifted)), node.input(1))
-    return node.emit("add", result, node.input(2)) if node.given(2) else result
+def layer_normalization(node: OnnxNode) -> tuple[str, ...]:
+    """Mean and variance over the trailing axes, then scale and bias; the mean and 1 / deviation where wanted."""
+    own, stash = DType(node.value().dtype), _stash(node)
+    wide = _at_least(own, stash)
+    x, scale = (node.converted(node.input(position), wide) for position in (0, 1))
+    bias = node.converted(node.input(2), wide) if node.given(2) else node.scalar(0.0, x)
+    axis, epsilon = node.axis(node.attr_int("axis", -1), node.rank()), node.attr_float("epsilon", 1e-5)
+    results = [""] * 3
+    for result in range(3):
+        if result == 0 or (result < len(node.proto.output) and node.proto.output[result]):
+            value = node.emit("layer_norm", x, scale, bias, axis=axis, epsilon=epsilon, result=result)
+            results[result] = node.converted(value, stash if result else own)
+    return tuple(results)
+
+
+@converts("RMSNormalization")
+def rms_normalization(node: OnnxNode) -> str:
+    """x over the root of its mean square, then the scale, whose dtype the result has."""
+    wide = _at_least(DType(node.value().dtype), _stash(node))
+    wide = widest(wide, DType(node.value(1).dtype))
+    x, scale = (node.converted(node.input(position), wide) for position in (0, 1))
+    axis, epsilon = node.axis(node.attr_int("axis", -1), node.rank()), node.attr_float("epsilon", 1e-5)
+    result = node.emit("rms_norm", x, scale, axis=axis, epsilon=epsilon)
+    return node.converted(result, DType(node.value(1).dtype))
+
+
+def _stash(node: OnnxNode) -> DType:
+    """The dtype in which the statistics are to be kept."""
+    stash = dtype_of(node.attr_int("stash_type", 1), node.label)
+    if not stash.is_float:
+        raise ModelError(f"{node.label}: stash_type {stash} is no floating-point type")
+    return stash
+
+
+def _at_least(own: DType, stash: DType) -> DType:
+    """The dtype to normalise in: statistics of 16-bit floats are f32 in any case."""
+    return stash if stash.bits > max(own.bits, 32) else own
 
 
 @converts("InstanceNormalization")
 def instance_normalization(node: OnnxNode) -> str:
-    x, axes = node.input(0), tuple(range(2, node.rank()))
-    per_channel = (1, node.shape()[1], *(1,) * len(axes))
-    centred = node.emit("sub", x, node.emit("reduce_mean", x, axes=axes, keepdims=True))
-    variance = node.emit("reduce_mean", node.emit("mul", centred, centred), axes=axes, keepdims=True)
-    shifted = node.emit("add", variance, node.scalar(node.attr_float("epsilon", 1e-5), x))
-    result = node.emit("div", centred, node.emit("sqrt", shifted))
-    result = node.emit("mul", result, node.reshaped(node.input(1), per_channel))
-    return node.emit("add", result, node.reshaped(node.input(2), per_channel))
+    """A layer normalisation over the spatial axes, with one scale and bias per channel."""
+    if node.rank() < 3:
+        raise ModelError(f"{node.label}: data of shape {node.shape()} has no spatial axis")
+    per_channel = (1, node.shape()[1], *(1,) * (node.rank() - 2))
+    scale, bias = (node.reshaped(node.input(position), per_channel) for position in (1, 2))
+    epsilon = node.attr_float("epsilon", 1e-5)
+    return node.emit("layer_norm", node.input(0), scale, bias, axis=2, epsilon=epsilon, result=0)
+
+
+@converts("GroupNormalization")
+def group_normalization(node: OnnxNode) -> str:
+    """A layer normalisation over the channels of a group and the spatial axes; opset 18 scales groups, not channels."""
+    if node.rank() < 2:
+        raise ModelError(f"{node.label}: data of shape {node.shape()} has no channel axis")
+    (batch, channels, *extents), groups = node.shape(), node.attr_int("num_groups", 0)
+    if groups < 1 or channels % groups:
+        raise ModelError(f"{node.label}: num_groups={groups} does not divide {channels} channels")
+    own = DType(node.value().dtype)
+    wide = _at_least(own, _stash(node))
+    per_group = channels // groups
+    weights = (1, groups, per_group if node.opset >= 21 else 1, *(1,) * len(extents))
+    x = node.converted(node.reshaped(node.input(0), (batch, groups, per_group, *extents)), wide)
+    scale, bias = (node.converted(node.reshaped(node.input(n), weights), wide) for n in (1, 2))
+    epsilon = node.attr_float("epsilon", 1e-5)
+    result = node.emit("layer_norm", x, scale, bias, axis=2, epsilon=epsilon, result=0)
+    return node.reshaped(node.converted(result, own), node.shape())
+
+
+@converts("MeanVarianceNormalization")
+def mean_variance_normalization(node: OnnxNode) -> str:
+    given = node.attr_ints("axes", (0, 2, 3)) or ()
+    axes = tuple(sorted(node.axis(axis, node.rank()) for axis in given))
+    return node.emit("mean_variance_norm", node.input(0), axes=axes, epsilon=1e-9)
+
+
+@converts("LpNormalization")
+def lp_normalization(node: OnnxNode) -> str:
+    axis, p = node.axis(node.attr_int("axis", -1), node.rank()), node.attr_int("p", 2)
+    return node.emit("lp_norm", node.input(0), axis=axis, p=p)
 
 
 @converts("Identity")

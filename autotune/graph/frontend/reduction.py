@@ -6,9 +6,21 @@ import math
 
 from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
+from autotune.graph.frontend.source import dtype_of
 
-_PLAIN = {"ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceMax": "reduce_max",
-          "ReduceMin": "reduce_min", "ReduceProd": "reduce_prod"}  # fmt: skip
+_REDUCTIONS = {
+    "ReduceL1": "reduce_l1",
+    "ReduceL2": "reduce_l2",
+    "ReduceLogSum": "reduce_log_sum",
+    "ReduceLogSumExp": "reduce_log_sum_exp",
+    "ReduceMax": "reduce_max",
+    "ReduceMean": "reduce_mean",
+    "ReduceMin": "reduce_min",
+    "ReduceProd": "reduce_prod",
+    "ReduceSum": "reduce_sum",
+    "ReduceSumSquare": "reduce_sum_square",
+}
+_WITHOUT_EFFECT = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})  # over no axes
 
 
 def reduction_axes(node: OnnxNode) -> tuple[int, ...]:
@@ -22,42 +34,12 @@ def reduction_axes(node: OnnxNode) -> tuple[int, ...]:
     return axes
 
 
-def _reduced(node: OnnxNode, op: str, x: str) -> str:
-    axes = reduction_axes(node)
-    keepdims = bool(node.attr_int("keepdims", 1))
-    return node.emit(op, x, axes=axes, keepdims=keepdims) if axes else x
-
-
-@converts(*_PLAIN)
+@converts(*_REDUCTIONS)
 def reduce(node: OnnxNode) -> str:
-    return _reduced(node, _PLAIN[node.op], node.input(0))
-
-
-@converts("ReduceSumSquare", "ReduceL2", "ReduceL1", "ReduceLogSum", "ReduceLogSumExp")
-def reduce_composed(node: OnnxNode) -> str:
-    x = node.input(0)
-    if node.op == "ReduceLogSumExp":
-        return _log_sum_exp(node, x)
-    if node.op == "ReduceL1":
-        return _reduced(node, "reduce_sum", node.emit("abs", x))
-    if node.op == "ReduceLogSum":
-        return node.emit("log", _reduced(node, "reduce_sum", x))
-    squares = _reduced(node, "reduce_sum", node.emit("mul", x, x))
-    return node.emit("sqrt", squares) if node.op == "ReduceL2" else squares
-
-
-def _log_sum_exp(node: OnnxNode, x: str) -> str:
-    """max + log(sum(exp(x - max))): no overflow for large x."""
     axes = reduction_axes(node)
-    if not axes:
-        return x
-    keepdims = bool(node.attr_int("keepdims", 1))
-    largest = node.emit("reduce_max", x, axes=axes, keepdims=True)
-    total = node.emit("reduce_sum", node.emit("exp", node.emit("sub", x, largest)), axes=axes, keepdims=True)
-    result = node.emit("add", node.emit("log", total), largest)
-    if keepdims:
-        return result
-    return node.reshaped(result, [extent for axis, extent in enumerate(node.shape()) if axis not in axes])
+    if not axes and node.op in _WITHOUT_EFFECT:
+        return node.input(0)
+    return node.emit(_REDUCTIONS[node.op], node.input(0), axes=axes, keepdims=bool(node.attr_int("keepdims", 1)))
 
 
 @converts("ArgMax", "ArgMin")
@@ -71,11 +53,14 @@ def arg_reduce(node: OnnxNode) -> str:
     )
 
 
-@converts("CumSum")
-def cumsum(node: OnnxNode) -> str:
-    (axis,) = node.constant_ints(1, "axis")
+@converts("CumSum", "CumProd")
+def cumulative(node: OnnxNode) -> str:
+    axes = node.constant_ints(1, "axis")
+    if len(axes) != 1:
+        raise ModelError(f"{node.label}: the axis must be one number, not {axes}")
+    (axis,) = axes
     return node.emit(
-        "cumsum",
+        node.op.lower(),
         node.input(0),
         axis=node.axis(axis, node.rank()),
         exclusive=bool(node.attr_int("exclusive", 0)),
@@ -83,7 +68,7 @@ def cumsum(node: OnnxNode) -> str:
     )
 
 
-@converts("Softmax", "LogSoftmax")
+@converts("Softmax", "LogSoftmax", "Hardmax")
 def softmax(node: OnnxNode) -> str:
     """Before opset 13 the axes from `axis` on are flattened into one."""
     shape, rank = node.shape(), node.rank()
@@ -94,8 +79,20 @@ def softmax(node: OnnxNode) -> str:
         axis = node.axis(node.attr_int("axis", 1), rank)
         if math.prod(shape[axis + 1 :]) != 1:
             x, axis = node.reshaped(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))), 1
-    if node.op == "Softmax":
-        return node.reshaped(node.emit("softmax", x, axis=axis), shape)
-    centred = node.emit("sub", x, node.emit("reduce_max", x, axes=(axis,), keepdims=True))
-    total = node.emit("reduce_sum", node.emit("exp", centred), axes=(axis,), keepdims=True)
-    return node.reshaped(node.emit("sub", centred, node.emit("log", total)), shape)
+    op = {"LogSoftmax": "log_softmax"}.get(node.op, node.op.lower())
+    return node.reshaped(node.emit(op, x, axis=axis), shape)
+
+
+@converts("HannWindow", "HammingWindow", "BlackmanWindow")
+def cosine_window(node: OnnxNode) -> str:
+    sizes = node.constant_ints(0, "size")
+    if len(sizes) != 1:
+        raise ModelError(f"{node.label}: the size must be one number, not {sizes}")
+    to = dtype_of(node.attr_int("output_datatype", 1), node.label)
+    return node.emit(
+        "cosine_window",
+        kind=node.op[: -len("Window")].lower(),
+        size=sizes[0],
+        periodic=bool(node.attr_int("periodic", 1)),
+        to=to.value,
+    )
