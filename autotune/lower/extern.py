@@ -9,10 +9,11 @@ def reverse(row: Row) -> tuple[Stmt, ...]:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autotune.errors import LoweringError
-from autotune.lower.ir import LOCAL, Buffer, For, If, Load, Stmt, Store
+from autotune.lower.ir import LOCAL, Buffer, Condition, For, If, Load, Stmt, Store
+from autotune.schedule.state import VECTORIZE
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr
 from autotune.tensor.linear import Linear
@@ -20,6 +21,7 @@ from autotune.tensor.stage import Tensor
 
 Place = tuple[Buffer, tuple[Linear, ...]]
 Locate = Callable[[Tensor, Sequence[Linear]], Place]
+LANES = 16
 
 
 @dataclass(slots=True)
@@ -68,6 +70,24 @@ class Row:
         var = f"{self.stage}.x{self.loops}"
         return For(var, 0, extent, "", tuple(body(Linear.var(var))))
 
+    def each(self, extents: Sequence[int], body: Callable[[tuple[Linear, ...]], Sequence[Stmt]]) -> tuple[Stmt, ...]:
+        """`body(i, j, ...)` for all points of a box, in any order: neighbours along the last axis become lanes."""
+        if not extents:
+            return tuple(body(()))
+        if len(extents) > 1:
+            return (self.loop(extents[0], lambda i: self.each(extents[1:], lambda rest: body((i, *rest)))),)
+        whole, rest = divmod(extents[0], LANES)
+        nests = []
+        if whole:
+
+            def block(i: Linear) -> tuple[Stmt, ...]:
+                return (replace(self.loop(LANES, lambda lane: body((i * LANES + lane,))), mark=VECTORIZE),)
+
+            nests.append(self.loop(whole, block))
+        if rest:
+            nests.append(self.loop(rest, lambda i: body((i + whole * LANES,))))
+        return tuple(nests)
+
 
 Nest = Callable[[Row], tuple[Stmt, ...]]
 _NESTS: dict[str, Nest] = {}
@@ -104,6 +124,6 @@ def store_both(first: Place, second: Place, values: tuple[Expr, Expr]) -> Store:
     return Store((first, second), values)
 
 
-def where(conditions: Sequence[Linear], body: Sequence[Stmt]) -> If:
-    """`body` where all conditions are >= 0."""
+def where(conditions: Sequence[Condition], body: Sequence[Stmt]) -> If:
+    """`body` where all conditions hold; a position holds when it is >= 0."""
     return If(tuple(conditions), tuple(body))

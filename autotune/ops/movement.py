@@ -10,7 +10,7 @@ from autotune.ops.broadcast import broadcast_shapes, element
 from autotune.ops.checks import axis_of, integer, integers, number, require, same_dtype
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, cast, const, maximum, minimum, read, select
+from autotune.tensor.expr import Expr, const, read, select
 from autotune.tensor.stage import Tensor, compute
 
 
@@ -161,20 +161,3 @@ def expand(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     shape = integers("expand", attrs, "shape", None, 0)
     require(broadcast_shapes("expand", (x.shape, shape)) == shape, f"expand: {x.shape} does not broadcast to {shape}")
     return compute(shape, lambda *i: element(x, i, shape), "expand")
-
-
-@operator("gather", operands="data indices", axis=0)
-def gather(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """Slices of data along an axis at run-time indices; negative ones count from the end, others are clamped."""
-    x, indices = inputs
-    require(indices.dtype in (DType.i32, DType.i64), f"gather: indices must be i32 or i64, got {indices.dtype}")
-    axis = axis_of("gather", integer("gather", attrs, "axis"), len(x.shape))
-    extent, rank = x.shape[axis], len(indices.shape)
-    require(extent > 0 or 0 in indices.shape, f"gather: axis {axis} of data is empty")
-
-    def body(*i: Expr) -> Expr:
-        raw = cast(DType.i64, indices[tuple(i[axis : axis + rank])])
-        chosen = minimum(maximum(select(raw < 0, raw + extent, raw), 0), extent - 1)
-        return x[(*i[:axis], chosen, *i[axis + rank :])]
-
-    return compute((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), body, "gather")

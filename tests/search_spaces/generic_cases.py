@@ -49,7 +49,7 @@ class Draft:
 def random_workload(rng: random.Random) -> Workload:
     """Any family; sizes are awkward: 1, primes, below the vector width."""
     family = rng.choice(
-        (elementwise, elementwise, logic, movement, concat, reduction, softmax, pool, norm, scan, mixed)
+        (elementwise, elementwise, logic, movement, indexing, concat, reduction, softmax, pool, norm, scan, mixed)
     )
     return family(rng)
 
@@ -139,6 +139,34 @@ def movement(rng: random.Random) -> Workload:
     if kind == "gather":
         return d.workload(d.node(kind, x, d.input(shape(rng, 1), "i64"), axis=rng.randrange(rank)))
     return d.workload(d.node(kind, x))
+
+
+def indexing(rng: random.Random) -> Workload:
+    """Run-time indices are 0..7: often outside of the axis."""
+    d = Draft(rng)
+    kind = rng.choice(("gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "one_hot", "trilu"))
+    size = shape(rng, rng.choice((2, 3)))
+    dtype, rank = rng.choice((*FLOATS, *INTEGERS)), len(size)
+    if kind == "one_hot":
+        values = d.input((2,), dtype)
+        return d.workload(d.node(kind, d.input(size[1:], "i32"), values, axis=rng.randrange(rank), depth=5))
+    x = d.input(size, dtype)
+    if kind == "trilu":
+        return d.workload(d.node(kind, x, upper=rng.random() < 0.5, k=rng.randint(-9, 9)))
+    if kind in ("gather_nd", "scatter_nd"):
+        depth, count = rng.randint(0, rank), rng.choice(SMALL)
+        tuples = d.input((count, depth), "i64")
+        if kind == "gather_nd":
+            return d.workload(d.node(kind, x, tuples))
+        updates = d.input((count, *size[depth:]), dtype)
+        return d.workload(d.node(kind, x, tuples, updates, reduction=rng.choice(("none", "max", "min"))))
+    axis = rng.randrange(rank)
+    part = tuple(rng.choice(SMALL) if n == axis else rng.randint(1, e) for n, e in enumerate(size))
+    indices = d.input(part, rng.choice(("i32", "i64")))
+    if kind == "gather_elements":
+        return d.workload(d.node(kind, x, indices, axis=axis))
+    reduction = rng.choice(("none", "max", "min"))
+    return d.workload(d.node(kind, x, indices, d.input(part, dtype), axis=axis, reduction=reduction))
 
 
 def concat(rng: random.Random) -> Workload:

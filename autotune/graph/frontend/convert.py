@@ -14,14 +14,18 @@ from autotune.graph.frontend import (
     activation,
     attention,
     convolution,
+    einsum,
     elementwise,
+    indexing,
     matrix,
     movement,
     normalization,
     pooling,
+    rearrange,
     reduction,
     selection,
     shapes,
+    spectrum,
 )
 from autotune.graph.frontend.inputs import declared_inputs
 from autotune.graph.frontend.node import OnnxNode, converter_for
@@ -31,18 +35,9 @@ from autotune.graph.order import topological_order
 
 # Importing a family registers its converters.
 FAMILIES = (
-    activation,
-    attention,
-    convolution,
-    elementwise,
-    matrix,
-    movement,
-    normalization,
-    pooling,
-    reduction,
-    selection,
-    shapes,
-)
+    activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, pooling,
+    rearrange, reduction, selection, shapes, spectrum,
+)  # fmt: skip
 
 MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode
 WITHOUT_EFFECT = {"consumed_inputs", "is_test", "momentum", "ratio"}  # at inference

@@ -1,4 +1,4 @@
-"""Operators that move data: reshape, transpose, concat, slice, split, pad, expand, gather."""
+"""Operators that move data: reshape, transpose, concat, slice, split, pad, expand."""
 
 from __future__ import annotations
 
@@ -67,10 +67,7 @@ def unsqueeze(node: OnnxNode) -> str:
 
 @converts("Transpose")
 def transpose(node: OnnxNode) -> str:
-    perm = node.attr_ints("perm", tuple(reversed(range(node.rank())))) or ()
-    if node.is_constant(0) and sorted(perm) == list(range(node.rank())):
-        return node.new_constant(node.constant(0, "data").transpose(perm))
-    return node.emit("transpose", node.input(0), perm=perm)
+    return node.transposed(node.input(0), node.attr_ints("perm", tuple(reversed(range(node.rank())))) or ())
 
 
 @converts("Concat")
@@ -95,21 +92,7 @@ def slice_(node: OnnxNode) -> str:
     for start, end, axis, step in zip(starts, ends, axes, steps):
         axis = node.axis(axis, node.rank())
         ranges[axis] = range(node.shape()[axis])[slice(start, end, step)]
-    return _sliced(node, ranges)
-
-
-def _sliced(node: OnnxNode, ranges: list[range]) -> str:
-    """The part of input 0 that the ranges select; a view when it is constant."""
-    if node.is_constant(0):
-        window = tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) if r else slice(0, 0) for r in ranges)
-        return node.new_constant(node.constant(0, "data")[window])
-    return node.emit(
-        "slice",
-        node.input(0),
-        begin=tuple(r.start for r in ranges),
-        size=tuple(len(r) for r in ranges),
-        step=tuple(r.step for r in ranges),
-    )
+    return node.sliced(node.input(0), ranges)
 
 
 @converts("Split")
@@ -126,7 +109,7 @@ def split(node: OnnxNode) -> tuple[str, ...]:
     for size in sizes:
         ranges = [range(e) for e in node.shape()]
         ranges[axis] = range(start, start + size)
-        results.append(_sliced(node, ranges))
+        results.append(node.sliced(node.input(0), ranges))
         start += size
     return tuple(results)
 
@@ -149,7 +132,7 @@ def pad(node: OnnxNode) -> str:
     ranges = [range(max(0, -pads[d]), shape[d] - max(0, -pads[d + rank])) for d in range(rank)]
     if any(r.start > r.stop for r in ranges):
         raise ModelError(f"{node.label}: pads {pads} crop more than there is of {shape}")
-    x = node.input(0) if min(pads, default=0) >= 0 else _sliced(node, ranges)
+    x = node.input(0) if min(pads, default=0) >= 0 else node.sliced(node.input(0), ranges)
     if max(pads, default=0) <= 0:
         return x
     return node.emit("pad", x, pads=tuple(max(0, p) for p in pads), value=value)
@@ -173,27 +156,4 @@ def expand(node: OnnxNode) -> str:
         shape = np.broadcast_shapes(node.shape(), node.constant_ints(1, "the shape"))
     except ValueError as error:
         raise ModelError(f"{node.label}: {node.shape()} does not broadcast to the shape given") from error
-    if shape == node.shape():
-        return node.input(0)
-    if node.is_constant(0):
-        return node.new_constant(np.broadcast_to(node.constant(0, "data"), shape))
-    return node.emit("expand", node.input(0), shape=shape)
-
-
-@converts("Gather")
-def gather(node: OnnxNode) -> str:
-    """Rows of data; one constant index is a slice, indices and data both constant are a constant."""
-    axis = node.axis(node.attr_int("axis", 0), node.rank())
-    if not node.is_constant(1):
-        return node.emit("gather", node.input(0), node.input(1), axis=axis)
-    indices, extent = node.constant(1, "the indices").astype(np.int64), node.shape()[axis]
-    if indices.size and not (-extent <= indices.min() and indices.max() < extent):
-        raise ModelError(f"{node.label}: an index is outside axis {axis} of extent {extent}")
-    if node.is_constant(0):
-        return node.new_constant(np.take(node.constant(0, "data"), indices, axis=axis))
-    if indices.size != 1:
-        return node.emit("gather", node.input(0), node.input(1), axis=axis)
-    position = int(indices.reshape(())) % extent
-    ranges = [range(e) for e in node.shape()]
-    ranges[axis] = range(position, position + 1)
-    return node.reshaped(_sliced(node, ranges), (*node.shape()[:axis], *indices.shape, *node.shape()[axis + 1 :]))
+    return node.expanded(node.input(0), shape)

@@ -152,3 +152,32 @@ class OnnxNode(NodeAttributes):
         if name in self.builder.constants and int(np.prod(shape)) == self.builder.constants[name].size:
             return self.new_constant(self.builder.constants[name].reshape(shape))
         return self.emit("reshape", name, shape=shape)
+
+    def transposed(self, name: str, perm: Sequence[int]) -> str:
+        """`name` with its dimensions in another order; constants are viewed, no node is made when nothing changes."""
+        perm = tuple(perm)
+        if perm == tuple(range(len(perm))) and len(perm) == len(self.builder.values[name].shape):
+            return name
+        if name in self.builder.constants and sorted(perm) == list(range(self.builder.constants[name].ndim)):
+            return self.new_constant(self.builder.constants[name].transpose(perm))
+        return self.emit("transpose", name, perm=perm)
+
+    def sliced(self, name: str, ranges: Sequence[range]) -> str:
+        """The part of `name` that the ranges select, one per dimension; a view when it is constant."""
+        if name in self.builder.constants:
+            window = tuple(
+                slice(r.start, r.stop if r.stop >= 0 else None, r.step) if r else slice(0, 0) for r in ranges
+            )
+            return self.new_constant(self.builder.constants[name][window])
+        if all(r == range(extent) for r, extent in zip(ranges, self.builder.values[name].shape, strict=True)):
+            return name
+        begin, size, step = (tuple(map(f, ranges)) for f in (lambda r: r.start, len, lambda r: r.step))
+        return self.emit("slice", name, begin=begin, size=size, step=step)
+
+    def expanded(self, name: str, shape: tuple[int, ...]) -> str:
+        """`name` broadcast to a shape; a view when it is constant."""
+        if self.builder.values[name].shape == shape:
+            return name
+        if name in self.builder.constants:
+            return self.new_constant(np.broadcast_to(self.builder.constants[name], shape))
+        return self.emit("expand", name, shape=shape)

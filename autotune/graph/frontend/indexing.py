@@ -1,0 +1,151 @@
+"""Operators that pick or write elements by position: gather, scatter, one-hot, triangles, reversed sequences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.frontend.node import MAX_BROADCAST_ELEMENTS, OnnxNode, converts
+from autotune.graph.frontend.source import dtype_of
+from autotune.tensor import DType
+
+
+@converts("Gather")
+def gather(node: OnnxNode) -> str:
+    """Rows of data; one constant index is a slice, indices and data both constant are a constant."""
+    axis = node.axis(node.attr_int("axis", 0), node.rank())
+    if not node.is_constant(1):
+        return node.emit("gather", node.input(0), node.input(1), axis=axis)
+    indices, extent = node.constant(1, "the indices").astype(np.int64), node.shape()[axis]
+    _check_inside(node, 1, extent, axis)
+    if node.is_constant(0):
+        return node.new_constant(np.take(node.constant(0, "data"), indices, axis=axis))
+    if indices.size != 1:
+        return node.emit("gather", node.input(0), node.input(1), axis=axis)
+    position = int(indices.reshape(())) % extent
+    ranges = [range(e) for e in node.shape()]
+    ranges[axis] = range(position, position + 1)
+    return node.reshaped(
+        node.sliced(node.input(0), ranges), (*node.shape()[:axis], *indices.shape, *node.shape()[axis + 1 :])
+    )
+
+
+def _check_inside(node: OnnxNode, place: int, extent: int, axis: int) -> None:
+    """Refuse constant indices that are out of range; those computed at run time are checked there."""
+    if not node.is_constant(place):
+        return
+    indices = node.constant(place, "the indices")
+    if indices.size and not (-extent <= indices.min() and indices.max() < extent):
+        raise ModelError(f"{node.label}: an index is outside axis {axis} of extent {extent}")
+
+
+@converts("GatherElements")
+def gather_elements(node: OnnxNode) -> str:
+    axis = node.axis(node.attr_int("axis", 0), node.rank())
+    _check_inside(node, 1, node.shape()[axis], axis)
+    return node.emit("gather_elements", node.input(0), node.input(1), axis=axis)
+
+
+@converts("GatherND")
+def gather_nd(node: OnnxNode) -> str:
+    batch = node.attr_int("batch_dims", 0)
+    if batch < 0:
+        raise ModelError(f"{node.label}: batch_dims={batch} is negative")
+    _check_tuples(node, batch)
+    return node.emit("gather_nd", node.input(0), node.input(1), batch_dims=batch)
+
+
+def _check_tuples(node: OnnxNode, first: int) -> None:
+    """Refuse constant tuples of indices into the axes from `first` on that are out of range."""
+    if not node.is_constant(1) or not node.rank(1):
+        return
+    tuples = node.constant(1, "the indices")
+    extents = np.asarray(node.shape()[first : first + tuples.shape[-1]], np.int64)
+    if tuples.size and len(extents) == tuples.shape[-1] and not ((-extents <= tuples) & (tuples < extents)).all():
+        raise ModelError(f"{node.label}: an index is outside of data of shape {node.shape()}")
+
+
+@converts("Scatter", "ScatterElements")
+def scatter_elements(node: OnnxNode) -> str:
+    axis = node.axis(node.attr_int("axis", 0), node.rank())
+    _check_inside(node, 1, node.shape()[axis], axis)
+    reduction = node.attr_string("reduction", "none")
+    return node.emit("scatter_elements", *node.all_inputs(), axis=axis, reduction=reduction)
+
+
+@converts("ScatterND")
+def scatter_nd(node: OnnxNode) -> str:
+    _check_tuples(node, 0)
+    return node.emit("scatter_nd", *node.all_inputs(), reduction=node.attr_string("reduction", "none"))
+
+
+@converts("TensorScatter")
+def tensor_scatter(node: OnnxNode) -> str:
+    """Without write indices, every batch is written from the front."""
+    axis = node.axis(node.attr_int("axis", -2), node.rank())
+    start = node.input(2) if node.given(2) else node.new_constant(np.zeros(node.shape()[0], np.int64))
+    mode = node.attr_string("mode", "linear")
+    return node.emit("tensor_scatter", node.input(0), node.input(1), start, axis=axis, mode=mode)
+
+
+@converts("OneHot")
+def one_hot(node: OnnxNode) -> str:
+    depth = node.constant(1, "the depth").reshape(-1)
+    if depth.size != 1 or not 0 <= float(depth[0]) <= MAX_BROADCAST_ELEMENTS:
+        raise ModelError(f"{node.label}: impossible depth {depth.tolist()}")
+    axis = node.axis(node.attr_int("axis", -1), node.rank() + 1)
+    return node.emit("one_hot", node.input(0), node.input(2), axis=axis, depth=int(depth[0]))
+
+
+@converts("Trilu")
+def trilu(node: OnnxNode) -> str:
+    k = node.constant_ints(1, "the diagonal") if node.given(1) else (0,)
+    if len(k) != 1:
+        raise ModelError(f"{node.label}: the diagonal must be one number")
+    reach = sum(node.shape()[-2:])  # beyond all elements; keeps row + k from overflowing
+    bounded = max(-reach, min(reach, k[0]))
+    return node.emit("trilu", node.input(0), upper=bool(node.attr_int("upper", 1)), k=bounded)
+
+
+@converts("ReverseSequence")
+def reverse_sequence(node: OnnxNode) -> str:
+    batch, time = (node.axis(node.attr_int(a, d), node.rank()) for a, d in (("batch_axis", 1), ("time_axis", 0)))
+    return node.emit("reverse_sequence", node.input(0), node.input(1), batch_axis=batch, time_axis=time)
+
+
+@converts("EyeLike")
+def eye_like(node: OnnxNode) -> str:
+    """A constant: ones on diagonal k of a matrix of the input's shape."""
+    if node.rank() != 2:
+        raise ModelError(f"{node.label}: needs a matrix, got shape {node.shape()}")
+    if math.prod(node.shape()) > MAX_BROADCAST_ELEMENTS:
+        raise UnsupportedError(f"{node.label}: a constant of shape {node.shape()}")
+    dtype = DType(node.value().dtype)
+    if node.has("dtype"):
+        dtype = dtype_of(node.attr_int("dtype", 0), node.label)
+    rows, columns = node.shape()
+    eye = np.arange(columns)[None, :] - np.arange(rows)[:, None] == node.attr_int("k", 0)
+    return node.new_constant(eye.astype(dtype.numpy))
+
+
+@converts("Compress")
+def compress(node: OnnxNode) -> str:
+    """The slices along an axis, or elements of the flat tensor, where a constant condition holds."""
+    condition = node.constant(1, "the condition")
+    x, shape = node.input(0), node.shape()
+    if node.has("axis"):
+        axis = node.axis(node.attr_int("axis", 0), node.rank())
+    else:
+        x, axis = node.reshaped(x, (math.prod(shape),)), 0
+    chosen = np.flatnonzero(condition)
+    extent = node.builder.values[x].shape[axis]
+    if condition.ndim != 1 or condition.size > extent:
+        raise ModelError(f"{node.label}: a condition of shape {condition.shape} for {extent} slices")
+    return node.emit("gather", x, node.new_constant(chosen.astype(np.int64)), axis=axis)
+
+
+@converts("Det")
+def determinant(node: OnnxNode) -> str:
+    return node.emit("determinant", node.input(0))

@@ -1,0 +1,24 @@
+"""Determinants of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.ops.checks import floating, require
+from autotune.ops.registry import operator
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import cast
+from autotune.tensor.extern import Output, extern
+from autotune.tensor.stage import Tensor, compute
+
+
+@operator("determinant")
+def determinant(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """The determinant of each of the square matrices in the last two dimensions, by elimination in f64."""
+    (x,) = inputs
+    floating("determinant", x)
+    square = len(x.shape) >= 2 and x.shape[-1] == x.shape[-2]
+    require(square, f"determinant: needs square matrices, got shape {x.shape}")
+    (exact,) = extern("determinant", (x,), x.shape[:-2], (Output("determinant", (), DType.f64),))
+    return compute(x.shape[:-2], lambda *i: cast(x.dtype, exact[i]), "determinant_rounded")
