@@ -55,11 +55,12 @@ def test_global_pools(op: str, rank: int) -> None:
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_global_lp_pool(p: int) -> None:
+@pytest.mark.parametrize("opset", [1, 13])
+def test_global_lp_pool(p: int, opset: int) -> None:
     feeds = {"x": random(2, 3, 4, 5)}
-    node = helper.make_node("GlobalLpPool", ["x"], ["y"], p=p)
+    node = helper.make_node("GlobalLpPool", ["x"], ["y"], p=float(p) if opset == 1 else p)
     expected = (np.abs(feeds["x"].astype(np.float64)) ** p).sum((2, 3), keepdims=True) ** (1 / p)
-    check(build(node, feeds), feeds, [expected.astype(np.float32)])
+    check(build(node, feeds, opset=opset), feeds, [expected.astype(np.float32)])
 
 
 def test_windows_that_do_not_fit_the_data() -> None:

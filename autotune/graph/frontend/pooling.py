@@ -32,10 +32,11 @@ def pool(node: OnnxNode) -> tuple[str, ...]:
 
 
 def _exponent(node: OnnxNode) -> float:
-    p = node.attr_int("p", 2)
-    if p < 1:
+    """p: a float in opset 1, an integer since."""
+    p = node.attr_float("p", 2.0) if node.opset < 2 else float(node.attr_int("p", 2))
+    if not p > 0:
         raise ModelError(f"{node.label}: p={p} must be positive")
-    return float(p)
+    return p
 
 
 @converts("GlobalAveragePool", "GlobalMaxPool")
