@@ -198,9 +198,9 @@ def _value(op: str, key: str, text: str, default: AttrValue | Needed) -> AttrVal
         if text.lower() not in ("true", "false", "1", "0"):
             raise WorkloadError(f"{op}: {key}={text} must be true or false")
         return text.lower() in ("true", "1")
-    if isinstance(default, float):
+    if isinstance(default, float) or default == ():
         try:
-            return float(text)
+            return float(text) if isinstance(default, float) else tuple(map(float, text.split(",")))
         except ValueError:
             raise WorkloadError(f"{op}: {key}={text} is not a number") from None
     if isinstance(default, str) or default is Needed.name:

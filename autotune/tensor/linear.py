@@ -14,7 +14,7 @@ from typing import Union
 
 from autotune.errors import LoweringError
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Unary, Var, binary
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Table, Unary, Var, binary
 
 Range = tuple[int, int]
 """Inclusive bounds."""
@@ -226,7 +226,9 @@ def clamp(e: Expr, hi: int) -> Expr:
 
 
 def _clamped(e: Expr) -> Range | None:
-    """The bounds of an expression that `clamp` made."""
+    """The bounds of an expression that `clamp` made, or of constants."""
+    if isinstance(e, Table) and e.values:
+        return int(min(e.values)), int(max(e.values))
     if not (isinstance(e, Binary) and e.op == "min" and isinstance(e.b, Const)):
         return None
     inner = e.a

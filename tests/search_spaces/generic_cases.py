@@ -49,7 +49,11 @@ class Draft:
 def random_workload(rng: random.Random) -> Workload:
     """Any family; sizes are awkward: 1, primes, below the vector width."""
     family = rng.choice(
+<<<<<<< HEAD
         (elementwise, elementwise, logic, movement, indexing, concat, reduction, softmax, pool, norm, scan, mixed)
+=======
+        (elementwise, elementwise, logic, movement, concat, reduction, softmax, pool, resize, norm, scan, mixed)
+>>>>>>> 35200f8 (Resize and Upsample: every mode, any rank, as weighted reads whose places and weights are known while compiling)
     )
     return family(rng)
 
@@ -221,6 +225,20 @@ def pool(rng: random.Random) -> Workload:
         return d.workload(d.node("avg_pool", d.input(size), **attrs))
     value = d.node("max_pool", d.input(size, rng.choice((*FLOATS, "i8"))), **attrs)
     return d.workload(value)
+
+
+def resize(rng: random.Random) -> Workload:
+    d = Draft(rng)
+    size = shape(rng, rng.choice((2, 3, 4)))
+    mode = rng.choice(("nearest", "linear", "cubic"))
+    attrs: dict[str, Any] = {
+        "sizes": tuple(max(1, min(80, int(n * rng.choice((0.5, 0.7, 1, 1, 1.5, 2, 3))))) for n in size), "mode": mode,
+        "coordinates": rng.choice(("half_pixel", "half_pixel", "align_corners", "asymmetric")),
+        "antialias": mode != "nearest" and rng.random() < 0.3,
+        "exclude_outside": rng.random() < 0.3,
+    }  # fmt: skip
+    dtype = rng.choice((*FLOATS, "i8") if mode == "nearest" else FLOATS)  # rounded to integers, sums may differ by one
+    return d.workload(d.node("resize", d.input(size, dtype), **attrs))
 
 
 def norm(rng: random.Random) -> Workload:

@@ -23,6 +23,7 @@ from autotune.graph.frontend import (
     pooling,
     rearrange,
     reduction,
+    resizing,
     selection,
     shapes,
     spectrum,
