@@ -49,11 +49,21 @@ class Draft:
 def random_workload(rng: random.Random) -> Workload:
     """Any family; sizes are awkward: 1, primes, below the vector width."""
     family = rng.choice(
-<<<<<<< HEAD
-        (elementwise, elementwise, logic, movement, indexing, concat, reduction, softmax, pool, norm, scan, mixed)
-=======
-        (elementwise, elementwise, logic, movement, concat, reduction, softmax, pool, resize, norm, scan, mixed)
->>>>>>> 35200f8 (Resize and Upsample: every mode, any rank, as weighted reads whose places and weights are known while compiling)
+        (
+            elementwise,
+            elementwise,
+            logic,
+            movement,
+            indexing,
+            concat,
+            reduction,
+            softmax,
+            pool,
+            resize,
+            norm,
+            scan,
+            mixed,
+        )
     )
     return family(rng)
 
