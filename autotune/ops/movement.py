@@ -118,7 +118,8 @@ def pad(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
     rank = len(x.shape)
     pads = integers("pad", attrs, "pads", 2 * rank)
-    value = number("pad", attrs, "value")
+    exact = x.dtype.is_int and isinstance(attrs["value"], int)  # f64 does not hold every i64
+    value = integer("pad", attrs, "value") if exact else number("pad", attrs, "value")
     require(x.dtype.is_float or value == int(value if math.isfinite(value) else 0),
             f"pad: value={value} is no {x.dtype}")  # fmt: skip
     shape = tuple(pads[d] + n + pads[d + rank] for d, n in enumerate(x.shape))

@@ -138,15 +138,14 @@ def test_all_unknown_operators_are_listed_at_once() -> None:
 
 def test_all_unsupported_uses_are_listed_at_once() -> None:
     nodes = [
-        helper.make_node("Pad", ["x", "p"], ["a"], name="p1", mode="reflect"),
-        helper.make_node("Relu", ["a"], ["b"], name="behind"),
-        helper.make_node("Pad", ["x", "p"], ["c"], name="p2", mode="edge"),
+        helper.make_node("Cast", ["x"], ["a"], name="c1", to=TensorProto.STRING),
+        helper.make_node("Identity", ["a"], ["b"], name="behind"),
+        helper.make_node("Cast", ["x"], ["c"], name="c2", to=TensorProto.STRING),
     ]
-    pads = np.asarray([1, 1], np.int64)
-    message = refusal(make_model(nodes, {"x": [4]}, ["b", "c"], {"p": pads}), kind=UnsupportedError)
+    message = refusal(make_model(nodes, {"x": [4]}, ["b", "c"]), kind=UnsupportedError)
     assert "2 unsupported node(s)" in message
-    assert "'p1'" in message
-    assert "'p2'" in message
+    assert "'c1'" in message
+    assert "'c2'" in message
     assert "behind" not in message
 
 

@@ -108,26 +108,6 @@ def test_split(sizes: list[int] | None, opset: int) -> None:
         check(build(node, feeds, {"s": np.asarray(sizes)}, outputs), feeds)
 
 
-@FEW
-@given(pads=st.lists(st.integers(-1, 2), min_size=4, max_size=4), value=st.sampled_from([0.0, 1.5]))
-def test_pad(pads: list[int], value: float) -> None:
-    feeds = {"x": random(3, 4)}
-    around = ((max(pads[0], 0), max(pads[2], 0)), (max(pads[1], 0), max(pads[3], 0)))
-    cropped = feeds["x"][max(0, -pads[0]) : 3 - max(0, -pads[2]), max(0, -pads[1]) : 4 - max(0, -pads[3])]
-    expected = np.pad(cropped, around, constant_values=value)
-    tensors = {"p": np.asarray(pads), "v": np.asarray(value, np.float32)}
-    check(build(helper.make_node("Pad", ["x", "p", "v"], ["y"]), feeds, tensors), feeds, [expected])
-    old = helper.make_node("Pad", ["x"], ["y"], pads=pads, value=value)
-    check(build(old, feeds, opset=9), feeds, [expected])
-
-
-def test_pad_of_some_axes() -> None:
-    feeds = {"x": random(2, 3)}
-    tensors = {"p": np.asarray([1, 2]), "a": np.asarray([-1])}
-    model = build(helper.make_node("Pad", ["x", "p", "", "a"], ["y"]), feeds, tensors, opset=18)
-    check(model, feeds, [np.pad(feeds["x"], ((0, 0), (1, 2)))])
-
-
 def test_expand() -> None:
     feeds = {"x": random(3, 1)}
     check(build(helper.make_node("Expand", ["x", "s"], ["y"]), feeds, {"s": np.asarray([2, 1, 4])}), feeds)

@@ -251,6 +251,14 @@ def resize(rng: random.Random) -> Workload:
     return d.workload(d.node("resize", d.input(size, dtype), **attrs))
 
 
+def extend(rng: random.Random) -> Workload:
+    d = Draft(rng)
+    size = shape(rng, rng.choice((1, 2, 3, 4)))
+    pads = tuple(rng.choice((0, 0, 1, 2, 5)) for _ in (*size, *size))
+    return d.workload(d.node("extend", d.input(size, rng.choice((*FLOATS, *INTEGERS))), pads=pads,
+                             mode=rng.choice(("edge", "reflect", "wrap"))))  # fmt: skip
+
+
 def norm(rng: random.Random) -> Workload:
     d = Draft(rng)
     if rng.random() < 0.5:

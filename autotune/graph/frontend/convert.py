@@ -20,6 +20,7 @@ from autotune.graph.frontend import (
     matrix,
     movement,
     normalization,
+    padding,
     pooling,
     rearrange,
     reduction,
@@ -36,8 +37,8 @@ from autotune.graph.order import topological_order
 
 # Importing a family registers its converters.
 FAMILIES = (
-    activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, pooling,
-    rearrange, reduction, resizing, selection, shapes, spectrum,
+    activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, padding,
+    pooling, rearrange, reduction, resizing, selection, shapes, spectrum,
 )  # fmt: skip
 
 MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode

@@ -1,4 +1,4 @@
-"""Operators that move data: reshape, transpose, concat, slice, split, pad, expand."""
+"""Operators that move data: reshape, transpose, concat, slice, split, expand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedError
+from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
 
 
@@ -112,41 +112,6 @@ def split(node: OnnxNode) -> tuple[str, ...]:
         results.append(node.sliced(node.input(0), ranges))
         start += size
     return tuple(results)
-
-
-@converts("Pad")
-def pad(node: OnnxNode) -> str:
-    """Constant padding; negative pads crop. Attributes before opset 11, inputs after."""
-    mode = node.attr_string("mode", "constant")
-    if mode != "constant":
-        raise UnsupportedError(f"{node.label}: mode '{mode}'")
-    rank, shape = node.rank(), node.shape()
-    pads = node.ints_or_input("pads", 1) or ()
-    value = node.attr_float("value", 0.0)
-    if node.given(2):
-        value = float(node.constant(2, "the padding value").reshape(()))
-    if node.given(3):
-        pads = _spread(node, pads, node.constant_ints(3, "axes"))
-    if len(pads) != 2 * rank:
-        raise ModelError(f"{node.label}: {len(pads)} pads for a tensor of rank {rank}")
-    ranges = [range(max(0, -pads[d]), shape[d] - max(0, -pads[d + rank])) for d in range(rank)]
-    if any(r.start > r.stop for r in ranges):
-        raise ModelError(f"{node.label}: pads {pads} crop more than there is of {shape}")
-    x = node.input(0) if min(pads, default=0) >= 0 else node.sliced(node.input(0), ranges)
-    if max(pads, default=0) <= 0:
-        return x
-    return node.emit("pad", x, pads=tuple(max(0, p) for p in pads), value=value)
-
-
-def _spread(node: OnnxNode, pads: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Pads of some axes as pads of all axes."""
-    if len(pads) != 2 * len(axes):
-        raise ModelError(f"{node.label}: {len(pads)} pads for {len(axes)} axes")
-    full = [0] * (2 * node.rank())
-    for position, axis in enumerate(axes):
-        axis = node.axis(axis, node.rank())
-        full[axis], full[axis + node.rank()] = pads[position], pads[position + len(axes)]
-    return tuple(full)
 
 
 @converts("Expand")
