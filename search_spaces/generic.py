@@ -45,6 +45,8 @@ class Generic:
         return self.space(workload, target).default()
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        if any(s.recurrence is not None for s in compute_def(workload).stages):
+            return plain_schedule(workload, interface)
         try:
             return generic_schedule(workload, target, options_of(config), interface)
         except ScheduleError:  # a case that the analysis does not see through; known from no test

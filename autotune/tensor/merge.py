@@ -15,8 +15,8 @@ def merge_equal_stages(outputs: Sequence[Tensor]) -> list[Tensor]:
     Of equal stages the first one stays, names included; what nothing equal comes before is left as it is.
     """
     merger = _Merger()
-    for stage in _in_order(outputs):
-        merger.add(stage)
+    for group in _in_order(outputs):
+        merger.add(group)
     return [merger.merged(t) for t in outputs]
 
 
@@ -24,17 +24,22 @@ class _Merger:
     def __init__(self) -> None:
         self.kept: dict[int, Stage] = {}  # by the id of a stage the one in its place
         self.number: dict[int, int] = {}  # by the id of a stage that stays
-        self.known: dict[object, Stage] = {}
+        self.known: dict[object, Sequence[Stage]] = {}
 
-    def add(self, stage: Stage) -> None:
-        """Decide on a stage whose producers are decided."""
-        key = self._key(stage)
+    def add(self, group: Sequence[Stage]) -> None:
+        """Decide on a stage, or all stages of a recurrence, whose producers are decided."""
+        own = {t.name: f"own{n}.{m}" for n, stage in enumerate(group) for m, t in enumerate(stage.outputs)}
+        key = tuple(self._key(stage, own) for stage in group)
         if key not in self.known:
-            moved = any(self.merged(r.tensor) is not r.tensor for r in stage.reads())
-            kept = stage if not moved else replace(stage, body=tuple(rewrite(b, self._redirect) for b in stage.body))
-            self.number[id(kept)] = len(self.number)
+            moved = any(self.merged(r.tensor) is not r.tensor for stage in group for r in stage.reads())
+            kept = group if not moved else [self._redirected(stage) for stage in group]
+            for stage in kept:
+                self.number[id(stage)] = len(self.number)
+                if moved and len(kept) > 1:
+                    stage.members.extend(kept)
             self.known[key] = kept
-        self.kept[id(stage)] = self.known[key]
+        for stage, same in zip(group, self.known[key], strict=True):
+            self.kept[id(stage)] = same
 
     def merged(self, t: Tensor) -> Tensor:
         """The tensor in the place of `t`."""
@@ -44,13 +49,15 @@ class _Merger:
         position = [o.name for o in t.stage.outputs].index(t.name)
         return t if kept is t.stage else replace(kept.outputs[position], stage=kept)
 
+    def _redirected(self, stage: Stage) -> Stage:
+        return replace(stage, body=tuple(rewrite(b, self._redirect) for b in stage.body))
+
     def _redirect(self, e: Expr) -> Expr | None:
         return replace(e, tensor=self.merged(e.tensor)) if isinstance(e, Read) else None
 
-    def _key(self, stage: Stage) -> object:
+    def _key(self, stage: Stage, own: dict[str, str]) -> object:
         """What a stage computes: tensors by the number of their stage, axes by position, constants to the bit."""
         axes = {a.name: f"a{n}" for n, a in enumerate(stage.all_axes)}
-        own = {t.name: f"own{n}" for n, t in enumerate(stage.outputs)}
 
         def anonymous(e: Expr) -> Expr | None:
             if isinstance(e, Var):
@@ -70,6 +77,7 @@ class _Merger:
             repr(stage.reducer),
             None if stage.scan_axis is None else axes[stage.scan_axis],
             stage.extern,
+            stage.recurrence is None,
         )
 
     def _name(self, t: Tensor, reader: Stage, own: dict[str, str]) -> Tensor:
@@ -79,19 +87,21 @@ class _Merger:
         return replace(t, name=own[t.name]) if reader.scan_axis is not None and t.name in own else t
 
 
-def _in_order(outputs: Sequence[Tensor]) -> list[Stage]:
-    """Every stage that the tensors need, producers first; without recursion, since chains may be long."""
+def _in_order(outputs: Sequence[Tensor]) -> list[Sequence[Stage]]:
+    """Every stage that the tensors need, producers first, recurrences whole; no recursion, since chains may be long."""
     done: set[int] = set()
-    ordered: list[Stage] = []
+    ordered: list[Sequence[Stage]] = []
     pending = [t.stage for t in reversed(outputs) if t.stage is not None]
     while pending:
         stage = pending[-1]
-        missing = [s for r in stage.reads() if (s := r.tensor.stage) is not None and id(s) not in done]
+        group = stage.members or [stage]
+        reads = [r for member in group for r in member.reads()]
+        missing = [s for r in reads if (s := r.tensor.stage) is not None and id(s) not in done]
         if id(stage) in done or not missing:
             pending.pop()
             if id(stage) not in done:
-                done.add(id(stage))
-                ordered.append(stage)
+                done.update(map(id, group))
+                ordered.append(group)
         else:
             pending += missing[::-1]
     return ordered

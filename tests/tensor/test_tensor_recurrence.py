@@ -20,6 +20,7 @@ from autotune.tensor import (
     unary,
 )
 from autotune.tensor.evaluate import evaluate
+from autotune.tensor.merge import merge_equal_stages
 
 STEPS, N = 5, 4
 
@@ -141,3 +142,21 @@ def test_refusals() -> None:
     new = compute((STEPS, N), lambda t, i: read(short, (t - 1, i), when=t >= 1), "new")
     with pytest.raises(WorkloadError, match="must be the steps"):
         recurrence([h], [new])
+
+
+def test_equal_recurrences_are_one() -> None:
+    x = placeholder((STEPS, N), "f32", "x")
+
+    def running(names: str) -> Tensor:
+        half = compute((STEPS, N), lambda t, i: x[t, i] * 0.5, f"half_{names}")
+        h = state((STEPS, N), "f32", names)
+        before = compute((STEPS, N), lambda t, i: read(h, (t - 1, N - 1 - i), when=t >= 1), f"before_{names}")
+        return recurrence([h], [compute((STEPS, N), lambda t, i: half[t, i] + before[t, i], names)])[0]
+
+    history, again = running("a"), running("b")
+    last = compute((N,), lambda i: again[STEPS - 1, i], "last")
+    merged = ComputeDef.build([x], merge_equal_stages([history, last]))
+    assert [s.name for s in merged.stages] == ["half_a", "before_a", "a", "last"]
+    array = np.arange(STEPS * N, dtype=np.float32).reshape(STEPS, N)
+    got = evaluate(merged, {"x": array})
+    np.testing.assert_array_equal(got["a"][-1], got["last"])

@@ -71,6 +71,10 @@ class NodeAttributes:
         attribute = self._attribute(name, AttributeProto.FLOATS)
         return None if attribute is None else tuple(attribute.floats)
 
+    def attr_strings(self, name: str) -> tuple[str, ...] | None:
+        attribute = self._attribute(name, AttributeProto.STRINGS)
+        return None if attribute is None else tuple(s.decode("utf-8", "replace") for s in attribute.strings)
+
     def attr_tensor(self, name: str) -> Array | None:
         attribute = self._attribute(name, AttributeProto.TENSOR)
         return None if attribute is None else tensor_array(attribute.t, self.folder, f"{self.label}: '{name}'")

@@ -23,6 +23,7 @@ from autotune.graph.frontend import (
     padding,
     pooling,
     rearrange,
+    recurrent,
     reduction,
     resizing,
     selection,
@@ -38,7 +39,7 @@ from autotune.graph.order import topological_order
 # Importing a family registers its converters.
 FAMILIES = (
     activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, padding,
-    pooling, rearrange, reduction, resizing, selection, shapes, spectrum,
+    pooling, rearrange, recurrent, reduction, resizing, selection, shapes, spectrum,
 )  # fmt: skip
 
 MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode
