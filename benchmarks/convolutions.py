@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 
 import autotune.graph as graphs
+from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
-from autotune.search_spaces.conv2d_shape import ConvShape
+from autotune.search_spaces.conv2d_shape import sizes
 from benchmarks import zoo
 from benchmarks.kernels import Workshop, default_of, figures
 from benchmarks.language import target_of
@@ -48,13 +49,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def convolutions(models: list[str]) -> dict[Workload, list[str]]:
     """The distinct convolutions of the models, and which of them have each."""
-    found: dict[ConvShape, tuple[Workload, list[str]]] = {}
+    found: dict[Conv, tuple[Workload, list[str]]] = {}
     for model in models:
         progress(f"reading {model}")
         graph = graphs.optimize(graphs.load_model(zoo.build(model).SerializeToString()))
         for task in graphs.tasks(graph):
             if task.workload.anchor is not None and task.workload.anchor.op == "conv2d":
-                owners = found.setdefault(ConvShape.of(task.workload), (task.workload, []))[1]
+                owners = found.setdefault(sizes(task.workload), (task.workload, []))[1]
                 owners += [model] * (model not in owners)
     return dict(found.values())
 
@@ -64,7 +65,7 @@ def measure(report: Report, name: str, found: dict[Workload, list[str]], rounds:
     target, rows, dense = target_of(name), list[Row](), list[float]()
     with Workshop(target) as workshop:
         for workload, owners in found.items():
-            case = describe(ConvShape.of(workload))
+            case = describe(sizes(workload))
             progress(f"{name}: {case}")
             template, config = next((t, c) for t in TEMPLATES if (c := default_of(t, workload, target)) is not None)
             outcome = workshop.race(workload, {template: config}, rounds)[template]
@@ -76,7 +77,7 @@ def measure(report: Report, name: str, found: dict[Workload, list[str]], rounds:
     return dense
 
 
-def describe(p: ConvShape) -> str:
+def describe(p: Conv) -> str:
     """For people: 56×56 64→128 3×3 s2."""
     text = f"{p.h}×{p.w} {p.c}→{p.k} {p.r}×{p.s}"
     return text + f" s{p.stride[0]}" * (p.stride != (1, 1)) + f" g{p.groups}" * (p.groups > 1)

@@ -1,4 +1,4 @@
-"""Depthwise 2-D convolution: each output channel folds the window of one input channel.
+"""Depthwise convolution: each output channel folds the window of one input channel.
 
 There is no channel to reduce over, so a vector of channels is multiplied with a vector of weights, tap by tap, while
 a tile of output pixels accumulates in registers. Little is computed per byte: rows of the input are read again from L1
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 
+from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_shape import ConvShape, blocked_activations, has_room, operand_layouts, plain_conv
+from autotune.search_spaces.conv2d_shape import blocked_activations, halo, has_room, operand_layouts, plain_conv, sizes
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import template
@@ -30,7 +31,7 @@ MAX_INPUTS = 8
 """Input channels per group that are unrolled."""
 
 
-def unrolled_inputs(p: ConvShape) -> int:
+def unrolled_inputs(p: Conv) -> int:
     return p.c // p.groups if p.c // p.groups <= MAX_INPUTS else 1
 
 
@@ -38,14 +39,14 @@ class ChannelVectors:
     """Knobs, default and loops of a convolution in which each channel of a vector has input channels of its own."""
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         registers = target.num_vector_registers
         knobs = (
             tile("ow_tile", p.ow, limit=28, default=4),
             Choice("oh_tile", divisors(p.oh, 7)),
             Choice("taps", ("outside", "inside")),
             flag("unroll_kh"),
-            Choice("order", ("khw", "hkw")),
+            Choice("order", ("khw", "hkw") if p.rank > 1 else ("kw",)),
         )
 
         def fits(c: Config) -> bool:
@@ -65,7 +66,7 @@ class ChannelVectors:
 
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         # While a row of taps is folded, its weights and the pixels under them are in registers beside the tile.
         room = max(target.num_vector_registers - 2 * min(p.s, 4), 4)
         tiles = [c for c in space.knob("ow_tile").values if isinstance(c, int) and c <= min(room, 16)]
@@ -79,27 +80,27 @@ class ChannelVectors:
         return chosen.replace(unroll_kh=body <= MAX_FMAS // 2)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         lanes = target.lanes(DType.f32.bytes)
         a = anchored(workload)
         anchor = workload.anchor
         assert anchor is not None
         x, weight = (f"in{i}" for i in anchor.inputs)
         layouts = operand_layouts(workload, lanes, p.k)
-        layouts[x] = blocked_activations(p.c, lanes).with_halo(p.halo())
+        layouts[x] = blocked_activations(p.c, lanes, p.rank + 2).with_halo(halo(p))
         s = with_layouts(a.schedule, interface, layouts)
         width = channel_vector(s, (a.output, x), lanes)
         if s.state.tensor(weight).constant:
-            s = s.layout(weight, Layout.blocked(4, [(0, width)]))
+            s = s.layout(weight, Layout.blocked(p.rank + 2, [(0, width)]))
         s = self._output(s, a, config, width, lanes)
-        if has_room(s, p, x, width):
+        if has_room(s, p, x, weight, width):
             s = s.pad(a.output, a.axes(a.output)[1]).pad(a.anchor, a.axes(a.anchor)[1])
         return s
 
     def _output(self, s: Schedule, a: Anchored, config: Config, width: int, lanes: int) -> Schedule:
         """Loops over tiles, and the tile: vectors of `width` channels, or of pixels when channels are apart."""
         out, conv = a.output, a.anchor
-        n, k, oh, ow = a.axes(out)
+        n, k, *deep, ow = a.axes(out)
         pixels = config.get_int("ow_tile")
         if width > 1:
             s = s.split(out, k, width).split(out, ow, pixels)
@@ -107,42 +108,55 @@ class ChannelVectors:
         else:
             s = s.split(out, ow, min(pixels * lanes, -(-a.extent(ow) // lanes) * lanes)).split(out, f"{ow}.1", lanes)
             blocks, columns, vector = k, f"{ow}.1.0", f"{ow}.1.1"
-        s = s.split(out, oh, config.get_int("oh_tile"))
-        first, second = (blocks, f"{oh}.0") if config.get_str("order") == "khw" else (f"{oh}.0", blocks)
-        s = s.reorder(out, n, first, second, f"{ow}.0", f"{oh}.1", columns, vector)
-        s = s.unroll(out, f"{oh}.1").unroll(out, columns).vectorize(out, vector)
-        s = s.compute_at(conv, out, f"{ow}.0", REGISTER).partition(out, f"{ow}.0")
-        s = s.fuse(out, n, first).fuse(out, f"{n}*{first}", second).parallel(out, f"{n}*{first}*{second}")
+        shared, tile = [blocks], [columns]
+        if deep:
+            row = deep.pop()
+            s = s.split(out, row, config.get_int("oh_tile"))
+            shared.insert(1 if config.get_str("order") == "khw" else 0, f"{row}.0")
+            tile.insert(0, f"{row}.1")
+        s = s.reorder(out, n, *deep, *shared, f"{ow}.0", *tile, vector)
+        for loop in tile:
+            s = s.unroll(out, loop)
+        s = s.vectorize(out, vector).compute_at(conv, out, f"{ow}.0", REGISTER).partition(out, f"{ow}.0")
+        fused = n
+        for loop in (*deep, *shared):
+            s = s.fuse(out, fused, loop)
+            fused = f"{fused}*{loop}"
+        s = s.parallel(out, fused)
         return self._window(s, a, config, width, lanes)
 
     def _window(self, s: Schedule, a: Anchored, config: Config, width: int, lanes: int) -> Schedule:
         """The sum over the window, for one tile."""
         conv = a.anchor
-        _, k, oh, ow = a.axes(conv)
-        *channels, kr, ks = a.reduce_axes(conv)
+        _, k, *deep, ow = a.axes(conv)
+        rank, oh = len(deep) + 1, deep[-1:]
+        summed = a.reduce_axes(conv)
+        channels, rows, ks = summed[:-rank], summed[-rank:-1], summed[-1]
         if width > 1:
-            s = s.layout(conv, Layout.blocked(4, [(1, width)]))
+            s = s.layout(conv, Layout.blocked(rank + 2, [(1, width)]))
             columns, vector = ow, k
         else:
-            s = s.layout(conv, Layout.blocked(4, [(3, lanes)])).split(conv, ow, lanes)
+            s = s.layout(conv, Layout.blocked(rank + 2, [(rank + 1, lanes)])).split(conv, ow, lanes)
             columns, vector = f"{ow}.0", f"{ow}.1"
         inside = config.get_str("taps") == "inside"
-        s = s.reorder(conv, kr, *channels, *((oh, columns, ks) if inside else (ks, oh, columns)), vector)
+        s = s.reorder(conv, *rows, *channels, *((*oh, columns, ks) if inside else (ks, *oh, columns)), vector)
         # Which lane reads which input channel is known only when the channel is.
-        constant = (*(c for c in channels if s.state.stage(conv).loop(c).extent <= MAX_INPUTS), ks, oh, columns)
-        for loop in (*((kr,) if config.get_bool("unroll_kh") else ()), *constant):
+        constant = (*(c for c in channels if s.state.stage(conv).loop(c).extent <= MAX_INPUTS), ks, *oh, columns)
+        for loop in (*(rows[-1:] if config.get_bool("unroll_kh") else ()), *constant):
             s = s.unroll(conv, loop)
         return s.vectorize(conv, vector)
 
 
+@template("conv1d.depthwise", op="conv1d", priority=1.0)
 @template("conv2d.depthwise", op="conv2d", priority=1.0)
+@template("conv3d.depthwise", op="conv3d", priority=1.0)
 class DepthwiseConv2d(ChannelVectors):
     """One input channel per output channel; any window, stride, dilation and channel multiplier."""
 
     def applies(self, workload: Workload, target: Target) -> bool:
         if not plain_conv(workload):
             return False
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         return p.groups == p.c > 1
 
 

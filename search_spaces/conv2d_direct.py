@@ -1,4 +1,4 @@
-"""Direct 2-D convolution on channel-blocked activations: register tiles of output pixels times output channels.
+"""Direct convolution on channel-blocked activations: register tiles of output pixels times output channels.
 
 The innermost loops are those of NeoCPU (Liu et al., ATC'19) and oneDNN: for one input channel, one broadcast per
 pixel is multiplied with one weight vector per block of output channels. The window loops stay outside the channel loop,
@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 
+from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_shape import ConvShape, blocked_activations, has_room, operand_layouts, plain_conv
+from autotune.search_spaces.conv2d_shape import blocked_activations, halo, has_room, operand_layouts, plain_conv, sizes
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import template
@@ -40,12 +41,12 @@ IN_FLIGHT = 9.5
 class RegisterTiles:
     """Knobs, default and loops of a convolution in which a vector of output channels shares its input channels."""
 
-    def vector_widths(self, p: ConvShape, lanes: int) -> tuple[int, ...]:
+    def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         """Numbers of output channels that one vector may hold, the default first."""
         raise NotImplementedError
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         registers = target.num_vector_registers
         widths = self.vector_widths(p, target.lanes(DType.f32.bytes))
         vectors = -(-p.k // p.groups // widths[-1])
@@ -55,7 +56,7 @@ class RegisterTiles:
             tile("ow_tile", p.ow, limit=28, default=1),
             Choice("oh_tile", divisors(p.oh, 7)),
             Choice("ic_unroll", divisors(channel_block(p, widths[0]), 4)),
-            Choice("order", ("khw", "hkw", "hwk")),
+            Choice("order", ("khw", "hkw", "hwk") if p.rank > 1 else ("kw", "wk")),
             flag("unroll_kw"),
         )
 
@@ -83,7 +84,7 @@ class RegisterTiles:
 
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         best, chosen = math.inf, space.default()
         knobs = [space.knob(name).values for name in ("lanes", "oc_vectors", "ow_tile", "oh_tile")]
         for lanes, vectors, width, height in itertools.product(*knobs):
@@ -94,23 +95,24 @@ class RegisterTiles:
             if used > target.num_vector_registers or not space.satisfies(tried):
                 continue
             # Threads take whole rows of tiles.
-            rows = p.n * -(-p.k // (vectors * lanes)) * (p.oh // height)
+            rows = p.n * -(-p.k // (vectors * lanes)) * math.prod(p.out[:-1]) // height
             cost = -(-rows // target.num_threads) * row_cost(p, target, lanes, vectors, width, height)
             if lanes > 8 and target.cpu in HALF_RATE:
                 cost *= 1.8  # not 2: narrow vectors need twice the instructions
             # Every tile reads the weights of its channels again, from farther away the more there are.
-            near = p.c // p.groups * p.r * p.s * vectors * lanes * DType.f32.bytes
+            near = p.c // p.groups * p.taps * vectors * lanes * DType.f32.bytes
             cost *= 1 + near / (2 * target.l2_bytes * width * height)
             if cost < best:
                 best, chosen = cost, tried
         body = chosen.get_int("oc_vectors") * chosen.get_int("ow_tile") * chosen.get_int("oh_tile")
         unroll = max(u for u in space.knob("ic_unroll").values if isinstance(u, int) and (u == 1 or u * body <= BODY))
         # Either the weights stay near while the image goes by, once per block of channels, or the other way round.
-        weights = p.k * p.c // p.groups * p.r * p.s * DType.f32.bytes
-        return chosen.replace(ic_unroll=unroll, order="hkw" if weights <= target.l2_bytes // 2 else "khw")
+        weights = p.k * p.c // p.groups * p.taps * DType.f32.bytes
+        rowwise = p.rank > 1 and weights <= target.l2_bytes // 2
+        return chosen.replace(ic_unroll=unroll, order="hkw" if rowwise else space.knob("order").default)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         anchor = workload.anchor
         assert anchor is not None
         x, weight = (f"in{i}" for i in anchor.inputs)
@@ -118,29 +120,33 @@ class RegisterTiles:
         inputs = channel_block(p, lanes)
         a = anchored(workload)
         layouts = operand_layouts(workload, target.lanes(DType.f32.bytes), p.k)
-        layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes)).with_halo(p.halo())
-        layouts[weight] = Layout.blocked(4, [(1, inputs), (0, block)])
+        layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes), p.rank + 2).with_halo(halo(p))
+        layouts[weight] = Layout.blocked(p.rank + 2, [(1, inputs), (0, block)])
         s = with_layouts(a.schedule, interface, layouts)
         s = self._sum(self._output(s, a, config, p), a, config, inputs)
-        if has_room(s, p, x, block):
-            s = s.pad(a.output, a.axes(a.output)[1])
+        if has_room(s, p, x, weight, block):
+            s = s.pad(a.output, a.axes(a.output)[1]).pad(a.anchor, a.axes(a.anchor)[1])
         return s
 
-    def _output(self, s: Schedule, a: Anchored, config: Config, p: ConvShape) -> Schedule:
+    def _output(self, s: Schedule, a: Anchored, config: Config, p: Conv) -> Schedule:
         """Loops over tiles, and writing a tile back."""
         out, lanes = a.output, config.get_int("lanes")
-        n, k, oh, ow = a.axes(out)
+        n, k, *rows, ow = a.axes(out)
         s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
-        s = s.split(out, oh, config.get_int("oh_tile")).split(out, ow, config.get_int("ow_tile"))
-        outer = {"k": f"{k}.0", "h": f"{oh}.0", "w": f"{ow}.0"}
-        order = [outer[x] for x in config.get_str("order")]
-        s = s.reorder(out, n, *order, f"{oh}.1", f"{k}.1.0", f"{ow}.1", f"{k}.1.1")
-        for loop in (f"{oh}.1", f"{k}.1.0", f"{ow}.1"):
+        outer, inner, deep = {"k": f"{k}.0", "w": f"{ow}.0"}, [f"{k}.1.0", f"{ow}.1"], rows[:-1]
+        if rows:
+            s = s.split(out, rows[-1], config.get_int("oh_tile"))
+            outer["h"] = f"{rows[-1]}.0"
+            inner.insert(0, f"{rows[-1]}.1")
+        s = s.split(out, ow, config.get_int("ow_tile"))
+        order = [outer[x] for x in config.get_str("order") if x in outer]
+        s = s.reorder(out, n, *deep, *order, *inner, f"{k}.1.1")
+        for loop in inner:
             s = s.unroll(out, loop)
         s = s.vectorize(out, f"{k}.1.1").compute_at(a.anchor, out, order[-1], REGISTER).partition(out, f"{ow}.0")
         # Rows and channel blocks are shared among threads; columns, which are partitioned, stay apart.
         fused = n
-        for loop in order[: order.index(f"{ow}.0")]:
+        for loop in (*deep, *order[: order.index(f"{ow}.0")]):
             s = s.fuse(out, fused, loop)
             fused = f"{fused}*{loop}"
         return s.parallel(out, fused)
@@ -148,37 +154,38 @@ class RegisterTiles:
     def _sum(self, s: Schedule, a: Anchored, config: Config, inputs: int) -> Schedule:
         """The sum over input channels and window, for one tile."""
         conv, lanes = a.anchor, config.get_int("lanes")
-        n, k, oh, ow = a.axes(conv)
-        c, kr, ks = a.reduce_axes(conv)
-        s = s.layout(conv, Layout.blocked(4, [(1, lanes)]))
+        n, k, *deep, ow = a.axes(conv)
+        c, *taps, ks = a.reduce_axes(conv)
+        s = s.layout(conv, Layout.blocked(len(deep) + 3, [(1, lanes)]))
+        pixels, deep = (*deep[-1:], ow), deep[:-1]
         s = s.split(conv, k, lanes).split(conv, c, inputs).split(conv, f"{c}.1", config.get_int("ic_unroll"))
         # What is shared stays in a register while it is used: few weights are kept for many pixels, or the reverse.
-        pixels = config.get_int("ow_tile") * config.get_int("oh_tile")
-        shared = (oh, ow, f"{k}.0") if config.get_int("oc_vectors") <= pixels else (f"{k}.0", oh, ow)
-        s = s.reorder(conv, n, f"{c}.0", kr, ks, f"{c}.1.0", f"{c}.1.1", *shared, f"{k}.1")
+        few = config.get_int("oc_vectors") <= config.get_int("ow_tile") * config.get_int("oh_tile")
+        shared = (*pixels, f"{k}.0") if few else (f"{k}.0", *pixels)
+        s = s.reorder(conv, n, *deep, f"{c}.0", *taps, ks, f"{c}.1.0", f"{c}.1.1", *shared, f"{k}.1")
         for loop in (f"{c}.1.1", *shared, *((ks,) if config.get_bool("unroll_kw") else ())):
             s = s.unroll(conv, loop)
-        return s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1").pad(conv, k)
+        return s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1")
 
 
-def row_cost(p: ConvShape, target: Target, lanes: int, vectors: int, width: int, height: int) -> float:
+def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, height: int) -> float:
     """Time of a row of tiles per input channel and tap, in vector multiply-adds.
 
     A sum waits for its last addition, so that fewer than `IN_FLIGHT` of them leave the pipes empty. There may be as
     many loads as multiply-adds, fewer where these are narrow and fast; weights that do not stay in L1 come more slowly.
     """
-    near = p.c // p.groups * p.r * p.s * vectors * lanes * DType.f32.bytes <= target.l1_bytes // 2
+    near = p.c // p.groups * p.taps * vectors * lanes * DType.f32.bytes <= target.l1_bytes // 2
     load, weight = (1.0, 4.0) if lanes > 8 else (1.1, 2.75)
 
     def step(columns: int) -> float:
         sums, loads = vectors * columns * height, vectors + columns * height
         busy = max(sums, loads * load, IN_FLIGHT, 0.0 if near else vectors * weight)
-        return busy + 0.01 * loads + 0.03 * height + sums * p.groups / (p.c * p.r * p.s)
+        return busy + 0.01 * loads + 0.03 * height + sums * p.groups / (p.c * p.taps)
 
     return p.ow // width * step(width) + (step(p.ow % width) if p.ow % width else 0.0)
 
 
-def channel_block(p: ConvShape, lanes: int) -> int:
+def channel_block(p: Conv, lanes: int) -> int:
     """Input channels that the sum takes together: a block of the activations, or what divides a group into them."""
     per_group = p.c // p.groups
     if p.groups == 1:
@@ -186,14 +193,16 @@ def channel_block(p: ConvShape, lanes: int) -> int:
     return math.gcd(per_group, lanes) if per_group > lanes else per_group
 
 
+@template("conv1d.direct", op="conv1d")
 @template("conv2d.direct", op="conv2d")
+@template("conv3d.direct", op="conv3d")
 class DirectConv2d(RegisterTiles):
     """Dense convolution, any stride, padding and dilation."""
 
     def applies(self, workload: Workload, target: Target) -> bool:
-        return plain_conv(workload) and ConvShape.of(workload).groups == 1
+        return plain_conv(workload) and sizes(workload).groups == 1
 
-    def vector_widths(self, p: ConvShape, lanes: int) -> tuple[int, ...]:
+    def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         # Narrower vectors where the last one would be half empty; some CPUs execute them twice as fast.
         narrow = lanes == 16 and 0 < p.k % lanes <= lanes // 2
         return (lanes, lanes // 2) if narrow else (lanes,)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.search_spaces.conv2d_depthwise import ChannelVectors
 from autotune.search_spaces.conv2d_direct import RegisterTiles
-from autotune.search_spaces.conv2d_shape import ConvShape, plain_conv
+from autotune.search_spaces.conv2d_shape import plain_conv, sizes
 from autotune.search_spaces.registry import template
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -20,40 +21,44 @@ def _grouped(workload: Workload) -> bool:
     """Several groups of several input channels each; one channel per group is depthwise."""
     if not plain_conv(workload):
         return False
-    p = ConvShape.of(workload)
+    p = sizes(workload)
     return 1 < p.groups < p.c
 
 
-def _width(p: ConvShape, lanes: int) -> int:
+def _width(p: Conv, lanes: int) -> int:
     """The widest vectors that fill the output channels of a group."""
     return math.gcd(p.k // p.groups, lanes)
 
 
 def _inside_priority(workload: Workload, target: Target) -> float:
     lanes = target.lanes(DType.f32.bytes)
-    return 2 * _width(ConvShape.of(workload), lanes) / lanes
+    return 2 * _width(sizes(workload), lanes) / lanes
 
 
 def _across_priority(workload: Workload, target: Target) -> float:
     """Where groups divide the vector, its input channels are one vector in another order; else they are gathered."""
-    p = ConvShape.of(workload)
+    p = sizes(workload)
     return 0.6 if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0 else 0.1
 
 
+@template("conv1d.grouped", op="conv1d", priority=_inside_priority)
 @template("conv2d.grouped", op="conv2d", priority=_inside_priority)
+@template("conv3d.grouped", op="conv3d", priority=_inside_priority)
 class GroupedConv2d(RegisterTiles):
     """The loops of a dense convolution, group by group: a vector of output channels lies in one group."""
 
     def applies(self, workload: Workload, target: Target) -> bool:
         if not _grouped(workload):
             return False
-        return _width(ConvShape.of(workload), target.lanes(DType.f32.bytes)) >= NARROWEST
+        return _width(sizes(workload), target.lanes(DType.f32.bytes)) >= NARROWEST
 
-    def vector_widths(self, p: ConvShape, lanes: int) -> tuple[int, ...]:
+    def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         return (_width(p, lanes),)
 
 
+@template("conv1d.grouped_across", op="conv1d", priority=_across_priority)
 @template("conv2d.grouped_across", op="conv2d", priority=_across_priority)
+@template("conv3d.grouped_across", op="conv3d", priority=_across_priority)
 class AcrossGroupsConv2d(ChannelVectors):
     """The loops of a depthwise convolution: a vector of output channels may belong to several groups."""
 

@@ -2,70 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.tensor.layout import Layout
 
 
-@dataclass(frozen=True, slots=True)
-class ConvShape:
-    """Sizes of the anchor: result (n, k, oh, ow), reduction c x r x s."""
-
-    n: int
-    c: int
-    h: int
-    w: int
-    k: int
-    r: int
-    s: int
-    oh: int
-    ow: int
-    stride: tuple[int, int]
-    pad: tuple[int, int, int, int]
-    dilation: tuple[int, int]
-    groups: int
-
-    @staticmethod
-    def of(workload: Workload) -> ConvShape:
-        anchor = workload.anchor
-        assert anchor is not None
-        types = workload.types()
-        n, c, h, w = types[anchor.inputs[0]].shape
-        k, _, r, s = types[anchor.inputs[1]].shape
-        _, _, oh, ow = types[len(workload.inputs) + workload.nodes.index(anchor)].shape
-        return ConvShape(
-            n, c, h, w, k, r, s, oh, ow,
-            anchor.attr("stride"), anchor.attr("pad"), anchor.attr("dilation"), anchor.attr("groups"),
-        )  # fmt: skip
-
-    def halo(self) -> tuple[tuple[int, int], ...]:
-        """Zero border of the input that lets every tap be read without a test."""
-        bottom = (self.oh - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] - self.pad[0] - (self.h - 1)
-        right = (self.ow - 1) * self.stride[1] + (self.s - 1) * self.dilation[1] - self.pad[1] - (self.w - 1)
-        return ((0, 0), (0, 0), (self.pad[0], max(bottom, 0)), (self.pad[1], max(right, 0)))
+def sizes(workload: Workload) -> Conv:
+    """Sizes of the workload's convolution."""
+    anchor = workload.anchor
+    assert anchor is not None
+    types = workload.types()
+    x, weight = (types[i].shape for i in anchor.inputs)
+    return Conv.of(anchor.op, x, weight, dict(anchor.attrs))
 
 
-def blocked_activations(channels: int, lanes: int) -> Layout:
+def halo(p: Conv) -> tuple[tuple[int, int], ...]:
+    """Zero border of the input that lets every tap be read without a test."""
+    sides = zip(p.image, p.out, p.window, p.stride, p.dilation, p.pad, strict=False)
+    return (
+        (0, 0),
+        (0, 0),
+        *(
+            (before, max((count - 1) * stride + (window - 1) * dilation - before - (extent - 1), 0))
+            for extent, count, window, stride, dilation, before in sides
+        ),
+    )
+
+
+def blocked_activations(channels: int, lanes: int, rank: int = 4) -> Layout:
     """NCHW in blocks of one vector of channels; few channels (an image) stay as they are."""
-    return Layout.blocked(4, [(1, lanes)]) if channels >= lanes else Layout.row_major(4)
+    return Layout.blocked(rank, [(1, lanes)]) if channels >= lanes else Layout.row_major(rank)
 
 
 def operand_layouts(workload: Workload, lanes: int, channels: int) -> dict[str, Layout]:
     """Layouts of the epilogue's operands and the output: blocked like the result."""
-    out: dict[str, Layout] = {"out0": blocked_activations(channels, lanes)}
+    rank = len(workload.types()[-1].shape)
+    blocked = blocked_activations(channels, lanes, rank)
+    out: dict[str, Layout] = {"out0": blocked}
     for n, i in enumerate(workload.inputs):
-        if len(i.type.shape) == 4 and i.type.shape[1] == channels:
-            out[f"in{n}"] = blocked_activations(channels, lanes)
+        if len(i.type.shape) == rank and i.type.shape[1] == channels:
+            out[f"in{n}"] = blocked
     return out
 
 
 def plain_conv(workload: Workload) -> bool:
     """An f32 convolution of two operands of the kernel, not empty, with nothing but elementwise operators behind it."""
     anchor = workload.anchor
-    if anchor is None or anchor.op != "conv2d" or len(workload.outputs) != 1:
+    if anchor is None or anchor.op not in CONVOLUTIONS or len(workload.outputs) != 1:
         return False
     if max(anchor.inputs) >= len(workload.inputs):
         return False
@@ -74,21 +59,22 @@ def plain_conv(workload: Workload) -> bool:
     return others and {types[i].dtype for i in anchor.inputs} == {"f32"} and min(types[-1].shape) > 0
 
 
-def has_room(s: Schedule, p: ConvShape, x: str, block: int) -> bool:
+def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int) -> bool:
     """Whether all memory exists that whole blocks of output channels touch.
 
     Args:
         s: a schedule with all operands' layouts.
         p: sizes.
         x: the activations, read at the channels of their group only.
+        weight: the filters.
         block: output channels that are computed together.
     """
     top = -(-p.k // block) * block
     operands = {t.name for t in s.compute.inputs} | set(s.compute.outputs)
     for t in s.state.tensors():
-        if t.name not in operands or len(t.shape) < 3:
+        place = 0 if t.name == weight else len(t.shape) - p.rank - 1
+        if t.name not in operands or place < 0:
             continue
-        place = len(t.shape) - 3
         if t.name == x:
             needed = (top - 1) // (p.k // p.groups) * (p.c // p.groups) + p.c // p.groups if p.groups > 1 else 0
         else:

@@ -7,13 +7,15 @@ either per block (few channels) or once for all output channels, shared by the t
 
 from __future__ import annotations
 
+from autotune.ops import winograd
+from autotune.ops.conv import Conv
 from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_shape import ConvShape, operand_layouts
+from autotune.search_spaces.conv2d_shape import operand_layouts, sizes
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, tile
 from autotune.search_spaces.registry import template
@@ -35,18 +37,17 @@ class Winograd:
         if anchor is None or anchor.op != "conv2d":
             return False
         types = workload.types()
-        p = ConvShape.of(workload)
-        plain = p.stride == (1, 1) and p.dilation == (1, 1) and p.groups == 1 and (p.r, p.s) == (3, 3)
+        p = sizes(workload)
         lanes = target.lanes(LANE_BYTES)
         whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-        return plain and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
+        return winograd.applies(p) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
 
-    def tiles(self, p: ConvShape) -> tuple[int, int]:
+    def tiles(self, p: Conv) -> tuple[int, int]:
         return -(-p.oh // self.m), -(-p.ow // self.m)
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         lanes, registers = target.lanes(LANE_BYTES), target.num_vector_registers
         rows, columns = self.tiles(p)
         knobs = (
@@ -80,7 +81,7 @@ class Winograd:
 
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         rows, columns = self.tiles(p)
         a = self.m + 2
         best, chosen = -1.0, space.default()
@@ -106,7 +107,7 @@ class Winograd:
         return chosen.replace(rows=wanted, ic_unroll=2, transform="once" if once else "block")
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        p = ConvShape.of(workload)
+        p = sizes(workload)
         lanes = target.lanes(LANE_BYTES)
         a = anchored(workload, self.algorithm)
         anchor = workload.anchor
@@ -202,7 +203,7 @@ def _small(s: Schedule, stage: str, lanes: int) -> Schedule:
     return s.vectorize(stage, channel)
 
 
-def _saving(p: ConvShape, m: int) -> float:
+def _saving(p: Conv, m: int) -> float:
     """Multiplications of the direct sum per multiplication of F(m), the overhang of the last tiles counted."""
     used = p.oh * p.ow / (-(-p.oh // m) * -(-p.ow // m) * m * m)
     return used * 9 * m * m / (m + 2) ** 2
@@ -210,12 +211,12 @@ def _saving(p: ConvShape, m: int) -> float:
 
 def _prefer_f4(workload: Workload, target: Target) -> float:
     """Untuned, Winograd pays wherever it applies; the larger tile, if it saves enough to pay for its larger weights."""
-    p = ConvShape.of(workload)
+    p = sizes(workload)
     return 1.0 if p.oh * p.ow >= 16 and _saving(p, 4) >= 1.3 * _saving(p, 2) else -1.0
 
 
 def _prefer_f2(workload: Workload, target: Target) -> float:
-    p = ConvShape.of(workload)
+    p = sizes(workload)
     return 0.5 if p.oh * p.ow >= 16 else -1.0
 
 

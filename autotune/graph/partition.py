@@ -16,10 +16,12 @@ from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Graph, Node
 from autotune.graph.order import topological_order
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
+from autotune.ops.conv import CONVOLUTIONS
+from autotune.ops.conv_transpose import TRANSPOSED
 
 MOVEMENT = frozenset({"reshape", "concat", "transpose", "slice", "pad", "expand", "gather"})  # nothing fuses into these
 VIEWS = frozenset({"reshape", "concat"})
-COMPUTE = frozenset({"conv2d", "matmul"})  # take their epilogues before other anchors do
+COMPUTE = frozenset({*CONVOLUTIONS, *TRANSPOSED, "matmul"})  # take their epilogues before other anchors do
 RESULT = "result"  # the attribute that says which of an operator's results a node is
 COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
 MAX_EXPRESSION = 64  # operators in a group's result once each is written out where it is read (x*x writes x twice)

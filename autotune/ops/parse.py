@@ -12,7 +12,7 @@ Grammar:
 
     line    = step { "+" step }
     step    = name { word }                  an operator; after the first step it reads the result so far
-            | "bias"                         add a constant: one number per channel (conv2d) or column (matmul)
+            | "bias"                         add a constant: one number per channel (convolutions) or column (matmul)
             | "residual"                     add an input of the result's shape
     word    = operand "=" type | attribute "=" value | "dtype=" name        (dtype: of all operands, f32 if left out)
     type    = [ "const:" | "var:" ] shape [ ":" dtype ]
@@ -110,9 +110,10 @@ class _Builder:
         shape = self.finish().types()[-1].shape
         if name == "bias":
             anchor = self.nodes[0].op
-            if anchor not in ("conv2d", "matmul") or not shape:
-                raise WorkloadError(f"bias follows conv2d or matmul, not {anchor}; write `add b=const:SHAPE`")
-            shape = (1, shape[1], 1, 1) if anchor == "conv2d" else shape[-1:]
+            convolution = anchor.startswith("conv")
+            if not (convolution or anchor == "matmul") or not shape:
+                raise WorkloadError(f"bias follows a convolution or matmul, not {anchor}; write `add b=const:SHAPE`")
+            shape = (1, shape[1], *(1,) * (len(shape) - 2)) if convolution else shape[-1:]
         dtype = self.finish().types()[-1].dtype
         self.inputs.append(WorkloadInput(TensorType(dtype, shape), name == "bias"))
         self.nodes.append(WorkloadNode.make("add", (-len(self.nodes), len(self.inputs) - 1)))

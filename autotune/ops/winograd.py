@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.ops.checks import floating, require
-from autotune.ops.conv import Conv2d
+from autotune.ops.checks import floating, require, same_dtype
+from autotune.ops.conv import Conv
 from autotune.ops.precision import accumulator
 from autotune.ops.registry import algorithm
 from autotune.ops.window import image_element, overhang
@@ -51,15 +51,16 @@ def winograd_f4(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return _winograd(inputs, attrs, F4)
 
 
-def applies(size: Conv2d) -> bool:
+def applies(size: Conv) -> bool:
     """Whether Winograd computes this convolution: 3 x 3, stride 1, dilation 1, one group."""
-    return (size.r, size.s, size.stride, size.dilation, size.groups) == (3, 3, (1, 1), (1, 1), 1)
+    return (size.window, size.stride, size.dilation, size.groups) == ((3, 3), (1, 1), (1, 1), 1)
 
 
 def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], matrices: Mapping[str, Matrix]) -> Tensor:
     """The stages wino_u (constants only), wino_t, wino_v, wino_m, wino_s, wino_y and conv."""
     x, weight = inputs
-    size = Conv2d.of(x, weight, attrs)
+    same_dtype("conv2d", inputs)
+    size = Conv.of("conv2d", x.shape, weight.shape, attrs)
     floating("conv2d winograd", x)
     require(applies(size), "conv2d: winograd needs a 3x3 kernel with stride 1, dilation 1 and groups 1")
     total = accumulator(x.dtype)

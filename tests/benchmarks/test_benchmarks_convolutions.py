@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.search_spaces.conv2d_shape import ConvShape
+from autotune.search_spaces.conv2d_shape import sizes
 from benchmarks import convolutions
 from benchmarks.kernels import default_of
 from benchmarks.language import target_of
@@ -12,7 +12,7 @@ from tests.search_spaces.conv_cases import conv
 
 def test_convolutions_of_a_model_are_distinct_and_each_has_a_template() -> None:
     found = convolutions.convolutions(["squeezenet"])
-    shapes = [ConvShape.of(workload) for workload in found]
+    shapes = [sizes(workload) for workload in found]
     assert len(set(shapes)) == len(shapes) > 10
     assert all(owners == ["squeezenet"] for owners in found.values())
     for workload in found:
@@ -29,5 +29,5 @@ def test_every_kind_of_convolution_gets_a_row_and_dense_ones_count() -> None:
 
 
 def test_a_convolution_is_described_by_what_distinguishes_it() -> None:
-    assert convolutions.describe(ConvShape.of(conv(4, 9, 8, 8, 3, groups=4, stride=(2, 2)))) == "9×8 4→8 3×3 s2 g4"
-    assert convolutions.describe(ConvShape.of(conv(4, 9, 8, 8, 1, pad=(0, 0, 0, 0)))) == "9×8 4→8 1×1"
+    assert convolutions.describe(sizes(conv(4, 9, 8, 8, 3, groups=4, stride=(2, 2)))) == "9×8 4→8 3×3 s2 g4"
+    assert convolutions.describe(sizes(conv(4, 9, 8, 8, 1, pad=(0, 0, 0, 0)))) == "9×8 4→8 1×1"

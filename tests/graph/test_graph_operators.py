@@ -36,7 +36,7 @@ def windows(draw: st.DrawFn, rank: int, pools: bool = False) -> tuple[tuple[int,
 
 
 @FEW
-@given(data=st.data(), rank=st.sampled_from([1, 2]), groups=st.sampled_from([1, 2, 4]), bias=st.booleans())
+@given(data=st.data(), rank=st.sampled_from([1, 2, 3]), groups=st.sampled_from([1, 2, 4]), bias=st.booleans())
 def test_conv(data: st.DataObject, rank: int, groups: int, bias: bool) -> None:
     extents, kernel, attrs = data.draw(windows(rank))
     feeds = {"x": random(2, 4, *extents)}

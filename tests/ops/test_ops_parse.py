@@ -91,7 +91,7 @@ def test_negative_axes_give_the_key_of_positive_ones() -> None:
         ("conv2d data=1,64,56,56 weight=64,32,3,3", "data has 64 channels"),
         ("conv2d data=1,64,-56,56 weight=64,64,3,3", "impossible extent -56"),
         ("conv2d data=1,64,56,56 weight=64,64,3,3 + bias b=3", "bias takes no words"),
-        ("softmax data=3 + bias", "bias follows conv2d or matmul"),
+        ("softmax data=3 + bias", "bias follows a convolution or matmul"),
         ("relu data=3 + relu data=3", "leave it out"),
         ("max_pool data=1,1,4,4", "needs kernel; write for example kernel=3,3"),
         ("reduce_sum data=3 keepdims=maybe", "keepdims=maybe must be true or false"),

@@ -29,7 +29,17 @@ def gemm(node: OnnxNode) -> str:
         result = node.emit("mul", result, node.scalar(alpha, result))
     if not node.given(2) or beta == 0.0:
         return result
+    _check_addend(node, result)
     return node.emit("add", result, _scaled(node, beta))
+
+
+def _check_addend(node: OnnxNode, product: str) -> None:
+    """C broadcasts to the product; before opset 7 only where the attribute `broadcast` says so."""
+    shape, c = node.builder.values[product].shape, node.shape(2)
+    free = node.opset >= 7 or node.attr_int("broadcast", 0) != 0
+    fits = len(c) <= 2 and all(own in (1, extent) for own, extent in zip(reversed(c), reversed(shape), strict=False))
+    if not fits or not (free or c == shape):
+        raise ModelError(f"{node.label}: C of shape {c} does not fit the product of shape {shape}")
 
 
 def _scaled(node: OnnxNode, beta: float) -> str:

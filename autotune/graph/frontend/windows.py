@@ -1,10 +1,10 @@
-"""Attributes shared by convolutions and pools: kernel, stride, dilation, padding, and 1-D forms as 2-D."""
+"""Attributes shared by convolutions and pools: kernel, stride, dilation, padding."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.errors import ModelError, UnsupportedError
+from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode
 
 
@@ -16,33 +16,6 @@ class Window:
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     pad: tuple[int, ...]
-
-    def as_2d(self) -> Window:
-        """A 1-D window as one of height 1; 2-D windows as they are."""
-        if len(self.kernel) == 2:
-            return self
-        (before, after) = self.pad
-        return Window((1, *self.kernel), (1, *self.stride), (1, *self.dilation), (0, before, 0, after))
-
-
-def spatial_rank(node: OnnxNode) -> int:
-    """1 or 2; other ranks are refused."""
-    rank = node.rank() - 2
-    if rank not in (1, 2):
-        raise UnsupportedError(f"{node.label}: {rank} spatial dimensions (1 and 2 are supported)")
-    return rank
-
-
-def as_2d(node: OnnxNode, name: str) -> str:
-    """(N, C, W) as (N, C, 1, W); 4-D values as they are."""
-    shape = node.builder.values[name].shape
-    return node.reshaped(name, (*shape[:2], 1, shape[2])) if len(shape) == 3 else name
-
-
-def from_2d(node: OnnxNode, name: str, rank: int) -> str:
-    """The inverse of `as_2d` for a result."""
-    shape = node.builder.values[name].shape
-    return node.reshaped(name, (*shape[:2], shape[3])) if rank == 1 else name
 
 
 def read_window(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
@@ -56,6 +29,33 @@ def read_window(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
         raise ModelError(f"{node.label}: kernel {kernel}, strides {stride} and dilations {dilation} must be positive")
     begin, end = _padding(node, kernel, stride, dilation)
     return Window(kernel, stride, dilation, (*begin, *end))
+
+
+def transposed_window(node: OnnxNode, kernel: tuple[int, ...]) -> tuple[Window, tuple[int, ...]]:
+    """Window of a transposed convolution and what is added behind each axis of its result (output_padding).
+
+    `pad` is what is cut off the result; negative behind it where an output_shape asks for more than there is.
+    """
+    rank = len(kernel)
+    stride, dilation = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
+    if min(*kernel, *stride, *dilation) < 1:
+        raise ModelError(f"{node.label}: kernel {kernel}, strides {stride} and dilations {dilation} must be positive")
+    extra = node.attr_ints("output_padding") or (0,) * rank
+    if len(extra) != rank or min(extra) < 0:
+        raise ModelError(f"{node.label}: output_padding {extra} must be {rank} non-negative integers")
+    mode, wanted = node.attr_string("auto_pad", "NOTSET"), node.attr_ints("output_shape")
+    if wanted is None and mode not in ("SAME_UPPER", "SAME_LOWER"):
+        begin, end = _padding(node, kernel, stride, dilation)
+    else:
+        wanted = wanted or tuple(e * s for e, s in zip(node.shape()[2:], stride, strict=True))
+        if len(wanted) != rank:
+            raise ModelError(f"{node.label}: output_shape {wanted} must have {rank} entries")
+        axes = zip(node.shape()[2:], kernel, stride, dilation, extra, wanted, strict=True)
+        total = [s * (e - 1) + x + (k - 1) * d + 1 - w for e, k, s, d, x, w in axes]
+        # What is missing is put behind; of an odd padding, SAME_UPPER puts the larger half behind, all others before.
+        begin = tuple((max(t, 0) + (mode != "SAME_UPPER")) // 2 for t in total)
+        end = tuple(t - b for t, b in zip(total, begin, strict=True))
+    return Window(kernel, stride, dilation, (*begin, *end)), extra
 
 
 def per_axis(node: OnnxNode, name: str, rank: int) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Explicit padding moves into the convolution or pool that reads it.
 
-requires: a verified graph.    ensures: no conv2d reads a zero `pad` of its spatial axes.
+requires: a verified graph.    ensures: no convolution reads a zero `pad` of its spatial axes.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ import math
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.sweep import Sweep
+from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import AttrValue
+
+FOLDING = frozenset({*CONVOLUTIONS, "avg_pool", "max_pool"})
 
 
 def fold_pad(graph: Graph) -> Graph:
     """`conv2d(pad(x))` --> `conv2d(x)` with the padding added to its own."""
     sweep = Sweep(graph)
     for node in sweep:
-        producer = sweep.producers.get(node.inputs[0]) if node.op in ("conv2d", "avg_pool", "max_pool") else None
+        producer = sweep.producers.get(node.inputs[0]) if node.op in FOLDING else None
         attrs = _with_padding(node, producer) if producer is not None and producer.op == "pad" else None
         if producer is None or attrs is None:
             sweep.keep(node)
@@ -34,7 +37,7 @@ def _with_padding(node: Node, pad: Node) -> dict[str, AttrValue] | None:
     spatial = (*pads[2:rank], *pads[rank + 2 :])
     total = tuple(a + b for a, b in zip(own, spatial, strict=True))
     attrs = dict(node.attrs) | {"pad": total}
-    if node.op == "conv2d":
+    if node.op in CONVOLUTIONS:
         return attrs if value == 0 else None
     if attrs["ceil_mode"]:
         return None  # where the last window may start depends on what is padding
