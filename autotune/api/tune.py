@@ -13,7 +13,7 @@ from autotune.api.locate import DatabaseLike, object_cache
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.compile import compile_graph
-from autotune.compiler.tasks import KernelTask, kernel_tasks, model_key
+from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, model_key
 from autotune.engines.compare import ALLOWED_ERROR, compare
 from autotune.engines.engine import Ours
 from autotune.errors import ConfigError, DatabaseError, InputError
@@ -35,6 +35,8 @@ from autotune.target import Target
 DEFAULT_BUDGET = "5m"
 FOLLOW_UP = 8
 """Trials for each kernel whose layouts are others once its neighbours are tuned."""
+ROUNDS = 3
+"""How often to look for such kernels: what is measured in new layouts may change the layouts of its neighbours."""
 PEAK_ROUNDS = 50
 MODEL_ROUNDS = 30
 WINOGRAD_GAIN = 4.0
@@ -187,20 +189,26 @@ class _Run:
         return self._report(outcome, verdict, False)
 
     def _follow_up(self, graph: Graph, weight_bytes: int, outcome: TuneOutcome, pipeline: Pipeline) -> TuneOutcome:
-        """Tunes briefly the kernels that are new, because tuned neighbours give them other layouts."""
-        choose = Chooser(self.target, self.database)
-        missing = [
-            self._task(task, weight_bytes)
-            for task in kernel_tasks(graph, self.target, self.database, object_cache())
-            if not choose(task.workload, task.interface).tuned
-        ]
-        known = {(task.task.workload.key, task.task.interface) for task in outcome.tasks}
-        fresh = [task for task in missing if (task.workload.key, task.interface) not in known]
-        if not fresh:
-            return outcome
-        found = sum(len(earlier_trials(self.database, task)) for task in fresh)
-        budget = Budget(trials=found + FOLLOW_UP * len(fresh))
-        return _merged(outcome, self._search("tuning kernels in their new layouts", fresh, budget, pipeline))
+        """Tunes briefly the kernels that are new, because tuned neighbours give them other layouts, and those that
+        would save a transform in other layouts; then again, for what follows from that."""
+        for _ in range(ROUNDS):
+            choose = Chooser(self.target, self.database)
+            known = {(task.task.workload.key, task.task.interface) for task in outcome.tasks}
+            found = [
+                *kernel_tasks(graph, self.target, self.database, object_cache()),
+                *alternative_tasks(graph, self.target, self.database, object_cache()),
+            ]
+            fresh = [
+                self._task(task, weight_bytes)
+                for task in found
+                if (task.workload.key, task.interface) not in known and not choose(task.workload, task.interface).tuned
+            ]
+            if not fresh or outcome.interrupted:
+                return outcome
+            earlier = sum(len(earlier_trials(self.database, task)) for task in fresh)
+            budget = Budget(trials=earlier + FOLLOW_UP * len(fresh))
+            outcome = _merged(outcome, self._search("tuning kernels in their new layouts", fresh, budget, pipeline))
+        return outcome
 
     def _judge(self, graph: Graph, session_id: str) -> ModelVerdict:
         """Times the tuned program in turn with the untuned one, and stores which is to be used."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.errors import ConfigError
 from autotune.ops.workload import Workload
-from autotune.records import Database, Tier, TuningRecord
+from autotune.records import TEMPLATE_INTERFACE, Database, Tier, TuningRecord
 from autotune.search_spaces import Config, Interface, check_config, default_config
 from autotune.target import Target
 
@@ -47,7 +48,8 @@ class Chooser:
         self.target = target
         self.database = database
         self._without = without
-        self._known: dict[tuple[str, Interface | None], Choice] = {}
+        self._known: dict[tuple[Workload, str | None], Choice] = {}
+        self._measured: dict[Workload, dict[Interface, Choice]] = {}
 
     def __call__(self, workload: Workload, interface: Interface | None = None) -> Choice:
         """The choice for a workload; given an interface, only records measured with it count.
@@ -55,19 +57,36 @@ class Chooser:
         Raises:
             WorkloadError: no template can compute it.
         """
-        key = (workload.key, interface)
+        return self._remembered(workload, None if interface is None else interface.to_json())
+
+    def own(self, workload: Workload) -> Choice:
+        """The choice for a kernel whose template picks the layouts: records of that, else of any layouts."""
+        choice = self._remembered(workload, TEMPLATE_INTERFACE)
+        return choice if choice.tuned else self._remembered(workload, None)
+
+    def measured(self, workload: Workload) -> Mapping[Interface, Choice]:
+        """The fastest record for each interface that was asked for when it was measured."""
+        if workload not in self._measured:
+            found: dict[Interface, Choice] = {}
+            for form in self.database.interfaces(workload.key, self.target.key) if self.database is not None else ():
+                if form != TEMPLATE_INTERFACE and (choice := self._remembered(workload, form)).tuned:
+                    found[Interface.from_json(form)] = choice
+            self._measured[workload] = found
+        return self._measured[workload]
+
+    def _remembered(self, workload: Workload, form: str | None) -> Choice:
+        key = (workload, form)
         if key not in self._known:
-            self._known[key] = self._look_up(workload, interface)
+            self._known[key] = self._look_up(workload, form)
         return self._known[key]
 
     def default(self, workload: Workload, reason: str, tier: Tier = Tier.MISS) -> Choice:
         """What a kernel gets without a record that fits."""
         return Choice(default_config(workload, self.target), tier, reason)
 
-    def _look_up(self, workload: Workload, interface: Interface | None) -> Choice:
+    def _look_up(self, workload: Workload, form: str | None) -> Choice:
         if self.database is None:
             return self.default(workload, self._without)
-        form = interface.to_json() if interface is not None else None
         match = self.database.best(workload.key, self.target.key, self.target.to_json(), interface=form)
         if match.tier is not Tier.EXACT or match.record is None:
             return self.default(workload, match.reason, match.tier)

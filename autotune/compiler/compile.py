@@ -13,8 +13,9 @@ from autotune.codegen.object_cache import ObjectCache
 from autotune.codegen.runtime_ir import runtime_object
 from autotune.compiler.choose import Chooser
 from autotune.compiler.kernel_cache import cached_kernel
+from autotune.compiler.layouts import assign
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
-from autotune.compiler.slots import Assignment, KernelStep, assign
+from autotune.compiler.slots import Assignment, KernelStep
 from autotune.compiler.tasks import model_key
 from autotune.errors import CodegenError, LoweringError, ScheduleError
 from autotune.graph import Graph, load_model, optimize, partition

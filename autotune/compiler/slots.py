@@ -1,23 +1,22 @@
 """Slots: the physical buffers of a compiled model, and the kernel steps between them.
 
-Layout assignment by rule: a kernel with an anchor (convolution, matrix product) gets the layouts its template wants,
-streaming kernels follow their neighbours, and a transform is inserted only where two anchors disagree. A value's halo
-is as wide as its hungriest consumer asks, so that no convolution tests for edges or copies a border.
+`place` follows rules, unless told otherwise: a kernel with an anchor (convolution, matrix product) gets the layouts
+its template wants, streaming kernels follow their neighbours, and a transform is inserted only where two anchors
+disagree. A value's halo is as wide as its hungriest consumer asks, so that no convolution tests for edges or copies a
+border. What deviates from the rules is decided in `layouts`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autotune.codegen.object_cache import ObjectCache
-from autotune.compiler.choose import Choice, Chooser
-from autotune.compiler.kernel_cache import cached_layouts
+from autotune.compiler.choose import Choice
+from autotune.compiler.wishes import Wishes, bare, is_reshape, leads_layouts
 from autotune.graph.ir import Graph
-from autotune.graph.partition import COMPUTE, Group
+from autotune.graph.partition import Group
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
-from autotune.schedule import Schedule
-from autotune.search_spaces import Interface, make_schedule
-from autotune.target import Target
+from autotune.search_spaces import Interface
 from autotune.tensor.layout import Layout
 
 
@@ -38,13 +37,17 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """One kernel: what it computes, from slots or constants (by value name) into slots, in which layouts."""
+    """One kernel: what it computes, from slots or constants (by value name) into slots, in which layouts.
+
+    `asked` is the interface that the kernel is measured with: None where its template leads and chooses by itself.
+    """
 
     workload: Workload
     choice: Choice
     interface: Interface
     inputs: tuple[int | str, ...]
     outputs: tuple[int, ...]
+    asked: Interface | None
 
 
 @dataclass
@@ -64,42 +67,56 @@ class Assignment:
         return slot, offset
 
 
-def leads_layouts(workload: Workload) -> bool:
-    """Convolutions and matrix products decide layouts; a record of theirs holds whatever layouts surround it."""
-    return workload.anchor is not None and workload.anchor.op in COMPUTE
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Where not to follow the rules.
+
+    Attributes:
+        interfaces: for groups whose template leads, by the name of their output: the layouts and the record to use.
+        forms: for other values: order and blocks of what the kernel writes.
+    """
+
+    interfaces: Mapping[str, tuple[Interface, Choice]] = field(default_factory=dict)
+    forms: Mapping[str, Layout] = field(default_factory=dict)
 
 
-def assign(graph: Graph, groups: tuple[Group, ...], chooser: Chooser, cache: ObjectCache | None = None) -> Assignment:
-    """Choose layouts for all values and list the kernels, transforms included.
+def place(graph: Graph, groups: tuple[Group, ...], wishes: Wishes, decisions: Decisions | None = None) -> Assignment:
+    """Layouts for all values, and the kernels in order, transforms included.
 
     Raises:
         WorkloadError: no template can compute a group.
     """
-    return _Assigner(graph, groups, chooser, cache).run()
+    return _Placer(graph, groups, wishes, decisions or Decisions()).run()
 
 
-def layouts_of(s: Schedule) -> tuple[Layout, ...]:
-    """The layout of each operand, inputs then outputs."""
-    operands = [*s.compute.inputs, *(s.state.tensor(n) for n in s.compute.outputs)]
-    chosen = dict(s.state.layouts)
-    return tuple(chosen.get(t.name) or Layout.row_major(len(t.shape)) for t in operands)
+def layout_workload(kind: TensorType) -> Workload:
+    """The kernel that copies a tensor from one layout into another."""
+    return Workload((WorkloadInput(kind),), (WorkloadNode.make("layout", (0,)),), (1,))
 
 
-class _Assigner:
-    def __init__(self, graph: Graph, groups: tuple[Group, ...], chooser: Chooser, cache: ObjectCache | None) -> None:
-        self.graph, self.groups, self.choose, self.cache = graph, groups, chooser, cache
-        self.target: Target = chooser.target
+class _Placer:
+    def __init__(self, graph: Graph, groups: tuple[Group, ...], wishes: Wishes, decisions: Decisions) -> None:
+        self.graph, self.groups, self.wishes, self.decisions = graph, groups, wishes, decisions
+        self.choose = wishes.choose
         self.out = Assignment()
         self.slot_of: dict[tuple[str, Layout], int] = {}
         self.primary: dict[str, Layout] = {}
         self.wanted: dict[str, list[Layout]] = {}
-        self._wishes: dict[str, tuple[Layout, ...]] = {}
+        self.of_wholes: dict[str, list[Layout]] = {}
+        self.written = {n for g in groups if not (g.is_view and is_reshape(g)) for n in g.outputs}
 
     def run(self) -> Assignment:
         for group in self.groups:
-            for name, layout in zip(group.inputs, self._wish(group)):
-                if self._anchored(group) and name not in self.graph.constants:
-                    self.wanted.setdefault(name, []).append(layout)
+            if leads_layouts(group.workload):
+                for name, layout in zip(group.inputs, self._wish(group)):
+                    if name not in self.graph.constants:
+                        self.wanted.setdefault(name, []).append(layout)
+        for group in reversed(self.groups):  # a part of a concatenation must look like the whole
+            if group.workload.nodes[0].op == "concat":
+                whole = group.outputs[0]
+                for part in group.inputs:
+                    wishes = (*self.wanted.get(whole, ()), *self.of_wholes.get(whole, ()))
+                    self.of_wholes.setdefault(part, []).extend(wishes)
         for value in self.graph.inputs:
             layout = Layout.row_major(len(value.shape))
             self.primary[value.name] = layout
@@ -108,7 +125,7 @@ class _Assigner:
             for name in group.outputs:
                 form = self._form(group, name)
                 # A view is memory that somebody else wrote: it has no halo, whatever its readers wish.
-                self.primary[name] = form if group.is_view and _is_reshape(group) else self._with_halo(name, form)
+                self.primary[name] = form if group.is_view and is_reshape(group) else self._with_halo(name, form)
         self._reserve_concats()
         for group in self.groups:
             self._place(group)
@@ -118,58 +135,40 @@ class _Assigner:
                 self.out.outputs[output.value] = self._in_layout(output.value, Layout.row_major(rank))
         return self.out
 
-    def _anchored(self, group: Group) -> bool:
-        """The template has an opinion about layouts; other kernels take those of their neighbours."""
-        return leads_layouts(group.workload)
-
     def _wish(self, group: Group) -> tuple[Layout, ...]:
-        """The layouts that the group's template would choose by itself, inputs then outputs."""
-        w = group.workload
-        if group.is_view or not self._anchored(group):
-            types = [self.graph.values[n] for n in (*group.inputs, *group.outputs)]
-            return tuple(Layout.row_major(len(t.shape)) for t in types)
-        if w.key not in self._wishes:
-            config = self.choose(w).config
-            self._wishes[w.key] = cached_layouts(
-                self.cache, w, config, self.target, lambda: layouts_of(make_schedule(w, config, self.target, None))
-            )
-        return self._wishes[w.key]
+        """The layouts that a group would have if it alone decided."""
+        decided = self.decisions.interfaces.get(group.outputs[0])
+        return self.wishes.of(group) if decided is None else decided[0].layouts
 
     def _form(self, group: Group, name: str) -> Layout:
         """Order and blocks of a group's output, halo apart."""
         value = self.graph.values[name]
         plain = Layout.row_major(len(value.shape))
-        if self._anchored(group):
-            return _bare(self._wish(group)[-1])
-        if len(value.shape) != 4 or _is_reshape(group) or len(group.outputs) > 1:
+        if leads_layouts(group.workload):
+            return bare(self._wish(group)[-1])
+        if name in self.decisions.forms:
+            return self.decisions.forms[name]
+        if len(value.shape) != 4 or is_reshape(group) or len(group.outputs) > 1:
             return plain
-        wanted = [_bare(x) for x in self.wanted.get(name, []) if x.rank == 4]
+        wanted = [bare(x) for x in self.wanted.get(name, []) if x.rank == 4]
         if wanted:
             return wanted[0]
         for source in group.inputs:
             layout = self.primary.get(source)
-            if layout is not None and layout.rank == 4 and _bare(layout) != plain:
+            if layout is not None and layout.rank == 4 and bare(layout) != plain:
                 block = layout.block(1)
                 reshaped = any(n.op in ("reshape", "transpose") for n in group.workload.nodes)
                 if block > 1 and not reshaped and value.shape[1] >= block:
-                    return _bare(layout)
+                    return bare(layout)
         return plain
 
     def _with_halo(self, name: str, form: Layout) -> Layout:
         """The form with the widest halo that an anchored consumer of the same form wants."""
         halo = [(0, 0)] * form.rank
-        for layout in self._wanted_through_concat(name):
-            if _bare(layout) == form:
+        for layout in (*self.wanted.get(name, ()), *self.of_wholes.get(name, ())):
+            if bare(layout) == form:
                 halo = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(halo, layout.halo)]
         return form.with_halo(halo)
-
-    def _wanted_through_concat(self, name: str) -> list[Layout]:
-        """Wishes of consumers; a part of a concatenation must look like the whole."""
-        found = list(self.wanted.get(name, []))
-        for group in self.groups:
-            if group.workload.nodes[0].op == "concat" and name in group.inputs:
-                found += self._wanted_through_concat(group.outputs[0])
-        return found
 
     def _reserve_concats(self) -> None:
         """Concatenations along channels whose parts can be written in place: parts become views of the whole."""
@@ -202,20 +201,17 @@ class _Assigner:
         physical = layout.physical_shape(shape)
         if any(extent != 1 for extent in physical[:outer]):
             return False
-        produced = {
-            n for g in self.groups if not (g.is_view and g.workload.nodes[0].op == "reshape") for n in g.outputs
-        }
         for part in group.inputs:
             value = self.graph.values[part]
-            if part not in produced or (part, layout) in self.slot_of or value.shape[axis] % block:
+            if part not in self.written or (part, layout) in self.slot_of or value.shape[axis] % block:
                 return False
-            if _bare(self.primary[part]) != _bare(layout):
+            if bare(self.primary[part]) != bare(layout):
                 return False
         return True
 
     def _place(self, group: Group) -> None:
         op, name = group.workload.nodes[0].op, group.outputs[0]
-        if _is_reshape(group) and group.is_view and group.inputs[0] not in self.graph.constants:
+        if is_reshape(group) and group.is_view and group.inputs[0] not in self.graph.constants:
             self._view(group.inputs[0], name)
             return
         layout = self.primary[name]
@@ -225,7 +221,7 @@ class _Assigner:
                 whole = self.slot_of.get((name, layout))
                 if whole is not None and all(self.out.slots[p].part_of[0] == whole for p in parts if p is not None):  # type: ignore[index]
                     return
-        self._kernel(group, self._wish(group))
+        self._kernel(group)
 
     def _view(self, source: str, name: str) -> None:
         """A reshape: the same memory, when that is row-major or has nothing to reorder."""
@@ -239,17 +235,17 @@ class _Assigner:
             slot = self._in_layout(source, plain)
         self._new_slot(name, self.primary[name], (slot, 0))
 
-    def _kernel(self, group: Group, wish: tuple[Layout, ...]) -> None:
+    def _kernel(self, group: Group) -> None:
         operands: list[int | str] = []
         layouts: list[Layout] = []
-        workload = group.workload
-        anchored = leads_layouts(workload)
+        workload, wish = group.workload, self._wish(group)
+        leads = leads_layouts(workload)
         for n, name in enumerate(group.inputs):
             if name in self.graph.constants:
                 operands.append(name)
                 layouts.append(wish[n])
                 continue
-            slot = self._served(name, wish[n]) if anchored else self._in_layout(name, self.primary[name])
+            slot = self._served(name, wish[n]) if leads else self._in_layout(name, self.primary[name])
             operands.append(slot)
             layouts.append(self.out.slots[slot].layout)
         outputs: list[int] = []
@@ -258,13 +254,19 @@ class _Assigner:
             outputs.append(kept if kept is not None else self._new_slot(name, self.primary[name]))
             layouts.append(self.primary[name])
         interface = Interface(tuple(layouts))
-        choice = self.choose(workload, None if anchored else interface)
-        self.out.steps.append(KernelStep(workload, choice, interface, tuple(operands), tuple(outputs)))
+        decided = self.decisions.interfaces.get(group.outputs[0])
+        if decided is not None:
+            asked, choice = decided
+        elif leads:
+            asked, choice = None, self.choose.own(workload)
+        else:
+            asked, choice = interface, self.choose(workload, interface)
+        self.out.steps.append(KernelStep(workload, choice, interface, tuple(operands), tuple(outputs), asked))
 
     def _served(self, name: str, wish: Layout) -> int:
         """A slot of the value in the order wished for, with at least the halo wished for."""
         primary = self.primary[name]
-        if _bare(primary) == _bare(wish) and all(a >= c and b >= d for (a, b), (c, d) in zip(primary.halo, wish.halo)):
+        if bare(primary) == bare(wish) and all(a >= c and b >= d for (a, b), (c, d) in zip(primary.halo, wish.halo)):
             return self._in_layout(name, primary)
         return self._in_layout(name, wish)
 
@@ -274,12 +276,11 @@ class _Assigner:
             return self.slot_of[(name, layout)]
         source = self.slot_of[(name, self.primary[name])]
         value = self.graph.values[name]
-        workload = Workload(
-            (WorkloadInput(TensorType(value.dtype, value.shape)),), (WorkloadNode.make("layout", (0,)),), (1,)
-        )
+        workload = layout_workload(TensorType(value.dtype, value.shape))
         slot = self._new_slot(name, layout)
         interface = Interface((self.out.slots[source].layout, layout))
-        self.out.steps.append(KernelStep(workload, self.choose(workload, interface), interface, (source,), (slot,)))
+        choice = self.choose(workload, interface)
+        self.out.steps.append(KernelStep(workload, choice, interface, (source,), (slot,), interface))
         return slot
 
     def _new_slot(self, name: str, layout: Layout, part_of: tuple[int, int] | None = None) -> int:
@@ -287,12 +288,3 @@ class _Assigner:
         self.out.slots.append(Slot(name, value.dtype, value.shape, layout, part_of))
         self.slot_of[(name, layout)] = len(self.out.slots) - 1
         return len(self.out.slots) - 1
-
-
-def _is_reshape(group: Group) -> bool:
-    return group.workload.nodes[0].op == "reshape"
-
-
-def _bare(layout: Layout) -> Layout:
-    """The layout without its halo."""
-    return Layout(layout.order, ((0, 0),) * layout.rank)

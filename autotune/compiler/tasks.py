@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
-from autotune.compiler.slots import assign, leads_layouts
+from autotune.compiler.costs import Costs
+from autotune.compiler.layouts import assign
+from autotune.compiler.slots import Assignment, KernelStep
+from autotune.compiler.wishes import bare, leads_layouts
 from autotune.graph import Graph, Group, partition
 from autotune.ops.workload import Workload
 from autotune.records import Database
 from autotune.search_spaces import Interface
 from autotune.target import Target
+from autotune.tensor.layout import Layout
+
+WORTH = 0.03
+MOST = 16
+"""How many kernels in other layouts to propose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,61 @@ def kernel_tasks(
     Raises:
         WorkloadError: no template can compute some group.
     """
-    counts: dict[tuple[Workload, Interface | None], int] = {}
-    for step in assign(graph, partition(graph), Chooser(target, database), cache).steps:
-        key = (step.workload, None if leads_layouts(step.workload) else step.interface)
-        counts[key] = counts.get(key, 0) + 1
+    counts = Counter(
+        (step.workload, step.asked) for step in assign(graph, partition(graph), Chooser(target, database), cache).steps
+    )
     return tuple(KernelTask(workload, interface, uses) for (workload, interface), uses in counts.items())
+
+
+def alternative_tasks(
+    graph: Graph, target: Target, database: Database | None = None, cache: ObjectCache | None = None
+) -> tuple[KernelTask, ...]:
+    """Kernels whose templates lead, in layouts that would save the transforms beside them, the dearest ones first.
+
+    Measured, they are what layout assignment chooses among. A transform is worth saving when it takes at least
+    `WORTH` of its neighbour's time.
+    """
+    chooser = Chooser(target, database)
+    assignment = assign(graph, partition(graph), chooser, cache)
+    costs = Costs(chooser)
+    copies = {step.outputs[0]: step for step in assignment.steps if step.workload.nodes[0].op == "layout"}
+    readers: Counter[int | str] = Counter(slot for step in assignment.steps for slot in step.inputs)
+    readers.update(assignment.outputs.values())
+    copied_once = {step.inputs[0]: step for step in copies.values() if readers[step.inputs[0]] == 1}
+    saved: dict[tuple[Workload, Interface], float] = {}
+    uses: Counter[tuple[Workload, Interface]] = Counter()
+    for step in assignment.steps:
+        if not leads_layouts(step.workload):
+            continue
+        layouts, gain = list(step.interface.layouts), 0.0
+        before = {n: copies[slot] for n, slot in enumerate(step.inputs) if isinstance(slot, int) and slot in copies}
+        for number, copy in before.items():
+            layouts[number] = _with_halo(assignment, copy, step.interface.layouts[number])
+            gain += costs.step(copy)
+        proposals = [(tuple(layouts), gain)] if before else []
+        after = copied_once.get(step.outputs[0])
+        if after is not None:
+            written = bare(after.interface.layouts[1])
+            proposals += [
+                ((*given[:-1], written), found + costs.step(after))
+                for given, found in ((step.interface.layouts, 0.0), *proposals)
+            ]
+        for given, found in proposals:
+            if found >= WORTH * (step.choice.seconds or 0.0):
+                key = (step.workload, Interface(given))
+                saved[key] = saved.get(key, 0.0) + found
+                uses[key] += 1
+    best = sorted(saved, key=lambda key: -saved[key])[:MOST]
+    return tuple(KernelTask(workload, interface, uses[workload, interface]) for workload, interface in best)
+
+
+def _with_halo(assignment: Assignment, copy: KernelStep, wanted: Layout) -> Layout:
+    """The layout that a transform reads, with the halo of the one that it writes, where its producer can leave one."""
+    source = copy.inputs[0]
+    assert isinstance(source, int)
+    form = bare(copy.interface.layouts[0])
+    slot = assignment.slots[source]
+    if slot.part_of is not None or slot.value in assignment.inputs:
+        return form
+    blocked = {d for d, block in form.order if block}
+    return form.with_halo([(0, 0) if d in blocked else pair for d, pair in enumerate(wanted.halo)])

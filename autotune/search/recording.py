@@ -120,12 +120,12 @@ def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, TuningRe
 
 
 def seeds(database: Database, task: TuningTask) -> list[Config]:
-    """Configs that were best nearby: for the same workload on another target, and for its anchor alone.
+    """Configs that were best nearby: for the same workload in other layouts or on another target, and for its anchor.
 
     They are measured like any other; a seed saves trials and decides nothing.
     """
     match = database.best(task.workload.key, task.target.key, task.target.to_json())
-    near = [match.record] if match.record is not None and match.tier is Tier.COMPATIBLE else []
+    near = [match.record] if match.record is not None and match.tier is not Tier.FOREIGN else []
     relatives = [
         record
         for record in database.by_anchor(task.workload.anchor_key, task.target.key)

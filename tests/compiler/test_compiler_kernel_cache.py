@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import compile as compiler
-from autotune.compiler import kernel_cache, slots
+from autotune.compiler import kernel_cache, wishes
 from autotune.compiler.compile import compile_model
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
@@ -38,7 +38,7 @@ def test_a_second_build_schedules_nothing(model: bytes, tmp_path: Path, monkeypa
         raise AssertionError("scheduled again")
 
     monkeypatch.setattr(compiler, "make_schedule", never)
-    monkeypatch.setattr(slots, "make_schedule", never)
+    monkeypatch.setattr(wishes, "make_schedule", never)
     second = compile_model(model, TARGET, cache=ObjectCache(tmp_path))
     assert second.program == first.program and second.objects == first.objects
     np.testing.assert_array_equal(second.constants, first.constants)

@@ -1,0 +1,98 @@
+"""What a kernel costs in some layouts: as measured, or a generous estimate where it was not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.compiler.choose import Choice, Chooser
+from autotune.compiler.slots import Assignment, KernelStep, layout_workload
+from autotune.compiler.wishes import bare, leads_layouts
+from autotune.ops.workload import TensorType, Workload
+from autotune.search_spaces import Interface
+from autotune.tensor.dtype import DType
+from autotune.tensor.layout import Layout
+
+START = 1e-6
+"""Seconds to start a kernel and to wait for all threads at its end."""
+BANDWIDTH = 10e9
+"""Bytes per second of a streaming kernel, its data in some cache: few are slower, so what was measured wins ties."""
+MIXED = 3.0
+"""How often a tensor counts that is read in an order other than the one in which the result is written."""
+
+
+class Costs:
+    """Seconds per kernel.
+
+    A record counts for every interface that differs from its own in halos only: a border of zeros costs little.
+    """
+
+    def __init__(self, chooser: Chooser) -> None:
+        self.choose = chooser
+        self._records: dict[Workload, dict[tuple[Layout, ...], Choice]] = {}
+        self._known: dict[tuple[Workload, tuple[Layout, ...]], float] = {}
+
+    def record(self, workload: Workload, layouts: Sequence[Layout]) -> Choice | None:
+        """The fastest record of a kernel in these layouts, halos aside."""
+        if workload not in self._records:
+            found: dict[tuple[Layout, ...], Choice] = {}
+            for interface, choice in self.choose.measured(workload).items():
+                key = tuple(map(bare, interface.layouts))
+                if key not in found or (choice.seconds or 0.0) < (found[key].seconds or 0.0):
+                    found[key] = choice
+            self._records[workload] = found
+        return self._records[workload].get(tuple(map(bare, layouts)))
+
+    def streaming(self, workload: Workload, layouts: Sequence[Layout]) -> float:
+        """A kernel that no template leads, in these layouts."""
+        key = (workload, tuple(map(bare, layouts)))
+        if key not in self._known:
+            choice = self.record(workload, layouts)
+            seconds = None if choice is None else choice.seconds
+            self._known[key] = estimate(workload, layouts) if seconds is None else seconds
+        return self._known[key]
+
+    def transform(self, kind: TensorType, source: Layout, wanted: Layout) -> float:
+        """Copying a tensor from one layout into another."""
+        return self.streaming(layout_workload(kind), (source, wanted))
+
+    def step(self, step: KernelStep) -> float:
+        """A kernel of an assignment. One with an anchor but no record costs nothing: no layouts depend on it."""
+        if step.choice.tuned and step.choice.seconds is not None:
+            return step.choice.seconds
+        return 0.0 if leads_layouts(step.workload) else self.streaming(step.workload, step.interface.layouts)
+
+    def total(self, assignment: Assignment) -> float:
+        """All kernels of an assignment, one after the other."""
+        return sum(map(self.step, assignment.steps))
+
+
+def estimate(workload: Workload, layouts: Sequence[Layout]) -> float:
+    """Seconds by the bytes that a kernel moves; several passes over those that lie in another order than its result."""
+    types = workload.types()
+    kinds = [types[n] for n in (*range(len(workload.inputs)), *workload.outputs)]
+    result = bare(layouts[-1])
+    moved = 0.0
+    for kind, layout in zip(kinds, layouts, strict=True):
+        mixed = layout.rank == result.rank and bare(layout) != result
+        moved += layout.elements(kind.shape) * DType(kind.dtype).bytes * (MIXED if mixed else 1.0)
+    return START + moved / BANDWIDTH
+
+
+def uniform(workload: Workload, form: Layout) -> Interface:
+    """A streaming kernel's layouts when all of its tensors that can have the form of its result have it."""
+    types = workload.types()
+    kinds = [types[n] for n in (*range(len(workload.inputs)), *workload.outputs)]
+    constant = [entry.constant for entry in workload.inputs] + [False] * len(workload.outputs)
+    full = types[workload.outputs[0]].shape
+    return Interface(
+        tuple(
+            form if not fixed and len(kind.shape) == len(full) and holds(form, kind.shape) else
+            Layout.row_major(len(kind.shape))
+            for kind, fixed in zip(kinds, constant, strict=True)
+        )
+    )  # fmt: skip
+
+
+def holds(form: Layout, shape: Sequence[int]) -> bool:
+    """Whether a tensor fills the blocks of a form at least once."""
+    return form.rank == len(shape) and all(shape[d] >= block for d, block in form.order if block)

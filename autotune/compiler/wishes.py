@@ -1,0 +1,63 @@
+"""What layouts the kernels want: those of their templates, or those of a record."""
+
+from __future__ import annotations
+
+from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler.choose import Choice, Chooser
+from autotune.compiler.kernel_cache import cached_layouts
+from autotune.graph.partition import COMPUTE, Group
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.search_spaces import make_schedule
+from autotune.tensor.layout import Layout
+
+
+def leads_layouts(workload: Workload) -> bool:
+    """Convolutions and matrix products decide layouts; a record of theirs holds whatever layouts surround it."""
+    return workload.anchor is not None and workload.anchor.op in COMPUTE
+
+
+def layouts_of(s: Schedule) -> tuple[Layout, ...]:
+    """The layout of each operand, inputs then outputs."""
+    operands = [*s.compute.inputs, *(s.state.tensor(n) for n in s.compute.outputs)]
+    chosen = dict(s.state.layouts)
+    return tuple(chosen.get(t.name) or Layout.row_major(len(t.shape)) for t in operands)
+
+
+def bare(layout: Layout) -> Layout:
+    """The layout without its halo: order and blocks."""
+    return Layout(layout.order, ((0, 0),) * layout.rank)
+
+
+def is_reshape(group: Group) -> bool:
+    return group.workload.nodes[0].op == "reshape"
+
+
+class Wishes:
+    """The layouts that templates would choose by themselves, each found once."""
+
+    def __init__(self, chooser: Chooser, cache: ObjectCache | None) -> None:
+        self.choose, self.cache = chooser, cache
+        self._known: dict[Workload, tuple[Layout, ...]] = {}
+
+    def choice(self, workload: Workload) -> Choice:
+        """The schedule of a kernel that chooses its layouts."""
+        return self.choose.own(workload)
+
+    def of(self, group: Group) -> tuple[Layout, ...]:
+        """One layout per operand of a group, inputs then outputs; row-major where its template has no opinion."""
+        workload = group.workload
+        if workload not in self._known:
+            if group.is_view or not leads_layouts(workload):
+                types = workload.types()
+                operands = (*range(len(workload.inputs)), *workload.outputs)
+                self._known[workload] = tuple(Layout.row_major(len(types[n].shape)) for n in operands)
+            else:
+                self._known[workload] = self._of_template(workload)
+        return self._known[workload]
+
+    def _of_template(self, workload: Workload) -> tuple[Layout, ...]:
+        config, target = self.choice(workload).config, self.choose.target
+        return cached_layouts(
+            self.cache, workload, config, target, lambda: layouts_of(make_schedule(workload, config, target, None))
+        )
