@@ -10,23 +10,39 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 
-from autotune.api.compile import compile as compile_onnx
-from autotune.compiler.compile import CompiledModel
+from autotune.api.load import Runnable, load
+from autotune.compiler.staged import StagedModel
 from autotune.errors import UnsupportedError
 
 
 class AutotuneRep(BackendRep):
-    """A compiled model that takes its inputs by position or by name."""
+    """A model ready to run; takes its inputs by position or by name.
 
-    def __init__(self, compiled: CompiledModel) -> None:
-        self._compiled = compiled
+    Attributes:
+        host_nodes: the nodes that run on the host, as NumPy functions.
+        segments: programs that one run is made of.
+    """
+
+    def __init__(self, model: Runnable) -> None:
+        self._model = model
+
+    @property
+    def host_nodes(self) -> tuple[str, ...]:
+        return self._model.host_nodes if isinstance(self._model, StagedModel) else ()
+
+    @property
+    def segments(self) -> int:
+        return self._model.segments if isinstance(self._model, StagedModel) else 1
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs in the model's order."""
         if not isinstance(inputs, dict):
             given: Sequence[Any] = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-            inputs = {spec.name: np.asarray(a) for spec, a in zip(self._compiled.program.inputs, given)}
-        return tuple(self._compiled.run(inputs))
+            inputs = {name: np.asarray(a) for name, a in zip(self._model.input_names, given)}
+        try:
+            return tuple(self._model.run(inputs))
+        except UnsupportedError as error:  # of a shape or value that only the run has shown
+            raise BackendIsNotSupposedToImplementIt(str(error)) from error
 
 
 class AutotuneBackend(Backend):
@@ -39,7 +55,7 @@ class AutotuneBackend(Backend):
             BackendIsNotSupposedToImplementIt: the model uses operators that autotune has not.
         """
         try:
-            return AutotuneRep(compile_onnx(model.SerializeToString(), "native -num-cores=1", False))
+            return AutotuneRep(load(model.SerializeToString(), "native -num-cores=1", False))
         except UnsupportedError as error:
             raise BackendIsNotSupposedToImplementIt(str(error)) from error
 

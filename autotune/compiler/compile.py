@@ -67,6 +67,10 @@ class CompiledModel:
     kernels: tuple[KernelReport, ...] = ()
     arena_lower_bound: int = 0
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(spec.name for spec in self.program.inputs)
+
     @functools.cached_property
     def executor(self) -> Executor:
         """The linked program."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from autotune.errors import ModelError
@@ -13,6 +14,7 @@ from autotune.graph.passes import PASSES, optimize
 from autotune.graph.verify import verify
 
 if TYPE_CHECKING:
+    from autotune.graph.frontend.model import OnnxModel
     from autotune.graph.frontend.source import ModelSource
 
 __all__ = [
@@ -25,6 +27,8 @@ __all__ = [
     "Value",
     "evaluate_graph",
     "load_model",
+    "one_line",
+    "open_model",
     "optimize",
     "partition",
     "tasks",
@@ -33,7 +37,7 @@ __all__ = [
 
 
 def load_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
-    """Read an ONNX model into a verified Graph.
+    """Read an ONNX model whose shapes are all known into a verified Graph.
 
     Args:
         path_or_bytes: a file, or its contents.
@@ -41,14 +45,35 @@ def load_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] |
 
     Raises:
         ModelError: missing, damaged or inconsistent model, or an unknown dimension.
-        UnsupportedError: the model uses what this compiler has not; everything is listed at once.
+        UnsupportedError: the model uses what this compiler has not, or depends on values of the run; everything is
+            listed at once.
     """
-    from autotune.graph.frontend import convert_model, read_model  # onnx is needed here only
+    from autotune.graph.frontend import convert_model  # onnx is needed here only
 
-    try:
-        model, folder = read_model(path_or_bytes)
-        graph = convert_model(model, folder, shapes or {})
-    except ModelError as error:
-        raise type(error)(" ".join(str(error).split())) from error  # names in a model may hold line breaks
+    model = open_model(path_or_bytes, shapes)
+    with one_line():
+        graph = convert_model(model)
     verify(graph)
     return graph
+
+
+def open_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] | None = None) -> OnnxModel:
+    """Read an ONNX model as a table of nodes, to be converted as a whole or in parts.
+
+    Raises:
+        ModelError, UnsupportedError: as for `load_model`; open dimensions are fine.
+    """
+    from autotune.graph.frontend import parse_model, read_model
+
+    with one_line():
+        proto, folder = read_model(path_or_bytes)
+        return parse_model(proto, folder, shapes or {})
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Messages of one line, though names in a model may hold line breaks."""
+    try:
+        yield
+    except ModelError as error:
+        raise type(error)(" ".join(str(error).split())) from error

@@ -1,46 +1,114 @@
-"""Graph inputs: their static shapes from the model's declarations and the dimensions that the user gives."""
+"""Graph inputs: what the model declares, the dimensions that the user gives, and the feeds of a run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Union
 
 import onnx
 
-from autotune.errors import ModelError, UnsupportedError
+from autotune.errors import InputError, ModelError, UnsupportedError
 from autotune.graph.frontend.source import MAX_ELEMENTS, dtype_of
 from autotune.graph.ir import Value
 
 Dim = Union[int, str, None]  # static extent, symbol, or unknown
 
 
-def declared_inputs(graph: onnx.GraphProto, initialised: set[str], shapes: Mapping[str, Sequence[int]]) -> list[Value]:
-    """The run-time inputs with static shapes; inputs with an initializer are constants and left out.
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """A run-time input: its dtype and its dimensions, some of which may be open; None if even the rank is."""
 
-    A symbol (`N`) bound by one given shape is bound for all inputs.
+    name: str
+    dtype: str
+    dims: tuple[Dim, ...] | None
+
+    @property
+    def value(self) -> Value | None:
+        """Its type when every dimension is known."""
+        if self.dims is None or not all(isinstance(dim, int) for dim in self.dims):
+            return None
+        return Value(self.name, self.dtype, tuple(int(dim or 0) for dim in self.dims))
+
+
+def declared_inputs(graph: onnx.GraphProto, initialised: set[str]) -> tuple[ModelInput, ...]:
+    """The run-time inputs; those with an initializer are constants and left out.
 
     Raises:
-        ModelError: unknown names in `shapes`, contradictions, impossible or unknown dimensions.
+        ModelError: impossible dimensions. UnsupportedError: no tensor, or an element type without a DType.
     """
-    infos = [info for info in graph.input if info.name not in initialised]
-    names = [info.name for info in infos]
+    found = []
+    for info in graph.input:
+        if info.name in initialised:
+            continue
+        dims = _declared_dims(info)
+        _check_possible(info.name, dims)
+        dtype = dtype_of(info.type.tensor_type.elem_type, f"input '{info.name}'")
+        found.append(ModelInput(info.name, dtype.value, dims))
+    return tuple(found)
+
+
+def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]]) -> tuple[ModelInput, ...]:
+    """The inputs with the dimensions that the user gives; a symbol (`N`) bound by one is bound for all.
+
+    Raises:
+        ModelError: unknown names in `shapes`, contradictions, impossible dimensions.
+    """
+    names = [declared.name for declared in inputs]
     for name in shapes:
         if name not in names:
             raise ModelError(f"--shape names '{name}', which is no input; inputs: {', '.join(names) or 'none'}")
-    declared = {info.name: _declared_dims(info) for info in infos}
     symbols: dict[str, int] = {}
-    for name, given in shapes.items():
-        _bind(name, declared[name], tuple(int(extent) for extent in given), symbols)
-    return [
-        Value(info.name, dtype_of(info.type.tensor_type.elem_type, f"input '{info.name}'").value,
-              _static_shape(info.name, declared[info.name], shapes.get(info.name), symbols))
-        for info in infos
-    ]  # fmt: skip
+    for declared in inputs:
+        if declared.name in shapes:
+            _bind(declared, tuple(int(extent) for extent in shapes[declared.name]), symbols)
+    bound = []
+    for declared in inputs:
+        dims: tuple[Dim, ...] | None = tuple(shapes[declared.name]) if declared.name in shapes else declared.dims
+        if dims is not None:
+            dims = tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
+        _check_possible(declared.name, dims)
+        bound.append(replace(declared, dims=dims))
+    return tuple(bound)
+
+
+def require_static(inputs: Sequence[ModelInput]) -> None:
+    """Raises ModelError for the first input with an open dimension, saying what to pass."""
+    for declared in inputs:
+        name, dims = declared.name, declared.dims
+        if dims is None:
+            raise ModelError(
+                f"input '{name}' has no declared shape: pass --shape {name}=1,3,224,224 (its real dimensions)"
+            )
+        if declared.value is None:
+            example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in dims)
+            raise ModelError(f"input '{name}' has dynamic dimensions ({_text(dims)}): pass --shape {name}={example}")
+
+
+def check_feeds(inputs: Sequence[ModelInput], given: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
+    """Whether (dtype, shape) of every feed is what the model declares, equal symbols being equal extents.
+
+    Raises:
+        InputError: a feed is missing, unknown, or of another dtype or shape.
+    """
+    if given.keys() != {declared.name for declared in inputs}:
+        wanted = ", ".join(f"{declared.name}: {declared.dtype}[{_text(declared.dims)}]" for declared in inputs)
+        raise InputError(f"the model takes {wanted or 'no inputs'}; got {', '.join(given) or 'nothing'}")
+    symbols: dict[str, int] = {}
+    for declared in inputs:
+        dtype, shape = given[declared.name]
+        dims = declared.dims if declared.dims is not None else shape
+        extents = [symbols.setdefault(d, e) if isinstance(d, str) else d for d, e in zip(dims, shape)]
+        fits = len(dims) == len(shape) and all(d is None or d == e for d, e in zip(extents, shape))
+        if dtype != declared.dtype or not fits:
+            raise InputError(
+                f"input {declared.name!r} must be {declared.dtype}[{_text(declared.dims)}], got {dtype}{list(shape)}"
+                + (f" where {', '.join(f'{s} = {e}' for s, e in symbols.items())}" if symbols else "")
+            )
 
 
 def _declared_dims(info: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
-    """Declared dimensions, None if even the rank is unknown."""
     if not info.type.HasField("tensor_type"):
         kind = info.type.WhichOneof("value")
         raise UnsupportedError(f"input '{info.name}' is no tensor ({kind or 'no type'})")
@@ -55,38 +123,23 @@ def _declared_dims(info: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
     return tuple(dims)
 
 
-def _bind(name: str, declared: tuple[Dim, ...] | None, given: tuple[int, ...], symbols: dict[str, int]) -> None:
-    if declared is None:
+def _bind(declared: ModelInput, given: tuple[int, ...], symbols: dict[str, int]) -> None:
+    name, dims = declared.name, declared.dims
+    if dims is None:
         return
-    if len(declared) != len(given):
-        raise ModelError(
-            f"--shape {name}={_text(given)}: the model declares {len(declared)} dimensions ({_text(declared)})"
-        )
-    for dim, extent in zip(declared, given):
+    if len(dims) != len(given):
+        raise ModelError(f"--shape {name}={_text(given)}: the model declares {len(dims)} dimensions ({_text(dims)})")
+    for dim, extent in zip(dims, given):
         fixed = symbols.setdefault(dim, extent) if isinstance(dim, str) else dim
         if fixed is not None and fixed != extent:
-            raise ModelError(f"--shape {name}={_text(given)}: {extent} contradicts the model's {_text(declared)}")
+            raise ModelError(f"--shape {name}={_text(given)}: {extent} contradicts the model's {_text(dims)}")
 
 
-def _static_shape(
-    name: str, declared: tuple[Dim, ...] | None, given: Sequence[int] | None, symbols: Mapping[str, int]
-) -> tuple[int, ...]:
-    if given is not None:
-        dims: tuple[Dim, ...] = tuple(int(extent) for extent in given)
-    elif declared is None:
-        raise ModelError(f"input '{name}' has no declared shape: pass --shape {name}=1,3,224,224 (its real dimensions)")
-    else:
-        dims = tuple(symbols.get(dim) if isinstance(dim, str) else dim for dim in declared)
-        if None in dims:
-            example = ",".join("1" if dim is None else str(dim) for dim in dims)
-            raise ModelError(
-                f"input '{name}' has dynamic dimensions ({_text(declared)}): pass --shape {name}={example}"
-            )
-    shape = tuple(dim for dim in dims if isinstance(dim, int))
-    if min(shape, default=0) < 0 or math.prod(shape) > MAX_ELEMENTS:
-        raise ModelError(f"input '{name}' has impossible dimensions {_text(shape)}")
-    return shape
+def _check_possible(name: str, dims: Sequence[Dim] | None) -> None:
+    known = [dim for dim in dims or () if isinstance(dim, int)]
+    if min(known, default=0) < 0 or math.prod(known) > MAX_ELEMENTS:
+        raise ModelError(f"input '{name}' has impossible dimensions {_text(known)}")
 
 
-def _text(dims: Sequence[Dim]) -> str:
-    return ",".join("?" if dim is None else str(dim) for dim in dims)
+def _text(dims: Sequence[Dim] | None) -> str:
+    return "any shape" if dims is None else ",".join("?" if dim is None else str(dim) for dim in dims)

@@ -18,6 +18,11 @@ from autotune.graph.ir import Array, Node, Value
 from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
 
+
+class RunTimeValueError(UnsupportedError):
+    """A converter needs a value that is known at run time only."""
+
+
 Converted = Union[str, Sequence[str]]
 Converter = Callable[["OnnxNode"], Converted]
 MAX_BROADCAST_ELEMENTS = 2**28
@@ -46,6 +51,7 @@ class OnnxNode(NodeAttributes):
 
     inputs: tuple[str | None, ...]
     builder: GraphBuilder
+    observe: Callable[[str], Array | None] = lambda name: None  # the value that a graph input has in this run
 
     # Operands --------------------------------------------------------------------------------------
 
@@ -76,11 +82,18 @@ class OnnxNode(NodeAttributes):
         return self.input(position) in self.builder.constants
 
     def constant(self, position: int, what: str) -> Array:
-        """The array of an input that must be known while compiling (a shape, axes, ...)."""
+        """The array of an input that must be known while compiling (a shape, axes, ...).
+
+        Raises:
+            RunTimeValueError: it is not known yet; the node is put off until it is.
+        """
         name = self.input(position)
-        if name not in self.builder.constants:
-            raise UnsupportedError(f"{self.label}: {what} ('{name}') is computed at run time")
-        return self.builder.constants[name]
+        array = self.builder.constants.get(name)
+        if array is None:
+            array = self.observe(name)
+        if array is None:
+            raise RunTimeValueError(f"{self.label}: {what} ('{name}') is computed at run time")
+        return array
 
     def constant_ints(self, position: int, what: str) -> tuple[int, ...]:
         array = self.constant(position, what)

@@ -1,0 +1,36 @@
+"""Any model made ready to run: one program where that is possible, else stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Union
+
+from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.staged import StagedModel, compile_or_stage
+from autotune.graph import Graph, open_model
+from autotune.target import Target
+
+Runnable = Union[CompiledModel, StagedModel]
+
+
+def load(
+    model: str | Path | bytes,
+    target: str | Target | None = None,
+    database: DatabaseLike = None,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Runnable:
+    """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
+
+    Raises:
+        ModelError, UnsupportedError, TargetError, DatabaseError: as for `compile`.
+    """
+    wanted, cache = Target.parse(target), object_cache()
+
+    def compiled(graph: Graph) -> CompiledModel:
+        with reading(database) as opened:
+            return compile_graph(graph, wanted, opened, cache)
+
+    return compile_or_stage(open_model(model, shapes), compiled)

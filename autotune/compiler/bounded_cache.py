@@ -1,0 +1,61 @@
+"""A cache for expensive values that several threads ask for: each is made once, the oldest go when there are many."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class BoundedCache(Generic[V]):
+    """Keeps what was used last, within a number of entries and a number of bytes; the newest is always kept.
+
+    Args:
+        entries: how many at most.
+        nbytes: how large together at most.
+        size: bytes of a value.
+    """
+
+    def __init__(self, entries: int, nbytes: int, size: Callable[[V], int]) -> None:
+        self._entries, self._nbytes, self._size = entries, nbytes, size
+        self._lock = threading.Lock()
+        self._held: OrderedDict[Hashable, Future[V]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        """The value under `key`. The first who asks makes it, without holding up other keys; an error is raised by
+        everybody who waits for it, and not kept."""
+        with self._lock:
+            future = self._held.get(key)
+            mine = future is None
+            if future is None:
+                future = self._held[key] = Future()
+            else:
+                self._held.move_to_end(key)
+        if mine:
+            try:
+                future.set_result(make())
+            except BaseException as error:
+                with self._lock:
+                    if self._held.get(key) is future:
+                        del self._held[key]
+                future.set_exception(error)
+                raise
+            self._shrink()
+        return future.result()
+
+    def _shrink(self) -> None:
+        with self._lock:
+            ready = [(key, self._size(f.result())) for key, f in self._held.items() if f.done() and not f.exception()]
+            total, count = sum(size for _, size in ready), len(ready)
+            for key, size in ready[:-1]:
+                if count <= self._entries and total <= self._nbytes:
+                    break
+                del self._held[key]
+                total, count = total - size, count - 1

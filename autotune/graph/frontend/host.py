@@ -1,0 +1,72 @@
+"""Operators that run on the host: what they give depends on data in a way that no program of static shapes has.
+
+One NumPy function per ONNX operator, registered with `@on_host`. Nothing else of a model runs outside the
+generated code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from autotune.errors import ModelError
+from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.ir import Array
+
+
+@dataclass(frozen=True)
+class HostNode(NodeAttributes):
+    """An ONNX node with the arrays that it reads, None where an input is omitted."""
+
+    arrays: tuple[Array | None, ...]
+
+    def array(self, position: int) -> Array:
+        found = self.optional(position)
+        if found is None:
+            raise ModelError(f"{self.label}: input {position} is missing")
+        return found
+
+    def optional(self, position: int) -> Array | None:
+        return self.arrays[position] if position < len(self.arrays) else None
+
+
+HostFunction = Callable[[HostNode], Sequence[Array]]
+_FUNCTIONS: dict[str, HostFunction] = {}
+
+
+def on_host(*op_types: str) -> Callable[[HostFunction], HostFunction]:
+    """Register the host function of operators of the default ONNX domain."""
+
+    def register(function: HostFunction) -> HostFunction:
+        for op_type in op_types:
+            _FUNCTIONS[op_type] = function
+        return function
+
+    return register
+
+
+def host_function(proto: onnx.NodeProto) -> HostFunction | None:
+    return _FUNCTIONS.get(proto.op_type) if proto.domain in ("", "ai.onnx") else None
+
+
+def host_operators() -> tuple[str, ...]:
+    """Every operator that may run on the host."""
+    return tuple(sorted(_FUNCTIONS))
+
+
+def run_host(node: NodeAttributes, arrays: Sequence[Array | None]) -> Sequence[Array]:
+    """The results of a host operator, one per output of its schema; C-contiguous.
+
+    Raises:
+        InputError: the data makes no sense for the operator.
+        ModelError: the node does not.
+    """
+    function = host_function(node.proto)
+    if function is None:
+        raise ModelError(f"{node.label} is no host operator")
+    with np.errstate(all="ignore"):
+        results = function(HostNode(node.proto, node.opset, node.folder, tuple(arrays)))
+    return [np.ascontiguousarray(array).reshape(array.shape) for array in results]

@@ -1,0 +1,130 @@
+"""OnnxModel: a parsed model as a table of nodes in topological order, which grows when a node is expanded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import AttributeProto
+
+from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.frontend.inputs import ModelInput, bind_shapes, declared_inputs
+from autotune.graph.frontend.source import dtype_of, opset_of, tensor_array
+from autotune.graph.ir import Array
+from autotune.graph.order import topological_order
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One ONNX node of the table.
+
+    Attributes:
+        reads: names of the values it needs: its inputs, and what its subgraphs read from around them.
+    """
+
+    proto: onnx.NodeProto
+    opset: int
+    reads: tuple[str, ...]
+
+    @staticmethod
+    def of(proto: onnx.NodeProto, opset: int) -> Entry:
+        names = [name for name in proto.input if name]
+        for attribute in proto.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                names += _free_names(attribute.g)
+        return Entry(proto, opset, tuple(dict.fromkeys(names)))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(name for name in self.proto.output if name)
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A model whose names are checked: everything read is defined, nothing twice, no cycles.
+
+    Attributes:
+        folder: where its external data may live; None forbids external data.
+        outputs: names in order, each with the DType that the model declares, if it does.
+        nodes: the table. Parts of a model refer to nodes by their place in it.
+        producer: the node that defines a name.
+    """
+
+    name: str
+    folder: Path | None
+    inputs: tuple[ModelInput, ...]
+    outputs: Mapping[str, str | None]
+    initializers: dict[str, Array]
+    nodes: list[Entry]
+    producer: dict[str, int]
+
+
+def parse_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]) -> OnnxModel:
+    """
+    Raises:
+        ModelError: the model is inconsistent.
+        UnsupportedError: an element type, or an opset, that this compiler has not.
+    """
+    opset, graph = opset_of(model), model.graph
+    if graph.sparse_initializer:
+        raise UnsupportedError("the model has sparse initializers")
+    initializers: dict[str, Array] = {}
+    for tensor in graph.initializer:
+        if tensor.name in initializers:
+            raise ModelError(f"'{tensor.name}' is defined twice in the model")
+        initializers[tensor.name] = tensor_array(tensor, folder, f"initializer '{tensor.name}'")
+    inputs = bind_shapes(declared_inputs(graph, set(initializers)), shapes)
+    defined = set(initializers)
+    for declared in inputs:
+        if declared.name in defined:
+            raise ModelError(f"'{declared.name}' is defined twice in the model")
+        defined.add(declared.name)
+    nodes = sorted_entries([Entry.of(proto, opset) for proto in graph.node], defined)
+    producer = {name: index for index, entry in enumerate(nodes) for name in entry.writes}
+    outputs = _outputs(graph, defined | producer.keys())
+    return OnnxModel(graph.name or "model", folder, inputs, outputs, initializers, nodes, producer)
+
+
+def sorted_entries(entries: Sequence[Entry], defined: set[str]) -> list[Entry]:
+    """The nodes in topological order, stable. Raises ModelError on undefined inputs, duplicates and cycles."""
+    producer: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        for name in entry.writes:
+            if name in defined or name in producer:
+                raise ModelError(f"'{name}' is defined twice in the model")
+            producer[name] = index
+    dependencies: list[set[int]] = []
+    for entry in entries:
+        missing = {name for name in entry.reads if name not in defined}
+        for name in missing - producer.keys():
+            raise ModelError(f"node '{entry.proto.name}' ({entry.proto.op_type}) reads '{name}', which nothing defines")
+        dependencies.append({producer[name] for name in missing})
+    order = topological_order(dependencies)
+    if len(order) != len(dependencies):
+        stuck = entries[min(set(range(len(dependencies))).difference(order))].proto
+        raise ModelError(f"the model has a cycle through node '{stuck.name}' ({stuck.op_type})")
+    return [entries[index] for index in order]
+
+
+def _outputs(graph: onnx.GraphProto, defined: set[str]) -> dict[str, str | None]:
+    outputs: dict[str, str | None] = {}
+    if not graph.output:
+        raise ModelError("the model has no outputs")
+    for info in graph.output:
+        if info.name not in defined:
+            raise ModelError(f"output '{info.name}' is defined by nothing")
+        if info.name in outputs:
+            raise ModelError(f"output '{info.name}' is listed twice")
+        elem_type = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
+        outputs[info.name] = dtype_of(elem_type, f"output '{info.name}'").value if elem_type else None
+    return outputs
+
+
+def _free_names(graph: onnx.GraphProto) -> Iterable[str]:
+    """What a subgraph reads from around it. Subgraphs nest no deeper than protobuf messages may."""
+    inner = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    inner.update(name for node in graph.node for name in node.output)
+    reads = [name for node in graph.node for name in Entry.of(node, 0).reads]
+    return [name for name in (*reads, *(info.name for info in graph.output)) if name and name not in inner]

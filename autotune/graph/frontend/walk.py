@@ -1,0 +1,219 @@
+"""One walk over ONNX nodes in topological order: converts what can be converted and puts off what has to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from autotune.errors import ModelError, UnsupportedError, WorkloadError
+from autotune.graph.builder import GraphBuilder
+from autotune.graph.frontend.host import host_function, run_host
+from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for
+from autotune.graph.frontend.part import Part, Stage, remaining
+from autotune.graph.ir import Array, Graph, Output, Value
+
+MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode
+WITHOUT_EFFECT = {"consumed_inputs", "is_test", "momentum", "ratio"}  # at inference
+
+
+class Walk:
+    """Converts nodes one by one.
+
+    Args:
+        types: types of the values that come from outside, those of unknown shape left out.
+        constants: those whose values are known for good.
+        observable: values of this run, for converters that must know one.
+
+    Attributes:
+        waiting: why each node was put off that does not merely follow another such node.
+    """
+
+    def __init__(
+        self,
+        model: OnnxModel,
+        types: Mapping[str, Value],
+        constants: Mapping[str, Array],
+        observable: Mapping[str, Array],
+    ) -> None:
+        self.model = model
+        self.waiting: dict[int, str] = {}
+        self._builder = GraphBuilder(model.name)
+        self._names: dict[str, str] = {}  # ONNX name → graph name
+        for name, value in types.items():
+            known = name in constants
+            self._names[name] = self._builder.constant(constants[name], name) if known else self._builder.input(value)
+        self._given = set(self._builder.values)
+        self._observable = observable
+        self._observed: dict[str, Array] = {}
+        self._pure: set[str] = set()  # names that depend on initializers alone
+        self._order: list[int] = []
+        self._put_off: set[int] = set()
+        self._unknown: set[str] = set()  # their results
+        self._hosts: list[int] = []  # those that can run as soon as the graph has run
+        self._refused: list[str] = []
+        self._poisoned: set[str] = set()  # results of refused nodes: what reads them is not looked at
+
+    def convert(self, nodes: Sequence[int]) -> None:
+        """
+        Raises:
+            ModelError: a node is impossible.
+            UnsupportedError: nodes that cannot be converted, all of them.
+        """
+        for index in nodes:
+            self._order.append(index)
+            entry = self.model.nodes[index]
+            if not self._poisoned.isdisjoint(entry.reads):
+                self._poisoned.update(entry.writes)
+                continue
+            try:
+                self._visit(index, entry)
+            except UnsupportedError as error:
+                self._refused.append(str(error))
+                self._poisoned.update(entry.writes)
+        if self._refused:
+            raise UnsupportedError(f"{len(self._refused)} unsupported node(s): " + "; ".join(self._refused))
+        for name in self.model.outputs:
+            if name in self.model.initializers and name not in self._names:
+                self._define_initializer(name)
+
+    def _visit(self, index: int, entry: Entry) -> None:
+        if not self._unknown.isdisjoint(entry.reads):
+            self._put_off_node(index, entry)
+            return
+        for name in entry.reads:
+            if name in self.model.initializers and name not in self._names:
+                self._define_initializer(name)
+        if self._pure.issuperset(entry.reads):
+            self._pure.update(entry.writes)
+        runs_on_host = host_function(entry.proto) is not None
+        inputs = tuple(self._names[name] if name else None for name in entry.proto.input)
+        node = OnnxNode(entry.proto, entry.opset, self.model.folder, inputs, self._builder,
+                        (lambda name: None) if runs_on_host else self._observe)  # fmt: skip
+        try:
+            results = self._convert(node)
+        except RunTimeValueError as error:
+            self._put_off_node(index, entry, str(error))
+            return
+        for name, value in zip(entry.proto.output, results):
+            if name:
+                self._define(name, value)
+
+    def _convert(self, node: OnnxNode) -> Sequence[str]:
+        if converter_for(node.proto.domain, node.op) is not None or host_function(node.proto) is None:
+            try:
+                return convert_node(node)
+            except RunTimeValueError:
+                if host_function(node.proto) is None:
+                    raise
+        if not all(name is None or name in self._builder.constants for name in node.inputs):
+            raise RunTimeValueError(f"{node.label} runs on the host")
+        arrays = [None if name is None else self._builder.constants[name] for name in node.inputs]
+        return [node.new_constant(array) for array in run_host(node, arrays)]
+
+    def _put_off_node(self, index: int, entry: Entry, reason: str = "") -> None:
+        self._put_off.add(index)
+        if reason:
+            self.waiting[index] = reason
+        blocked = self._unknown.intersection(entry.reads).difference(*(self.model.nodes[i].writes for i in self._hosts))
+        if host_function(entry.proto) is not None and not blocked:
+            self._hosts.append(index)
+        self._unknown.update(entry.writes)
+
+    def _define_initializer(self, name: str) -> None:
+        self._names[name] = self._builder.constant(self.model.initializers[name], name)
+        self._pure.add(name)
+
+    def _define(self, name: str, value: str) -> None:
+        self._names[name] = value
+        declared, dtype = self.model.outputs.get(name), self._builder.values[value].dtype
+        if declared is not None and declared != dtype:
+            raise ModelError(f"output '{name}' is declared {declared} but computed as {dtype}")
+
+    def _observe(self, value: str) -> Array | None:
+        """The value that a graph input has in this run. It is kept: the user may change the array afterwards."""
+        if value not in self._observed and value in self._given and value in self._observable:
+            self._observed[value] = self._observable[value].copy()
+        return self._observed.get(value)
+
+    # Results -----------------------------------------------------------------------------------------
+
+    def graph(self, names: Sequence[str]) -> Graph:
+        """All that was converted, as a graph with these outputs."""
+        return self._builder.build([Output(name, self._names[name]) for name in names])
+
+    def stage(self) -> Stage:
+        """What was converted and what waits."""
+        waiting = self._put_off.difference(self._hosts)
+        constants = [n for n, value in self._names.items() if value in self._builder.constants]
+        small = [n for n in constants if self._builder.constants[self._names[n]].size <= EAGER_ELEMENTS]
+        rest = remaining(self.model, self._order, waiting, self._pure, small)
+        hosts = self._needed_hosts(rest)
+        wanted = [*self.model.outputs, *(rest.inputs if rest else ())]
+        wanted += [name for index in hosts for name in self.model.nodes[index].reads]
+        known = [name for name in dict.fromkeys(wanted) if name in self._names and name not in self._given]
+        values = {name: self._names[name] for name in known}
+        aliases = {name: value for name, value in values.items() if value in self._given}
+        found = {n: self._builder.constants[v] for n, v in values.items() if v in self._builder.constants}
+        computed = [name for name in known if name not in aliases and name not in found]
+        return Stage(
+            self.graph(computed) if computed else None, found, aliases, hosts, rest, tuple(self._observed)
+        )  # fmt: skip
+
+    def _needed_hosts(self, rest: Part | None) -> tuple[int, ...]:
+        """The host functions that lead to an output or to the rest."""
+        wanted = {*self.model.outputs, *(rest.inputs if rest else ())}
+        found = []
+        for index in reversed(self._hosts):
+            entry = self.model.nodes[index]
+            if not wanted.isdisjoint(entry.writes):
+                wanted.update(entry.reads)
+                found.append(index)
+        return tuple(found[::-1])
+
+
+def convert_node(node: OnnxNode) -> Sequence[str]:
+    """The values that a node's converter emits, one per ONNX output.
+
+    Raises:
+        ModelError, UnsupportedError: the node is impossible, or has what its converter does not know.
+    """
+    _check_attributes(node)
+    converter = converter_for(node.proto.domain, node.op)
+    if converter is None:
+        raise UnsupportedError(f"{node.label} has no converter")
+    try:
+        results = converter(node)
+    except WorkloadError as error:
+        raise ModelError(f"{node.label}: {error}") from error
+    _check_old_attributes(node)
+    results = (results,) if isinstance(results, str) else results
+    wanted = max((i + 1 for i, name in enumerate(node.proto.output) if name), default=0)
+    if wanted > len(results):
+        raise UnsupportedError(f"{node.label}: output {wanted - 1} ('{node.proto.output[wanted - 1]}') is not computed")
+    return results
+
+
+def _check_attributes(node: OnnxNode) -> None:
+    """Refuse attributes and input counts that the operator's schema does not have."""
+    schema = onnx.defs.get_schema(node.op, node.opset, "")
+    for attribute in node.proto.attribute:
+        if attribute.name not in schema.attributes:
+            raise ModelError(f"{node.label}: {node.op} has no attribute '{attribute.name}' in opset {node.opset}")
+    for name, attribute in schema.attributes.items():
+        if attribute.required and not node.has(name):
+            raise ModelError(f"{node.label}: the required attribute '{name}' is missing")
+    if not schema.min_input <= len(node.proto.input) <= schema.max_input:
+        raise ModelError(f"{node.label}: {len(node.proto.input)} inputs; {node.op} takes {schema.min_input}"
+                         + (f" to {schema.max_input}" if schema.max_input != schema.min_input else ""))  # fmt: skip
+
+
+def _check_old_attributes(node: OnnxNode) -> None:
+    """Refuse training, and attributes of the first opsets that the converter did not look at: they may mean more."""
+    if node.opset < MODERN_OPSET:
+        if "is_test" in onnx.defs.get_schema(node.op, node.opset, "").attributes and not node.attr_int("is_test", 0):
+            raise UnsupportedError(f"{node.label}: is_test=0 is training; export the model for inference")
+        unknown = [a.name for a in node.proto.attribute if a.name not in node.asked | WITHOUT_EFFECT]
+        if unknown:
+            raise UnsupportedError(f"{node.label}: attribute {', '.join(unknown)} of opset {node.opset}")

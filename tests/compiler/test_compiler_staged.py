@@ -1,0 +1,224 @@
+"""Models whose shapes depend on the run: the values of the reference, whatever comes when, and bounded memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from autotune.compiler import staged
+from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.staged import StagedModel, compile_or_stage
+from autotune.errors import InputError, ModelError, UnsupportedError
+from autotune.graph import Graph, load_model, open_model
+from autotune.target import Target
+
+Array = npt.NDArray[Any]
+TARGET = Target.parse("native -num-cores=1")
+Dims = Sequence[int | str | None] | None
+
+
+def model_of(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, tuple[int, Dims]],
+    outputs: Sequence[str] = ("y",),
+    tensors: Mapping[str, Array] | None = None,
+    opset: int = 17,
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        list(nodes),
+        "test",
+        [helper.make_tensor_value_info(name, dtype, dims) for name, (dtype, dims) in inputs.items()],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in (tensors or {}).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+class Counting:
+    """Compiles graphs and counts them."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+
+    def __call__(self, graph: Graph) -> CompiledModel:
+        self.graphs.append(graph)
+        return compile_graph(graph, TARGET)
+
+
+def staged_model(model: onnx.ModelProto, compiler: Counting | None = None) -> StagedModel:
+    found = compile_or_stage(open_model(model.SerializeToString()), compiler or Counting())
+    assert isinstance(found, StagedModel)
+    return found
+
+
+def check(model: onnx.ModelProto, runs: Sequence[Mapping[str, Array]], compiler: Counting | None = None) -> StagedModel:
+    """Every run gives what the reference gives."""
+    found, reference = staged_model(model, compiler), ReferenceEvaluator(model)
+    for feeds in runs:
+        wanted = reference.run(None, dict(feeds))
+        for array, expected in zip(found.run(feeds), wanted, strict=True):
+            assert array.dtype == expected.dtype
+            np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
+    return found
+
+
+def data(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def ints(*values: int) -> Array:
+    return np.asarray(values, np.int64)
+
+
+def reshape_model() -> onnx.ModelProto:
+    """A convolution that is always the same, then a shape that is an input."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Reshape", ["c", "s"], ["r"]),
+        helper.make_node("MatMul", ["r", "m"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["y"]),
+    ]
+    tensors = {"w": data(4, 2, 1, 1), "b": data(3), "m": data(8, 3)}
+    return model_of(nodes, {"x": (1, [1, 2, 4, 4]), "s": (7, [2])}, tensors=tensors)
+
+
+def test_a_shape_that_is_an_input() -> None:
+    compiler = Counting()
+    runs = [{"x": data(1, 2, 4, 4, seed=n), "s": shape} for n, shape in enumerate([ints(8, 8), ints(-1, 8)] * 2)]
+    found = check(reshape_model(), runs, compiler)
+    assert found.segments == 2
+    assert found.host_nodes == ()
+    # The convolution once, the rest for each of the two shapes; the weights of the rest are its own constants.
+    assert len(compiler.graphs) == 3
+    assert [node.op for node in compiler.graphs[0].nodes] == ["conv2d"]
+    assert {array.shape for array in compiler.graphs[1].constants.values()} == {(8, 3), (3,)}
+
+
+def test_what_needs_no_value_is_one_program() -> None:
+    model = model_of([helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": (1, [4])}, tensors={"s": ints(2, 2)})
+    assert isinstance(compile_or_stage(open_model(model.SerializeToString()), Counting()), CompiledModel)
+
+
+def test_values_of_the_run_are_refused_where_one_program_is_wanted() -> None:
+    with pytest.raises(UnsupportedError, match=r"1 node.*the shape \('s'\) is computed at run time.*InferenceSession"):
+        load_model(reshape_model().SerializeToString())
+
+
+def test_several_levels() -> None:
+    """Each shape is computed from what the reshape before gave."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "s"], ["a"]),
+        helper.make_node("ReduceSum", ["a", "axis"], ["sums"], keepdims=0),
+        helper.make_node("Cast", ["sums"], ["counts"], to=TensorProto.INT64),
+        helper.make_node("Abs", ["counts"], ["sizes"]),
+        helper.make_node("ConstantOfShape", ["sizes"], ["zeros"]),
+        helper.make_node("Shape", ["zeros"], ["shape"]),
+        helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0),
+        helper.make_node("Expand", ["total", "shape"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (1, [6]), "s": (7, [2])}, ["y", "sums"], {"axis": ints(1)})
+    x = np.asarray([1, 2, 0, 1, 1, 0], np.float32)
+    found = check(model, [{"x": x, "s": ints(2, 3)}, {"x": x, "s": ints(3, 2)}, {"x": x * 2, "s": ints(2, 3)}])
+    assert found.segments == 3
+
+
+def test_open_dimensions_are_bound_by_the_feeds() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])]
+    model = model_of(nodes, {"x": (1, ["N", 4])}, tensors={"w": data(4, 3)})
+    compiler = Counting()
+    found = check(model, [{"x": data(n, 4)} for n in (1, 3, 0, 3, 1)], compiler)
+    assert len(compiler.graphs) == 3
+    assert found.segments == 1
+    assert found.inputs[0].dims == ("N", 4)
+    unknown = model_of(nodes, {"x": (1, None)}, tensors={"w": data(4, 3)})
+    check(unknown, [{"x": data(2, 4)}, {"x": data(2, 3, 4)}])
+
+
+def test_feeds_are_checked_against_open_dimensions() -> None:
+    node = helper.make_node("Add", ["x", "z"], ["y"])
+    found = staged_model(model_of([node], {"x": (1, ["N", 4]), "z": (1, ["N", None])}))
+    good = {"x": data(2, 4), "z": data(2, 4)}
+    assert found.run(good)[0].shape == (2, 4)
+    bad: list[tuple[dict[str, Array], str]] = [
+        ({"x": data(2, 4)}, "the model takes x: f32.N,4., z: f32.N,.."),
+        ({**good, "z": data(3, 4)}, "'z' must be f32.N,.., got f32.3, 4. where N = 2"),
+        ({**good, "x": data(2, 5)}, "'x' must be f32.N,4."),
+        ({**good, "x": data(2)}, "'x' must be"),
+        ({**good, "x": data(2, 4).astype(np.float64)}, "got f64"),
+        ({**good, "q": data(1)}, "the model takes"),
+        ({**good, "x": np.asarray([["a"] * 4] * 2)}, "dtype"),
+    ]
+    for feeds, text in bad:
+        with pytest.raises((InputError, ModelError), match=text):
+            found.run(feeds)
+    with pytest.raises(ModelError, match="broadcast"):
+        found.run({**good, "z": data(2, 3)})
+    assert found.run(good)[0].shape == (2, 4)
+
+
+def test_outputs_belong_to_the_caller() -> None:
+    nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Reshape", ["x", "s"], ["y"])]
+    found = staged_model(model_of(nodes, {"x": (1, ["N"]), "s": (7, [1])}, ["same", "y", "k"], {"k": data(2)}))
+    x = data(4)
+    same, y, k = found.run({"x": x, "s": ints(4)})
+    for array in (same, y, k):
+        array[...] = 7
+    assert (x != 7).all()
+    np.testing.assert_array_equal(found.run({"x": x, "s": ints(4)})[2], data(2))
+
+
+def test_a_value_changed_in_place_is_seen() -> None:
+    found = staged_model(reshape_model())
+    x, shape = data(1, 2, 4, 4), ints(8, 8)
+    first = found.run({"x": x, "s": shape})[0]
+    shape[:] = (1, 64)
+    with pytest.raises(ModelError):
+        found.run({"x": x, "s": shape})
+    shape[:] = (8, 8)
+    np.testing.assert_array_equal(found.run({"x": x, "s": shape})[0], first)
+
+
+def test_many_shapes_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged, "MAX_SPECIALISATIONS", 4)
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, ["N"])})
+    found = check(model, [{"x": data(n)} for n in range(1, 25)])
+    assert found.specialisations == 4
+
+
+def test_threads_share_specialisations() -> None:
+    compiler = Counting()
+    found = staged_model(reshape_model(), compiler)
+    x = data(1, 2, 4, 4)
+    wrong: list[int] = []
+    shapes = [ints(8, 8), ints(-1, 8)]
+
+    def work(seed: int) -> None:
+        for n in range(6):
+            array = found.run({"x": x, "s": shapes[(n + seed) % 2]})[0]
+            if not np.array_equal(array, expected):
+                wrong.append(seed)
+
+    expected = staged_model(reshape_model()).run({"x": x, "s": shapes[0]})[0]
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(compiler.graphs) == 3
+
+
+def test_an_impossible_value_is_refused_every_time() -> None:
+    found = staged_model(reshape_model())
+    for _ in range(2):
+        with pytest.raises(ModelError, match="does not fit|'s'|Reshape"):
+            found.run({"x": data(1, 2, 4, 4), "s": ints(7, 8)})
+    assert found.specialisations == 0
