@@ -209,6 +209,8 @@ def _one_line(error: RuntimeError) -> str:
 
 @functools.cache
 def _initialize() -> None:
+    # A third of the compile time for nothing: our addresses are reduced already (docs/adr/0006).
+    llvm.set_option("autotune", "-disable-lsr")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()

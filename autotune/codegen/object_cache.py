@@ -22,7 +22,7 @@ from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
 _log = logging.getLogger(__name__)
 
 # Part of every key: raise it when the file format or the pipeline of `compile_ir` changes.
-_FORMAT = 3
+_FORMAT = 4
 
 
 def default_cache_directory(env: Mapping[str, str]) -> Path | None:

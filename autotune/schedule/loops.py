@@ -231,7 +231,10 @@ def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int) ->
 def settled(state: State, changed: StageState, step: str) -> State:
     """The new state, refused when it moves the region of a stage that is computed inside another."""
     new = state.put(changed)
-    return consistent(new, step) if any(s.at is not None for s in new.stages) else new
+    outputs = {t.name for t in changed.stage.outputs}
+    read = {r.tensor.name for r in changed.reads()}
+    touched = (s.at[0] in outputs or any(t.name in read for t in s.stage.outputs) for s in new.stages if s.at)
+    return consistent(new, step) if any(touched) else new
 
 
 def _mark(s: StageState, loop: str, mark: str) -> StageState:
