@@ -60,6 +60,8 @@ def random_workload(rng: random.Random) -> Workload:
             softmax,
             pool,
             resize,
+            extend,
+            sampled,
             norm,
             scan,
             mixed,
@@ -257,6 +259,31 @@ def extend(rng: random.Random) -> Workload:
     pads = tuple(rng.choice((0, 0, 1, 2, 5)) for _ in (*size, *size))
     return d.workload(d.node("extend", d.input(size, rng.choice((*FLOATS, *INTEGERS))), pads=pads,
                              mode=rng.choice(("edge", "reflect", "wrap"))))  # fmt: skip
+
+
+def sampled(rng: random.Random) -> Workload:
+    """Images at run-time points; what is continuous in them, as points of f32 and f64 round differently."""
+    d = Draft(rng)
+    kind = rng.choice(("grid", "affine", "roi", "col2im", "deform"))
+    n, c = rng.choice((1, 2)), rng.choice((1, 3, 16, 20))
+    h, w = rng.randint(2, 9), rng.randint(2, 9)
+    if kind == "grid":
+        grid = d.input((n, rng.randint(1, 5), rng.randint(1, 20), 2))
+        attrs = {"mode": rng.choice(("linear", "cubic")), "padding": rng.choice(("zeros", "border"))}
+        return d.workload(d.node("grid_sample", d.input((n, c, h, w)), grid, align_corners=rng.random() < 0.5, **attrs))
+    if kind == "affine":
+        return d.workload(d.node("affine_grid", d.input((n, 2, 3)), size=(h, w), align_corners=rng.random() < 0.5))
+    if kind == "roi":
+        rois, batch = d.input((5, 4)), d.input((5,), "i64")
+        return d.workload(d.node("roi_align", d.input((n, c, h, w)), rois, batch, bins=(2, 3), ratio=2))
+    if kind == "col2im":
+        kernel, stride = (rng.randint(1, 2), rng.randint(1, 3)), (rng.randint(1, 2), rng.randint(1, 3))
+        h, w = h + 1, w + 1
+        windows = ((h - kernel[0]) // stride[0] + 1) * ((w - kernel[1]) // stride[1] + 1)
+        columns = d.input((n, c * kernel[0] * kernel[1], windows))
+        return d.workload(d.node("col2im", columns, image=(h, w), kernel=kernel, stride=stride))
+    shifts, weight = d.input((n, 2 * 6, h, w)), d.input((8, c, 2, 3))
+    return d.workload(d.node("deform_conv", d.input((n, c, h + 1, w + 2)), weight, shifts))
 
 
 def norm(rng: random.Random) -> Workload:

@@ -24,6 +24,7 @@ from autotune.graph.frontend import (
     recurrent,
     reduction,
     resizing,
+    sampling,
     selection,
     shapes,
     spectrum,
@@ -39,7 +40,7 @@ from autotune.graph.ir import Array, Graph, Value
 # Importing a family registers its converters.
 FAMILIES = (
     activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, padding,
-    pooling, rearrange, recurrent, reduction, resizing, selection, shapes, spectrum,
+    pooling, rearrange, recurrent, reduction, resizing, sampling, selection, shapes, spectrum,
 )  # fmt: skip
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
-from autotune.graph.frontend.windows import read_window
+from autotune.graph.frontend.windows import explicit_pads, per_axis, read_window
 from autotune.ops.workload import AttrValue
 
 
@@ -57,3 +59,25 @@ def global_lp_pool(node: OnnxNode) -> str:
     if p != 1:
         total = node.emit("sqrt", total) if p == 2 else node.emit("pow", total, node.scalar(1 / p, x))
     return total if dtype == wide else node.emit("cast", total, to=dtype)
+
+
+@converts("MaxUnpool")
+def max_unpool(node: OnnxNode) -> str:
+    """Zeros with every element where MaxPool found it; a larger output has zeros behind."""
+    rank, shape = node.rank() - 2, node.shape()
+    kernel = node.attr_ints("kernel_shape", ()) or ()
+    if rank < 1 or len(kernel) != rank or node.shape(1) != shape:
+        raise ModelError(f"{node.label}: kernel {kernel} and indices {node.shape(1)} do not fit data of shape {shape}")
+    stride, pads = per_axis(node, "strides", rank), explicit_pads(node, rank)
+    sides = [(shape[d + 2] - 1) * stride[d] - pads[d] - pads[d + rank] + kernel[d] for d in range(rank)]
+    whole = (*shape[:2], *sides)
+    wanted = node.constant_ints(2, "the output's shape") if node.given(2) else whole
+    if len(wanted) != len(whole) or any(not 0 <= a <= b for a, b in zip(whole, wanted, strict=False)):
+        raise ModelError(f"{node.label}: elements of shape {whole} do not fit into an output of shape {wanted}")
+    zeros = node.constant_like(0, node.input(0), (math.prod(whole),))
+    flat = [node.reshaped(node.input(n), (math.prod(shape),)) for n in (1, 0)]
+    result = node.reshaped(node.emit("scatter_elements", zeros, *flat, axis=0, reduction="none"), whole)
+    if wanted == whole:
+        return result
+    behind = tuple(a - b for a, b in zip(wanted, whole, strict=True))
+    return node.emit("pad", result, pads=(*(0,) * len(whole), *behind), value=0.0)
