@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.search_spaces import (
+    attention,
     conv2d_depthwise,
     conv2d_direct,
     conv2d_grouped,
@@ -15,6 +16,7 @@ from autotune.search_spaces import (
 )
 
 TEMPLATE_MODULES = (
+    attention,
     conv2d_depthwise,
     conv2d_direct,
     conv2d_grouped,

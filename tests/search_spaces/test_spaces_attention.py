@@ -1,0 +1,68 @@
+"""The attention template: right for awkward workloads, chosen where it is better, refused where it cannot."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from autotune.ops import parse_workload
+from autotune.search_spaces import Config, default_config, make_schedule, templates_for
+from autotune.search_spaces.registry import lookup
+from autotune.target import Target
+from tests.search_spaces.attention_cases import random_attention
+from tests.search_spaces.matmul_cases import check, wrong
+
+NAME = "attention.blocks"
+HOST, HASWELL = Target.parse("native -num-cores=2"), Target.parse("x86 -mcpu=haswell -num-cores=2")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_configs(seed: int) -> None:
+    rng = random.Random(seed)
+    target, workload = rng.choice((HOST, HASWELL)), random_attention(rng)
+    entry = lookup(NAME)
+    assert entry.applies(workload, target)
+    config = entry.default(workload, target) if seed % 3 == 0 else entry.space(workload, target).sample(rng)
+    check(workload, config.replace(template=NAME), target)
+
+
+@pytest.mark.parametrize("share", ["heads", "blocks"])
+def test_a_last_block_with_few_queries(share: str) -> None:
+    workload = parse_workload(
+        "attention q=1,69,2,64 k=1,50,2,64 v=1,50,2,64 q_heads=2 kv_heads=2 order=bshd,bshd,bshd,bshd"
+    )
+    lanes = HOST.lanes(4)
+    config = Config.of(template=NAME, queries=max(1, 32 // lanes), keys=6, rows=4, share=share)
+    failure = wrong(workload, make_schedule(workload, config, HOST), HOST)
+    assert failure is None, str(failure)
+
+
+@pytest.mark.parametrize("queries", [16, 128, 197, 512])
+def test_defaults_fill_the_registers(queries: int) -> None:
+    for target in (HOST, HASWELL):
+        workload = parse_workload(
+            f"attention q=1,12,{queries},64 k=1,12,{queries},64 v=1,12,{queries},64 q_heads=12 kv_heads=12"
+        )
+        config = default_config(workload, target)
+        assert config.template == NAME
+        assert 6 <= config.get_int("keys") * config.get_int("queries") < target.num_vector_registers
+        assert config.get_str("share") == "heads"
+
+
+def test_one_head_is_shared_by_blocks() -> None:
+    workload = parse_workload("attention q=1,1,512,64 k=1,1,512,64 v=1,1,512,64 q_heads=1 kv_heads=1")
+    assert default_config(workload, HOST).get_str("share") == "blocks"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "attention q=1,2,1,64 k=1,2,9,64 v=1,2,9,64 q_heads=2 kv_heads=2",
+        "attention q=1,2,16,8 k=1,2,9,8 v=1,2,9,8 q_heads=2 kv_heads=2 result=1",
+        "attention q=1,2,16,8 k=1,2,9,8 v=1,2,9,8 q_heads=2 kv_heads=2 dtype=f64",
+        "attention q=1,2,16,8 k=1,2,0,8 v=1,2,0,8 q_heads=2 kv_heads=2",
+    ],
+)
+def test_other_workloads_are_left_to_the_generic_schedule(text: str) -> None:
+    assert NAME not in [entry.name for entry in templates_for(parse_workload(text), HOST)]
