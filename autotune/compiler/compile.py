@@ -285,14 +285,16 @@ def _link(
 def _direct_outputs(graph: Graph, a: Assignment, inputs: Mapping[int, int]) -> dict[int, int]:
     """Buffers that kernels write straight into the caller's array: slot -> number of the output.
 
-    Small outputs are cheaper to copy than to point to.
+    Small outputs are cheaper to copy than to point to, and a program can only point to the start of one.
     """
     found: dict[int, int] = {}
+    divided = {a.root(slot)[0] for slot in range(len(a.slots)) if a.root(slot)[1]}
     for number, output in enumerate(graph.outputs):
         if output.value not in graph.constants:
             slot, first = a.root(a.outputs[output.value])
             size = graph.values[output.value].nbytes
-            if slot not in inputs and slot not in found and first == 0 and _bytes(a, slot) == size >= DIRECT_BYTES:
+            free = slot not in inputs and slot not in found and slot not in divided
+            if free and first == 0 and _bytes(a, slot) == size >= DIRECT_BYTES:
                 found[slot] = number
     return found
 

@@ -231,6 +231,19 @@ def test_large_outputs_are_written_in_place_and_belong_to_the_caller() -> None:
         np.testing.assert_array_equal(now, before)
 
 
+def test_parts_of_a_large_output_are_written_in_their_places() -> None:
+    shape = (64, 1024)
+    nodes = (
+        Node("relu", ("x",), Value("r", "f32", shape)),
+        Node("neg", ("x",), Value("n", "f32", shape)),
+        Node("concat", ("r", "n"), Value("y", "f32", (128, 1024)), (("axis", 0),)),
+    )
+    compiled = compile_graph(Graph("g", (Value("x", "f32", shape),), nodes, (Output("y", "y"),)), Target.parse("native"))
+    assert len(compiled.program.calls) == 2
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    np.testing.assert_array_equal(compiled.run({"x": x})[0], np.concatenate([np.maximum(x, 0), -x]))
+
+
 def test_a_reshaped_input_has_no_halo() -> None:
     """A padded convolution reads a view of the input: the zeros around it are not in the user's memory."""
     x = np.random.default_rng(0).standard_normal((1, 4, 1)).astype(np.float32)
