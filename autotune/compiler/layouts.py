@@ -20,7 +20,7 @@ from autotune.compiler.costs import Costs, holds, uniform
 from autotune.compiler.pbqp import Costs as Matrix
 from autotune.compiler.pbqp import solve
 from autotune.compiler.slots import Assignment, Decisions, place
-from autotune.compiler.wishes import Wishes, bare, is_reshape, leads_layouts
+from autotune.compiler.wishes import Wishes, bare, is_reshape, is_slice, leads_layouts, slice_start
 from autotune.graph.ir import Graph
 from autotune.graph.partition import Group
 from autotune.ops.workload import TensorType
@@ -83,6 +83,7 @@ class _Problem:
 
     def __init__(self, graph: Graph, groups: tuple[Group, ...], wishes: Wishes, costs: Costs) -> None:
         self.graph, self.wishes, self.costs = graph, wishes, costs
+        number = self.number = {name: n for n, group in enumerate(groups) for name in group.outputs}
         found = [self._leading(group) if leads_layouts(group.workload) else [] for group in groups]
         named = [layout for options in found for option in options for layout in (*option.reads, option.writes)]
         forms = dict.fromkeys(bare(layout) for layout in named if layout is not None)
@@ -92,7 +93,6 @@ class _Problem:
         self.options = [options or list(self._streaming(group)) for group, options in zip(groups, found, strict=True)]
         self.alone: list[Matrix] = [np.array([option.seconds for option in options]) for options in self.options]
         self.edges: dict[tuple[int, int], Matrix] = {}
-        number = self.number = {name: n for n, group in enumerate(groups) for name in group.outputs}
         for n, group in enumerate(groups):
             for position, name in enumerate(group.inputs):
                 if name in number:
@@ -146,7 +146,12 @@ class _Problem:
                 yield Option(anything, form, 0.0 if self._written_in_place(group, form) else seconds)
 
     def _written_in_place(self, group: Group, form: Layout) -> bool:
-        """Whether a concatenation needs no kernel, when all of its parts are written in its form."""
+        """Whether a concatenation or slice needs no kernel, when what it is made of is written in its form."""
+        if is_slice(group):
+            (source,) = group.inputs
+            shape = self.graph.values[source].shape
+            computed = source in self.number and holds(form, shape)
+            return computed and slice_start(group.workload.nodes[0], shape, form) is not None
         if not group.is_view:
             return False
         axis = int(group.workload.nodes[0].attr("axis"))

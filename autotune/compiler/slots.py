@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.compiler.choose import Choice
-from autotune.compiler.wishes import Wishes, bare, is_reshape, leads_layouts
+from autotune.compiler.wishes import Wishes, bare, is_reshape, is_slice, leads_layouts, slice_start
 from autotune.graph.ir import Graph
 from autotune.graph.partition import Group
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
@@ -117,6 +117,10 @@ class _Placer:
                 for part in group.inputs:
                     wishes = (*self.wanted.get(whole, ()), *self.of_wholes.get(whole, ()))
                     self.of_wholes.setdefault(part, []).extend(wishes)
+            if is_slice(group):  # and the other way round
+                whole, part = group.inputs[0], group.outputs[0]
+                wishes = (*self.wanted.get(part, ()), *self.of_wholes.get(part, ()))
+                self.of_wholes.setdefault(whole, []).extend(wishes)
         for value in self.graph.inputs:
             layout = Layout.row_major(len(value.shape))
             self.primary[value.name] = layout
@@ -126,6 +130,8 @@ class _Placer:
                 form = self._form(group, name)
                 # A view is memory that somebody else wrote: it has no halo, whatever its readers wish.
                 self.primary[name] = form if group.is_view and is_reshape(group) else self._with_halo(name, form)
+                if is_slice(group) and bare(self.primary[group.inputs[0]]) == form and self._start(group) is not None:
+                    self.primary[name] = self.primary[group.inputs[0]]
         self._reserve_concats()
         for group in self.groups:
             self._place(group)
@@ -214,6 +220,8 @@ class _Placer:
         if is_reshape(group) and group.is_view and group.inputs[0] not in self.graph.constants:
             self._view(group.inputs[0], name)
             return
+        if is_slice(group) and self._slice(group):
+            return
         layout = self.primary[name]
         if op == "concat" and group.is_view:
             parts = [self.slot_of.get((p, layout)) for p in group.inputs]
@@ -234,6 +242,27 @@ class _Placer:
         else:
             slot = self._in_layout(source, plain)
         self._new_slot(name, self.primary[name], (slot, 0))
+
+    def _slice(self, group: Group) -> bool:
+        """Make a slice a part of the memory of what it is taken from, where it lies there in one piece."""
+        (source,), (name,) = group.inputs, group.outputs
+        start = self._start(group)
+        reserved = (name, self.primary[name]) in self.slot_of  # as a part of a concatenation
+        if reserved or start is None or bare(self.primary[source]) != bare(self.primary[name]):
+            return False
+        slot = self._in_layout(source, self.primary[source])
+        if self.out.root(slot)[0] in self.out.inputs.values():  # the program can only point to the start of an input
+            return False
+        self.primary[name] = self.primary[source]
+        self._new_slot(name, self.primary[source], (slot, start))
+        return True
+
+    def _start(self, group: Group) -> int | None:
+        """The first element of a slice in the memory of what it is taken from; None where it needs a kernel."""
+        (source,) = group.inputs
+        if source in self.graph.constants:
+            return None
+        return slice_start(group.workload.nodes[0], self.graph.values[source].shape, self.primary[source])
 
     def _kernel(self, group: Group) -> None:
         operands: list[int | str] = []

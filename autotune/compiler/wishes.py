@@ -6,7 +6,7 @@ from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.kernel_cache import cached_layouts
 from autotune.graph.partition import COMPUTE, Group
-from autotune.ops.workload import Workload
+from autotune.ops.workload import Workload, WorkloadNode
 from autotune.schedule import Schedule
 from autotune.search_spaces import make_schedule
 from autotune.tensor.layout import Layout
@@ -31,6 +31,29 @@ def bare(layout: Layout) -> Layout:
 
 def is_reshape(group: Group) -> bool:
     return group.workload.nodes[0].op == "reshape"
+
+
+def is_slice(group: Group) -> bool:
+    return group.workload.nodes[0].op == "slice"
+
+
+def slice_start(node: WorkloadNode, shape: tuple[int, ...], layout: Layout) -> int | None:
+    """The first element of a slice of a tensor, if its elements lie there as those of a tensor of that layout would.
+
+    They do when one dimension is cut, between blocks, with extents of 1 outside of it and no halo around it.
+    """
+    begin, size, step = (node.attr(name) for name in ("begin", "size", "step"))
+    cut = [d for d, extent in enumerate(shape) if size[d] != extent]
+    if len(cut) != 1 or set(step) != {1} or 0 in size:
+        return None
+    (d,) = cut
+    block, outside = layout.block(d), layout.order.index((d, 0))
+    whole = begin[d] % block == 0 and (size[d] % block == 0 or begin[d] + size[d] == shape[d])
+    physical = layout.physical_shape(shape)
+    if not whole or layout.halo[d] != (0, 0) or any(extent != 1 for extent in physical[:outside]):
+        return None
+    start: int = begin[d] // block * layout.strides(shape)[outside]
+    return start
 
 
 class Wishes:

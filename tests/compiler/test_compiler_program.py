@@ -238,10 +238,66 @@ def test_parts_of_a_large_output_are_written_in_their_places() -> None:
         Node("neg", ("x",), Value("n", "f32", shape)),
         Node("concat", ("r", "n"), Value("y", "f32", (128, 1024)), (("axis", 0),)),
     )
-    compiled = compile_graph(Graph("g", (Value("x", "f32", shape),), nodes, (Output("y", "y"),)), Target.parse("native"))
+    graph = Graph("g", (Value("x", "f32", shape),), nodes, (Output("y", "y"),))
+    compiled = compile_graph(graph, Target.parse("native"))
     assert len(compiled.program.calls) == 2
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     np.testing.assert_array_equal(compiled.run({"x": x})[0], np.concatenate([np.maximum(x, 0), -x]))
+
+
+def sliced(name: str, source: str, begin: tuple[int, ...], size: tuple[int, ...]) -> Node:
+    attrs = (("begin", begin), ("size", size), ("step", (1,) * len(size)))
+    return Node("slice", (source,), Value(name, "f32", size), attrs)
+
+
+def split_graph() -> Graph:
+    """As in ShuffleNet v2: half of the channels goes through a padded convolution, half past it; the rest is small."""
+    rng = np.random.default_rng(3)
+    constants = {
+        "w0": rng.standard_normal((32, 16, 1, 1)).astype(np.float32),
+        "w1": rng.standard_normal((16, 16, 3, 3)).astype(np.float32),
+    }
+    nodes = (
+        conv("a", "x", "w0", (1, 32, 9, 8), 0),
+        sliced("left", "a", (0, 0, 0, 0), (1, 16, 9, 8)),
+        sliced("right", "a", (0, 16, 0, 0), (1, 16, 9, 8)),
+        sliced("odd", "a", (0, 3, 0, 0), (1, 16, 9, 8)),  # between blocks
+        sliced("inner", "a", (0, 0, 0, 1), (1, 32, 9, 7)),
+        conv("b", "right", "w1", (1, 16, 9, 8), 1),
+        Node("add", ("b", "left"), Value("sum", "f32", (1, 16, 9, 8))),
+        sliced("row", "x", (0, 1, 0, 0), (1, 1, 9, 8)),  # of a model input
+    )
+    outputs = tuple(Output(name, name) for name in ("sum", "odd", "inner", "right", "row"))
+    return Graph("split", (Value("x", "f32", (1, 16, 9, 8)),), nodes, outputs, constants)
+
+
+def test_slices_are_views_where_they_lie_in_one_piece() -> None:
+    compiled = compile_graph(split_graph(), Target.parse("native -num-cores=2"))
+    x = {"x": np.random.default_rng(4).standard_normal((1, 16, 9, 8)).astype(np.float32)}
+    expected = evaluate_graph(split_graph(), x)
+    context = compiled.executor.context()
+    context.arena[...] = 255
+    compiled.executor.release(context)
+    for got, wanted in zip(compiled.run(x), expected.values(), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-3)
+    assert sum("slice" in call.label for call in compiled.program.calls) == 3  # odd, inner, row
+
+
+def test_slices_of_rows_are_views_of_a_row_major_tensor() -> None:
+    """The three parts of a projection, as attention is written out."""
+    nodes = (
+        Node("transpose", ("x",), Value("t", "f32", (3, 4, 5)), (("perm", (1, 0, 2)),)),
+        *(sliced(f"s{n}", "t", (n, 0, 0), (1, 4, 5)) for n in range(3)),
+        Node("mul", ("s0", "s1"), Value("m", "f32", (1, 4, 5))),
+        Node("add", ("m", "s2"), Value("y", "f32", (1, 4, 5))),
+    )
+    graph = Graph("rows", (Value("x", "f32", (4, 3, 5)),), nodes, (Output("y", "y"), Output("s1", "s1")))
+    compiled = compile_graph(graph, Target.parse("native -num-cores=1"))
+    assert len(compiled.program.calls) == 2
+    x = np.random.default_rng(4).standard_normal((4, 3, 5)).astype(np.float32)
+    y, s1 = compiled.run({"x": x})
+    np.testing.assert_allclose(y[0], x[:, 0] * x[:, 1] + x[:, 2], rtol=1e-5)
+    np.testing.assert_array_equal(s1[0], x[:, 1])
 
 
 def test_a_reshaped_input_has_no_halo() -> None:
