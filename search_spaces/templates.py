@@ -13,6 +13,7 @@ from autotune.search_spaces import (
     matmul,
     matmul_split_k,
     plain,
+    recurrent,
 )
 
 TEMPLATE_MODULES = (
@@ -26,4 +27,5 @@ TEMPLATE_MODULES = (
     matmul,
     matmul_split_k,
     plain,
+    recurrent,
 )

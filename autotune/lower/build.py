@@ -100,14 +100,20 @@ class NestBuilder:
         return [Barrier()] if staged and not meets else []
 
     def _in_turns(self, recurrence: str | None) -> Stmt:
-        """One loop over the steps of a recurrence: the nest of each of its stages, all threads meeting after each."""
+        """One loop over the steps of a recurrence: the nest of each of its stages, all threads meeting after each.
+
+        One thread runs it alone when no stage has anything for others.
+        """
         turn: list[Stmt] = []
         loops: list[For] = []
-        for s in self.state.stages:
-            if s.stage.recurrence == recurrence and s.at is None:
-                loops += [stmt for stmt in self._nest(s) if isinstance(stmt, For)]  # one: schedules keep it outermost
-                turn += [*_shared(s, list(loops[-1].body)), Barrier()]
-        return replace(loops[0], body=tuple(turn))
+        members = [s for s in self.state.stages if s.stage.recurrence == recurrence and s.at is None]
+        alone = all(loop.mark != PARALLEL for s in members for loop in s.loops)
+        for s in members:
+            loops += [stmt for stmt in self._nest(s) if isinstance(stmt, For)]  # one: schedules keep it outermost
+            inside = list(loops[-1].body)
+            turn += inside if alone else [*_shared(s, inside), Barrier()]
+        steps = replace(loops[0], body=tuple(turn))
+        return Once((steps,)) if alone else steps
 
     def _nest(self, s: StageState) -> list[Stmt]:
         first_reduce = next((n for n, loop in enumerate(s.loops) if loop.reduce), len(s.loops))

@@ -59,8 +59,33 @@ class Errors:
 
 def make_reference(workload: Workload, seed: int = 0) -> Reference:
     """Inputs drawn from `seed`, and what must come out."""
-    rng = np.random.default_rng(seed)
-    return reference_of(compute_def(workload), tuple(sample(entry.type, rng) for entry in workload.inputs))
+    rng, definition = np.random.default_rng(seed), compute_def(workload)
+    arrays = [sample(entry.type, rng) for entry in workload.inputs]
+    for number, size in recurrent_weights(definition).items():
+        if arrays[number].dtype.kind == "f":
+            arrays[number] = (arrays[number] / math.sqrt(size)).astype(arrays[number].dtype)
+    return reference_of(definition, tuple(arrays))
+
+
+def recurrent_weights(definition: ComputeDef) -> dict[int, int]:
+    """Inputs that sums inside recurrences multiply states by, and the lengths of these sums.
+
+    With values of size one such a system is chaos: it blows rounding errors up from step to step.
+    """
+    position = {t.name: number for number, t in enumerate(definition.inputs)}
+    found: dict[int, int] = {}
+    for stage in definition.stages:
+        if stage.recurrence is None or stage.reducer is None:
+            continue
+        pending = [r.tensor.name for r in stage.reads()]
+        while pending:
+            name = pending.pop()
+            if name in position:
+                found[position[name]] = math.prod(a.extent for a in stage.reduce_axes) or 1
+            else:
+                source = definition.stage(name)
+                pending += [] if source.recurrence else [r.tensor.name for r in source.reads()]
+    return found
 
 
 def reference_of(definition: ComputeDef, inputs: tuple[Array, ...]) -> Reference:

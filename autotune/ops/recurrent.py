@@ -14,7 +14,7 @@ from autotune.ops.checks import flag, floating, integer, number, require, word
 from autotune.ops.gates import ACTIVATIONS
 from autotune.ops.precision import sum_dtype
 from autotune.ops.registry import operator
-from autotune.tensor.expr import Expr, binary, cast, const, maximum, minimum, read, select
+from autotune.tensor.expr import Expr, Read, binary, cast, const, maximum, minimum, read, select
 from autotune.tensor.recurrence import recurrence, state
 from autotune.tensor.stage import Tensor, compute, compute_many, reduce_axis, sum_
 
@@ -50,28 +50,33 @@ def gru(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     h, before = cell.state("h")
     linear = flag("gru", attrs, "linear_before_reset")
     bias = cell.extra.get("recurrent_bias")
-    fed = cell.product("fed", before, 0, 3 if linear else 2)
+    fed = cell.product("fed", before, 0, 3 if linear else 1)
 
-    def gate(t: Expr, d: Expr, b: Expr, g: int, j: Expr) -> Expr:
-        return cell.f(0, cell.x(t, d, b, g, j) + fed[t, d, b, g, j], d)
+    def gate(t: Expr, d: Expr, b: Expr, g: int, j: Expr, product: Read) -> Expr:
+        return cell.f(0, cell.x(t, d, b, g, j) + product, d)
 
     if linear:
 
         def hidden(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
             inner: Expr = fed[t, d, b, 2, j]
             inner = inner if bias is None else inner + cast(cell.dtype, bias[d, j])
-            return cell.x(t, d, b, 2, j) + gate(t, d, b, 1, j) * inner
+            return cell.x(t, d, b, 2, j) + gate(t, d, b, 1, j, fed[t, d, b, 1, j]) * inner
 
     else:
-        reset = compute(cell.shape, lambda t, d, b, j: gate(t, d, b, 1, j) * before[t, d, b, j], "reset")
-        last = cell.product("fed_reset", reset, 2, 1)
+        own = cell.product("fed_reset", before, 1, 1)
+        reset = compute(
+            cell.shape,
+            lambda t, d, b, j: gate(t, d, b, 1, j, own[t, d, b, 0, j]) * before[t, d, b, j],
+            "reset",
+        )
+        last = cell.product("fed_hidden", reset, 2, 1)
 
         def hidden(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
             inner = cell.x(t, d, b, 2, j) + last[t, d, b, 0, j]
             return inner if bias is None else inner + cast(cell.dtype, bias[d, j])
 
     def step(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        new, update = cell.f(1, hidden(t, d, b, j), d), gate(t, d, b, 0, j)
+        new, update = cell.f(1, hidden(t, d, b, j), d), gate(t, d, b, 0, j, fed[t, d, b, 0, j])
         return cell.kept(new + update * (before[t, d, b, j] - new), before, t, d, b, j)
 
     (history,) = recurrence([h], [compute(cell.shape, step, "h")], name="gru")

@@ -51,7 +51,7 @@ def nest(s: Schedule) -> str:
 
 
 def test_plain_stages_meet_after_each_turn(golden: Golden, right: Right) -> None:
-    s = cell()
+    s = cell().parallel("out0", "j")
     golden(nest(s))
     right(s)
 
@@ -75,6 +75,12 @@ def test_sums_in_blocks_and_copies_take_turns_too(right: Right) -> None:
     s = cell(3, 24).rfactor("fed", "k", 8, "inner").cache_write("fed").cache_read("in1", "fed.rf")
     assert [x.name for x in s.state.stages if x.stage.recurrence] == ["before", "fed.rf", "fed.c", "fed", "out0"]
     right(s.inline("before").parallel("fed.rf", "k.i").parallel("out0", "j"))
+
+
+def test_one_thread_meets_nobody(right: Right) -> None:
+    s = cell()
+    assert nest(s).count("barrier") == 1  # before the last stage
+    right(s)
 
 
 def test_one_step_needs_no_loop(right: Right) -> None:
