@@ -186,6 +186,8 @@ class ConeScheduler:
         for loop in serial:
             if self._has_edges(loop):
                 self.schedule = self.schedule.partition(root, loop)
+        if tile is not None:  # rows of the tile are loaded whole and turned in registers
+            written_out = tail[0]
         if written_out:
             self.schedule = self.schedule.unroll(root, written_out)
         if root in self.partials:
@@ -239,8 +241,9 @@ class ConeScheduler:
                 break
             if a.extent > 1:
                 steps = [(stride(state, s, r, a.name), stride(state, s, r, inner[0])) for r in s.reads()]
-                if inner[0] and any(x is None or y is None or x != y * inner[1] for x, y in steps):
-                    break
+                apart = inner[0] and any(x is None or y is None or x != y * inner[1] for x, y in steps)
+                if apart and (extent >= self.lanes or self.lanes % extent):
+                    break  # else lanes take turns among a few rows, which are loaded whole and interleaved
                 inner = (a.name, a.extent)
             count, extent = n + 1, extent * a.extent
         if count < 2:

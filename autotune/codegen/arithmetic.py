@@ -36,6 +36,7 @@ class Arithmetic:
 
     def __init__(self, writer: Writer) -> None:
         self.w = writer
+        self._raw: dict[str, tuple[str, DType, int]] = {}  # by value read from memory: its text there, dtype and lanes
 
     def operand(self, v: Value, lanes: int) -> str:
         """LLVM operand of `v` widened to `lanes` (0: scalar)."""
@@ -343,6 +344,9 @@ class Arithmetic:
     def to_storage(self, a: Value, dtype: DType, lanes: int | None = None) -> Value:
         """The value as it lies in memory: f16 and bf16 rounded to nearest even, bool as a byte."""
         n = a.lanes if lanes is None else lanes
+        raw = self._raw.get(a.text)
+        if raw is not None and raw[1:] == (dtype, n):
+            return Value(raw[0], dtype, n)
         text = self.operand(a, n)
         v = f"<{n} x " if n else ""
         close = ">" if n else ""
@@ -362,7 +366,13 @@ class Arithmetic:
         return Value(self.w.value(f"trunc {v}i32{close} {self.operand(kept, n)} to {v}i16{close}"), dtype, n)
 
     def from_storage(self, text: str, dtype: DType, lanes: int) -> Value:
-        """A value from memory in the dtype computed in."""
+        """A value from memory in the dtype computed in. Stored as it is, it goes back unconverted."""
+        value = self._from_storage(text, dtype, lanes)
+        if value.text != text:
+            self._raw[value.text] = (text, dtype, lanes)
+        return value
+
+    def _from_storage(self, text: str, dtype: DType, lanes: int) -> Value:
         v = f"<{lanes} x " if lanes else ""
         close = ">" if lanes else ""
         if dtype is DType.f16:

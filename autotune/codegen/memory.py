@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Indexer, Offset, PerLane
+from autotune.codegen.transpose import Turns, interleaved, transposed
 from autotune.codegen.value import Value, computed_type, constant, mask_bits, mask_constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
@@ -24,6 +25,7 @@ class Memory:
         self.lane_var = ""
         self.lanes = 0
         self.mask: Value | None = None
+        self.unrolled: list[Turns] = []
         self.evaluate: Callable[[Expr], Value] = lambda e: constant(0, e.dtype)
         self.isolated: Callable[[Callable[[], Value]], Value] = lambda scalar: scalar()
 
@@ -126,8 +128,8 @@ class Memory:
         except PerLane:
             offset = None
         if offset is None or offset.lane not in (0, 1):
-            permuted = self._permuted(buffer, indices) if mask is None and self.mask is None else None
-            return permuted or self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
+            shuffled = self._shuffled(buffer, indices, when) if mask is None else None
+            return shuffled or self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
         if offset.lane == 0 and mask is not None and mask.lanes:
             return self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
         lanes = self.lanes if offset.lane else 0
@@ -149,12 +151,21 @@ class Memory:
         loads[key] = value
         return value
 
+    def _shuffled(self, buffer: Buffer, indices: tuple[Linear, ...], when: tuple[Condition, ...]) -> Value | None:
+        """Lanes that are no neighbours, from loads of neighbours; None where elements are loaded one by one."""
+        return (
+            self._permuted(buffer, indices)
+            or transposed(self, buffer, indices, when)
+            or interleaved(self, buffer, indices)
+        )
+
     def _permuted(self, buffer: Buffer, indices: tuple[Linear, ...]) -> Value | None:
         """Lanes whose elements lie in two neighbouring vectors of the buffer: these are loaded and shuffled.
 
         None where the elements are further apart, or at places that are not known relative to each other.
         """
-        if buffer.scope == REGISTER:
+        active = (True,) * self.lanes if self.mask is None else mask_bits(self.mask)
+        if buffer.scope == REGISTER or active is None:
             return None
         flat, places = self.x.flat(buffer, indices), []
         try:
@@ -169,14 +180,15 @@ class Memory:
             self.x.bind(self.lane_var, LANE)
         # Vectors of `width` elements at multiples of `width` lie inside the buffer, whole.
         width = math.gcd(self.lanes, buffer.elements, *(c for _, c in places[0].terms))
-        least, most = min(p.const for p in places), max(p.const for p in places)
+        touched = [p.const for p, on in zip(places, active, strict=True) if on]
+        least, most = min(touched), max(touched)
         first = least // width * width
         if width == 1 or most >= first + 2 * width:
             return None
         second = first + width if most >= first + width else first
         low, high = (self._vector(buffer, Offset(at, places[0].terms, 1), width) for at in (first, second))
         kind = computed_type(low.dtype, width)
-        picked = ", ".join(f"i32 {p.const - first}" for p in places)
+        picked = ", ".join(f"i32 {p.const - first}" if on else "i32 poison" for p, on in zip(places, active))
         text = f"shufflevector {kind} {low.text}, {kind} {high.text}, <{self.lanes} x i32> <{picked}>"
         return Value(self.w.once(text, text), low.dtype, self.lanes)
 

@@ -36,7 +36,7 @@ def vectorized(index: Callable[[Expr], Expr], extent: int, rows: int = 3) -> Sch
         (lambda j: j * -1 + 7, 8, True),
         (lambda j: j * 2, 16, True),
         (lambda j: j // 2, 4, True),  # rows of half a vector
-        (lambda j: j // 2 + 2, 7, False),  # rows that start anywhere
+        (lambda j: j // 2 + 2, 7, True),  # rows that start anywhere
         (lambda j: j * 3, 24, False),  # three vectors
     ],
 )
