@@ -108,6 +108,8 @@ class Interpreter:
             return np.where(self.value(e.condition, box), self.value(e.a, box), self.value(e.b, box))
         if isinstance(e, Cast):
             source = self.value(e.a, box)
+            if e.dtype.is_int and source.dtype.kind == "f":
+                return _saturated(source, e.dtype)
             return source.astype(self.storage(e.dtype)).astype(self.number(e.dtype), copy=False)
         if isinstance(e, Reinterpret):
             bits = self.value(e.a, box).astype(e.a.dtype.numpy)
@@ -238,3 +240,13 @@ _UNARY: dict[str, Callable[[Array], Any]] = {
     "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf, "floor": np.floor,
     "ceil": np.ceil, "round": np.rint, "not": np.invert, "isnan": np.isnan, "isinf": np.isinf,
 }  # fmt: skip
+
+
+def _saturated(source: Array, dtype: DType) -> Array:
+    """Floats as integers, as kernels convert them: towards zero, to the nearest end of the range, NaN to 0."""
+    ends = np.iinfo(dtype.numpy)
+    inside = (source > float(ends.min)) & (source < float(ends.max))
+    whole = np.where(inside, source, 0).astype(dtype.numpy)
+    return np.where(source >= float(ends.max), ends.max, np.where(source <= float(ends.min), ends.min, whole)).astype(
+        dtype.numpy
+    )

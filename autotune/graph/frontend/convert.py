@@ -20,6 +20,7 @@ from autotune.graph.frontend import (
     normalization,
     padding,
     pooling,
+    quantization,
     rearrange,
     recurrent,
     reduction,
@@ -40,7 +41,7 @@ from autotune.graph.ir import Array, Graph, Value
 # Importing a family registers its converters.
 FAMILIES = (
     activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, padding,
-    pooling, rearrange, recurrent, reduction, resizing, sampling, selection, shapes, spectrum,
+    pooling, quantization, rearrange, recurrent, reduction, resizing, sampling, selection, shapes, spectrum,
 )  # fmt: skip
 
 

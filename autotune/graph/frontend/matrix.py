@@ -54,11 +54,14 @@ def _scaled(node: OnnxNode, beta: float) -> str:
 
 @converts("MatMul")
 def matmul(node: OnnxNode) -> str:
+    return product(node, node.input(0), node.input(1))
+
+
+def product(node: OnnxNode, a: str, b: str) -> str:
     """NumPy matmul; vectors become matrices for the product and lose the extra dimension after it."""
-    a, b = node.input(0), node.input(1)
-    shape_a, shape_b = node.shape(0), node.shape(1)
+    shape_a, shape_b = node.builder.values[a].shape, node.builder.values[b].shape
     if not shape_a or not shape_b:
-        raise ModelError(f"{node.label}: MatMul takes no scalars")
+        raise ModelError(f"{node.label}: a matrix product takes no scalars")
     if len(shape_a) == 1:
         a = node.reshaped(a, (1, *shape_a))
     if len(shape_b) == 1:
