@@ -13,7 +13,6 @@ from autotune.codegen.dot import emit_dot
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.polynomials import LDEXP, expand, scaled
-from autotune.codegen.transpose import Turns
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_literal, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
@@ -152,9 +151,7 @@ class _Emitter:
             self._all(stmt.body)
             self.m.lane_var, self.m.lanes = "", 0
         elif stmt.mark == "unroll":
-            outside = self.m.unrolled
-            turns = Turns.of(stmt, len(self.w.scopes))
-            self.m.unrolled = outside if turns is None else [*outside, turns]
+            outside, self.m.unrolled = self.m.unrolled, self.m.with_turns(stmt)
             for n in range(stmt.begin, stmt.begin + stmt.extent):
                 self.x.bind(stmt.var, n)
                 self._all(stmt.body)

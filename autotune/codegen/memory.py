@@ -11,7 +11,7 @@ from autotune.codegen.transpose import Turns, interleaved, transposed
 from autotune.codegen.value import Value, computed_type, constant, mask_bits, mask_constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
-from autotune.lower.ir import REGISTER, Buffer, Condition
+from autotune.lower.ir import REGISTER, Buffer, Condition, For
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Const, Expr
 from autotune.tensor.linear import Linear
@@ -28,6 +28,11 @@ class Memory:
         self.unrolled: list[Turns] = []
         self.evaluate: Callable[[Expr], Value] = lambda e: constant(0, e.dtype)
         self.isolated: Callable[[Callable[[], Value]], Value] = lambda scalar: scalar()
+
+    def with_turns(self, loop: For) -> list[Turns]:
+        """The unrolled loops around, and `loop` if its turns all touch memory alike."""
+        turns = Turns.of(loop, len(self.w.scopes))
+        return self.unrolled if turns is None else [*self.unrolled, turns]
 
     def per_lane(self, scalar: Callable[[], Value]) -> Value:
         """Evaluate once per lane, the lane being a constant, and put the results together."""
