@@ -12,6 +12,7 @@ from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, gen
 from autotune.codegen.object_cache import ObjectCache
 from autotune.codegen.runtime_ir import runtime_object
 from autotune.compiler.choose import Chooser
+from autotune.compiler.in_place import in_place
 from autotune.compiler.kernel_cache import cached_kernel
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
@@ -225,7 +226,11 @@ def _link(
     for slot in a.outputs.values():
         lifetimes.setdefault(a.root(slot)[0], []).append(end)
     direct = _direct_outputs(graph, a, inputs)
-    owned = [slot for slot in lifetimes if slot not in inputs and slot not in direct]
+    shared = in_place(a, lifetimes, frozenset(slot for slot in lifetimes if slot not in inputs and slot not in direct))
+    owned = sorted(set(shared.values()))
+    for slot, owner in shared.items():
+        if slot != owner:
+            lifetimes[owner] += lifetimes[slot]
     buffers = [Lifetime(_bytes(a, slot), min(lifetimes[slot]), max(lifetimes[slot])) for slot in owned]
     for n, (_, kernel) in enumerate(built):
         buffers.append(Lifetime(kernel.shared_scratch, n, n))
@@ -242,7 +247,7 @@ def _link(
             return Ref(INPUT, inputs[root])
         if root in direct:
             return Ref(OUTPUT, direct[root])
-        return Ref(ARENA, place[root] + first * _itemsize(a, slot))
+        return Ref(ARENA, place[shared[root]] + first * _itemsize(a, slot))
 
     calls = []
     for n, (step, kernel) in enumerate(built):

@@ -1,0 +1,89 @@
+"""In place: which kernels may overwrite what they read, and that this holds for every elementwise operator."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.compiler.choose import Chooser
+from autotune.compiler.in_place import in_place
+from autotune.compiler.layouts import assign
+from autotune.compiler.slots import Assignment
+from autotune.errors import WorkloadError
+from autotune.graph import Graph, Output, Value, partition
+from autotune.graph.builder import GraphBuilder
+from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, compute_def, lookup, operators
+from autotune.ops.registry import Needed
+from autotune.target import Target
+
+NEEDED = {"to": "f32", "direction": "left"}
+ELEMENTWISE = [name for name in operators() if lookup(name).elementwise]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_operators_read_where_they_write(name: str) -> None:
+    op = lookup(name)
+    attrs = {key: NEEDED[key] if isinstance(value, Needed) else value for key, value in op.defaults.items()}
+    node = WorkloadNode.make(name, range(len(op.operands)), **attrs)
+    checked = 0
+    for first, others in (("f32", "f32"), ("bool", "f32"), ("bool", "bool"), ("u8", "u8")):
+        types = [TensorType(first if n == 0 else others, (2, 3, 4)) for n in range(len(op.operands))]
+        workload = Workload(tuple(map(WorkloadInput, types)), (node,), (len(types),))
+        try:
+            stages = compute_def(workload).stages
+        except WorkloadError:  # not of these types
+            continue
+        for stage in stages:
+            own = tuple(axis.var for axis in stage.axes)
+            assert all(read.indices == own for read in stage.reads())
+            checked += 1
+    assert checked
+
+
+def found(graph: Graph) -> tuple[Assignment, dict[int, int]]:
+    a = assign(graph, partition(graph), Chooser(Target.parse("x86 -mcpu=znver4 -num-cores=1"), None))
+    lifetimes: dict[int, list[int]] = {}
+    for n, step in enumerate(a.steps):
+        for slot in (*(s for s in step.inputs if isinstance(s, int)), *step.outputs):
+            lifetimes.setdefault(a.root(slot)[0], []).append(n)
+    for slot in a.outputs.values():
+        lifetimes.setdefault(a.root(slot)[0], []).append(len(a.steps))
+    return a, in_place(a, lifetimes, frozenset(lifetimes) - set(a.inputs.values()))
+
+
+def taken(graph: Graph) -> dict[str, str]:
+    """Values that took the memory of another one."""
+    a, memory = found(graph)
+    return {a.slots[slot].value: a.slots[owner].value for slot, owner in memory.items() if slot != owner}
+
+
+def turned(builder: GraphBuilder, x: str) -> str:
+    return builder.emit("transpose", [x], perm=(1, 0))
+
+
+def test_only_memory_that_nobody_needs_any_more() -> None:
+    builder = GraphBuilder("net")
+    t = turned(builder, builder.input(Value("x", "f32", (4, 4))))
+    again = builder.emit("exp", [t], "again")
+    last = builder.emit("relu", [t], "last")
+    graph = builder.build([Output(n, turned(builder, n)) for n in (again, last)])
+    assert taken(graph) == {"last": t}  # not `again`: `last` still reads t
+
+
+def test_neither_inputs_nor_outputs_are_overwritten() -> None:
+    builder = GraphBuilder("net")
+    x = builder.input(Value("x", "f32", (4, 4)))
+    t = turned(builder, x)
+    graph = builder.build(
+        [Output("y", builder.emit("exp", [t])), Output("t", t), Output("z", builder.emit("exp", [x]))]
+    )
+    assert taken(graph) == {}
+
+
+def test_not_across_types_and_broadcasting() -> None:
+    builder = GraphBuilder("net")
+    x = turned(builder, builder.input(Value("x", "f32", (4, 1))))
+    wide = turned(builder, builder.input(Value("w", "f32", (4, 4))))
+    total = builder.emit("add", [x, wide], "total")
+    whole = builder.emit("cast", [turned(builder, total)], "whole", to="i32")
+    graph = builder.build([Output("y", turned(builder, whole))])
+    assert taken(graph) == {"total": wide}
