@@ -75,16 +75,17 @@ class Arithmetic:
 
     def scalef(self, a: Value, b: Value) -> Value:
         """a * 2**floor(b) of f32 vectors of 4, 8 or 16 lanes with AVX-512: rounded once, denormals and infinity too."""
-        bits, kind = 32 * a.lanes, computed_type(DType.f32, a.lanes)
-        mask = f"i{max(a.lanes, 8)}"
+        lanes = max(a.lanes, b.lanes)
+        bits, kind = 32 * lanes, computed_type(DType.f32, lanes)
+        mask = f"i{max(lanes, 8)}"
         rounding = ", i32" if bits == 512 else ""
         symbol = f"@llvm.x86.avx512.mask.scalef.ps.{bits}"
         self.w.declare(f"{kind} {symbol}({kind}, {kind}, {kind}, {mask}{rounding})")
-        first = f"{kind} {self.operand(a, a.lanes)}"
-        second = f"{kind} {self.operand(b, a.lanes)}"
+        first = f"{kind} {self.operand(a, lanes)}"
+        second = f"{kind} {self.operand(b, lanes)}"
         current = ", i32 4" if bits == 512 else ""
         text = f"call {kind} {symbol}({first}, {second}, {kind} zeroinitializer, {mask} -1{current})"
-        return Value(self.w.value(text), DType.f32, a.lanes)
+        return Value(self.w.value(text), DType.f32, lanes)
 
     def accumulate(self, total: Value, a: Value) -> Value:
         """total + a, where a total of zero may be of either sign."""

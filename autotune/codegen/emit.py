@@ -377,7 +377,7 @@ class _Emitter:
     def _scaled(self, e: Binary) -> Value:
         """a * 2**b: one instruction of AVX-512, or the integer arithmetic that does the same."""
         a, b = self.value(e.a), self.value(e.b)
-        if self.vector_bits == 512 and a.lanes in (4, 8, 16):
+        if self.vector_bits == 512 and max(a.lanes, b.lanes) in (4, 8, 16):
             return self.a.scalef(a, b)
         form = self._expanded.get(id(e))
         if form is None:
@@ -389,16 +389,13 @@ class _Emitter:
         direct = self.a.unary(e.op, a)
         if direct is not None:
             return direct
-        if a.dtype is DType.f32:
-            form = self._expanded.get(id(e))
-            if form is None:
-                argument = e.a if e.a.dtype is DType.f32 else Cast(e.a, DType.f32)
-                expanded = expand(e.op, argument)
-                if expanded is not None:
-                    form = self._expanded[id(e)] = (e, expanded)
-            if form is not None:
-                return self.value(form[1])
-        return self._library(e.op, a)
+        form = self._expanded.get(id(e))
+        if form is None:
+            expanded = expand(e.op, e.a if e.a.dtype is a.dtype else Cast(e.a, a.dtype))
+            if expanded is None:
+                return self._library(e.op, a)
+            form = self._expanded[id(e)] = (e, expanded)
+        return self.value(form[1])
 
     def _library(self, op: str, *arguments: Value) -> Value:
         """A call of the C library per lane."""

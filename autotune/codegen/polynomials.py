@@ -1,7 +1,8 @@
-"""exp, log, tanh and erf in float32 as expressions: vector code without a vector math library, to 2 ulp at worst.
+"""exp, log, tanh, erf and sigmoid in float32 as expressions: vector code without a library, to 2 ulp at worst.
 
-Range reduction by powers of two, then minimax polynomials: of exp, tanh and erf as published by N. Juffa, of log as in
-Cephes. Multiplications followed by additions are meant as one fused operation each, which codegen makes of them.
+Range reduction by powers of two, then minimax polynomials: of exp as published by N. Juffa, of log as in Cephes, others
+fitted to this use. Multiplications followed by additions are meant as one fused operation each, which codegen makes of
+them.
 """
 
 from __future__ import annotations
@@ -21,19 +22,23 @@ _LN2_HI, _LN2_LO = 0.693145751953125, 1.42860677e-6
 _LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
         2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
 _LOG_LN2_HI, _LOG_LN2_LO = 0.693359375, -2.12194440e-4
-_TANH = (1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1)
-_TANH_SMALL, _TANH_ONE = 0.55, 9.1
-_ERF = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
-_ERFC = (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1, -1.28717512e-1)
-_ERF_SMALL, _ERF_ONE = 0.927734375, 4.0
+_LOG2E = math.log2(math.e)
+_LN2 = math.log(2)
+_TANH_ONE, _ERF_ONE = 9.1, 3.95  # from here on the result is 1
+# exp(r) = 1 + r + r**2 q(r), relatively exact to 0.05 units of 2**-24 and, less 1, to 0.23.
+_EXP_TAIL = (1.38210552e-3, 8.36867467e-3, 4.16682623e-2, 1.66665211e-1, 4.99999940e-1)
+_GROWTH_TAIL = (1.38706632e-3, 8.36625975e-3, 4.16674353e-2, 1.66665465e-1, 4.99999970e-1)
+# -log(erfc(x)) = x + x p(x)
+_ERF = (-6.68739540e-6, 9.63240818e-5, -5.63334033e-4, 1.55308552e-3, -6.06634530e-5, -1.91986430e-2, 1.02787636e-1,
+        6.36618614e-1, 1.28379181e-1)  # fmt: skip
+_MAGIC_POWER = _MAGIC + 127.0  # leaves the nearest integer where a shift makes it an exponent
 
 
 def expand(op: str, x: Expr) -> Expr | None:
-    """The function as float32 arithmetic, or None when it is left to the C library."""
-    if x.dtype is not DType.f32:
-        return None
-    known = {"exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf}
-    return known[op](x) if op in known else None
+    """The function as arithmetic, or None when it is left to the C library; float64 is, but for what that lacks."""
+    if x.dtype is DType.f32 and op in _EXPANSIONS:
+        return _EXPANSIONS[op](x)
+    return logistic(x) if op == "sigmoid" else None
 
 
 def scaled(y: Expr, n: Expr) -> Expr:
@@ -72,12 +77,9 @@ def _power_of_two(n: Expr) -> Expr:
 
 
 def _exp(x: Expr) -> Expr:
-    return _exp_between(_clamp(x, -104.0, 89.0))
-
-
-def _exp_between(x: Expr) -> Expr:
-    """exp of -104..89: 2**n * exp(r) with r in -log(2)/2..log(2)/2."""
-    n = (x * _f(math.log2(math.e)) + _f(_MAGIC)) - _f(_MAGIC)
+    """2**n * exp(r) with r in -log(2)/2..log(2)/2."""
+    x = _clamp(x, -104.0, 89.0)
+    n = (x * _f(_LOG2E) + _f(_MAGIC)) - _f(_MAGIC)
     r = (x - n * _f(_LN2_HI)) - n * _f(_LN2_LO)
     return Binary(LDEXP, _horner(r, _EXP), n, DType.f32)
 
@@ -100,26 +102,58 @@ def _log(x: Expr) -> Expr:
 
 
 def _tanh(x: Expr) -> Expr:
-    """x + x**3 p(x**2) near zero, 1 - 2 / (exp(2 |x|) + 1) elsewhere."""
-    size, square = unary("abs", x), x * x
-    near = (_horner(square, _TANH) * square + _f(0.0)) * x + x  # adding 0 keeps the sign of -0
-    power = _exp_between(binary("min", size, _f(_TANH_ONE)) * _f(2.0))
-    far = _f(1.0) - _f(2.0) / (power + _f(1.0))
-    return select(size > _f(_TANH_SMALL), _with_sign(far, x), near)
+    """g / (g + 2) where g = exp(2 |x|) - 1, whose error fades towards 1; near 0 the quotient only corrects g / 2."""
+    size = unary("abs", x)
+    twice = binary("min", size + size, _f(2 * _TANH_ONE))
+    n, power = _whole_power(twice * _f(_LOG2E) + _f(_MAGIC_POWER))
+    r = twice - n * _f(_LN2)
+    part = r * r * _horner(r, _GROWTH_TAIL) + r
+    growth = part * power + (power - _f(1.0))
+    quotient = growth / (growth + _f(2.0))
+    half = growth * _f(0.5)
+    return _with_sign(select(half < _f(0.4), half - half * quotient, quotient), x)
 
 
 def _erf(x: Expr) -> Expr:
-    """x + x p(x**2) near zero, 1 - exp(q(|x|)) elsewhere."""
-    size = unary("abs", x)
-    square = x * x
-    near = _horner(square, _ERF) * x + x
-    bounded = binary("min", size, _f(_ERF_ONE))
-    exponent = _horner(bounded, _ERFC) * bounded - bounded
-    far = _f(1.0) - _exp_between(exponent)
-    return select(size > _f(_ERF_SMALL), _with_sign(far, x), near)
+    """1 - exp(-t) where t = |x| + |x| p(|x|); near 0 it is |x| and a small correction."""
+    size = binary("min", unary("abs", x), _f(_ERF_ONE))
+    slope = _horner(size, _ERF)
+    t = size * slope + size
+    n, power = _whole_power(_f(_MAGIC_POWER) - t * _f(_LOG2E))
+    r = -t - n * _f(_LN2)
+    part = size + (size * slope + (n * _f(_LN2) - (r * r) * _horner(r, _GROWTH_TAIL)))
+    return _with_sign(part * power + (_f(1.0) - power), x)
+
+
+def _whole_power(shifted: Expr) -> tuple[Expr, Expr]:
+    """n and 2**n, from a number in -126..127 that was rounded to n by adding _MAGIC_POWER."""
+    bits = binary("shl", Reinterpret(shifted, DType.i32), _i(23))
+    return shifted - _f(_MAGIC_POWER), Reinterpret(bits, DType.f32)
+
+
+def logistic(x: Expr) -> Expr:
+    """1 / (1 + exp(-x)) from a power that never overflows."""
+    power = unary("exp", -unary("abs", x))
+    return select(x < 0.0, power, 1.0) / (power + 1.0)
+
+
+def _sigmoid(x: Expr) -> Expr:
+    """2**n / (2**n + exp(r)) where x = n log 2 - r: nothing overflows, tiny results keep their digits."""
+    x = _clamp(x, -104.0, 30.0)
+    n = (x * _f(_LOG2E) + _f(_MAGIC)) - _f(_MAGIC)
+    r = (n * _f(_LN2_HI) - x) + n * _f(_LN2_LO)
+    power = Binary(LDEXP, _f(1.0), n, DType.f32)
+    tail = (r * r) * _horner(r, _EXP_TAIL) + r
+    # 1 + power + tail, in two parts with few digits of which the smaller first takes the tail: rounded hardly twice.
+    most = binary("max", power, _f(0.5)) + _f(0.5)
+    total = most + (tail + binary("min", power, _f(0.5)))
+    return power / total
 
 
 def _with_sign(magnitude: Expr, x: Expr) -> Expr:
     """A number that is not negative, with the sign of x."""
     sign = binary("and", Reinterpret(x, DType.i32), _i(-(2**31)))
     return Reinterpret(binary("or", Reinterpret(magnitude, DType.i32), sign), DType.f32)
+
+
+_EXPANSIONS = {"exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf, "sigmoid": _sigmoid}

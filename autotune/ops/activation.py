@@ -105,17 +105,11 @@ def hard_swish(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return pointwise("hard_swish", inputs, lambda x: x * maximum(minimum(x * (1 / 6) + 0.5, 1.0), 0.0))
 
 
-def logistic(x: Expr) -> Expr:
-    """1 / (1 + exp(-x)) of a floating-point x, from a power that never overflows: tiny results keep their digits."""
-    power = unary("exp", -unary("abs", x))
-    return select(x < 0.0, power, 1.0) / (1.0 + power)
-
-
 @operator("sigmoid", elementwise=True)
 def sigmoid(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """1 / (1 + exp(-x))."""
     floating("sigmoid", inputs[0])
-    return pointwise("sigmoid", inputs, logistic)
+    return pointwise("sigmoid", inputs, lambda x: unary("sigmoid", x))
 
 
 @operator("swish", elementwise=True, alpha=1.0)
@@ -123,7 +117,7 @@ def swish(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """x sigmoid(alpha x); SiLU when alpha is 1."""
     floating("swish", inputs[0])
     alpha = number("swish", attrs, "alpha")
-    return pointwise("swish", inputs, lambda x: x * logistic(x if alpha == 1 else x * alpha))
+    return pointwise("swish", inputs, lambda x: x * unary("sigmoid", x if alpha == 1 else x * alpha))
 
 
 @operator("softplus", elementwise=True)
@@ -160,6 +154,11 @@ def gelu(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """0.5 x (1 + erf(x / sqrt 2)), or its tanh approximation."""
     floating("gelu", inputs[0])
     if word("gelu", attrs, "approximate", ("none", "tanh")) == "none":
-        return pointwise("gelu", inputs, lambda x: 0.5 * x * (1.0 + unary("erf", x * math.sqrt(0.5))))
-    scale = math.sqrt(2 / math.pi)
-    return pointwise("gelu", inputs, lambda x: 0.5 * x * (1.0 + unary("tanh", scale * (x + 0.044715 * x * x * x))))
+        return pointwise("gelu", inputs, _gelu)
+    scale = math.sqrt(8 / math.pi)  # (1 + tanh(z)) / 2 is sigmoid(2 z)
+    return pointwise("gelu", inputs, lambda x: x * unary("sigmoid", x * (x * x * (0.044715 * scale) + scale)))
+
+
+def _gelu(x: Expr) -> Expr:
+    half = x * 0.5
+    return half * unary("erf", x * math.sqrt(0.5)) + half

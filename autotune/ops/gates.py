@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.ops.activation import logistic
 from autotune.tensor.expr import Expr, maximum, minimum, select, unary
 
 Activation = Callable[[Expr, float, float], Expr]
@@ -14,7 +13,7 @@ Activation = Callable[[Expr, float, float], Expr]
 ACTIVATIONS: dict[str, Activation] = {
     "relu": lambda x, a, b: maximum(x, 0.0),
     "tanh": lambda x, a, b: unary("tanh", x),
-    "sigmoid": lambda x, a, b: logistic(x),
+    "sigmoid": lambda x, a, b: unary("sigmoid", x),
     "affine": lambda x, a, b: x * a + b,
     "leaky_relu": lambda x, a, b: select(x < 0.0, x * a, x),
     "thresholded_relu": lambda x, a, b: select(x > a, x, 0.0),

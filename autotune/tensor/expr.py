@@ -45,6 +45,7 @@ UNARY = frozenset(
         "acosh",
         "atanh",
         "erf",
+        "sigmoid",
         "floor",
         "ceil",
         "round",

@@ -208,6 +208,11 @@ def _erf(x: Array) -> Array:
     return values.reshape(x.shape).astype(x.dtype)
 
 
+def _sigmoid(x: Array) -> Array:
+    power = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, power, 1) / (1 + power), x.dtype)
+
+
 def _truncdiv(a: Array, b: Array) -> Array:
     """Quotient rounded to zero; 0 when b is 0."""
     quotient: Array = np.floor_divide(a, b)
@@ -237,8 +242,9 @@ _INTEGER: dict[str, Callable[[Array, Array], Any]] = {"div": _truncdiv, "truncdi
 _UNARY: dict[str, Callable[[Array], Any]] = {
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
     "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf, "floor": np.floor,
-    "ceil": np.ceil, "round": np.rint, "not": np.invert, "isnan": np.isnan, "isinf": np.isinf,
+    "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
+    "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil, "round": np.rint, "not": np.invert,
+    "isnan": np.isnan, "isinf": np.isinf,
 }  # fmt: skip
 
 
