@@ -28,11 +28,10 @@ from autotune.graph.frontend import (
     check_feeds,
     convert_part,
     convert_whole,
-    host_function,
-    run_host,
     whole,
 )
 from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.host import host_function, run_host
 from autotune.runtime.executor import Array
 from autotune.tensor.dtype import DType
 

@@ -1,7 +1,6 @@
 """The ONNX frontend: from a file or bytes to Graphs with static shapes. One file per operator family."""
 
 from autotune.graph.frontend.convert import convert_model, convert_part, convert_whole
-from autotune.graph.frontend.host import host_function, host_operators, run_host
 from autotune.graph.frontend.inputs import ModelInput, check_feeds
 from autotune.graph.frontend.model import OnnxModel, parse_model
 from autotune.graph.frontend.part import Part, Stage, whole
@@ -17,10 +16,7 @@ __all__ = [
     "convert_model",
     "convert_part",
     "convert_whole",
-    "host_function",
-    "host_operators",
     "parse_model",
     "read_model",
-    "run_host",
     "whole",
 ]

@@ -30,12 +30,12 @@ from autotune.graph.frontend import (
     shapes,
     spectrum,
 )
-from autotune.graph.frontend.host import host_function
 from autotune.graph.frontend.inputs import require_static
 from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.node import converter_for
 from autotune.graph.frontend.part import Part, Stage, whole
 from autotune.graph.frontend.walk import Walk
+from autotune.graph.host import host_function
 from autotune.graph.ir import Array, Graph, Value
 
 # Importing a family registers its converters.

@@ -8,10 +8,10 @@ import onnx
 
 from autotune.errors import ModelError, UnsupportedError, WorkloadError
 from autotune.graph.builder import GraphBuilder
-from autotune.graph.frontend.host import host_function, run_host
 from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for
 from autotune.graph.frontend.part import Part, Stage, remaining
+from autotune.graph.host import host_function, run_host
 from autotune.graph.ir import Array, Graph, Output, Value
 
 MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode

@@ -1,8 +1,4 @@
-"""Operators that run on the host: what they give depends on data in a way that no program of static shapes has.
-
-One NumPy function per ONNX operator, registered with `@on_host`. Nothing else of a model runs outside the
-generated code.
-"""
+"""What a host function sees of one ONNX node, and the registry of host functions."""
 
 from __future__ import annotations
 
