@@ -15,6 +15,8 @@ from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.api.locate import DatabaseLike  # brings SQLite, which a compiled model does not need
+    from autotune.compiler.staged import StagedModel
+    from autotune.graph.frontend.inputs import ModelInput, ModelOutput
 
 _ONNX_TYPES = {
     "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool",
@@ -28,11 +30,25 @@ class NodeArg:
 
     name: str
     type: str
-    shape: list[int]
+    shape: list[int | str | None]
 
     @staticmethod
-    def of(spec: TensorSpec) -> NodeArg:
-        return NodeArg(spec.name, f"tensor({_ONNX_TYPES[spec.dtype]})", list(spec.shape))
+    def of(spec: TensorSpec | ModelInput | ModelOutput) -> NodeArg:
+        """Dimensions that the run decides are symbols or None; so is a whole shape, whose list is then empty."""
+        dims = spec.shape if isinstance(spec, TensorSpec) else spec.dims or ()
+        return NodeArg(spec.name, f"tensor({_ONNX_TYPES[spec.dtype]})" if spec.dtype else "", list(dims))
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Its dtype and shape. Raises InputError where the shape is open."""
+        shape = tuple(dim for dim in self.shape if isinstance(dim, int))
+        if len(shape) != len(self.shape):
+            raise InputError(
+                f"'{self.name}' has open dimensions {self.shape}; give its value, or --shape {self.name}=..."
+            )
+        return TensorSpec(
+            self.name, next(d for d, name in _ONNX_TYPES.items() if f"tensor({name})" == self.type), shape
+        )
 
 
 class InferenceSession:
@@ -44,7 +60,8 @@ class InferenceSession:
         providers: accepted for compatibility; autotune runs on the CPU.
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
-        shapes: dimensions of inputs by name, where the model leaves them open.
+        shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
+            by the inputs of each run: the first run of a shape compiles.
 
     Raises:
         ModelError, CompiledModelError, TargetError, DatabaseError: the model cannot be used; the message says why.
@@ -62,24 +79,46 @@ class InferenceSession:
     ) -> None:
         self._providers = providers
         if not isinstance(path_or_bytes, bytes) and is_compiled_file(Path(path_or_bytes)):
-            self._executor = Executor(*load_artifact(Path(path_or_bytes)))
+            self._model: Executor | StagedModel = Executor(*load_artifact(Path(path_or_bytes)))
         else:
-            from autotune.api.compile import compile
+            from autotune.api.load import load
+            from autotune.compiler.compile import CompiledModel
 
             wanted = _with_threads(Target.parse(target), sess_options)
-            self._executor = compile(path_or_bytes, wanted, database, shapes=shapes).executor
-        self._outputs = [spec.name for spec, _ in self._executor.program.outputs]
+            found = load(path_or_bytes, wanted, database, shapes=shapes)
+            self._model = found.executor if isinstance(found, CompiledModel) else found
+        self._outputs = [found.name for found in self.get_outputs()]
 
     @property
     def program(self) -> Program:
-        """The compiled model as data."""
-        return self._executor.program
+        """The compiled model as data.
+
+        Raises:
+            InputError: the shapes are open or depend on values, so that there is no single program.
+        """
+        if not isinstance(self._model, Executor):
+            raise InputError("the shapes of this model are known at run time only: it is no single program")
+        return self._model.program
+
+    @property
+    def host_nodes(self) -> tuple[str, ...]:
+        """The nodes that run on the host, as NumPy functions: as seen so far, before the first run those that may."""
+        return () if isinstance(self._model, Executor) else self._model.host_nodes
+
+    @property
+    def segments(self) -> int:
+        """How many programs a run is made of: the most seen so far, before the first run the least possible."""
+        return 1 if isinstance(self._model, Executor) else self._model.segments
 
     def get_inputs(self) -> list[NodeArg]:
-        return [NodeArg.of(s) for s in self._executor.program.inputs]
+        model = self._model
+        return [NodeArg.of(s) for s in (model.program.inputs if isinstance(model, Executor) else model.inputs)]
 
     def get_outputs(self) -> list[NodeArg]:
-        return [NodeArg.of(s) for s, _ in self._executor.program.outputs]
+        model = self._model
+        if isinstance(model, Executor):
+            return [NodeArg.of(spec) for spec, _ in model.program.outputs]
+        return [NodeArg.of(spec) for spec in model.outputs]
 
     def get_providers(self) -> list[str]:
         return ["CPUExecutionProvider"]
@@ -92,7 +131,7 @@ class InferenceSession:
         Raises:
             InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
         """
-        results = self._executor.run(input_feed)
+        results = self._model.run(input_feed)
         if output_names is None:
             return results
         unknown = [n for n in output_names if n not in self._outputs]

@@ -23,8 +23,8 @@ from autotune.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from autotune.api.session import NodeArg
     from autotune.runtime.executor import Array
-    from autotune.runtime.program import TensorSpec
 
 
 def run(
@@ -50,7 +50,7 @@ def run(
     files = pairs(inputs, "--input", "data=image.npy")
     given = {name: _load(name, Path(path)) for name, path in files.items()}
     session = InferenceSession(model, target=target, database=False if untuned else db, shapes=parse_shapes(shape))
-    feeds = _complete(given, session.program.inputs, random)
+    feeds = _complete(given, session.get_inputs(), random)
     results = dict(zip((spec.name for spec in session.get_outputs()), session.run(None, feeds), strict=True))
     saved = _save(results, output) if output is not None else {}
     if as_json:
@@ -76,22 +76,22 @@ def _load(name: str, path: Path) -> Array:
     return array
 
 
-def _complete(given: Mapping[str, Array], specs: Sequence[TensorSpec], seed: int | None) -> dict[str, Array]:
+def _complete(given: Mapping[str, Array], wanted: Sequence[NodeArg], seed: int | None) -> dict[str, Array]:
     """All feeds: the files, and random values for the rest where a seed is given."""
     from autotune.runtime.feeds import random_feeds
 
-    names = [spec.name for spec in specs]
-    known = ", ".join(f"{spec.name}: {spec.dtype}{list(spec.shape)}" for spec in specs)
+    names = [arg.name for arg in wanted]
+    known = ", ".join(f"{arg.name}: {arg.type}{arg.shape}" for arg in wanted)
     unknown = [name for name in given if name not in names]
     if unknown:
         raise InputError(f"the model has no input {', '.join(unknown)}; it takes {known or 'none'}")
-    missing = [name for name in names if name not in given]
+    missing = [arg for arg in wanted if arg.name not in given]
     if missing and seed is None:
         raise InputError(
-            f"no value for input {', '.join(missing)}; give --input NAME=FILE.npy or --random SEED; "
-            f"the model takes {known}"
+            f"no value for input {', '.join(arg.name for arg in missing)}; give --input NAME=FILE.npy or"
+            f" --random SEED; the model takes {known}"
         )
-    drawn = random_feeds(specs, seed) if seed is not None else {}
+    drawn = random_feeds([arg.spec for arg in missing], seed) if seed is not None else {}
     return {**drawn, **given}
 
 

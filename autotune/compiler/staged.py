@@ -11,17 +11,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
+from autotune.compiler.outline import known_types, label, least_segments, possible_hosts
 from autotune.errors import ModelError
 from autotune.graph import Graph, Value, one_line, optimize, verify
 from autotune.graph.frontend import (
     ModelInput,
+    ModelOutput,
     OnnxModel,
     Part,
     Stage,
@@ -31,7 +33,7 @@ from autotune.graph.frontend import (
     whole,
 )
 from autotune.graph.frontend.attributes import NodeAttributes
-from autotune.graph.host import host_function, run_host
+from autotune.graph.host import run_host
 from autotune.runtime.executor import Array
 from autotune.tensor.dtype import DType
 
@@ -64,12 +66,19 @@ class Specialisation:
     program: CompiledModel | None
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the runs so far have shown."""
+    """What the runs so far have shown: host nodes, and the most programs that one run was made of."""
 
-    hosts: dict[int, None] = field(default_factory=dict)
+    runs: bool = False
     segments: int = 0
+    hosts: frozenset[int] = frozenset()
+
+    def holds(self, segments: int, hosts: Collection[int]) -> bool:
+        return self.runs and segments <= self.segments and self.hosts.issuperset(hosts)
+
+    def and_also(self, segments: int, hosts: Collection[int]) -> _Seen:
+        return _Seen(True, max(segments, self.segments), self.hosts.union(hosts))
 
 
 class StagedModel:
@@ -86,12 +95,14 @@ class StagedModel:
     def __init__(self, model: OnnxModel, compile: Callable[[Graph], CompiledModel]) -> None:
         self._model, self._compile = model, compile
         self._lock = threading.Lock()
+        self._converting = threading.Lock()  # the table of nodes may grow
         self._cache: BoundedCache[Specialisation] = BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, _bytes)
         self._decisive: dict[tuple[bool, Part], tuple[str, ...]] = {}  # inputs of a part whose values it is made for
         self._whole = whole(model)
         self._seen = _Seen()
-        types = {declared.name: declared.value for declared in model.inputs if declared.value is not None}
-        self._first = self._specialise(self._whole, types, None, ()) if len(types) == len(model.inputs) else None
+        types = known_types(model.inputs)
+        self._start = self._converted(self._whole, types, None)
+        self._first = self._built(self._start) if len(types) == len(model.inputs) else None
 
     @property
     def inputs(self) -> tuple[ModelInput, ...]:
@@ -103,26 +114,22 @@ class StagedModel:
         return tuple(declared.name for declared in self._model.inputs)
 
     @property
-    def outputs(self) -> Mapping[str, str | None]:
-        """Names of the outputs in order, each with its declared dtype, if it has one."""
-        return self._model.outputs
+    def outputs(self) -> tuple[ModelOutput, ...]:
+        """Outputs in the model's order, as it declares them."""
+        return tuple(self._model.outputs.values())
 
     @property
     def host_nodes(self) -> tuple[str, ...]:
         """The nodes that run on the host: as seen in the runs so far, before the first those that may."""
-        rest = self._first.stage.rest if self._first is not None else self._whole
-        found = dict.fromkeys((*(self._first.stage.hosts if self._first else ()), *self._seen.hosts))
-        if not self._seen.segments and rest is not None:
-            found.update(dict.fromkeys(n for n in rest.nodes if host_function(self._model.nodes[n].proto) is not None))
-        return tuple(self._attributes(index).label for index in sorted(found))
+        hosts = set(self._seen.hosts)
+        if not self._seen.runs:
+            hosts.update(self._start.hosts, possible_hosts(self._model, self._start))
+        return tuple(label(self._model, index) for index in sorted(hosts))
 
     @property
     def segments(self) -> int:
-        """How many programs one run is made of: the most seen so far, before the first run the least possible."""
-        if self._seen.segments:
-            return self._seen.segments
-        first = self._first
-        return 1 if first is None else (first.program is not None) + (first.stage.rest is not None)
+        """How many programs a run is made of: the most seen so far, before the first run the least possible."""
+        return self._seen.segments if self._seen.runs else least_segments(self._start)
 
     @property
     def specialisations(self) -> int:
@@ -159,9 +166,9 @@ class StagedModel:
                 self._run_host(index, values)
             hosts += special.stage.hosts
             part = special.stage.rest
-        with self._lock:
-            self._seen.segments = max(self._seen.segments, segments)
-            self._seen.hosts.update(dict.fromkeys(hosts))
+        if not self._seen.holds(segments, hosts):
+            with self._lock:
+                self._seen = self._seen.and_also(segments, hosts)
         return [values[name] if name in fresh else values[name].copy() for name in self._model.outputs]
 
     def _run_host(self, index: int, values: dict[str, Array]) -> None:
@@ -200,12 +207,19 @@ class StagedModel:
         values: Mapping[str, Array] | None,
         decisive: tuple[str, ...],
     ) -> Specialisation:
-        with one_line():
+        stage = self._converted(part, types, values)
+        if not set(stage.observed) <= set(decisive):
+            raise _MoreValuesError(stage.observed)  # it would be kept for other values too
+        return self._built(stage)
+
+    def _converted(self, part: Part, types: Mapping[str, Value], values: Mapping[str, Array] | None) -> Stage:
+        with one_line(), self._converting:
             stage = convert_part(self._model, part, types, values)
             if stage.graph is not None:
                 verify(stage.graph)
-        if not set(stage.observed) <= set(decisive):
-            raise _MoreValuesError(stage.observed)  # it would be kept for other values too
+            return stage
+
+    def _built(self, stage: Stage) -> Specialisation:
         return Specialisation(stage, self._compile(optimize(stage.graph)) if stage.graph is not None else None)
 
 

@@ -1,13 +1,14 @@
 """The ONNX frontend: from a file or bytes to Graphs with static shapes. One file per operator family."""
 
 from autotune.graph.frontend.convert import convert_model, convert_part, convert_whole
-from autotune.graph.frontend.inputs import ModelInput, check_feeds
+from autotune.graph.frontend.inputs import ModelInput, ModelOutput, check_feeds, require_static
 from autotune.graph.frontend.model import OnnxModel, parse_model
 from autotune.graph.frontend.part import Part, Stage, whole
 from autotune.graph.frontend.source import ModelSource, read_model
 
 __all__ = [
     "ModelInput",
+    "ModelOutput",
     "ModelSource",
     "OnnxModel",
     "Part",
@@ -18,5 +19,6 @@ __all__ = [
     "convert_whole",
     "parse_model",
     "read_model",
+    "require_static",
     "whole",
 ]

@@ -79,7 +79,7 @@ def convert_whole(model: OnnxModel) -> Graph | None:
 
 def _walked(model: OnnxModel) -> Walk:
     types = {declared.name: declared.value for declared in model.inputs if declared.value is not None}
-    walk = Walk(model, types, {}, {})
+    walk = Walk(model, types, types, {}, {})
     walk.convert(whole(model).nodes)
     return walk
 
@@ -98,7 +98,7 @@ def convert_part(
         ModelError, UnsupportedError: a node is impossible, or has what its converter does not know.
     """
     held = values or {}
-    walk = Walk(model, types, {name: held[name].copy() for name in part.fixed}, held)
+    walk = Walk(model, part.inputs, types, {name: held[name].copy() for name in part.fixed}, held)
     walk.convert(part.nodes)
     stage = walk.stage()
     if values is not None and not stage.hosts and stage.rest is not None and stage.rest.nodes == part.nodes:

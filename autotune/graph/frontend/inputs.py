@@ -32,6 +32,15 @@ class ModelInput:
         return Value(self.name, self.dtype, tuple(int(dim or 0) for dim in self.dims))
 
 
+@dataclass(frozen=True, slots=True)
+class ModelOutput:
+    """What the model declares of an output; it need not declare anything, and what is computed decides."""
+
+    name: str
+    dtype: str | None
+    dims: tuple[Dim, ...] | None
+
+
 def declared_inputs(graph: onnx.GraphProto, initialised: set[str]) -> tuple[ModelInput, ...]:
     """The run-time inputs; those with an initializer are constants and left out.
 
@@ -47,6 +56,21 @@ def declared_inputs(graph: onnx.GraphProto, initialised: set[str]) -> tuple[Mode
         dtype = dtype_of(info.type.tensor_type.elem_type, f"input '{info.name}'")
         found.append(ModelInput(info.name, dtype.value, dims))
     return tuple(found)
+
+
+def declared_outputs(graph: onnx.GraphProto) -> dict[str, ModelOutput]:
+    """The outputs by name, in order. Raises ModelError for none at all, or one that is listed twice."""
+    outputs: dict[str, ModelOutput] = {}
+    if not graph.output:
+        raise ModelError("the model has no outputs")
+    for info in graph.output:
+        if info.name in outputs:
+            raise ModelError(f"output '{info.name}' is listed twice")
+        tensor = info.type.HasField("tensor_type")
+        elem_type = info.type.tensor_type.elem_type if tensor else 0
+        dtype = dtype_of(elem_type, f"output '{info.name}'").value if elem_type else None
+        outputs[info.name] = ModelOutput(info.name, dtype, _declared_dims(info) if tensor else None)
+    return outputs
 
 
 def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]]) -> tuple[ModelInput, ...]:

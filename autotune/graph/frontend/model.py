@@ -10,8 +10,8 @@ import onnx
 from onnx import AttributeProto
 
 from autotune.errors import ModelError, UnsupportedError
-from autotune.graph.frontend.inputs import ModelInput, bind_shapes, declared_inputs
-from autotune.graph.frontend.source import dtype_of, opset_of, tensor_array
+from autotune.graph.frontend.inputs import ModelInput, ModelOutput, bind_shapes, declared_inputs, declared_outputs
+from autotune.graph.frontend.source import opset_of, tensor_array
 from autotune.graph.ir import Array
 from autotune.graph.order import topological_order
 
@@ -47,7 +47,7 @@ class OnnxModel:
 
     Attributes:
         folder: where its external data may live; None forbids external data.
-        outputs: names in order, each with the DType that the model declares, if it does.
+        outputs: by name, in order.
         nodes: the table. Parts of a model refer to nodes by their place in it.
         producer: the node that defines a name.
     """
@@ -55,7 +55,7 @@ class OnnxModel:
     name: str
     folder: Path | None
     inputs: tuple[ModelInput, ...]
-    outputs: Mapping[str, str | None]
+    outputs: Mapping[str, ModelOutput]
     initializers: dict[str, Array]
     nodes: list[Entry]
     producer: dict[str, int]
@@ -83,7 +83,10 @@ def parse_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str
         defined.add(declared.name)
     nodes = sorted_entries([Entry.of(proto, opset) for proto in graph.node], defined)
     producer = {name: index for index, entry in enumerate(nodes) for name in entry.writes}
-    outputs = _outputs(graph, defined | producer.keys())
+    outputs = declared_outputs(graph)
+    for name in outputs:
+        if name not in defined and name not in producer:
+            raise ModelError(f"output '{name}' is defined by nothing")
     return OnnxModel(graph.name or "model", folder, inputs, outputs, initializers, nodes, producer)
 
 
@@ -106,20 +109,6 @@ def sorted_entries(entries: Sequence[Entry], defined: set[str]) -> list[Entry]:
         stuck = entries[min(set(range(len(dependencies))).difference(order))].proto
         raise ModelError(f"the model has a cycle through node '{stuck.name}' ({stuck.op_type})")
     return [entries[index] for index in order]
-
-
-def _outputs(graph: onnx.GraphProto, defined: set[str]) -> dict[str, str | None]:
-    outputs: dict[str, str | None] = {}
-    if not graph.output:
-        raise ModelError("the model has no outputs")
-    for info in graph.output:
-        if info.name not in defined:
-            raise ModelError(f"output '{info.name}' is defined by nothing")
-        if info.name in outputs:
-            raise ModelError(f"output '{info.name}' is listed twice")
-        elem_type = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
-        outputs[info.name] = dtype_of(elem_type, f"output '{info.name}'").value if elem_type else None
-    return outputs
 
 
 def _free_names(graph: onnx.GraphProto) -> Iterable[str]:

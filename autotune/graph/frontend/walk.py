@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 
@@ -22,7 +22,8 @@ class Walk:
     """Converts nodes one by one.
 
     Args:
-        types: types of the values that come from outside, those of unknown shape left out.
+        inputs: names of the values that come from outside.
+        types: their types, those of unknown shape left out.
         constants: those whose values are known for good.
         observable: values of this run, for converters that must know one.
 
@@ -33,6 +34,7 @@ class Walk:
     def __init__(
         self,
         model: OnnxModel,
+        inputs: Iterable[str],
         types: Mapping[str, Value],
         constants: Mapping[str, Array],
         observable: Mapping[str, Array],
@@ -50,7 +52,7 @@ class Walk:
         self._pure: set[str] = set()  # names that depend on initializers alone
         self._order: list[int] = []
         self._put_off: set[int] = set()
-        self._unknown: set[str] = set()  # their results
+        self._unknown = {name for name in inputs if name not in types}  # and the results of what was put off
         self._hosts: list[int] = []  # those that can run as soon as the graph has run
         self._refused: list[str] = []
         self._poisoned: set[str] = set()  # results of refused nodes: what reads them is not looked at
@@ -128,8 +130,8 @@ class Walk:
     def _define(self, name: str, value: str) -> None:
         self._names[name] = value
         declared, dtype = self.model.outputs.get(name), self._builder.values[value].dtype
-        if declared is not None and declared != dtype:
-            raise ModelError(f"output '{name}' is declared {declared} but computed as {dtype}")
+        if declared is not None and declared.dtype not in (None, dtype):
+            raise ModelError(f"output '{name}' is declared {declared.dtype} but computed as {dtype}")
 
     def _observe(self, value: str) -> Array | None:
         """The value that a graph input has in this run. It is kept: the user may change the array afterwards."""
