@@ -12,6 +12,8 @@ from autotune.cli.compile import compile_model
 from autotune.cli.db import DB
 from autotune.cli.group import Command
 from autotune.cli.machine import machine
+from autotune.cli.passes import passes
+from autotune.cli.profile import profile
 from autotune.cli.run import run
 from autotune.cli.tasks import tasks
 from autotune.cli.tune import tune
@@ -23,6 +25,8 @@ COMMANDS: dict[str, Command] = {
     "compile": compile_model,
     "run": run,
     "bench": bench,
+    "profile": profile,
+    "passes": passes,
     "db": DB,
     "machine": machine,
 }

@@ -37,7 +37,7 @@ DIRECT_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
-    """One kernel of a compiled model, for coverage and profiles."""
+    """One kernel of a compiled model, for coverage and profiles. `nbytes`: of all its operands."""
 
     description: str
     workload_key: str
@@ -46,6 +46,7 @@ class KernelReport:
     reason: str
     seconds: float | None
     flops: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -279,9 +280,9 @@ def _link(
     reports = tuple(
         KernelReport(
             s.workload.describe(), s.workload.key, s.choice.config.to_json(), s.choice.tier, s.choice.reason,
-            s.choice.seconds, s.workload.flops,
+            s.choice.seconds, s.workload.flops, sum(o.bytes for o in kernel.operands),
         )
-        for s, _ in built
+        for s, kernel in built
     )  # fmt: skip
     runtime = runtime_object(compiler(kernels.cache))
     return CompiledModel(program, tuple(kernels.objects), packed, runtime, reports, memory.lower_bound)

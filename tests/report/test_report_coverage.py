@@ -10,7 +10,7 @@ from autotune.report.coverage import Coverage
 
 
 def kernel(tier: Tier, flops: int, reason: str = "", seconds: float | None = None) -> KernelReport:
-    return KernelReport("conv2d", "0" * 16, "{}", tier, reason, seconds, flops)
+    return KernelReport("conv2d", "0" * 16, "{}", tier, reason, seconds, flops, 0)
 
 
 def test_shares_and_reasons() -> None:

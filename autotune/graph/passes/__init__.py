@@ -5,7 +5,10 @@ A pass states what it requires and ensures; `optimize` runs them to a fixed poin
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from autotune.errors import ModelError
 from autotune.graph.ir import Graph
@@ -60,3 +63,23 @@ def optimize(graph: Graph, skip: Collection[str] = (), on_change: Callable[[str,
         if graph is before:
             break
     return graph
+
+
+@dataclass(frozen=True, slots=True)
+class PassDescription:
+    """What the docstring of a pass's file says."""
+
+    name: str
+    summary: str
+    requires: str
+    ensures: str
+
+
+def describe(name: str) -> PassDescription:
+    """What a pass does, from the docstring at the top of its file: a sentence, then `requires:` and `ensures:`."""
+    text = " ".join((inspect.getmodule(PASSES[name]).__doc__ or "").split())
+    found = re.fullmatch(r"(.*?) requires: (.*?)\.? ensures: (.*)", text)
+    if found is None:
+        raise AssertionError(f"the file of pass {name!r} does not say what it requires and ensures")
+    summary = re.split(r"(?<=\.) ", found[1])[0]
+    return PassDescription(name, summary, found[2], found[3].rstrip("."))
