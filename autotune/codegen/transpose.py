@@ -51,7 +51,7 @@ def transposed(m: Memory, buffer: Buffer, indices: tuple[Linear, ...], when: Seq
     """
     width = PIECE // buffer.dtype.bytes
     active = (True,) * m.lanes if m.mask is None else mask_bits(m.mask)
-    if buffer.scope == REGISTER or active is None or m.lanes % width:
+    if buffer.scope == REGISTER or active is None or m.lanes % width or m.lanes & (m.lanes - 1):
         return None
     flat = m.x.flat(buffer, indices)
     if flat.is_opaque:
