@@ -73,6 +73,9 @@ class NestBuilder:
                 if t.name not in out:
                     kept = t.shape if s.stage.extern else self.regions.of(s).extent[: len(t.shape)]
                     scope = SHARED if s.at is None else REGISTER if s.scope == REGISTER else LOCAL
+                    if scope == REGISTER:  # whole vectors: lanes beyond the region may be written, and are not read
+                        reach = (s.relative()[a.name].range(self.ranges)[1] + 1 for a in s.stage.axes)
+                        kept = tuple(map(max, kept, reach))
                     out[t.name] = Buffer(t.name, t.dtype, self.state.layout(t).physical_shape(kept), scope)
         return out
 
