@@ -65,6 +65,7 @@ class Recurrent:
             Choice("vectors", tuple(v for v in VECTORS if v <= max(blocks, 1))),
             Choice("rows", tuple(r for r in ROWS if r <= max(p.batch, 1))),
             Choice("unroll", UNROLL, 4),
+            flag("alternate", default=True),
             flag("shared", default=p.directions * p.batch * p.gates * p.hidden * p.hidden >= WORTH_SHARING),
         )
         fits = Constraint(
@@ -99,6 +100,7 @@ class _Nests:
         self.s, self.p = s, layer
         self.vectors, self.rows = config.get_int("vectors"), config.get_int("rows")
         self.unroll, self.shared = config.get_int("unroll"), config.get_bool("shared")
+        self.alternate = config.get_bool("alternate")
         self.block = layer.lanes * self.vectors
 
     def run(self) -> Schedule:
@@ -155,7 +157,9 @@ class _Nests:
         if self.vectors > 1:
             s = s.unroll(name, tail[0])
         s = s.vectorize(name, tail[-1])
-        self.s = s.parallel(name, f"{d}*{j}.0") if self.shared else s
+        units = f"{d}*{j}.0"
+        s = s.alternate(name, units) if self.alternate else s
+        self.s = s.parallel(name, units) if self.shared else s
 
     def _product(self, s: Schedule, name: str) -> Schedule:
         """Sums over the last state, a vector of units of every gate for each row at once."""

@@ -159,10 +159,11 @@ class _Emitter:
         elif stmt.mark == "parallel":
             self._parallel(stmt)
         else:
-            label, variable = self.w.open_loop(str(stmt.begin))
-            self.x.bind(stmt.var, variable)
+            first, last = str(stmt.begin), str(stmt.begin + stmt.extent)
+            label, variable = self.w.open_loop(first)
+            self.x.bind(stmt.var, self.w.in_turn(variable, first, last, self.x.bound(stmt.turn)))
             self._all(stmt.body)
-            self.w.close_loop(label, variable, str(stmt.begin + stmt.extent))
+            self.w.close_loop(label, variable, last)
         self.x.release(stmt.var)
 
     def _parallel(self, stmt: For) -> None:
@@ -175,7 +176,7 @@ class _Emitter:
             first, last = h(0, f"add i64 {first}, {stmt.begin}"), h(0, f"add i64 {last}, {stmt.begin}")
         branch = self.w.open_branch(self.w.value(f"icmp slt i64 {first}, {last}"))
         label, variable = self.w.open_loop(first)
-        self.x.bind(stmt.var, variable)
+        self.x.bind(stmt.var, self.w.in_turn(variable, first, last, self.x.bound(stmt.turn)))
         self._all(stmt.body)
         self.w.close_loop(label, variable, last)
         self.w.close_branch(branch)

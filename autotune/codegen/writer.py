@@ -112,6 +112,21 @@ class Writer:
         self._depth[variable] = len(self.scopes) - 1
         return label, variable
 
+    def in_turn(self, variable: str, first: str, last: str, turn: object) -> str:
+        """The position of a round of the loop just opened: counted from `last` where the number `turn` is odd.
+
+        Without a number in a register (there is only one turn) loops run forwards.
+        """
+        if not isinstance(turn, str):
+            return variable
+        odd = self.hoisted(self.depth(turn), f"and i64 {turn}, 1")
+        mask = self.hoisted(self.depth(turn), f"sub i64 0, {odd}")
+        ends = self.hoisted(max(self.depth(first), self.depth(last)), f"add i64 {first}, {last}")
+        both = self.hoisted(max(self.depth(turn), self.depth(ends)), f"and i64 {ends}, {mask}")
+        # first + last - 1 - i = first + last + ~i
+        flipped = self.hoisted(self.depth(variable), f"xor i64 {variable}, {mask}")
+        return self.hoisted(self.depth(variable), f"add i64 {flipped}, {both}")
+
     def close_loop(self, label: str, variable: str, end: str) -> None:
         """Finish the loop of `open_loop`; it runs at least once."""
         scope = self.scopes.pop()

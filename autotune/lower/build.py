@@ -135,7 +135,8 @@ class NestBuilder:
                 inside += self._nest(other)
         inside += self._prefetches(s, loop.name)
         inside += self._level(s, n + 1, first_reduce)
-        return [*body, For(s.variable(loop.name), 0, loop.extent, loop.mark, tuple(inside))]
+        turn = s.variable(str(s.turn)) if loop.name in s.alternating else ""
+        return [*body, For(s.variable(loop.name), 0, loop.extent, loop.mark, tuple(inside), turn)]
 
     def _initialise(self, s: StageState, n: int) -> list[Stmt]:
         reducer = s.stage.reducer

@@ -77,13 +77,17 @@ class Index(Expr):
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`body` for var = begin .. begin + extent - 1; `mark` is "", "parallel", "vectorize" or "unroll"."""
+    """`body` for var = begin .. begin + extent - 1; `mark` is "", "parallel", "vectorize" or "unroll".
+
+    Where the loop variable `turn` is odd, the iterations (those of one thread) run from the last to the first.
+    """
 
     var: str
     begin: int
     extent: int
     mark: str
     body: tuple[Stmt, ...]
+    turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ def print_body(body: tuple[Stmt, ...], depth: int = 0) -> list[str]:
     for stmt in body:
         if isinstance(stmt, For):
             mark = f"{stmt.mark} " if stmt.mark else ""
-            out.append(f"{pad}{mark}for {stmt.var} in {stmt.begin}..{stmt.begin + stmt.extent}:")
+            order = f", backwards in odd {stmt.turn}" if stmt.turn else ""
+            out.append(f"{pad}{mark}for {stmt.var} in {stmt.begin}..{stmt.begin + stmt.extent}{order}:")
             out += print_body(stmt.body, depth + 1)
         elif isinstance(stmt, If):
             out.append(f"{pad}if {show(stmt.when)}:")

@@ -107,6 +107,7 @@ def vectorize(state: State, stage: str, loop: str) -> State:
     s = state.stage(stage)
     old = s.loop(loop)
     check(old.mark == SERIAL, f"vectorize {stage}.{loop}: the loop is already marked {old.mark}")
+    check(loop not in s.alternating, f"vectorize {stage}.{loop}: the loop alternates")
     check(loop not in s.partitioned, f"vectorize {stage}.{loop}: the loop is partitioned; its tail becomes a mask")
     check(
         1 <= old.extent <= MAX_LANES, f"vectorize {stage}.{loop}: extent {old.extent} is not in 1..{MAX_LANES}; split"
@@ -142,6 +143,7 @@ def unroll(state: State, stage: str, loop: str) -> State:
     s = state.stage(stage)
     old = s.loop(loop)
     check(old.mark == SERIAL, f"unroll {stage}.{loop}: the loop is already marked {old.mark}")
+    check(loop not in s.alternating, f"unroll {stage}.{loop}: the loop alternates")
     check(old.extent <= MAX_UNROLL, f"unroll {stage}.{loop}: extent {old.extent} is above {MAX_UNROLL}; split")
     check(loop != s.turn, f"unroll {stage}.{loop}: all stages of the recurrence share this loop")
     return state.put(_mark(s, loop, UNROLL))
@@ -189,6 +191,28 @@ def partition(state: State, stage: str, loop: str) -> State:
     mark = s.loop(loop).mark
     check(mark == SERIAL, f"partition {stage}.{loop}: the loop is marked {mark}; only serial loops are partitioned")
     return state.put(replace(s, partitioned=s.partitioned | {loop}))
+
+
+@primitive
+def alternate(state: State, stage: str, loop: str) -> State:
+    """Run a loop of a recurrence backwards in every other step: it begins with what the step before left in the cache.
+
+    rewrite:
+        for t: for i in 0..n: S(t, i)
+        -->
+        for t:
+          if t is even: for i in 0..n: S(t, i)
+          else:         for i in n-1..-1: S(t, i)
+    """
+    s = state.stage(stage)
+    old = s.loop(loop)
+    check(
+        s.turn is not None and loop != s.turn,
+        f"alternate {stage}.{loop}: it is no loop inside the steps of a recurrence",
+    )
+    check(not old.reduce, f"alternate {stage}.{loop}: a reduce loop keeps its order")
+    check(old.mark in (SERIAL, PARALLEL), f"alternate {stage}.{loop}: the loop is marked {old.mark}")
+    return state.put(replace(s, alternating=s.alternating | {loop}))
 
 
 @primitive
@@ -246,6 +270,7 @@ def _check_free(s: StageState, loop: str, step: str) -> None:
     mark = s.loop(loop).mark
     check(mark == SERIAL, f"{step} {s.name}.{loop}: the loop is already marked {mark}")
     check(loop not in s.partitioned, f"{step} {s.name}.{loop}: the loop is already partitioned; {step} first")
+    check(loop not in s.alternating, f"{step} {s.name}.{loop}: the loop already alternates; {step} first")
     fetched = any(at == loop for _, at, _ in s.prefetch)
     check(not fetched, f"{step} {s.name}.{loop}: the loop already prefetches; {step} first")
 

@@ -69,6 +69,9 @@ class Schedule:
     def partition(self, stage: str, loop: str) -> Schedule:
         return self.then("partition", stage, loop)
 
+    def alternate(self, stage: str, loop: str) -> Schedule:
+        return self.then("alternate", stage, loop)
+
     def pad(self, stage: str, axis: str) -> Schedule:
         return self.then("pad", stage, axis)
 

@@ -66,6 +66,7 @@ class StageState:
         partitioned: loops to split into the range where no guard is needed, and the rest.
         padded: axes whose guard is dropped because all memory touched beyond their extent exists.
         prefetch: (tensor name, loop, distance in iterations) requests.
+        alternating: loops that run backwards in every other turn of a recurrence.
         where: conditions on the axes under which a point is folded; the others stand for the reducer's identity
             (the rest of the last block of a factored reduction).
     """
@@ -80,6 +81,7 @@ class StageState:
     padded: frozenset[str] = frozenset()
     prefetch: tuple[tuple[str, str, int], ...] = ()
     where: tuple[Expr, ...] = ()
+    alternating: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:

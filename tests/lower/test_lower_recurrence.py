@@ -83,6 +83,16 @@ def test_one_thread_meets_nobody(right: Right) -> None:
     right(s)
 
 
+def test_every_other_turn_runs_backwards(golden: Golden, right: Right) -> None:
+    s = cell(5, 40).split("out0", "j", 8).compute_at("fed", "out0", "j.0", "register").compute_at("before", "out0", "t")
+    s = s.alternate("out0", "j.0").parallel("out0", "j.0").vectorize("out0", "j.1")
+    golden(nest(s))
+    right(s)
+    alone = cell(3, 20).reorder("fed", "j", "g").alternate("fed", "j").alternate("out0", "j")
+    right(alone)
+    right(cell(1, 20).alternate("fed", "j"))
+
+
 def test_one_step_needs_no_loop(right: Right) -> None:
     right(cell(1, 9).parallel("out0", "j"))
 
@@ -100,8 +110,12 @@ def test_one_step_needs_no_loop(right: Right) -> None:
         (lambda s: s.compute_at("before", "out1", "j"), "not one of the stages that take turns"),
         (lambda s: s.inline("out0"), "it is a scan"),
         (lambda s: s.cache_read("before", "fed"), "takes turns"),
+        (lambda s: s.alternate("out0", "t"), "no loop inside the steps"),
+        (lambda s: s.alternate("out1", "j"), "no loop inside the steps"),
+        (lambda s: s.alternate("fed", "k"), "keeps its order"),
+        (lambda s: s.alternate("out0", "j").split("out0", "j", 8), "already alternates"),
+        (lambda s: s.split("out0", "j", 8).alternate("out0", "j.1").vectorize("out0", "j.1"), "alternates"),
     ],
-    ids=["split", "unroll", "vectorize", "parallel", "fuse", "reorder", "inner", "apart", "inline", "cache_read"],
 )
 def test_refused(step, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ScheduleError, match=message):

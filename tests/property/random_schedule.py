@@ -154,7 +154,7 @@ class _Author:
 
     def _mark(self, stage: str) -> None:
         rng, loop = self.rng, self._loop(stage)
-        kind = rng.choice(("vectorize", "unroll", "unroll", "parallel", "partition", "pad", "prefetch"))
+        kind = rng.choice(("vectorize", "unroll", "unroll", "parallel", "partition", "pad", "prefetch", "alternate"))
         if kind == "pad":
             try:
                 axes = self.s.state.stage(stage).stage.axes
