@@ -222,3 +222,41 @@ def test_an_impossible_value_is_refused_every_time() -> None:
         with pytest.raises(ModelError, match="does not fit|'s'|Reshape"):
             found.run({"x": data(1, 2, 4, 4), "s": ints(7, 8)})
     assert found.specialisations == 0
+
+
+def test_a_branch_that_the_run_decides() -> None:
+    """One specialisation per branch; what is before the If is compiled once."""
+
+    def branch(op: str) -> onnx.GraphProto:
+        return helper.make_graph(
+            [helper.make_node(op, ["h"], ["v"])], op, [], [helper.make_empty_tensor_value_info("v")]
+        )
+
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("If", ["c"], ["z"], then_branch=branch("Neg"), else_branch=branch("Exp")),
+        helper.make_node("Abs", ["z"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (1, [2, 4]), "c": (9, [])}, tensors={"w": data(4, 3)})
+    compiler = Counting()
+    runs = [{"x": data(2, 4, seed=n), "c": np.asarray(n % 3 == 0)} for n in range(6)]
+    assert check(model, runs, compiler).segments == 2
+    assert len(compiler.graphs) == 3
+
+
+def test_host_functions_between_programs() -> None:
+    """Two host functions in a row, a program before, between and after."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["where"]),
+        helper.make_node("Unique", ["where"], ["rows"], axis=1),
+        helper.make_node("Transpose", ["rows"], ["pairs"]),
+        helper.make_node("GatherND", ["r", "pairs"], ["found"]),
+        helper.make_node("Greater", ["found", "level"], ["high"]),
+        helper.make_node("Compress", ["found", "high"], ["kept"]),
+        helper.make_node("Neg", ["kept"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (1, [4, 5])}, ["y", "where"], {"level": np.asarray(0.5, np.float32)}, opset=17)
+    found = check(model, [{"x": data(4, 5, seed=n)} for n in range(3)])
+    assert [label.split("(")[1] for label in found.host_nodes] == ["NonZero)", "Unique)", "Compress)"]
+    assert found.segments == 3

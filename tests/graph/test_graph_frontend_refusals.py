@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -195,7 +196,7 @@ def test_opsets() -> None:
         ("Split", {"axis": 1, "split": [2]}, None),
     ],
 )
-def test_forms_of_the_first_opsets(op: str, attributes: dict[str, object], text: str | None) -> None:
+def test_forms_of_the_first_opsets(op: str, attributes: dict[str, Any], text: str | None) -> None:
     """What only opset 1 has and means nothing now is passed over; what nobody understands is refused."""
     model = make_model([helper.make_node(op, ["x"], ["y"], **attributes)], {"x": [1, 2, 4, 4]}, ["y"], opset=1)
     if text is None:

@@ -30,12 +30,11 @@ from autotune.graph.frontend import (
     shapes,
     spectrum,
 )
+from autotune.graph.frontend.expand import is_function
 from autotune.graph.frontend.inputs import require_static
 from autotune.graph.frontend.model import OnnxModel
-from autotune.graph.frontend.node import converter_for
 from autotune.graph.frontend.part import Part, Stage, whole
-from autotune.graph.frontend.walk import Walk
-from autotune.graph.host import host_function
+from autotune.graph.frontend.walk import Walk, is_known
 from autotune.graph.ir import Array, Graph, Value
 
 # Importing a family registers its converters.
@@ -112,8 +111,8 @@ def refuse_unknown_nodes(model: OnnxModel) -> None:
     first: dict[str, str] = {}
     for entry in model.nodes:
         proto = entry.proto
-        converted = converter_for(proto.domain, proto.op_type) is not None or host_function(proto) is not None
-        if not (converted and onnx.defs.has(proto.op_type, entry.opset, "")):
+        standard = proto.domain in ("", "ai.onnx") and onnx.defs.has(proto.op_type, entry.opset, "")
+        if not (standard and (is_known(proto) or is_function(proto.op_type, entry.opset))):
             op = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
             counts[op] += 1
             first.setdefault(op, proto.name or next(iter(proto.output), ""))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
 from onnx import AttributeProto
 
 from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
 from autotune.graph.frontend.inputs import ModelInput, ModelOutput, bind_shapes, declared_inputs, declared_outputs
 from autotune.graph.frontend.source import opset_of, tensor_array
 from autotune.graph.ir import Array
@@ -59,6 +60,42 @@ class OnnxModel:
     initializers: dict[str, Array]
     nodes: list[Entry]
     producer: dict[str, int]
+    functions: Functions = field(default_factory=dict)
+    _expanded: dict[tuple[int, Hashable], tuple[int, ...]] = field(default_factory=dict)
+
+    def expand(self, index: int, form: Hashable, nodes: Callable[[str], Iterable[Node]]) -> tuple[int, ...]:
+        """Write a node out: places of the nodes that it stands for, in topological order.
+
+        Args:
+            form: what its body depends on; the same form is written out once.
+            nodes: gives the body for a prefix of its names.
+        """
+        key = (index, form)
+        if key not in self._expanded:
+            proto = self.nodes[index].proto
+            prefix = f"{proto.name or next(iter(proto.output), proto.op_type)}.{len(self._expanded)}/"
+            entries = [Entry.of(proto, opset) for proto, opset in inlined(nodes(prefix), self.functions, prefix)]
+            if len(self.nodes) + len(entries) > MAX_NODES:
+                raise ModelError(f"the model is more than {MAX_NODES} nodes when its functions are written out")
+            written = {name for entry in entries for name in entry.writes}
+            outside = {name for entry in entries for name in entry.reads}.difference(written)
+            start = len(self.nodes)
+            self.nodes.extend(sorted_entries(entries, outside))
+            self._expanded[key] = tuple(range(start, len(self.nodes)))
+            self.producer.update((name, n) for n in self._expanded[key] for name in self.nodes[n].writes)
+        return self._expanded[key]
+
+    def branch(self, index: int, condition: bool) -> tuple[int, ...]:
+        """The nodes of a branch of the If at `index`."""
+        entry, name = self.nodes[index], "then_branch" if condition else "else_branch"
+
+        def body(prefix: str) -> Iterable[Node]:
+            nodes, tensors = branch_body(entry.proto, name, entry.opset, prefix)
+            for tensor in tensors:
+                self.initializers[tensor.name] = tensor_array(tensor, self.folder, f"initializer '{tensor.name}'")
+            return nodes
+
+        return self.expand(index, name, body)
 
 
 def parse_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]) -> OnnxModel:
@@ -81,13 +118,15 @@ def parse_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str
         if declared.name in defined:
             raise ModelError(f"'{declared.name}' is defined twice in the model")
         defined.add(declared.name)
-    nodes = sorted_entries([Entry.of(proto, opset) for proto in graph.node], defined)
+    functions = functions_of(model)
+    protos = inlined(((proto, opset) for proto in graph.node), functions)
+    nodes = sorted_entries([Entry.of(proto, version) for proto, version in protos], defined)
     producer = {name: index for index, entry in enumerate(nodes) for name in entry.writes}
     outputs = declared_outputs(graph)
     for name in outputs:
         if name not in defined and name not in producer:
             raise ModelError(f"output '{name}' is defined by nothing")
-    return OnnxModel(graph.name or "model", folder, inputs, outputs, initializers, nodes, producer)
+    return OnnxModel(graph.name or "model", folder, inputs, outputs, initializers, nodes, producer, functions)
 
 
 def sorted_entries(entries: Sequence[Entry], defined: set[str]) -> list[Entry]:

@@ -106,6 +106,11 @@ def dtype_of(elem_type: int, where: str) -> DType:
     return dtype
 
 
+def elem_type_of(dtype: str) -> int:
+    """The ONNX element type of a DType."""
+    return next(number for number, known in _DTYPES.items() if known.value == dtype)
+
+
 def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
     """The array of an initializer or attribute, by reference to its bytes where possible.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import onnx
 
 from autotune.errors import ModelError, UnsupportedError, WorkloadError
 from autotune.graph.builder import GraphBuilder
+from autotune.graph.frontend.expand import is_function, schema_body
 from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for
 from autotune.graph.frontend.part import Part, Stage, remaining
@@ -63,14 +66,16 @@ class Walk:
             ModelError: a node is impossible.
             UnsupportedError: nodes that cannot be converted, all of them.
         """
-        for index in nodes:
+        todo = deque(nodes)
+        while todo:
+            index = todo.popleft()
             self._order.append(index)
             entry = self.model.nodes[index]
             if not self._poisoned.isdisjoint(entry.reads):
                 self._poisoned.update(entry.writes)
                 continue
             try:
-                self._visit(index, entry)
+                todo.extendleft(reversed(self._visit(index, entry)))
             except UnsupportedError as error:
                 self._refused.append(str(error))
                 self._poisoned.update(entry.writes)
@@ -80,27 +85,48 @@ class Walk:
             if name in self.model.initializers and name not in self._names:
                 self._define_initializer(name)
 
-    def _visit(self, index: int, entry: Entry) -> None:
+    def _visit(self, index: int, entry: Entry) -> Sequence[int]:
+        """Convert a node; gives the nodes to look at in its place."""
         if not self._unknown.isdisjoint(entry.reads):
             self._put_off_node(index, entry)
-            return
+            return ()
         for name in entry.reads:
             if name in self.model.initializers and name not in self._names:
                 self._define_initializer(name)
-        if self._pure.issuperset(entry.reads):
-            self._pure.update(entry.writes)
         runs_on_host = host_function(entry.proto) is not None
         inputs = tuple(self._names[name] if name else None for name in entry.proto.input)
         node = OnnxNode(entry.proto, entry.opset, self.model.folder, inputs, self._builder,
                         (lambda name: None) if runs_on_host else self._observe)  # fmt: skip
         try:
-            results = self._convert(node)
+            expanded = self._expanded(index, node)
+            results = self._convert(node) if expanded is None else ()
         except RunTimeValueError as error:
             self._put_off_node(index, entry, str(error))
-            return
+            return ()
+        if expanded is not None:
+            return expanded
+        if self._pure.issuperset(entry.reads):
+            self._pure.update(entry.writes)
         for name, value in zip(entry.proto.output, results):
             if name:
                 self._define(name, value)
+        return ()
+
+    def _expanded(self, index: int, node: OnnxNode) -> Sequence[int] | None:
+        """The nodes that a node stands for; None when it is converted as it is."""
+        if is_branch(node.proto):
+            check_attributes(node)
+            condition = node.constant(0, "the condition")
+            if condition.size != 1 or condition.dtype != bool:
+                raise ModelError(f"{node.label}: the condition is {condition.dtype}{condition.shape}, not one bool")
+            return self.model.branch(index, bool(condition.reshape(())))
+        if not is_known(node.proto):
+            check_attributes(node)
+            values = tuple(None if name is None else self._builder.values[name] for name in node.inputs)
+            if is_function(node.op, node.opset):
+                types = tuple(None if value is None else (value.dtype, value.shape) for value in values)
+                return self.model.expand(index, types, partial(schema_body, node.proto, node.opset, values))
+        return None
 
     def _convert(self, node: OnnxNode) -> Sequence[str]:
         if converter_for(node.proto.domain, node.op) is not None or host_function(node.proto) is None:
@@ -118,9 +144,10 @@ class Walk:
         self._put_off.add(index)
         if reason:
             self.waiting[index] = reason
-        blocked = self._unknown.intersection(entry.reads).difference(*(self.model.nodes[i].writes for i in self._hosts))
-        if host_function(entry.proto) is not None and not blocked:
-            self._hosts.append(index)
+        if host_function(entry.proto) is not None:
+            ready = {name for i in self._hosts for name in self.model.nodes[i].writes}
+            if self._unknown.intersection(entry.reads) <= ready:
+                self._hosts.append(index)
         self._unknown.update(entry.writes)
 
     def _define_initializer(self, name: str) -> None:
@@ -175,13 +202,23 @@ class Walk:
         return tuple(found[::-1])
 
 
+def is_known(proto: onnx.NodeProto) -> bool:
+    """Whether a node is converted, run on the host, or a branch, as it is."""
+    converted = converter_for(proto.domain, proto.op_type) is not None
+    return converted or host_function(proto) is not None or is_branch(proto)
+
+
+def is_branch(proto: onnx.NodeProto) -> bool:
+    return proto.op_type == "If" and proto.domain in ("", "ai.onnx")
+
+
 def convert_node(node: OnnxNode) -> Sequence[str]:
     """The values that a node's converter emits, one per ONNX output.
 
     Raises:
         ModelError, UnsupportedError: the node is impossible, or has what its converter does not know.
     """
-    _check_attributes(node)
+    check_attributes(node)
     converter = converter_for(node.proto.domain, node.op)
     if converter is None:
         raise UnsupportedError(f"{node.label} has no converter")
@@ -197,7 +234,7 @@ def convert_node(node: OnnxNode) -> Sequence[str]:
     return results
 
 
-def _check_attributes(node: OnnxNode) -> None:
+def check_attributes(node: OnnxNode) -> None:
     """Refuse attributes and input counts that the operator's schema does not have."""
     schema = onnx.defs.get_schema(node.op, node.opset, "")
     for attribute in node.proto.attribute:
