@@ -13,9 +13,9 @@ from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.search_spaces.conv2d_shape import sizes
 from benchmarks import zoo
-from benchmarks.kernels import Workshop, default_of, figures
 from benchmarks.language import target_of
 from benchmarks.report import Report, Row, parser, progress
+from benchmarks.workshop import Workshop, default_of, figures
 
 MODELS = ("resnet50", "resnet18", "squeezenet", "vgg19", "inception_v1", "alexnet", "mobilenetv2")
 TEMPLATES = ("conv2d.direct", "conv2d.depthwise", "conv2d.grouped", "conv2d.grouped_across")

@@ -31,9 +31,9 @@ from autotune.search_spaces.registry import default_config
 from autotune.target import Target
 from benchmarks import proofs
 from benchmarks.engines import Engine, EngineError, runs_per_turn, time_in_turn
-from benchmarks.kernels import Outcome, Workshop, default_of, figures, recorded, tuned_by
 from benchmarks.models import example
 from benchmarks.report import Cell, Report, Row, parser, progress
+from benchmarks.workshop import Outcome, Workshop, default_of, figures, recorded, tuned_by
 
 CONVOLUTIONS = {
     "56² 64→64 3×3": "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1",

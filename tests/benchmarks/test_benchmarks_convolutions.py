@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from autotune.search_spaces.conv2d_shape import sizes
 from benchmarks import convolutions
-from benchmarks.kernels import default_of
 from benchmarks.language import target_of
 from benchmarks.report import Report
+from benchmarks.workshop import default_of
 from tests.search_spaces.conv_cases import conv
 
 

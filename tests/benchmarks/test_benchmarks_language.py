@@ -12,9 +12,9 @@ from autotune.ops import parse_workload
 from autotune.search_spaces import Config
 from autotune.target import Target
 from benchmarks import language, proofs
-from benchmarks.kernels import Workshop, default_of, figures
 from benchmarks.report import Report
 from benchmarks.trials import measure
+from benchmarks.workshop import Workshop, default_of, figures
 from tests.conftest import Right
 
 SMALL = "conv2d data=1,16,9,9 weight=16,16,3,3 pad=1"
