@@ -18,6 +18,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.transformers import bert_base, vit_base
+
 F32 = NDArray[np.float32]
 CLASSES = 1000
 SHAPERS = ("Unsqueeze", "Reshape")  # the role of a weight is that of whoever reads it behind these
@@ -55,7 +57,7 @@ class Weights:
 
 
 def build(name: str, seed: int = 0) -> onnx.ModelProto:
-    """The model of that name, one 1×3×224×224 input, with random weights.
+    """The model of that name, one input (an image of 1×3×224×224, or 1×128×768 embedded tokens), with random weights.
 
     Raises:
         KeyError: there is no such model; `names()` lists them.
@@ -132,20 +134,37 @@ class Net:
         self._nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attrs))
         return name
 
-    def tensor(self, array: F32) -> str:
+    def tensor(self, array: F32 | NDArray[np.int64]) -> str:
         name = f"weight_{len(self._tensors)}"
         self._tensors.append(numpy_helper.from_array(array, name))
         return name
 
+    def scalar(self, value: float) -> str:
+        return self.tensor(np.full((), value, np.float32))
+
+    def index(self, value: int) -> str:
+        return self.tensor(np.full((), value, np.int64))
+
+    def shape(self, *extents: int) -> str:
+        return self.tensor(np.asarray(extents, np.int64))
+
+    def near(self, centre: float, spread: float, shape: tuple[int, ...]) -> str:
+        return self.tensor(self._weights.near(centre, spread, shape))
+
+    def matrix(self, ins: int, outs: int) -> str:
+        """A weight that keeps the variance of what it multiplies."""
+        return self.tensor(self._weights.kernel((ins, outs), ins, gain=1.0))
+
     def conv(
-        self, x: str, ins: int, outs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> str:
-        """A convolution with "same" padding."""
+        self, x: str, ins: int, outs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False,
+        padding: int | None = None,
+    ) -> str:  # fmt: skip
+        """A convolution with "same" padding, or with the one given."""
         fan_in = ins // groups * kernel * kernel
         weight = self.tensor(self._weights.kernel((outs, ins // groups, kernel, kernel), fan_in))
         operands = [weight, self.tensor(self._weights.near(0.0, 0.2, (outs,)))] if bias else [weight]
         return self.node("Conv", x, *operands, kernel_shape=[kernel] * 2, strides=[stride] * 2,
-                         pads=[kernel // 2] * 4, group=groups)  # fmt: skip
+                         pads=[kernel // 2 if padding is None else padding] * 4, group=groups)  # fmt: skip
 
     def norm(self, x: str, channels: int, scale: float = 0.75) -> str:
         """Batch normalisation with random statistics."""
@@ -161,12 +180,14 @@ class Net:
         """Global average pool and a dense layer to 1000 classes."""
         return self.dense(self.node("Flatten", self.node("GlobalAveragePool", x)), channels, CLASSES)
 
-    def finish(self, result: str) -> onnx.ModelProto:
+    def finish(
+        self, result: str, given: tuple[int, ...] = (1, 3, 224, 224), gives: tuple[int, ...] = (1, CLASSES)
+    ) -> onnx.ModelProto:
         graph = helper.make_graph(
             self._nodes,
             self.name,
-            [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, 224, 224])],
-            [helper.make_tensor_value_info(result, TensorProto.FLOAT, [1, CLASSES])],
+            [helper.make_tensor_value_info("input", TensorProto.FLOAT, given)],
+            [helper.make_tensor_value_info(result, TensorProto.FLOAT, gives)],
             self._tensors,
         )
         return _finished(graph, 13)
@@ -233,9 +254,11 @@ def vgg16(net: Net) -> onnx.ModelProto:
 
 
 WRITTEN: dict[str, Callable[[Net], onnx.ModelProto]] = {
+    "bert_base": bert_base,
     "mobilenetv2": mobilenetv2,
     "resnet18": resnet18,
     "vgg16": vgg16,
+    "vit_base": vit_base,
 }
 
 

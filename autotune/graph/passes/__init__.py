@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from autotune.errors import ModelError
 from autotune.graph.ir import Graph
+from autotune.graph.passes.attention_views import attention_views
 from autotune.graph.passes.common_subexpressions import merge_common_subexpressions
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.fold_constants import fold_constants
@@ -19,6 +20,10 @@ from autotune.graph.passes.fold_pad import fold_pad
 from autotune.graph.passes.fold_scale import fold_scale
 from autotune.graph.passes.merge_affine import merge_affine
 from autotune.graph.passes.merge_movement import merge_movement
+from autotune.graph.passes.merge_projections import merge_projections
+from autotune.graph.passes.recognize_activations import recognize_activations
+from autotune.graph.passes.recognize_attention import recognize_attention
+from autotune.graph.passes.recognize_norms import recognize_norms
 from autotune.graph.passes.remove_noops import remove_noops
 from autotune.graph.verify import verify
 
@@ -30,6 +35,11 @@ PASSES: dict[str, Pass] = {
     "remove-noops": remove_noops,
     "merge-movement": merge_movement,
     "common-subexpressions": merge_common_subexpressions,
+    "recognize-activations": recognize_activations,
+    "recognize-norms": recognize_norms,
+    "recognize-attention": recognize_attention,
+    "attention-views": attention_views,
+    "merge-projections": merge_projections,
     "merge-affine": merge_affine,
     "fold-scale": fold_scale,
     "fold-pad": fold_pad,

@@ -1,0 +1,93 @@
+"""Looking at expressions from their result: products, scales and shifts by numbers, whatever the order of operands."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from autotune.graph.ir import Node
+from autotune.graph.passes.sweep import Sweep
+
+MAX_FACTORS = 8
+ACCURACY = 1e-6  # of numbers that f32 constants stand for
+
+
+class Product(NamedTuple):
+    """coefficient · factors[0] · factors[1] · ..."""
+
+    coefficient: float
+    factors: tuple[str, ...]
+
+
+class Affine(NamedTuple):
+    """scale · value + shift."""
+
+    scale: float
+    value: str
+    shift: float
+
+
+def made_by(sweep: Sweep, name: str, *ops: str) -> Node | None:
+    """The node that computes a value, if it is one of `ops`."""
+    node = sweep.producers.get(name)
+    return node if node is not None and node.op in ops else None
+
+
+def number(sweep: Sweep, name: str) -> float | None:
+    """The value of a constant of one element."""
+    array = sweep.array(name)
+    return float(array.reshape(())) if array is not None and array.size == 1 else None
+
+
+def beside_number(sweep: Sweep, node: Node) -> tuple[str, float] | None:
+    """(x, c) of a node `x op c`, or `c op x` of a commutative one, where x has the shape of the result."""
+    for position in (1, 0) if node.op in ("add", "mul") else (1,):
+        value, other = number(sweep, node.inputs[position]), node.inputs[1 - position]
+        if value is not None and sweep.array(other) is None and sweep.values[other].shape == node.output.shape:
+            return other, value
+    return None
+
+
+def product(sweep: Sweep, name: str) -> Product:
+    """The value as a product of a number and other values; a square counts twice."""
+    coefficient, todo = 1.0, [name]
+    factors: list[str] = []
+    while todo:
+        value = todo.pop()
+        node = made_by(sweep, value, "mul", "div", "pow")
+        scaled = beside_number(sweep, node) if node is not None else None
+        if node is None or len(todo) + len(factors) >= MAX_FACTORS:
+            factors.append(value)
+        elif node.op == "pow":
+            whole = scaled is not None and scaled[1] in (2.0, 3.0)
+            if scaled is not None and whole:
+                todo += [scaled[0]] * int(scaled[1])
+            else:
+                factors.append(value)
+        elif scaled is not None and (node.op == "mul" or scaled[1]):
+            coefficient = coefficient * scaled[1] if node.op == "mul" else coefficient / scaled[1]
+            todo.append(scaled[0])
+        elif node.op == "mul" and all(sweep.values[x].shape == node.output.shape for x in node.inputs):
+            todo += node.inputs
+        else:
+            factors.append(value)
+    return Product(coefficient, tuple(sorted(factors)))
+
+
+def affine(sweep: Sweep, name: str) -> Affine:
+    """The value as scale · x + shift, with x as far up as it goes."""
+    scale, shift = 1.0, 0.0
+    while True:
+        node = made_by(sweep, name, "add", "sub", "mul", "div")
+        found = beside_number(sweep, node) if node is not None else None
+        if node is None or found is None or (node.op == "div" and not found[1]):
+            return Affine(scale, name, shift)
+        name, value = found
+        if node.op in ("add", "sub"):
+            shift += scale * (value if node.op == "add" else -value)
+        else:
+            scale = scale * value if node.op == "mul" else scale / value
+
+
+def near(value: float, wanted: float) -> bool:
+    return math.isclose(value, wanted, rel_tol=ACCURACY)

@@ -1,0 +1,249 @@
+"""Operators written in primitive nodes, as exporters write them, become one node each and keep their results."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from autotune.graph import Graph, load_model, optimize
+from tests.graph.graph_models import Array, build, check, random
+
+BATCH, LENGTH, HEADS, WIDTH = 2, 5, 3, 4
+HIDDEN = HEADS * WIDTH
+
+
+class Writer:
+    """ONNX nodes and constants in the order in which they are written; values go by name."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.tensors: dict[str, Array] = {}
+
+    def __call__(self, op: str, *inputs: str | float | Array, **attrs: object) -> str:
+        names = [x if isinstance(x, str) else self.constant(x) for x in inputs]
+        self.nodes.append(helper.make_node(op, names, [f"v{len(self.nodes)}"], **attrs))  # type: ignore[arg-type]
+        return f"v{len(self.nodes) - 1}"
+
+    def constant(self, value: float | Array) -> str:
+        name = f"c{len(self.tensors)}"
+        self.tensors[name] = np.asarray(value, np.float32) if isinstance(value, float) else value
+        return name
+
+    def several(self, op: str, count: int, *inputs: str, **attrs: object) -> list[str]:
+        names = [f"s{len(self.nodes)}_{n}" for n in range(count)]
+        self.nodes.append(helper.make_node(op, list(inputs), names, **attrs))  # type: ignore[arg-type]
+        return names
+
+    def optimized(self, result: str, **feeds: Array) -> Graph:
+        """The graph, optimised, after a comparison with the reference."""
+        model = build(self.nodes, feeds, self.tensors, outputs=[result])
+        check(model, feeds)
+        return optimize(load_model(model.SerializeToString()))
+
+
+def ops(graph: Graph) -> list[str]:
+    return [node.op for node in graph.nodes]
+
+
+def integers(*values: int) -> Array:
+    return np.asarray(values, np.int64)
+
+
+# Activations -----------------------------------------------------------------------------------------
+
+Activation = Callable[[Writer, str], str]
+SQRT_2, ROOT = math.sqrt(2.0), math.sqrt(2 / math.pi)
+
+
+def cubic(w: Writer, x: str) -> str:
+    return w("Add", x, w("Mul", w("Pow", x, 3.0), 0.044715))
+
+
+def one_plus(w: Writer, value: str) -> str:
+    return w("Add", value, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("op", "write"),
+    [
+        ("gelu", lambda w, x: w("Mul", w("Mul", x, one_plus(w, w("Erf", w("Div", x, SQRT_2)))), 0.5)),
+        ("gelu", lambda w, x: w("Mul", w("Mul", x, 0.5), one_plus(w, w("Erf", w("Mul", x, 1 / SQRT_2))))),
+        ("gelu", lambda w, x: w("Mul", x, w("Add", w("Mul", w("Erf", w("Div", x, SQRT_2)), 0.5), 0.5))),
+        ("gelu", lambda w, x: w("Mul", w("Mul", 0.5, x), one_plus(w, w("Tanh", w("Mul", cubic(w, x), ROOT))))),
+        (
+            "gelu",
+            lambda w, x: w(
+                "Mul",
+                w("Mul", x, 0.5),
+                one_plus(w, w("Tanh", w("Mul", w("Mul", x, ROOT), one_plus(w, w("Mul", w("Mul", x, x), 0.044715))))),
+            ),
+        ),
+        ("swish", lambda w, x: w("Mul", x, w("Sigmoid", x))),
+        ("swish", lambda w, x: w("Mul", w("Sigmoid", w("Mul", x, 1.702)), x)),
+        ("hard_swish", lambda w, x: w("Div", w("Mul", x, w("Clip", w("Add", x, 3.0), 0.0, 6.0)), 6.0)),
+        ("hard_swish", lambda w, x: w("Mul", x, w("HardSigmoid", x, alpha=1 / 6, beta=0.5))),
+    ],
+)
+def test_activations(op: str, write: Activation) -> None:
+    w = Writer()
+    graph = w.optimized(write(w, "x"), x=random(3, 7, low=-5, high=5))
+    assert ops(graph) == [op]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda w, x: w("Mul", w("Mul", x, one_plus(w, w("Erf", w("Div", x, 1.5)))), 0.5),
+        lambda w, x: w("Mul", x, one_plus(w, w("Erf", w("Div", x, SQRT_2)))),
+        lambda w, x: w("Div", w("Mul", x, w("Clip", w("Add", x, 3.0), 0.0, 5.0)), 6.0),
+        lambda w, x: w("Mul", "y", w("Sigmoid", x)),
+    ],
+)
+def test_what_only_resembles_an_activation_stays(write: Activation) -> None:
+    w = Writer()
+    graph = w.optimized(write(w, "x"), x=random(3, 7), y=random(3, 7, seed=1))
+    assert not {"gelu", "swish", "hard_swish"} & set(ops(graph))
+
+
+# Normalisation ---------------------------------------------------------------------------------------
+
+
+def deviation(w: Writer, x: str, square: str) -> str:
+    squares = w("Pow", x, 2.0) if square == "Pow" else w("Mul", x, x)
+    return w("Sqrt", w("Add", w("ReduceMean", squares, axes=[-1]), 1e-5))
+
+
+@pytest.mark.parametrize("square", ["Pow", "Mul"])
+@pytest.mark.parametrize("quotient", ["Div", "Reciprocal", "One"])
+@pytest.mark.parametrize("centred", [True, False])
+def test_norms(square: str, quotient: str, centred: bool) -> None:
+    w = Writer()
+    x = w("Sub", "x", w("ReduceMean", "x", axes=[-1])) if centred else "x"
+    root = deviation(w, x, square)
+    if quotient == "Div":
+        normal = w("Div", x, root)
+    else:
+        normal = w("Mul", w("Reciprocal", root) if quotient == "Reciprocal" else w("Div", 1.0, root), x)
+    result = w("Mul", random(HIDDEN, seed=1), normal)
+    if centred:
+        result = w("Add", result, random(HIDDEN, seed=2))
+    graph = w.optimized(result, x=random(2, 5, HIDDEN))
+    assert ops(graph) == ["layer_norm" if centred else "rms_norm"]
+
+
+def test_a_scale_behind_a_shift_stays_outside() -> None:
+    w = Writer()
+    x = w("Sub", "x", w("ReduceMean", "x", axes=[-1]))
+    shifted = w("Add", w("Div", x, deviation(w, x, "Mul")), random(HIDDEN, seed=2))
+    graph = w.optimized(w("Mul", shifted, "s"), x=random(2, HIDDEN), s=random(HIDDEN, seed=1))
+    assert ops(graph) == ["layer_norm", "mul"]
+
+
+def test_softmax() -> None:
+    w = Writer()
+    power = w("Exp", w("Sub", "x", w("ReduceMax", "x", axes=[1], keepdims=1)))
+    graph = w.optimized(w("Div", power, w("ReduceSum", power, integers(1), keepdims=1)), x=random(2, 5, 3))
+    assert ops(graph) == ["softmax"]
+
+
+# Attention -------------------------------------------------------------------------------------------
+
+
+def split(w: Writer, x: str, perm: tuple[int, ...]) -> str:
+    return w("Transpose", w("Reshape", x, integers(BATCH, LENGTH, HEADS, WIDTH)), perm=perm)
+
+
+def joined(w: Writer, x: str) -> str:
+    return w("Reshape", w("Transpose", x, perm=[0, 2, 1, 3]), integers(BATCH, LENGTH, HIDDEN))
+
+
+def feeds() -> dict[str, Array]:
+    return {name: random(BATCH, LENGTH, HIDDEN, seed=n) for n, name in enumerate("qkv")}
+
+
+@pytest.mark.parametrize("mask", ["", "keys", "all", "causal"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_attention_of_split_heads(mask: str, twice: bool) -> None:
+    """All of it is one kernel on the operands as they come; a mask of constants up to the diagonal is no operand."""
+    w = Writer()
+    q, v = (split(w, name, (0, 2, 1, 3)) for name in "qv")
+    k = split(w, "k", (0, 2, 3, 1))
+    if twice:
+        q, k = w("Mul", q, 0.7), w("Mul", k, 0.7)
+    scores = w("MatMul", q, k) if twice else w("Div", w("MatMul", q, k), 2.0)
+    given = feeds()
+    if mask == "causal":
+        scores = w("Add", scores, np.triu(np.full((LENGTH, LENGTH), -np.inf, np.float32), 1))
+    elif mask:
+        given["m"] = random(*((BATCH, 1, 1, LENGTH) if mask == "keys" else (BATCH, HEADS, LENGTH, LENGTH)), seed=5)
+        scores = w("Add", "m", scores)
+    graph = w.optimized(joined(w, w("MatMul", w("Softmax", scores, axis=-1), v)), **given)
+    assert set(ops(graph)) == {"reshape", "attention"}
+    (node,) = (node for node in graph.nodes if node.op == "attention")
+    assert node.attr("order") == ",".join(["bshd"] * 4)
+    assert node.attr("causal") is (mask == "causal")
+    assert len(node.inputs) == (4 if mask in ("keys", "all") else 3)
+
+
+@pytest.mark.parametrize("cut", ["Gather", "Split"])
+def test_attention_reads_its_heads_out_of_one_projection(cut: str) -> None:
+    w = Writer()
+    if cut == "Gather":
+        whole = w("Reshape", "x", integers(BATCH, LENGTH, 3, HEADS, WIDTH))
+        whole = w("Transpose", whole, perm=[2, 0, 3, 1, 4])
+        q, k, v = (w("Gather", whole, np.asarray(n, np.int64), axis=0) for n in range(3))
+    else:
+        q, k, v = (split(w, part, (0, 2, 1, 3)) for part in w.several("Split", 3, "x", axis=2))
+    scores = w("MatMul", q, w("Transpose", k, perm=[0, 1, 3, 2]))
+    graph = w.optimized(joined(w, w("MatMul", w("Softmax", scores, axis=-1), v)), x=random(BATCH, LENGTH, 3 * HIDDEN))
+    (node,) = (node for node in graph.nodes if node.op == "attention")
+    assert node.attr("first") == (0, HEADS, 2 * HEADS)
+    assert len(set(node.inputs)) == 1
+    assert set(ops(graph)) == {"reshape", "attention"}
+
+
+def test_attention_of_matrices_and_of_heads_in_front() -> None:
+    for shape in ((LENGTH, WIDTH), (HEADS, LENGTH, WIDTH)):
+        w = Writer()
+        scores = w("MatMul", "q", w("Transpose", "k", perm=[*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]))
+        given = {name: random(*shape, seed=n) for n, name in enumerate("qkv")}
+        graph = w.optimized(w("MatMul", w("Softmax", scores, axis=-1), "v"), **given)
+        assert set(ops(graph)) == {"reshape", "attention"}
+
+
+def test_scores_that_are_read_elsewhere_or_other_axes_are_no_attention() -> None:
+    w = Writer()
+    probabilities = w("Softmax", w("MatMul", "q", "k"), axis=-2)
+    assert "attention" not in ops(
+        w.optimized(w("MatMul", probabilities, "v"), q=random(4, 4), k=random(4, 4), v=random(4, 4))
+    )
+    w = Writer()
+    probabilities = w("Softmax", w("MatMul", "q", "k"), axis=-1)
+    result = w("Add", w("MatMul", probabilities, "v"), probabilities)
+    assert "attention" not in ops(w.optimized(result, q=random(4, 4), k=random(4, 4), v=random(4, 4)))
+
+
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_projections_of_one_value_are_one_product(cross: bool, bias: bool) -> None:
+    w = Writer()
+
+    def projected(n: int, x: str) -> str:
+        product = w("MatMul", x, random(HIDDEN, HIDDEN, seed=10 + n))
+        return w("Add", random(HIDDEN, seed=20 + n), product) if bias else product
+
+    source = "y" if cross else "x"
+    q, k, v = (split(w, projected(n, x), (0, 2, 1, 3)) for n, x in enumerate(("x", source, source)))
+    scores = w("Div", w("MatMul", q, w("Transpose", k, perm=[0, 1, 3, 2])), 2.0)
+    result = joined(w, w("MatMul", w("Softmax", scores, axis=-1), v))
+    given = {"x": random(BATCH, LENGTH, HIDDEN), "y": random(BATCH, LENGTH, HIDDEN, seed=1)}
+    graph = w.optimized(result, **(given if cross else {"x": given["x"]}))
+    assert Counter(ops(graph))["matmul"] == (2 if cross else 1)
+    (node,) = (node for node in graph.nodes if node.op == "attention")
+    assert node.attr("first") == ((0, 0, HEADS) if cross else (0, HEADS, 2 * HEADS))
