@@ -28,6 +28,8 @@ from autotune.tensor.layout import Layout
 MAX_FMAS = 512
 """Vector multiply-adds in an unrolled body: what fits the instruction cache, and LLVM's patience."""
 
+Halo = tuple[tuple[int, int], ...]
+
 BODY = 64
 """Multiply-adds between two jumps that are enough to hide them."""
 
@@ -41,12 +43,29 @@ IN_FLIGHT = 9.5
 class RegisterTiles:
     """Knobs, default and loops of a convolution in which a vector of output channels shares its input channels."""
 
+    filters = 0  # dimension of the weight that is an output channel
+
     def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         """Numbers of output channels that one vector may hold, the default first."""
         raise NotImplementedError
 
-    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+    def shape(self, workload: Workload) -> Conv:
+        """Sizes of the sum that a tile computes."""
+        return sizes(workload)
+
+    def operands(self, workload: Workload, inputs: int, block: int) -> tuple[Layout, Halo]:
+        """Layout of the weight, for blocks of input and output channels, and the border of the data."""
         p = sizes(workload)
+        return Layout.blocked(p.rank + 2, [(1, inputs), (0, block)]), halo(p)
+
+    def positions(
+        self, s: Schedule, workload: Workload, out: str, axes: tuple[str, ...]
+    ) -> tuple[Schedule, list[str], list[str]]:
+        """Loops over positions of the output whose sums are alike, and loops over the kinds of positions."""
+        return s, list(axes), []
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        p = self.shape(workload)
         registers = target.num_vector_registers
         widths = self.vector_widths(p, target.lanes(DType.f32.bytes))
         vectors = -(-p.k // p.groups // widths[-1])
@@ -84,7 +103,7 @@ class RegisterTiles:
 
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
-        p = sizes(workload)
+        p = self.shape(workload)
         best, chosen = math.inf, space.default()
         knobs = [space.knob(name).values for name in ("lanes", "oc_vectors", "ow_tile", "oh_tile")]
         for lanes, vectors, width, height in itertools.product(*knobs):
@@ -112,7 +131,7 @@ class RegisterTiles:
         return chosen.replace(ic_unroll=unroll, order="hkw" if rowwise else space.knob("order").default)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        p = sizes(workload)
+        p = self.shape(workload)
         anchor = workload.anchor
         assert anchor is not None
         x, weight = (f"in{i}" for i in anchor.inputs)
@@ -120,19 +139,20 @@ class RegisterTiles:
         inputs = channel_block(p, lanes)
         a = anchored(workload)
         layouts = operand_layouts(workload, target.lanes(DType.f32.bytes), p.k)
-        layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes), p.rank + 2).with_halo(halo(p))
-        layouts[weight] = Layout.blocked(p.rank + 2, [(1, inputs), (0, block)])
+        layouts[weight], border = self.operands(workload, inputs, block)
+        layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes), p.rank + 2).with_halo(border)
         s = with_layouts(a.schedule, interface, layouts)
-        s = self._sum(self._output(s, a, config, p), a, config, inputs)
-        if has_room(s, p, x, weight, block):
+        s = self._sum(self._output(s, a, config, workload), a, config, inputs, p.rank)
+        if has_room(s, p, x, weight, block, self.filters):
             s = s.pad(a.output, a.axes(a.output)[1]).pad(a.anchor, a.axes(a.anchor)[1])
         return s
 
-    def _output(self, s: Schedule, a: Anchored, config: Config, p: Conv) -> Schedule:
+    def _output(self, s: Schedule, a: Anchored, config: Config, workload: Workload) -> Schedule:
         """Loops over tiles, and writing a tile back."""
         out, lanes = a.output, config.get_int("lanes")
-        n, k, *rows, ow = a.axes(out)
+        n, k, *axes = a.axes(out)
         s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
+        s, (*rows, ow), kinds = self.positions(s, workload, out, tuple(axes))
         outer, inner, deep = {"k": f"{k}.0", "w": f"{ow}.0"}, [f"{k}.1.0", f"{ow}.1"], rows[:-1]
         if rows:
             s = s.split(out, rows[-1], config.get_int("oh_tile"))
@@ -140,10 +160,11 @@ class RegisterTiles:
             inner.insert(0, f"{rows[-1]}.1")
         s = s.split(out, ow, config.get_int("ow_tile"))
         order = [outer[x] for x in config.get_str("order") if x in outer]
-        s = s.reorder(out, n, *deep, *order, *inner, f"{k}.1.1")
+        s = s.reorder(out, n, *deep, *order, *kinds, *inner, f"{k}.1.1")
         for loop in inner:
             s = s.unroll(out, loop)
-        s = s.vectorize(out, f"{k}.1.1").compute_at(a.anchor, out, order[-1], REGISTER).partition(out, f"{ow}.0")
+        tile = [*order, *kinds][-1]
+        s = s.vectorize(out, f"{k}.1.1").compute_at(a.anchor, out, tile, REGISTER).partition(out, f"{ow}.0")
         # Rows and channel blocks are shared among threads; columns, which are partitioned, stay apart.
         fused = n
         for loop in (*deep, *order[: order.index(f"{ow}.0")]):
@@ -151,13 +172,14 @@ class RegisterTiles:
             fused = f"{fused}*{loop}"
         return s.parallel(out, fused)
 
-    def _sum(self, s: Schedule, a: Anchored, config: Config, inputs: int) -> Schedule:
+    def _sum(self, s: Schedule, a: Anchored, config: Config, inputs: int, rank: int) -> Schedule:
         """The sum over input channels and window, for one tile."""
         conv, lanes = a.anchor, config.get_int("lanes")
-        n, k, *deep, ow = a.axes(conv)
+        n, k, *axes = a.axes(conv)
         c, *taps, ks = a.reduce_axes(conv)
-        s = s.layout(conv, Layout.blocked(len(deep) + 3, [(1, lanes)]))
-        pixels, deep = (*deep[-1:], ow), deep[:-1]
+        s = s.layout(conv, Layout.blocked(len(axes) + 2, [(1, lanes)]))
+        pixels = axes[max(rank - 2, 0) : rank]
+        deep = [x for x in axes if x not in pixels]
         s = s.split(conv, k, lanes).split(conv, c, inputs).split(conv, f"{c}.1", config.get_int("ic_unroll"))
         # What is shared stays in a register while it is used: few weights are kept for many pixels, or the reverse.
         few = config.get_int("oc_vectors") <= config.get_int("ow_tile") * config.get_int("oh_tile")

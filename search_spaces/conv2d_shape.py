@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
@@ -49,8 +51,13 @@ def operand_layouts(workload: Workload, lanes: int, channels: int) -> dict[str, 
 
 def plain_conv(workload: Workload) -> bool:
     """An f32 convolution of two operands of the kernel, not empty, with nothing but elementwise operators behind it."""
+    return fused_f32(workload, CONVOLUTIONS)
+
+
+def fused_f32(workload: Workload, anchors: Container[str]) -> bool:
+    """The same of any of some operators."""
     anchor = workload.anchor
-    if anchor is None or anchor.op not in CONVOLUTIONS or len(workload.outputs) != 1:
+    if anchor is None or anchor.op not in anchors or len(workload.outputs) != 1:
         return False
     if max(anchor.inputs) >= len(workload.inputs):
         return False
@@ -59,7 +66,7 @@ def plain_conv(workload: Workload) -> bool:
     return others and {types[i].dtype for i in anchor.inputs} == {"f32"} and min(types[-1].shape) > 0
 
 
-def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int) -> bool:
+def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int, filters: int = 0) -> bool:
     """Whether all memory exists that whole blocks of output channels touch.
 
     Args:
@@ -68,11 +75,12 @@ def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int) -> bool:
         x: the activations, read at the channels of their group only.
         weight: the filters.
         block: output channels that are computed together.
+        filters: dimension of the weight that is an output channel.
     """
     top = -(-p.k // block) * block
     operands = {t.name for t in s.compute.inputs} | set(s.compute.outputs)
     for t in s.state.tensors():
-        place = 0 if t.name == weight else len(t.shape) - p.rank - 1
+        place = filters if t.name == weight else len(t.shape) - p.rank - 1
         if t.name not in operands or place < 0:
             continue
         if t.name == x:

@@ -331,17 +331,16 @@ class NestBuilder:
         values = self.regions.values(s)
         logical = [self._index(i, extent, values).map_opaque(convert) for i, extent in zip(r.indices, r.tensor.shape)]
         conditions: list[Condition] = []
-        affine = True
         if r.when is not None:
             for part in conjunction(r.when):
                 forms = nonnegatives(part, self.ranges, values)
                 if forms is None:
-                    affine = False
                     conditions.append(convert(part))
                 else:
                     conditions += [f for f in forms if f.range(self.ranges)[0] < 0]
-        if affine and conditions and self._halo_serves(s, r, logical, conditions):
-            conditions = []
+        if conditions:
+            served = self._served_by_halo(s, r, logical)
+            conditions = [c for c in conditions if c not in served]
         buffer = self.buffers[r.tensor.name]
         unique = tuple(dict.fromkeys(conditions))
         otherwise = r.otherwise if unique and isinstance(r.otherwise, Const) else None
@@ -356,18 +355,18 @@ class NestBuilder:
                 return Linear(0, {clamp(e, max(extent - 1, 0)): 1})
         return index
 
-    def _halo_serves(self, s: StageState, r: Read, logical: list[Linear], conditions: list[Condition]) -> bool:
-        """The conditions only ask whether the position is inside, and outside lies a zero halo or block padding.
+    def _served_by_halo(self, s: StageState, r: Read, logical: list[Linear]) -> set[Condition]:
+        """The conditions that the position is inside, if a zero halo or block padding is what lies outside.
 
         Positions are those of the stage's domain: its guards keep the loops' overhang away from memory.
         """
         if not isinstance(r.otherwise, Const) or r.otherwise.value != 0:
-            return False
+            return set()
         producer = self.producer.get(r.tensor.name)
         if producer is not None and (producer is s or _take_turns(producer, s)):
-            return False  # a scan's own halo: other threads may not have zeroed it yet
+            return set()  # a scan's own halo: other threads may not have zeroed it yet
         if all(o.name != r.tensor.name for o in self.operands):
-            return False  # scratch: nobody zeroes what lies around its data
+            return set()  # scratch: nobody zeroes what lies around its data
         loops = self.regions.values(s)
         domain = {a.name: loops[a.name].range(self.ranges) if a.name in s.padded else (0, a.extent - 1)
                   for a in s.stage.all_axes}  # fmt: skip
@@ -376,9 +375,9 @@ class NestBuilder:
         bounds: set[Condition] = set()
         for index, (a, b), extent, (lo, hi) in zip(logical, reached, r.tensor.shape, allocated):
             if a < lo or b >= hi:
-                return False
+                return set()
             bounds |= {index, (index * -1) + (extent - 1)}
-        return all(c in bounds for c in conditions)
+        return bounds
 
     def _prefetches(self, s: StageState, loop: str) -> list[Stmt]:
         out: list[Stmt] = []

@@ -13,7 +13,7 @@ from typing import Any
 from autotune.ops.checks import integer, integers, numeric, rank_of, require, same_dtype
 from autotune.ops.precision import accumulator
 from autotune.ops.registry import operator
-from autotune.ops.window import image_element, sides_of
+from autotune.ops.window import inside, sides_of
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, binary, cast, const, read
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
@@ -159,7 +159,10 @@ def _transposed(op: str, rank: int) -> None:
                     exists = condition if exists is None else exists & condition
             filter_ = k if size.groups == 1 else k % per_filter
             tap = read(weight, (channel, filter_, *(t for t, _, _ in found)), when=exists)
-            return sum_(cast(total, image_element(x, n, channel, places, overhang)) * cast(total, tap), (c, *taps))
+            there = inside(places, x.shape[2:], overhang)
+            if exists is not None:  # both are zero where there is no tap: infinities elsewhere do not matter
+                there = exists if there is None else exists & there
+            return sum_(cast(total, read(x, (n, channel, *places), when=there)) * cast(total, tap), (c, *taps))
 
         positions = (*(side.positions for side in size.sides), *(side.stride for side in size.sides))
         names = [f"{what}{d}" for what in "qp" for d in range(rank)]

@@ -72,6 +72,10 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         rest = rng.choice(("", "+ bias", "+ bias + relu", "+ bias + residual + relu"))
         text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},3,3 pad={pad} {rest}"
         return parse_workload(text), None
+    if family.startswith("conv") and family != "conv2d":
+        workload = conv_cases.random_ranked(rng, family)
+        plain = rng.random() < 0.4
+        return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
     if family == "conv2d":
         workload = conv_cases.random_conv(rng, rng.choice(("dense", "depthwise", "grouped")))
         plain = rng.random() < 0.4

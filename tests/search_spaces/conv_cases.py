@@ -7,10 +7,12 @@ import random
 from collections.abc import Sequence
 
 from autotune.codegen.kernel import build_kernel
+from autotune.errors import WorkloadError
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
 from autotune.measure.reference import make_reference
 from autotune.measure.verify import verify
+from autotune.ops import parse_workload
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces.config import Config
@@ -74,15 +76,34 @@ def random_conv(rng: random.Random, kind: str) -> Workload:
     )  # fmt: skip
 
 
+def random_ranked(rng: random.Random, op: str) -> Workload:
+    """A convolution of any rank, or a transposed one, of small awkward sizes."""
+    rank = int(op[-2])
+
+    def each(*values: int, count: int = rank) -> str:
+        return ",".join(str(rng.choice(values)) for _ in range(count))
+
+    groups = rng.choice((1, 1, 1, 2, 3))
+    c, k = groups * rng.choice((1, 2, 8, 16, 17)), groups * rng.choice((1, 3, 8, 16, 24))
+    weight = f"{c},{k // groups}" if "transpose" in op else f"{k},{c // groups}"
+    text = f"{op} data={rng.choice((1, 2))},{c},{each(5, 6, 9)} weight={weight},{each(1, 2, 3, 4)} groups={groups}"
+    text += f" stride={each(1, 1, 2, 3)} dilation={each(1, 1, 2)} pad={each(0, 1, 2, count=2 * rank)}"
+    try:
+        return parse_workload(text + rng.choice(("", " bias", " bias relu", " bias residual sigmoid")))
+    except WorkloadError:  # the window does not fit
+        return random_ranked(rng, op)
+
+
 def random_interface(rng: random.Random, workload: Workload, lanes: int) -> Interface:
     """Row-major and blocked operands with and without halos."""
     layouts = []
     types = workload.types()
     for n in (*range(len(workload.inputs)), *workload.outputs):
-        block = rng.choice((1, lanes, lanes, lanes, 8, 4))
-        form = Layout.blocked(4, [(1, block)]) if block > 1 else Layout.row_major(4)
-        if rng.random() < 0.6 and types[n].shape[2:] != (1, 1):
-            form = form.with_halo(((0, 0), (0, 0), *((rng.choice((0, 1, 2)), rng.choice((0, 1, 3))) for _ in "hw")))
+        block, rank = rng.choice((1, lanes, lanes, lanes, 8, 4)), len(types[n].shape)
+        form = Layout.blocked(rank, [(1, block)]) if block > 1 else Layout.row_major(rank)
+        if rng.random() < 0.6 and max(types[n].shape[2:]) > 1:
+            sides = ((rng.choice((0, 1, 2)), rng.choice((0, 1, 3))) for _ in range(rank - 2))
+            form = form.with_halo(((0, 0), (0, 0), *sides))
         layouts.append(form)
     return Interface(tuple(layouts))
 
@@ -108,7 +129,8 @@ def check(workload: Workload, config: Config, target: Target, interface: Interfa
 
 def check_random(rng: random.Random, name: str, kind: str, target: Target) -> None:
     """One random workload of a kind in random layouts, by the template's default or by random knobs."""
-    workload = random_conv(rng, kind)
+    ranked = kind.startswith("conv")
+    workload = random_ranked(rng, kind) if ranked else random_conv(rng, kind)
     if not lookup(name).applies(workload, target):
         return
     config = lookup(name).default(workload, target)

@@ -1,0 +1,58 @@
+"""Convolutions of one and three axes, and transposed ones: right for any sizes, layouts and knobs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.lower import lower, print_program
+from autotune.ops import parse_workload
+from autotune.search_spaces import default_config, lookup, make_schedule, templates_for
+from autotune.target import Target
+from tests.search_spaces.conv_cases import TARGETS, check, check_random
+
+NAMES = (
+    "conv1d.direct", "conv3d.direct", "conv1d.depthwise", "conv3d.grouped", "conv3d.grouped_across",
+    "conv_transpose1d.phases", "conv_transpose2d.phases", "conv_transpose3d.phases",
+)  # fmt: skip
+
+
+@settings(max_examples=4, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", NAMES)
+def test_random_workloads_configs_and_layouts(name: str, target: str, seed: int) -> None:
+    check_random(random.Random(seed), name, name.split(".")[0], Target.parse(f"{target} -num-cores=2"))
+
+
+@pytest.mark.parametrize("window", [2, 3, 4])
+def test_up_sampling_by_two(window: int) -> None:
+    """The three ways in which networks double their images, with what is fused behind."""
+    on = Target.parse("native -num-cores=2")
+    pad, extra = {2: (0, 0), 3: (1, 1), 4: (1, 0)}[window]
+    text = f"conv_transpose2d data=1,32,7,9 weight=32,48,{window},{window} stride=2 pad={pad} output_padding={extra}"
+    workload = parse_workload(f"{text} bias relu")
+    assert workload.types()[-1].shape == (1, 48, 14, 18)
+    assert templates_for(workload, on)[0].name == "conv_transpose2d.phases"
+    check(workload, default_config(workload, on), on)
+
+
+def test_taps_that_a_phase_does_not_see_are_skipped() -> None:
+    on = Target.parse("native")
+    workload = parse_workload("conv_transpose1d data=1,32,14 weight=32,32,3 stride=2")
+    nest = print_program(lower(make_schedule(workload, default_config(workload, on), on)))
+    test = next(line.strip() for line in nest.splitlines() if line.strip().startswith("if "))
+    assert test == "if -out0.o0.1 - 2*phases.r0 + 2 >= 0:"
+    even = parse_workload("conv_transpose1d data=1,32,14 weight=32,32,4 stride=2")
+    assert "if " not in print_program(lower(make_schedule(even, default_config(even, on), on)))
+
+
+def test_the_space_of_one_axis_has_no_rows() -> None:
+    on = Target.parse("native")
+    workload = parse_workload("conv1d data=1,32,50 weight=64,32,3")
+    space = lookup("conv1d.direct").space(workload, on)
+    assert space.knob("oh_tile").values == (1,)
+    assert space.knob("order").values == ("kw", "wk")
