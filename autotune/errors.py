@@ -60,6 +60,10 @@ class InputError(AutotuneError):
     """`run` was given wrong feeds: name, shape or dtype."""
 
 
+class MemoryLimitError(AutotuneError):
+    """A run needs more memory than there is."""
+
+
 class CompiledModelError(AutotuneError):
     """A compiled model file is damaged, of another version, or made for another CPU."""
 

@@ -24,7 +24,7 @@ INTERRUPTED = 130
 
 
 def ending(command: Callable[Args, None]) -> Callable[Args, None]:
-    """The command, with a deliberate error as one line and exit code 1, and Ctrl-C as one line and 130."""
+    """The command, with a deliberate error, or no memory left, as one line and exit code 1, Ctrl-C as one and 130."""
 
     @functools.wraps(command)
     def run(*args: Args.args, **kwargs: Args.kwargs) -> None:
@@ -32,6 +32,9 @@ def ending(command: Callable[Args, None]) -> Callable[Args, None]:
             command(*args, **kwargs)
         except AutotuneError as error:
             print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except MemoryError as error:
+            print(f"error: not enough memory: {' '.join(str(error).split())}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.codegen.jit import Library, Linker, load_objects
-from autotune.errors import InputError
+from autotune.errors import InputError, MemoryLimitError
 from autotune.runtime.native import NativeRuntime, load_runtime, native_runtime
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Program, Ref, TensorSpec
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
@@ -143,7 +143,18 @@ class Executor:
 
         Raises:
             InputError: a feed is missing, unknown, or of another dtype or shape; or an array of `into` does not fit.
+            MemoryLimitError: there is no room for intermediate values or outputs.
         """
+        try:
+            return self._run(feeds, into)
+        except MemoryError as error:
+            outputs = sum(_bytes(spec) for spec, _ in self.program.outputs)
+            raise MemoryLimitError(
+                f"a run needs {self.program.arena_bytes} bytes for intermediate values and {outputs} for outputs,"
+                " more than there is: use smaller shapes, or a machine with more memory"
+            ) from error
+
+    def _run(self, feeds: Mapping[str, object], into: Mapping[str, Array] | None) -> list[Array]:
         arrays = self._checked(feeds)
         given = self._given(into) if into else {}
         context = self._take()

@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from autotune.compiler import staged
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.staged import StagedModel, compile_or_stage
-from autotune.errors import InputError, ModelError, UnsupportedError
+from autotune.errors import InputError, MemoryLimitError, ModelError, UnsupportedError, WorkloadError
 from autotune.graph import Graph, load_model, open_model
 from autotune.target import Target
 
@@ -260,3 +260,48 @@ def test_host_functions_between_programs() -> None:
     found = check(model, [{"x": data(4, 5, seed=n)} for n in range(3)])
     assert [label.split("(")[1] for label in found.host_nodes] == ["NonZero)", "Unique)", "Compress)"]
     assert found.segments == 3
+
+
+def test_values_of_the_run_that_make_no_sense() -> None:
+    """Each is refused in one line, and the model still runs afterwards."""
+    nodes = [
+        helper.make_node("Expand", ["x", "shape"], ["wide"]),
+        helper.make_node("Slice", ["wide", "start", "end"], ["cut"]),
+        helper.make_node("TopK", ["cut", "k"], ["top", "places"]),
+        helper.make_node("Gather", ["top", "index"], ["y"], axis=1),
+    ]
+    types: dict[str, tuple[int, Dims]] = {
+        "x": (1, [1, 4]), "shape": (7, [2]), "start": (7, [1]), "end": (7, [1]), "k": (7, [1]), "index": (7, [1]),
+    }  # fmt: skip
+    found = staged_model(model_of(nodes, types))
+    good = {"x": data(1, 4), "shape": ints(3, 4), "start": ints(0), "end": ints(2), "k": ints(2), "index": ints(1)}
+    wanted = np.sort(np.repeat(good["x"], 2, 0), axis=1)[:, ::-1][:, 1:2]
+    np.testing.assert_array_equal(found.run(good)[0], wanted)
+    bad = [
+        {"shape": ints(2**62, 4)},
+        {"shape": ints(-1, 4)},
+        {"shape": ints(3, 5)},
+        {"k": ints(99)},
+        {"k": ints(-(2**63))},
+    ]
+    for change in bad:
+        with pytest.raises((ModelError, WorkloadError)) as caught:
+            found.run({**good, **change})
+        assert "\n" not in str(caught.value)
+    with pytest.raises(MemoryLimitError, match="more than there is"):
+        found.run({**good, "shape": ints(2**37, 4), "end": ints(2**37)})
+    # A slice beyond the end is clamped, and so is an index that only the run knows (docs/reference/operators.md).
+    assert found.run({**good, "end": ints(2**62)})[0].shape == (3, 1)
+    assert np.isin(found.run({**good, "index": ints(2**62)})[0], good["x"]).all()
+    assert np.isin(found.run({**good, "index": ints(-(2**63))})[0], good["x"]).all()
+    np.testing.assert_array_equal(found.run(good)[0], wanted)
+
+
+def test_a_deep_model_of_open_shape_needs_no_recursion() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["v0"])]
+    nodes += [helper.make_node("Sin", [f"v{n}"], [f"v{n + 1}"]) for n in range(3000)]
+    model = model_of(nodes, {"x": (1, ["N"]), "s": (7, [1])}, ["v3000"])
+    found = staged_model(model)
+    for count in (2, 3):
+        (y,) = found.run({"x": np.zeros(count, np.float32), "s": ints(-1)})
+        np.testing.assert_array_equal(y, np.zeros(count))

@@ -57,6 +57,7 @@ class Walk:
         self._put_off: set[int] = set()
         self._unknown = {name for name in inputs if name not in types}  # and the results of what was put off
         self._hosts: list[int] = []  # those that can run as soon as the graph has run
+        self._from_hosts: set[str] = set()  # and their results
         self._refused: list[str] = []
         self._poisoned: set[str] = set()  # results of refused nodes: what reads them is not looked at
 
@@ -144,10 +145,9 @@ class Walk:
         self._put_off.add(index)
         if reason:
             self.waiting[index] = reason
-        if host_function(entry.proto) is not None:
-            ready = {name for i in self._hosts for name in self.model.nodes[i].writes}
-            if self._unknown.intersection(entry.reads) <= ready:
-                self._hosts.append(index)
+        if host_function(entry.proto) is not None and self._unknown.intersection(entry.reads) <= self._from_hosts:
+            self._hosts.append(index)
+            self._from_hosts.update(entry.writes)
         self._unknown.update(entry.writes)
 
     def _define_initializer(self, name: str) -> None:
