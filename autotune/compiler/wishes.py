@@ -34,7 +34,7 @@ def is_reshape(group: Group) -> bool:
 
 
 def is_slice(group: Group) -> bool:
-    return group.workload.nodes[0].op == "slice"
+    return [node.op for node in group.workload.nodes] == ["slice"]
 
 
 def slice_start(node: WorkloadNode, shape: tuple[int, ...], layout: Layout) -> int | None:

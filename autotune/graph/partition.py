@@ -20,6 +20,16 @@ from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.conv_transpose import TRANSPOSED
 
 MOVEMENT = frozenset({"reshape", "concat", "transpose", "slice", "pad", "expand", "gather"})  # nothing fuses into these
+ABSORBED = frozenset(
+    {"transpose", "slice", "pad", "expand"}
+)  # reads elsewhere, for an elementwise operator behind them
+FOLDS = frozenset(  # read every element once or a few times: what is computed for them alone is computed inside
+    {
+        "argmax", "argmin", "hardmax", "layer_norm", "log_softmax", "lp_norm", "mean_variance_norm", "reduce_l1",
+        "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
+        "reduce_sum", "reduce_sum_square", "rms_norm", "softmax",
+    }
+)  # fmt: skip
 VIEWS = frozenset({"reshape", "concat"})
 COMPUTE = frozenset({*CONVOLUTIONS, *TRANSPOSED, "matmul"})  # take their epilogues before other anchors do
 RESULT = "result"  # the attribute that says which of an operator's results a node is
@@ -94,21 +104,36 @@ class _Clusters:
             if self._expression_size(grown) > MAX_EXPRESSION:
                 break
             members, tail = grown, region[-1]
+        if anchor.op in FOLDS:
+            members = self._with_producers(members, anchor)
         self.claim(members)
 
     def grow_backwards(self, sink: Node) -> None:
-        """Claim an elementwise node with those elementwise producers, of its shape, that only the cluster reads."""
-        members, todo = {sink.name: sink}, [sink] if is_elementwise(sink.op) else []
+        """Claim a node; an elementwise one with those producers, of its shape, that only the cluster reads."""
+        members = {sink.name: sink}
+        self.claim(self._with_producers(members, sink) if is_elementwise(sink.op) else members)
+
+    def _with_producers(self, members: dict[str, Node], reader: Node) -> dict[str, Node]:
+        """A cluster with the elementwise nodes that only it reads, as far as they have the shape that `reader` reads.
+
+        An elementwise reader reads its own shape, and may read it elsewhere: through a transpose or a slice.
+        """
+        pointwise = is_elementwise(reader.op)
+        shape = reader.output.shape if pointwise else self.graph.values[reader.inputs[0]].shape
+        todo = [reader]
         while todo:
             for name in todo.pop().inputs:
                 producer = self.graph.producers.get(name)
-                if producer is None or name in members or not self._is_free(producer, sink.output.shape):
+                if producer is None or name in members or not self._is_read_within(producer, members):
+                    continue
+                absorbed = pointwise and producer.op in ABSORBED and self._is_unclaimed(producer, shape)
+                if not absorbed and not self._is_free(producer, shape):
                     continue
                 grown = {**members, name: producer}
-                if self._is_read_within(producer, members) and self._expression_size(grown) <= MAX_EXPRESSION:
+                if self._expression_size(grown) <= MAX_EXPRESSION:
                     members = grown
-                    todo.append(producer)
-        self.claim(members)
+                    todo += [] if absorbed else [producer]
+        return members
 
     def in_order(self) -> list[list[Node]]:
         """The nodes of each cluster in graph order; clusters so that each follows those that it reads."""
@@ -154,7 +179,10 @@ class _Clusters:
         return max(sizes.values())
 
     def _is_free(self, node: Node, shape: tuple[int, ...]) -> bool:
-        return is_elementwise(node.op) and node.output.shape == shape and node.name not in self.owner
+        return is_elementwise(node.op) and self._is_unclaimed(node, shape)
+
+    def _is_unclaimed(self, node: Node, shape: tuple[int, ...]) -> bool:
+        return node.output.shape == shape and node.name not in self.owner
 
     def _is_read_within(self, node: Node, names: Iterable[str]) -> bool:
         """Whether only `names` read the value."""

@@ -182,3 +182,42 @@ def test_one_result_alone_takes_its_epilogue() -> None:
     net = Net(2, 8)
     (group,) = check(net.graph(net.op("exp", net.op("top_k", net.x, result=0, **TOP))))
     assert ops(group) == "top_k+exp"
+
+
+def test_what_only_a_reduction_reads_is_computed_inside() -> None:
+    net = Net(2, 3, 8)
+    masked = net.op("add", net.op("mul", net.x, net.const(1)), net.const(2, 1, 8))
+    result = net.op("relu", net.op("softmax", masked, axis=2))
+    (group,) = check(net.graph(result))
+    assert ops(group) == "mul+add+softmax+relu"
+    net = Net(2, 3, 8)
+    shared = net.op("exp", net.x)
+    graph = net.graph(net.op("reduce_sum", shared, axes=(1,), keepdims=True), shared)
+    assert [ops(group) for group in check(graph)] == ["exp", "reduce_sum"]
+
+
+def test_a_convolution_keeps_what_comes_before_apart() -> None:
+    net = Net(1, 4, 4, 4)
+    assert [ops(group) for group in check(net.graph(net.conv(net.op("relu", net.x))))] == ["relu", "conv2d+add"]
+
+
+def test_a_convolution_keeps_its_epilogue() -> None:
+    net = Net(1, 4, 4, 4)
+    pooled = net.op("reduce_mean", net.op("relu", net.conv(net.x)), axes=(2, 3), keepdims=True)
+    assert [ops(group) for group in check(net.graph(pooled))] == ["conv2d+add+relu", "reduce_mean"]
+
+
+def test_elementwise_operators_read_through_slices_and_transposes() -> None:
+    net = Net(2, 8)
+    half: dict[str, AttrValue] = {"size": (2, 4), "step": (1, 1)}
+    gate = net.op("sigmoid", net.op("slice", net.x, begin=(0, 4), **half))
+    glu = net.op("mul", net.op("slice", net.x, begin=(0, 0), **half), gate)
+    (group,) = check(net.graph(glu))
+    assert sorted(ops(group).split("+")) == ["mul", "sigmoid", "slice", "slice"]
+    net = Net(2, 8)
+    turned = net.op("transpose", net.x, perm=(1, 0))
+    graph = net.graph(net.op("relu", turned), net.op("exp", turned))
+    assert [ops(group) for group in check(graph)] == ["transpose", "relu", "exp"]  # read twice: done once
+    net = Net(2, 8)
+    product = net.op("matmul", net.op("transpose", net.x, perm=(1, 0)), net.x, trans_a=False, trans_b=False)
+    assert [ops(group) for group in check(net.graph(product))] == ["transpose", "matmul"]
