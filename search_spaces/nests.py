@@ -183,8 +183,11 @@ class ConeScheduler:
         self.schedule = self.schedule.reorder(root, *order)
         shared = self._parallel(rows)
         serial = [x for x in [*rows, *inner] if x not in shared]
+        innermost = next((x for x in reversed(serial) if self._extent(x) > 1), "")
         for loop in serial:
-            if self._has_edges(loop):
+            # Sums skip what is outside of an outer loop: one test per row of a window, instead of code per edge.
+            apart = loop == innermost or "." in loop or not self.accumulators
+            if apart and self._has_edges(loop):
                 self.schedule = self.schedule.partition(root, loop)
         if tile is not None:  # rows of the tile are loaded whole and turned in registers
             written_out = tail[0]

@@ -28,6 +28,7 @@ from autotune.lower.ir import (
     map_expr,
 )
 from autotune.lower.protect import exists, protected
+from autotune.lower.skips import skippable
 from autotune.lower.surroundings import SURROUNDINGS, zero_surroundings
 from autotune.lower.zeros import vanishes
 from autotune.schedule.region import Regions
@@ -185,6 +186,9 @@ class NestBuilder:
 
             store = Store(targets, tuple(rewrite(c, argument) for c in reducer.combine))
         guards = self._guards(s, reduced=True)
+        if reducer is not None and is_builtin(reducer):
+            lanes = {s.variable(x.name) for x in s.loops if x.mark not in ("", UNROLL, PARALLEL)}
+            guards += tuple(c for c in skippable(values[0], reducer, lanes) if c not in guards)
         if guards and self._in_registers(s):
             # Lanes are guarded at loads instead of stores: a masked store would keep the whole tile out of registers.
             lanes = {s.variable(x.name) for x in s.loops if x.mark == VECTORIZE}

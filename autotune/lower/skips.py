@@ -1,0 +1,33 @@
+"""Terms of a fold that padding makes neutral: they are skipped instead of added."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from autotune.lower.ir import Condition, Load
+from autotune.tensor.expr import Binary, Cast, Const, Expr
+from autotune.tensor.linear import Linear
+from autotune.tensor.reducer import Reducer
+
+
+def skippable(value: Expr, reducer: Reducer, lanes: Collection[str]) -> tuple[Condition, ...]:
+    """Conditions without which folding the value in changes nothing.
+
+    Args:
+        value: one term of the fold.
+        reducer: sum, prod, max or min.
+        lanes: variables of vectorized loops; what depends on them is different in every lane, and stays at the loads.
+    """
+    found = _needed(value, reducer.identity[0], reducer.name == "sum")
+    return tuple(c for c in found if isinstance(c, Linear) and not c.is_opaque and not set(lanes) & {*c.variables()})
+
+
+def _needed(value: Expr, neutral: Const, products: bool) -> tuple[Condition, ...]:
+    """What must hold for the value not to be `neutral`."""
+    if isinstance(value, Load):
+        return value.when if value.otherwise is not None and value.otherwise.value == neutral.value else ()
+    if isinstance(value, Cast) and neutral.value == 0:
+        return _needed(value.a, neutral, products)
+    if isinstance(value, Binary) and value.op == "mul" and products:
+        return _needed(value.a, neutral, products) + _needed(value.b, neutral, products)
+    return ()
