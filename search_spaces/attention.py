@@ -162,7 +162,7 @@ class _Blocks:
 
     def schedule(self, s: Schedule) -> Schedule:
         q = f"in{self.p.operands[0]}"
-        s = s.cache_read(q, PRODUCTS)
+        s = s.cache_read(q, PRODUCTS, only=0)  # the keys may lie in the same tensor
         s, place = self._blocks_of_queries(s)
         s = self._values(s)
         partial = {}

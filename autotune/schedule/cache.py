@@ -39,10 +39,11 @@ def cache_write(state: State, tensor: str) -> State:
 
 
 @primitive
-def cache_read(state: State, tensor: str, consumer: str, padded: bool = False) -> State:
+def cache_read(state: State, tensor: str, consumer: str, padded: bool = False, only: int = -1) -> State:
     """Copy the part of a tensor that a consumer reads into a nearer place (packing when it gets a layout).
 
-    With `padded`, the copy holds the padding too, so that the consumer tests nothing.
+    With `padded`, the copy holds the padding too, so that the consumer tests nothing. `only` is the number of the one
+    read of the tensor, from the left, that goes to the copy, where a stage reads several parts; -1 for all.
 
     rewrite:
         S = g(T[e])                                 S = g(T[e] if 0 <= e < n else 0)
@@ -62,6 +63,9 @@ def cache_read(state: State, tensor: str, consumer: str, padded: bool = False) -
         f"cache_read {tensor}: it takes turns with {consumer}",
     )
     check(not padded or c.stage.extern is None, f"cache_read {tensor}: {consumer} is an extern function")
+    reads = [r for r in c.reads() if r.tensor.name == tensor]
+    check(-1 <= only < len(reads), f"cache_read {tensor}: {consumer} has {len(reads)} reads of it, none number {only}")
+    check(only < 0 or not padded, f"cache_read {tensor}: padded copies serve all reads; leave out only")
     spans = [(0, n) for n in t.shape] if not padded else _spans(c, t)
     copy = Tensor(_free(state, f"{tensor}.r"), tuple(n for _, n in spans), t.dtype)
     axes = tuple(Axis(f"i{d}", n) for d, (_, n) in enumerate(spans))
@@ -72,7 +76,7 @@ def cache_read(state: State, tensor: str, consumer: str, padded: bool = False) -
     stage = Stage((copy,), axes, (), (value,))
 
     def redirect(e: Expr) -> Expr | None:
-        if not isinstance(e, Read) or e.tensor.name != tensor:
+        if not isinstance(e, Read) or e.tensor.name != tensor or (only >= 0 and e != reads[only]):
             return None
         if padded:
             return Read(copy, tuple(_shifted(i, -first) for i, (first, _) in zip(e.indices, spans)))

@@ -1,4 +1,4 @@
-"""cache_read with padding: the copy holds the zeros, and nobody tests for edges afterwards."""
+"""cache_read with padding (the copy holds the zeros, nobody tests for edges afterwards), and of one read of several."""
 
 from __future__ import annotations
 
@@ -58,3 +58,19 @@ def test_other_conditions_are_refused() -> None:
 def test_the_option_is_a_truth() -> None:
     with pytest.raises(ScheduleError, match="padded must be true or false, got 1"):
         conv().then("cache_read", "in0", "out0.c", 1)
+
+
+def test_a_copy_for_one_read_of_several(right: Right) -> None:
+    x, k = placeholder((8, 4), name="in0"), reduce_axis(4, "k")
+    y = compute((4, 4), lambda i, j: sum_(x[i, k] * x[j + 4, k], k), name="y")
+    s = Schedule(ComputeDef.build([x], [y])).cache_read("in0", "y", only=1)
+    assert [r.tensor.name for r in s.state.stage("y").reads()] == ["in0", "in0.r"]
+    right(s)
+    row = s.state.stage("y").stage.axes[0].name
+    s = s.compute_at("in0.r", "y", row)
+    assert "local in0.r: f32[4, 4]" in print_program(lower(s))
+    right(s)
+    with pytest.raises(ScheduleError, match="none number 2"):
+        Schedule(s.compute).cache_read("in0", "y", only=2)
+    with pytest.raises(ScheduleError, match="leave out only"):
+        Schedule(s.compute).cache_read("in0", "y", padded=True, only=0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
 
 import pytest
 
+from autotune.lower import lower
 from autotune.ops import parse_workload
 from autotune.search_spaces import Config, default_config, make_schedule, templates_for
 from autotune.search_spaces.registry import lookup
@@ -36,6 +39,19 @@ def test_a_last_block_with_few_queries(share: str) -> None:
     config = Config.of(template=NAME, queries=max(1, 32 // lanes), keys=6, rows=4, share=share)
     failure = wrong(workload, make_schedule(workload, config, HOST), HOST)
     assert failure is None, str(failure)
+
+
+def test_heads_of_queries_keys_and_values_in_one_tensor() -> None:
+    """Only the block's queries are copied, whatever else lies in their tensor."""
+    attention = parse_workload(
+        "attention q=1,40,6,16 k=1,40,6,16 v=1,40,6,16 q_heads=2 kv_heads=2 first=0,2,4 order=bshd,bshd,bshd,bshd"
+    )
+    node = replace(attention.nodes[0], inputs=(0, 0, 0))
+    workload = replace(attention, inputs=attention.inputs[:1], nodes=(node,), outputs=(1,))
+    config = default_config(workload, HOST)
+    check(workload, config, HOST)
+    copies = [x for x in lower(make_schedule(workload, config, HOST)).buffers if x.name == "in0.r"]
+    assert [math.prod(x.shape) for x in copies] == [16 * config.get_int("queries") * HOST.lanes(4)]
 
 
 @pytest.mark.parametrize("queries", [16, 128, 197, 512])
