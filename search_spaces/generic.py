@@ -25,8 +25,9 @@ from autotune.target import Target
 from autotune.tensor.expr import Var, walk
 
 UNROLL = (1, 2, 4, 8)
-PARTIALS = (1, 2, 4)
+PARTIALS = (1, 2, 4, 8)
 GRAIN = (1, 4, 16)
+ROWS = (1, 2, 4, 8)
 
 
 @template("generic", op=None, weight=0.1, priority=-10.0)
@@ -38,7 +39,13 @@ class Generic:
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         return ConfigSpace(
-            (Choice("unroll", UNROLL, 4), Choice("partials", PARTIALS, 2), Choice("grain", GRAIN, 4), flag("half"))
+            (
+                Choice("unroll", UNROLL, 4),
+                Choice("partials", PARTIALS, 4),
+                Choice("grain", GRAIN, 4),
+                Choice("rows", ROWS, 4),
+                flag("half"),
+            )
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
@@ -60,6 +67,7 @@ def options_of(config: Config) -> Options:
         unroll=config.get_int("unroll"),
         partials=config.get_int("partials"),
         grain=config.get_int("grain"),
+        rows=config.get_int("rows"),
     )
 
 

@@ -28,6 +28,7 @@ from autotune.tensor.layout import Layout
 
 MAX_LANES = 32
 LINE = 64  # bytes of a cache line
+HELD = 16384  # bytes of rows between stages: half of the smallest first-level cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,14 @@ class Options:
         unroll: how many turns of the innermost loop to write out.
         partials: how many vectors of partial results a sum along contiguous memory keeps.
         grain: how many turns of the parallel loop each thread should at least get.
+        rows: how many rows at once go through the stages that fold them, so that the folds of one overlap the next.
     """
 
     half: bool = False
     unroll: int = 4
-    partials: int = 2
+    partials: int = 4
     grain: int = 4
+    rows: int = 4
 
 
 class ConeScheduler:
@@ -66,6 +69,7 @@ class ConeScheduler:
         self.vector = self._choose_vector()
         self.inner = dict.fromkeys((cone.root, *cone.below), "")
         self.rows_at = ""
+        self.block = ""
         self.partials: dict[str, tuple[str, ...]] = {}
 
     def stage(self, name: str) -> StageState:
@@ -166,6 +170,12 @@ class ConeScheduler:
             loops, tail = self._cut(loops, [tile[0]], tile[1], tail)
         rows = [x for x, a in loops if a in self.cone.rows]
         inner = [x for x, a in loops if a not in self.cone.rows]
+        taken = self._row_block(loops)
+        if taken is not None:
+            loop, self.block, size = taken
+            self.schedule = self.schedule.split(root, loop, size)
+            rows = [f"{x}.0" if x == loop else x for x in rows]
+            inner.insert(0, f"{loop}.1")
         written_out = ""
         scan = s.stage.scan_axis is not None
         if tile is None and not folds and not self._lane_sums(root) and not (scan and self.vector):
@@ -199,6 +209,27 @@ class ConeScheduler:
             self.schedule = self.schedule.vectorize(root, lane_loop)
         self.rows_at = next((x for x in reversed(serial) if x in rows), "*".join(shared))
         self.inner[root] = serial[-1] if serial else "*".join(shared)
+
+    def _row_block(self, loops: list[tuple[str, str]]) -> tuple[str, str, int] | None:
+        """(loop, axis, turns) of rows that share one turn of the row loops; None where no fold would gain by it."""
+        folding = [n for n in self.cone.below if n in self.partials and n not in self.reader]
+        rows = [(x, a) for x, a in loops if a in self.cone.rows and self._extent(x) > 1]
+        if not folding or not rows or rows[-1][0] != rows[-1][1]:
+            return None
+        loop, axis = rows[-1]
+        held = 0  # bytes of a row of what is kept in memory
+        for name in self.cone.below:
+            maps, s = self.cone.maps[name], self.stage(name)
+            if axis not in maps.values():
+                return None
+            own = math.prod(a.extent for a in s.stage.axes if maps.get(a.name) not in self.cone.rows)
+            held += own * sum(t.dtype.bytes for t in s.stage.outputs) if own > 1 else 0
+        enough = self._extent(loop) // self.target.num_threads if len(rows) == 1 else self._extent(loop)
+        most = min(self.options.rows, HELD // max(held, 1), enough)
+        divisor = max((n for n in range(1, most + 1) if self._extent(loop) % n == 0), default=1)
+        if divisor == 1 and len(rows) > 1:
+            divisor = most  # the last turn is code of its own
+        return (loop, axis, divisor) if divisor > 1 else None
 
     def _extent(self, loop: str) -> int:
         return self.stage(self.cone.root).loop(loop).extent
@@ -322,7 +353,8 @@ class ConeScheduler:
         host = self.reader.get(name, self.cone.root)
         deep = name in self.reader
         at = self.inner[host] if deep else self.rows_at
-        small = deep or not self._own_axes(name)
+        row = next((own for own, x in self.cone.maps[name].items() if x == self.block), None) if not deep else None
+        small = deep or (row is None and not self._own_axes(name))
         self.schedule = self.schedule.compute_at(name, host, at, REGISTER if small else LOCAL)
         if deep and host != self.cone.root:
             along = self._host_vector(name, host)
@@ -333,7 +365,7 @@ class ConeScheduler:
         if name in self.partials:
             self.schedule = folded_lanes(self.schedule, name)
             for part in reversed(self.partials[name]):
-                self._place_partial(part, host, at, name)
+                self._place_partial(part, *((name, row) if row else (host, at)), name)
         elif s.stage.reducer is not None:
             self.schedule = sum_in_registers(self.schedule, name, along, self.lanes)
         elif s.stage.scan_axis is not None:
@@ -341,7 +373,7 @@ class ConeScheduler:
         elif self._lane_sums(name):  # one element at a time: the lanes are those of the sums in it
             self.inner[name] = s.loops[-1].name
         else:
-            self.schedule, self.inner[name] = elements(self.schedule, name, along, self.lanes)
+            self.schedule, self.inner[name] = elements(self.schedule, name, along, self.lanes, self.options.unroll)
 
     def _lane_sums(self, name: str) -> bool:
         """Whether a stage is, or has inside its loops, a sum that is kept lane by lane."""

@@ -48,8 +48,11 @@ def axis_last(schedule: Schedule, name: str, axis: str) -> Schedule:
     return schedule
 
 
-def elements(schedule: Schedule, name: str, vector: str | None, lanes: int) -> tuple[Schedule, str]:
-    """Rows of an elementwise stage; vectors along `vector`, or where memory is contiguous: (schedule, inner loop)."""
+def elements(schedule: Schedule, name: str, vector: str | None, lanes: int, turns: int = 1) -> tuple[Schedule, str]:
+    """Rows of an elementwise stage: (schedule, inner loop).
+
+    Vectors are along `vector`, or where memory is contiguous, and `turns` of them are written out when that many fit.
+    """
     s = schedule.state.stage(name)
     loops = [x.name for x in s.loops if x.extent > 1]
     if vector is None:
@@ -61,8 +64,12 @@ def elements(schedule: Schedule, name: str, vector: str | None, lanes: int) -> t
     if s.loop(vector).extent > lanes:
         schedule = schedule.split(name, vector, lanes)
         order += [f"{vector}.0", f"{vector}.1"]
-        schedule = schedule.reorder(name, *order).partition(name, f"{vector}.0").vectorize(name, f"{vector}.1")
-        return schedule, f"{vector}.0"
+        schedule = schedule.reorder(name, *order)
+        outer = f"{vector}.0"
+        if schedule.state.stage(name).loop(outer).extent >= 2 * turns > 2:
+            schedule = schedule.split(name, outer, turns).unroll(name, f"{outer}.1")
+            outer = f"{outer}.0"
+        return schedule.partition(name, outer).vectorize(name, f"{vector}.1"), outer
     schedule = schedule.reorder(name, *order, vector)
     if s.loop(vector).extent > 1:
         schedule = schedule.vectorize(name, vector)

@@ -1,4 +1,4 @@
-"""exp, log, tanh, erf and sigmoid in float32 as expressions: vector code without a library, to 2 ulp at worst.
+"""exp, exp2, log, tanh, erf and sigmoid in float32 as expressions: vector code without a library, to 2 ulp at worst.
 
 Range reduction by powers of two, then minimax polynomials: of exp as published by N. Juffa, of log as in Cephes, others
 fitted to this use. Multiplications followed by additions are meant as one fused operation each, which codegen makes of
@@ -28,6 +28,8 @@ _TANH_ONE, _ERF_ONE = 9.1, 3.95  # from here on the result is 1
 # exp(r) = 1 + r + r**2 q(r), relatively exact to 0.05 units of 2**-24 and, less 1, to 0.23.
 _EXP_TAIL = (1.38210552e-3, 8.36867467e-3, 4.16682623e-2, 1.66665211e-1, 4.99999940e-1)
 _GROWTH_TAIL = (1.38706632e-3, 8.36625975e-3, 4.16674353e-2, 1.66665465e-1, 4.99999970e-1)
+# 2**f = 1 + f p(f), relatively exact to 0.22 units of 2**-24.
+_POWER_TAIL = (1.53821121e-4, 1.33873825e-3, 9.61831119e-3, 5.55036739e-2, 2.40226492e-1, 6.93147182e-1)
 # -log(erfc(x)) = x + x p(x)
 _ERF = (-6.68739540e-6, 9.63240818e-5, -5.63334033e-4, 1.55308552e-3, -6.06634530e-5, -1.91986430e-2, 1.02787636e-1,
         6.36618614e-1, 1.28379181e-1)  # fmt: skip
@@ -82,6 +84,14 @@ def _exp(x: Expr) -> Expr:
     n = (x * _f(_LOG2E) + _f(_MAGIC)) - _f(_MAGIC)
     r = (x - n * _f(_LN2_HI)) - n * _f(_LN2_LO)
     return Binary(LDEXP, _horner(r, _EXP), n, DType.f32)
+
+
+def _exp2(x: Expr) -> Expr:
+    """2**n * 2**f with f in -1/2..1/2: cheaper than exp, as f is exact."""
+    x = _clamp(x, -151.0, 129.0)
+    n = unary("round", x)
+    f = x - n
+    return Binary(LDEXP, f * _horner(f, _POWER_TAIL) + _f(1.0), n, DType.f32)
 
 
 def _log(x: Expr) -> Expr:
@@ -156,4 +166,4 @@ def _with_sign(magnitude: Expr, x: Expr) -> Expr:
     return Reinterpret(binary("or", Reinterpret(magnitude, DType.i32), sign), DType.f32)
 
 
-_EXPANSIONS = {"exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf, "sigmoid": _sigmoid}
+_EXPANSIONS = {"exp": _exp, "exp2": _exp2, "log": _log, "tanh": _tanh, "erf": _erf, "sigmoid": _sigmoid}

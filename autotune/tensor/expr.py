@@ -31,6 +31,7 @@ UNARY = frozenset(
         "abs",
         "sqrt",
         "exp",
+        "exp2",
         "log",
         "sin",
         "cos",

@@ -240,11 +240,11 @@ _BINARY: dict[str, Callable[[Array, Array], Any]] = {
 }  # fmt: skip
 _INTEGER: dict[str, Callable[[Array, Array], Any]] = {"div": _truncdiv, "truncdiv": _truncdiv, "pow": _int_pow}
 _UNARY: dict[str, Callable[[Array], Any]] = {
-    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
-    "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
-    "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil, "round": np.rint, "not": np.invert,
-    "isnan": np.isnan, "isinf": np.isinf,
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "exp2": np.exp2, "log": np.log, "sin": np.sin,
+    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+    "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
+    "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil, "round": np.rint, "not": np.invert, "isnan": np.isnan,
+    "isinf": np.isinf,
 }  # fmt: skip
 
 

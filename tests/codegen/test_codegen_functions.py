@@ -23,6 +23,7 @@ COUNT = 1 << 16
 TARGETS = ("native -num-cores=1", "x86 -mcpu=haswell -num-cores=1")
 EXACT: dict[str, Callable[[F64], F64]] = {
     "exp": np.exp,
+    "exp2": np.exp2,
     "sigmoid": lambda x: np.where(x < 0, np.exp(x), 1) / (1 + np.exp(-np.abs(x))),
     "log": np.log,
     "tanh": np.tanh,

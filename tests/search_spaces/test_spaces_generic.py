@@ -77,7 +77,18 @@ def test_softmax_is_one_loop_over_rows() -> None:
     text = loops("softmax data=64,128")
     assert text.count("parallel for") == 1
     assert "barrier" not in text and "shared" not in text
-    assert text.count("exp(") == 1
+    assert text.count("exp2(") == 1
+
+
+def test_several_rows_are_folded_before_they_are_used() -> None:
+    """So that the fold across lanes of one row overlaps the sums of the next."""
+    text = loops("softmax data=12,197,197")
+    assert "local softmax_max: f32[1, 4, 1]" in text
+    assert "for softmax_max.i1 in 0..4" in text.split("for out0.i1.0 in 0..49")[1].split("softmax_exp.i1")[0]
+
+
+def test_rows_that_fill_the_cache_are_folded_one_at_a_time() -> None:
+    assert "register softmax_max: f32[1, 1]" in loops("softmax data=64,4096")
 
 
 def test_pooling_tests_for_edges_only_at_edges() -> None:
