@@ -200,7 +200,7 @@ class _Placer:
         (node,) = group.workload.nodes
         axis = int(node.attr("axis"))
         block = layout.block(axis)
-        if len(set(group.inputs)) != len(group.inputs) or layout.halo[axis] != (0, 0):
+        if len(set(node.inputs)) != len(node.inputs) or layout.halo[axis] != (0, 0):
             return False
         outer = layout.order.index((axis, 0))
         shape = self.graph.values[group.outputs[0]].shape

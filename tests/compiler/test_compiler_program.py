@@ -326,6 +326,19 @@ def test_slices_of_rows_are_views_of_a_row_major_tensor() -> None:
     np.testing.assert_array_equal(s1[0], x[:, 1])
 
 
+def test_the_same_part_twice() -> None:
+    nodes = (
+        Node("relu", ("x",), Value("r", "f32", (2, 3))),
+        Node("reduce_sum", ("x",), Value("n", "f32", (1, 3)), (("axes", (0,)), ("keepdims", True))),
+        Node("concat", ("r", "r", "n"), Value("c", "f32", (5, 3)), (("axis", 0),)),
+        Node("softmax", ("c",), Value("y", "f32", (5, 3)), (("axis", 0),)),
+    )
+    graph = Graph("g", (Value("x", "f32", (2, 3)),), nodes, (Output("y", "y"),))
+    x = {"x": np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)}
+    (y,) = compile_graph(graph, Target.parse("native")).run(x)
+    np.testing.assert_allclose(y, evaluate_graph(graph, x)["y"], rtol=1e-5)
+
+
 def test_a_reshaped_input_has_no_halo() -> None:
     """A padded convolution reads a view of the input: the zeros around it are not in the user's memory."""
     x = np.random.default_rng(0).standard_normal((1, 4, 1)).astype(np.float32)
