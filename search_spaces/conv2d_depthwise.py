@@ -15,7 +15,16 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_shape import blocked_activations, halo, has_room, operand_layouts, plain_conv, sizes
+from autotune.search_spaces.conv2d_shape import (
+    WORTH_SKIPPING,
+    blocked_activations,
+    halo,
+    has_room,
+    operand_layouts,
+    padded_share,
+    plain_conv,
+    sizes,
+)
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import template
@@ -46,6 +55,7 @@ class ChannelVectors:
             Choice("oh_tile", divisors(p.oh, 7)),
             Choice("taps", ("outside", "inside")),
             flag("unroll_kh"),
+            Choice("skip", ("none", "rows", "all")),
             Choice("order", ("khw", "hkw") if p.rank > 1 else ("kw",)),
         )
 
@@ -56,11 +66,15 @@ class ChannelVectors:
             body = c.get_int("ow_tile") * c.get_int("oh_tile") * p.s * unrolled_inputs(p)
             return body * (p.r if c.get_bool("unroll_kh") else 1) <= MAX_FMAS
 
+        def whole(c: Config) -> bool:
+            return c.get_str("skip") != "all" or c.get_int("ow_tile") >= p.ow
+
         return ConfigSpace(
             knobs,
             (
                 Constraint("registers", fits, "the tile needs more vector registers than there are"),
                 Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
+                Constraint("skip", whole, "columns are known while compiling only if one tile has them all"),
             ),
         )
 
@@ -77,7 +91,10 @@ class ChannelVectors:
         if not space.satisfies(chosen):
             chosen = chosen.replace(oh_tile=1, ow_tile=tiles[0])
         body = chosen.get_int("ow_tile") * chosen.get_int("oh_tile") * p.r * p.s * unrolled_inputs(p)
-        return chosen.replace(unroll_kh=body <= MAX_FMAS // 2)
+        skip = "none"
+        if padded_share(p) >= WORTH_SKIPPING and chosen.get_int("oh_tile") == 1:
+            skip = "all" if width >= p.ow else "rows"
+        return chosen.replace(unroll_kh=body <= MAX_FMAS // 2, skip=skip)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = sizes(workload)
@@ -93,6 +110,10 @@ class ChannelVectors:
         if s.state.tensor(weight).constant:
             s = s.layout(weight, Layout.blocked(p.rank + 2, [(0, width)]))
         s = self._output(s, a, config, width, lanes)
+        skipped = {"none": 0, "rows": p.rank - 1, "all": p.rank - (width == 1)}[config.get_str("skip")]
+        for d in range(skipped):
+            if any(p.sides[d]):
+                s = s.skip_padding(a.anchor, x, 2 + d)
         if has_room(s, p, x, weight, width):
             s = s.pad(a.output, a.axes(a.output)[1]).pad(a.anchor, a.axes(a.anchor)[1])
         return s

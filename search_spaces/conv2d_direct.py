@@ -16,7 +16,16 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_shape import blocked_activations, halo, has_room, operand_layouts, plain_conv, sizes
+from autotune.search_spaces.conv2d_shape import (
+    WORTH_SKIPPING,
+    blocked_activations,
+    halo,
+    has_room,
+    operand_layouts,
+    padded_share,
+    plain_conv,
+    sizes,
+)
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import template
@@ -64,6 +73,11 @@ class RegisterTiles:
         """Loops over positions of the output whose sums are alike, and loops over the kinds of positions."""
         return s, list(axes), []
 
+    def padded_rows(self, workload: Workload) -> list[int]:
+        """Spatial axes but the last along which windows overhang the image."""
+        p = sizes(workload)
+        return [d for d in range(p.rank - 1) if any(p.sides[d])]
+
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = self.shape(workload)
         registers = target.num_vector_registers
@@ -77,6 +91,7 @@ class RegisterTiles:
             Choice("ic_unroll", divisors(channel_block(p, widths[0]), 4)),
             Choice("order", ("khw", "hkw", "hwk") if p.rank > 1 else ("kw", "wk")),
             flag("unroll_kw"),
+            Choice("skip_rows", (False, True) if self.padded_rows(workload) else (False,)),
         )
 
         def whole(c: Config) -> bool:
@@ -92,12 +107,16 @@ class RegisterTiles:
             body = c.get_int("oc_vectors") * c.get_int("ow_tile") * c.get_int("oh_tile") * c.get_int("ic_unroll")
             return body * (p.s if c.get_bool("unroll_kw") else 1) <= MAX_FMAS
 
+        def known(c: Config) -> bool:
+            return not c.get_bool("skip_rows") or c.get_int("oh_tile") == 1
+
         return ConfigSpace(
             knobs,
             (
                 Constraint("whole blocks", whole, "the last block of output channels would be too empty"),
                 Constraint("registers", fits, "the tile needs more vector registers than there are"),
                 Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
+                Constraint("skip", known, "rows of taps can only be skipped for one row of pixels at a time"),
             ),
         )
 
@@ -127,6 +146,8 @@ class RegisterTiles:
         unroll = max(u for u in space.knob("ic_unroll").values if isinstance(u, int) and (u == 1 or u * body <= BODY))
         # Either the weights stay near while the image goes by, once per block of channels, or the other way round.
         weights = p.k * p.c // p.groups * p.taps * DType.f32.bytes
+        skip = True in space.knob("skip_rows").values and chosen.get_int("oh_tile") == 1
+        chosen = chosen.replace(skip_rows=skip and padded_share(p) >= WORTH_SKIPPING)
         rowwise = p.rank > 1 and weights <= target.l2_bytes // 2
         return chosen.replace(ic_unroll=unroll, order="hkw" if rowwise else space.knob("order").default)
 
@@ -143,6 +164,8 @@ class RegisterTiles:
         layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes), p.rank + 2).with_halo(border)
         s = with_layouts(a.schedule, interface, layouts)
         s = self._sum(self._output(s, a, config, workload), a, config, inputs, p.rank)
+        for d in self.padded_rows(workload) if config.get_bool("skip_rows") else ():
+            s = s.skip_padding(a.anchor, x, 2 + d)
         if has_room(s, p, x, weight, block, self.filters):
             s = s.pad(a.output, a.axes(a.output)[1]).pad(a.anchor, a.axes(a.anchor)[1])
         return s

@@ -33,6 +33,19 @@ def halo(p: Conv) -> tuple[tuple[int, int], ...]:
     )
 
 
+WORTH_SKIPPING = 0.03
+"""Share of the taps that must lie in padding for tests to pay."""
+
+
+def padded_share(p: Conv) -> float:
+    """The share of rows of taps that lie above or below the image."""
+    if p.rank < 2:
+        return 0.0
+    top, stride, dilation = (attribute[p.rank - 2] for attribute in (p.pad, p.stride, p.dilation))
+    inside = sum(0 <= o * stride + r * dilation - top < p.h for o in range(p.oh) for r in range(p.r))
+    return 1.0 - inside / (p.oh * p.r)
+
+
 def blocked_activations(channels: int, lanes: int, rank: int = 4) -> Layout:
     """NCHW in blocks of one vector of channels; few channels (an image) stay as they are."""
     return Layout.blocked(rank, [(1, lanes)]) if channels >= lanes else Layout.row_major(rank)

@@ -50,6 +50,9 @@ class Phases(RegisterTiles):
             tuple(side.positions for side in size.sides), ones, none * 2, ones, 1,
         )  # fmt: skip
 
+    def padded_rows(self, workload: Workload) -> list[int]:
+        return []
+
     def operands(self, workload: Workload, inputs: int, block: int) -> tuple[Layout, Halo]:
         size = transposed_sizes(workload)
         border = [(max(-side.reach[0], 0), max(side.reach[1] - side.image + 1, 0)) for side in size.sides]

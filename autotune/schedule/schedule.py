@@ -12,6 +12,7 @@ from autotune.errors import ScheduleError
 from autotune.schedule import cache as _cache  # noqa: F401  registers its primitives, as the next two do
 from autotune.schedule import loops as _loops  # noqa: F401
 from autotune.schedule import place as _place  # noqa: F401
+from autotune.schedule import skip as _skip  # noqa: F401
 from autotune.schedule import tensorize as _tensorize  # noqa: F401
 from autotune.schedule.registry import apply
 from autotune.schedule.state import LOCAL, State
@@ -74,6 +75,9 @@ class Schedule:
 
     def pad(self, stage: str, axis: str) -> Schedule:
         return self.then("pad", stage, axis)
+
+    def skip_padding(self, stage: str, tensor: str, dimension: int) -> Schedule:
+        return self.then("skip_padding", stage, tensor, dimension)
 
     def tensorize(self, stage: str, loop: str, instruction: str) -> Schedule:
         return self.then("tensorize", stage, loop, instruction)

@@ -49,7 +49,9 @@ def test_matmul_tiled_with_tails(golden: Golden, right: Right) -> None:
 
 def test_conv2d_direct_template(golden: Golden, right: Right) -> None:
     workload = parse_workload("conv2d data=1,20,9,9 weight=24,20,3,3 pad=1")
-    config = Config.of(lanes=16, oc_vectors=1, ow_tile=4, oh_tile=1, ic_unroll=1, order="khw", unroll_kw=False)
+    config = Config.of(
+        lanes=16, oc_vectors=1, ow_tile=4, oh_tile=1, ic_unroll=1, order="khw", unroll_kw=False, skip_rows=False
+    )
     target = Target.parse("x86 -mcpu=znver4 -num-cores=1")
     s = conv2d_direct.DirectConv2d().schedule(workload, config, target, None)
     golden(nest(s))

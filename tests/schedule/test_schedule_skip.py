@@ -1,0 +1,59 @@
+"""Leaving out the products with padding."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.codegen.kernel import build_kernel
+from autotune.errors import ScheduleError
+from autotune.lower import lower, print_program
+from autotune.measure.bench import Bench, TaskData
+from autotune.measure.failure import Failure
+from autotune.measure.reference import make_reference
+from autotune.measure.verify import verify
+from autotune.ops import compute_def, parse_workload
+from autotune.runtime.threads import ThreadPool
+from autotune.schedule import Schedule
+from autotune.target import Target
+
+WORKLOAD = parse_workload("conv2d data=1,3,6,5 weight=4,3,3,3 pad=1")
+
+
+def right(s: Schedule) -> bool:
+    with Bench(build_kernel(s, Target.parse("native")), TaskData(make_reference(WORKLOAD)), 2) as bench:
+        return not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+
+
+def conditions(s: Schedule) -> list[str]:
+    return [line.strip() for line in print_program(lower(s)).splitlines() if line.strip().startswith("if ")]
+
+
+def test_rows_of_taps_in_padding_are_not_added() -> None:
+    s = Schedule(compute_def(WORKLOAD)).skip_padding("out0", "in0", 2)
+    assert conditions(s) == ["if out0.oh + out0.r - 1 >= 0 and -out0.oh - out0.r + 6 >= 0:"]
+    assert right(s)
+
+
+def test_columns_of_unrolled_loops() -> None:
+    s = Schedule(compute_def(WORKLOAD)).skip_padding("out0", "in0", 3).skip_padding("out0", "in0", 2)
+    s = s.reorder("out0", "n", "k", "oh", "c", "r", "ow", "s").unroll("out0", "ow").unroll("out0", "s")
+    rows, columns = conditions(s)
+    assert rows == "if out0.oh + out0.r - 1 >= 0 and -out0.oh - out0.r + 6 >= 0:"
+    assert columns == "if out0.ow + out0.s - 1 >= 0 and -out0.ow - out0.s + 5 >= 0:"
+    assert right(s)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "dimension", "message"),
+    [("in1", 2, "without padding"), ("in0", 1, "not padded along dimension 1"), ("in0", 7, "no dimension 7"),
+     ("in7", 2, "not one factor")],
+)  # fmt: skip
+def test_what_is_not_padded_is_refused(tensor: str, dimension: int, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        Schedule(compute_def(WORKLOAD)).skip_padding("out0", tensor, dimension)
+
+
+def test_only_sums_may_leave_out_zeros() -> None:
+    pool = Schedule(compute_def(parse_workload("max_pool data=1,3,6,5 kernel=3,3 pad=1")))
+    with pytest.raises(ScheduleError, match="no sum"):
+        pool.skip_padding("out0", "in0", 2)
