@@ -79,9 +79,9 @@ class Recurrent:
         """Enough sums to keep the pipes busy; a single row is bound by memory, several share what is loaded."""
         p, space = Layer.of(workload, target), self.space(workload, target)
         knobs = {knob.name: [v for v in knob.values if isinstance(v, int)] for knob in space.knobs}
-        rows = max(r for r in knobs["rows"] if r * p.gates <= 24)
-        even = -(-p.batch // -(-max(p.batch, 1) // rows)) if rows else 1
-        rows = min((r for r in knobs["rows"] if r >= even), default=rows)
+        most = max(r for r in knobs["rows"] if r * p.gates <= 24)
+        even = -(-p.batch // -(-max(p.batch, 1) // most))  # tiles as equal as can be
+        rows = min((r for r in knobs["rows"] if r >= even), default=most)
         vectors = max((v for v in knobs["vectors"] if v * rows * p.gates <= 8), default=1)
         return space.default().replace(rows=rows, vectors=vectors)
 
@@ -150,6 +150,8 @@ class _Nests:
             s = s.split(name, f"{j}.1", self.p.lanes)
             tail = [f"{j}.1.0", f"{j}.1.1"]
         s = s.reorder(name, t, d, f"{j}.0", f"{b}.0", f"{b}.1", *tail).fuse(name, d, f"{j}.0")
+        if self.p.batch % self.rows:
+            s = s.partition(name, f"{b}.0")
         for product in products:
             s = s.compute_at(product, name, f"{b}.0", REGISTER)
             s = self._product(s, product)
