@@ -236,8 +236,8 @@ class _Placer:
         shape = self.graph.values[source].shape
         layout = self.primary[source]
         plain = Layout.row_major(len(shape))
-        trivial = layout.elements(shape) == plain.elements(shape) and all(e == 1 for e in shape[2:]) and shape[0] == 1
-        if layout != plain and trivial and len(shape) == 4:
+        trivial = len(shape) == 4 and (shape[0], *shape[2:]) == (1, 1, 1)
+        if layout != plain and trivial and layout.elements(shape) == plain.elements(shape):
             slot = self._in_layout(source, layout)
         else:
             slot = self._in_layout(source, plain)

@@ -257,7 +257,7 @@ def test_elementwise_kernels_work_in_place() -> None:
         Node("mul", ("u", "x"), Value("m", "f32", shape)),
         Node("add", ("m", "s"), Value("y", "f32", shape)),
     )
-    constants = {"row": np.linspace(0, 1, 64, dtype=np.float32), "rows": np.arange(48)[::-1].copy()}
+    constants: dict[str, Array] = {"row": np.linspace(0, 1, 64, dtype=np.float32), "rows": np.arange(48)[::-1].copy()}
     graph = Graph("g", (Value("x", "f32", shape),), nodes, (Output("y", "y"),), constants)
     compiled = compile_graph(graph, Target.parse("native -num-cores=2"))
     frames = [call.frame for call in compiled.program.calls if call.label.startswith(("exp", "mul"))]
@@ -351,3 +351,13 @@ def test_a_reshaped_input_has_no_halo() -> None:
     graph = Graph("g", (Value("x", "f32", (1, 4, 1)),), nodes, (Output("y", "y"),), {"w": weight})
     (found,) = compile_graph(graph, Target.parse("native -num-cores=1")).run({"x": x})
     np.testing.assert_allclose(found[0, :, 0, 0], weight[:, :, 0, 1] @ x[0, :, 0], rtol=1e-5)
+
+
+def test_a_view_of_a_scalar() -> None:
+    nodes = (
+        Node("neg", ("x",), Value("n", "f32", ())),
+        Node("reshape", ("n",), Value("y", "f32", (1,)), (("shape", (1,)),)),
+    )
+    graph = Graph("g", (Value("x", "f32", ()),), nodes, (Output("y", "y"),))
+    (found,) = compile_graph(graph, Target.parse("native -num-cores=1")).run({"x": np.float32(2)})
+    np.testing.assert_array_equal(found, [-2])

@@ -196,3 +196,60 @@ def test_loops_sequences_and_random_numbers_are_refused_at_once() -> None:
         UnsupportedError, match="4 unsupported node.*Loop.*RandomNormalLike.*SequenceAt.*SequenceConstruct"
     ):
         load_model(make_model(nodes, {"x": [2]}, ["y", "z"], tensors, dtype=TensorProto.FLOAT).SerializeToString())
+
+
+def scan_node(**attributes: Any) -> onnx.NodeProto:
+    """The state is a decaying sum; the body reads `x` from around it and has an initializer of its own."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Mul", ["state", "decay"], ["kept"]),
+            helper.make_node("Add", ["kept", "item"], ["next"]),
+            helper.make_node("Add", ["next", "bias"], ["seen"]),
+        ],
+        "body",
+        [helper.make_empty_tensor_value_info("state"), helper.make_empty_tensor_value_info("item")],
+        [helper.make_empty_tensor_value_info("next"), helper.make_empty_tensor_value_info("seen")],
+        [numpy_helper.from_array(np.asarray(0.5, np.float32), "decay")],
+    )
+    return helper.make_node("Scan", ["start", "x"], ["last", "y"], num_scan_inputs=1, body=body, **attributes)
+
+
+def test_scan_is_its_steps() -> None:
+    feeds = {"x": random(4, 3), "start": random(3, seed=1), "bias": random(3, seed=2)}
+    for directions in (0, 1):
+        attributes: dict[str, Any] = {"scan_input_directions": [directions], "scan_output_directions": [1 - directions]}
+        node = scan_node(**attributes)
+        model = build([node], feeds, outputs=("last", "y"))
+        state, seen = feeds["start"], []
+        for item in feeds["x"][::-1] if directions else feeds["x"]:
+            state = state * np.float32(0.5) + item
+            seen.append(state + feeds["bias"])
+        check(model, feeds, [state, np.stack(seen if directions else seen[::-1])])
+    along = build(
+        [scan_node(scan_input_axes=[1], scan_output_axes=[-1])], feeds := {**feeds, "x": random(3, 2)}, outputs=("y",)
+    )
+    wanted = feeds["start"] * np.float32(0.5) + feeds["x"][:, 0]
+    second = wanted * np.float32(0.5) + feeds["x"][:, 1]
+    check(along, feeds, [np.stack([wanted + feeds["bias"], second + feeds["bias"]], -1)])
+
+
+def test_impossible_and_endless_scans() -> None:
+    def refused(node: onnx.NodeProto, steps: int = 4, opset: int = 13) -> str:
+        feeds = {"x": np.zeros((steps, 3), np.float32), "start": random(3), "bias": random(3)}
+        with pytest.raises(ModelError) as caught:
+            load_model(build([node], feeds, outputs=("y",), opset=opset).SerializeToString())
+        return str(caught.value)
+
+    assert "10000000 steps" in refused(scan_node(), 10_000_000)
+    assert "0 steps" in refused(scan_node(), 0)
+    assert "axis 2 is outside" in refused(scan_node(scan_input_axes=[2]))
+    assert "2 entries for 1" in refused(scan_node(scan_input_directions=[0, 1]))
+    assert "form of opset 8" in refused(
+        helper.make_node(
+            "Scan", ["", "start", "x"], ["last", "y"], num_scan_inputs=1, body=helper.make_graph([], "b", [], [])
+        ),
+        opset=8,
+    )
+    many = scan_node()
+    next(a for a in many.attribute if a.name == "num_scan_inputs").i = 3
+    assert "do not fit the body" in refused(many)

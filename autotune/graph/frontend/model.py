@@ -10,10 +10,12 @@ import onnx
 from onnx import AttributeProto
 
 from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
 from autotune.graph.frontend.inputs import ModelInput, ModelOutput, bind_shapes, declared_inputs, declared_outputs
 from autotune.graph.frontend.source import opset_of, tensor_array
-from autotune.graph.ir import Array
+from autotune.graph.frontend.unroll import scan_body
+from autotune.graph.ir import Array, Value
 from autotune.graph.order import topological_order
 
 
@@ -88,14 +90,24 @@ class OnnxModel:
     def branch(self, index: int, condition: bool) -> tuple[int, ...]:
         """The nodes of a branch of the If at `index`."""
         entry, name = self.nodes[index], "then_branch" if condition else "else_branch"
+        return self._with_tensors(index, name, lambda prefix: branch_body(entry.proto, name, entry.opset, prefix))
 
+    def scan(self, index: int, inputs: Sequence[Value | None]) -> tuple[int, ...]:
+        """The steps of the Scan at `index` for inputs of these types."""
+        entry = self.nodes[index]
+        node, form = NodeAttributes(entry.proto, entry.opset, self.folder), tuple(v and v.shape for v in inputs)
+        return self._with_tensors(index, form, lambda prefix: scan_body(node, inputs, prefix))
+
+    def _with_tensors(
+        self, index: int, form: Hashable, make: Callable[[str], tuple[list[Node], list[onnx.TensorProto]]]
+    ) -> tuple[int, ...]:
         def body(prefix: str) -> Iterable[Node]:
-            nodes, tensors = branch_body(entry.proto, name, entry.opset, prefix)
+            nodes, tensors = make(prefix)
             for tensor in tensors:
                 self.initializers[tensor.name] = tensor_array(tensor, self.folder, f"initializer '{tensor.name}'")
             return nodes
 
-        return self.expand(index, name, body)
+        return self.expand(index, form, body)
 
 
 def parse_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]) -> OnnxModel:

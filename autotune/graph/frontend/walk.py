@@ -115,19 +115,21 @@ class Walk:
 
     def _expanded(self, index: int, node: OnnxNode) -> Sequence[int] | None:
         """The nodes that a node stands for; None when it is converted as it is."""
-        if is_branch(node.proto):
-            check_attributes(node)
+        if not is_control(node.proto) and is_known(node.proto):
+            return None
+        check_attributes(node)
+        values = tuple(None if name is None else self._builder.values[name] for name in node.inputs)
+        if is_control(node.proto) and node.op == "Scan":
+            return self.model.scan(index, values)
+        if is_control(node.proto):
             condition = node.constant(0, "the condition")
             if condition.size != 1 or condition.dtype != bool:
                 raise ModelError(f"{node.label}: the condition is {condition.dtype}{condition.shape}, not one bool")
             return self.model.branch(index, bool(condition.reshape(())))
-        if not is_known(node.proto):
-            check_attributes(node)
-            values = tuple(None if name is None else self._builder.values[name] for name in node.inputs)
-            if is_function(node.op, node.opset):
-                types = tuple(None if value is None else (value.dtype, value.shape) for value in values)
-                return self.model.expand(index, types, partial(schema_body, node.proto, node.opset, values))
-        return None
+        if not is_function(node.op, node.opset):
+            return None
+        types = tuple(None if value is None else (value.dtype, value.shape) for value in values)
+        return self.model.expand(index, types, partial(schema_body, node.proto, node.opset, values))
 
     def _convert(self, node: OnnxNode) -> Sequence[str]:
         if converter_for(node.proto.domain, node.op) is not None or host_function(node.proto) is None:
@@ -203,13 +205,14 @@ class Walk:
 
 
 def is_known(proto: onnx.NodeProto) -> bool:
-    """Whether a node is converted, run on the host, or a branch, as it is."""
+    """Whether a node is converted, run on the host, or control flow that is written out."""
     converted = converter_for(proto.domain, proto.op_type) is not None
-    return converted or host_function(proto) is not None or is_branch(proto)
+    return converted or host_function(proto) is not None or is_control(proto)
 
 
-def is_branch(proto: onnx.NodeProto) -> bool:
-    return proto.op_type == "If" and proto.domain in ("", "ai.onnx")
+def is_control(proto: onnx.NodeProto) -> bool:
+    """Whether a node is an If, which becomes its branch, or a Scan, which becomes its steps."""
+    return proto.op_type in ("If", "Scan") and proto.domain in ("", "ai.onnx")
 
 
 def convert_node(node: OnnxNode) -> Sequence[str]:
