@@ -14,7 +14,6 @@ from autotune.lower.lanes import some_lane
 from autotune.lower.partition import partition
 from autotune.lower.printer import print_program
 from autotune.lower.simplify import simplify
-from autotune.lower.skip import skip_zeros
 from autotune.lower.verify import verify
 from autotune.schedule.schedule import Schedule
 
@@ -40,7 +39,7 @@ def lower(schedule: Schedule, name: str = "kernel", *, check: bool = True) -> Lo
     cut = frozenset(s.variable(loop) for s in state.stages for loop in s.partitioned)
     passes = (
         ("build", lambda body: body),
-        ("simplify", lambda body: simplify(skip_zeros(body))),
+        ("simplify", simplify),
         ("partition", lambda body: simplify(partition(body, cut)) if cut else body),
         ("lanes", some_lane),
     )
