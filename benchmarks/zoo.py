@@ -18,6 +18,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.sequences import lstm
 from benchmarks.transformers import bert_base, vit_base
 
 F32 = NDArray[np.float32]
@@ -255,6 +256,7 @@ def vgg16(net: Net) -> onnx.ModelProto:
 
 WRITTEN: dict[str, Callable[[Net], onnx.ModelProto]] = {
     "bert_base": bert_base,
+    "lstm": lstm,
     "mobilenetv2": mobilenetv2,
     "resnet18": resnet18,
     "vgg16": vgg16,
