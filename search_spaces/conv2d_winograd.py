@@ -220,14 +220,14 @@ def _prefer_f2(workload: Workload, target: Target) -> float:
     return 0.5 if p.oh * p.ow >= 16 else -1.0
 
 
-@template("conv2d.winograd_f4", op="conv2d", priority=_prefer_f4)
+@template("conv2d.winograd_f4", op="conv2d", priority=_prefer_f4, strict=False)
 class WinogradF4(Winograd):
     """Tiles of 4 x 4 outputs: 4 times fewer multiplications."""
 
     algorithm, m = "winograd_f4", 4
 
 
-@template("conv2d.winograd_f2", op="conv2d", priority=_prefer_f2)
+@template("conv2d.winograd_f2", op="conv2d", priority=_prefer_f2, strict=False)
 class WinogradF2(Winograd):
     """Tiles of 2 x 2 outputs: 2.25 times fewer multiplications, for small images and few channels."""
 

@@ -49,12 +49,15 @@ class Template:
         op: the operator that the workload must contain; None leaves the decision to `applies`.
         weight: how often the search samples this template, against the others of the task.
         priority: the untuned choice is the template with the highest one; the first registered wins ties.
+        strict: it multiplies what the definition multiplies, so that errors are those of another order of summation;
+            Winograd's are larger (docs/adr/0007).
     """
 
     name: str
     op: str | None
     weight: float
     priority: Priority
+    strict: bool
     rules: TemplateRules
 
     def applies(self, workload: Workload, target: Target) -> bool:
@@ -79,7 +82,12 @@ RulesClass = TypeVar("RulesClass", bound="type[TemplateRules]")
 
 
 def template(
-    name: str, *, op: str | None, weight: float = 1.0, priority: float | Priority = 0.0
+    name: str,
+    *,
+    op: str | None,
+    weight: float = 1.0,
+    priority: float | Priority = 0.0,
+    strict: bool = True,
 ) -> Callable[[RulesClass], RulesClass]:
     """Class decorator that registers a template; see `Template` for the arguments."""
 
@@ -87,7 +95,7 @@ def template(
         if name in _TEMPLATES:
             raise ConfigError(f"there are two templates named {name!r}; rename {rules.__module__}.{rules.__qualname__}")
         rank = priority if callable(priority) else (lambda workload, target: priority)
-        _TEMPLATES[name] = Template(name, op, weight, rank, rules())
+        _TEMPLATES[name] = Template(name, op, weight, rank, strict, rules())
         return rules
 
     return register
@@ -106,25 +114,26 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_TEMPLATES))
 
 
-def templates_for(workload: Workload, target: Target) -> list[Template]:
-    """The templates that can compute the workload, the untuned choice first."""
-    able = [entry for entry in _TEMPLATES.values() if entry.applies(workload, target)]
+def templates_for(workload: Workload, target: Target, *, strict_fp: bool = False) -> list[Template]:
+    """The templates that can compute the workload, the untuned choice first; `strict_fp` leaves only strict ones."""
+    allowed = [entry for entry in _TEMPLATES.values() if entry.strict or not strict_fp]
+    able = [entry for entry in allowed if entry.applies(workload, target)]
     return sorted(able, key=lambda entry: -entry.priority(workload, target))
 
 
-def task_space(workload: Workload, target: Target) -> TaskSpace:
+def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -> TaskSpace:
     """The union of the templates' spaces; WorkloadError when no template can compute the workload."""
     return TaskSpace(
         {
             entry.name: Member(entry.space(workload, target), entry.default(workload, target), entry.weight)
-            for entry in _some_templates(workload, target)
+            for entry in _some_templates(workload, target, strict_fp)
         }
     )
 
 
-def default_config(workload: Workload, target: Target) -> Config:
+def default_config(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
     """What an untuned kernel uses: the default of the first template, with its name in it."""
-    first = _some_templates(workload, target)[0]
+    first = _some_templates(workload, target, strict_fp)[0]
     return first.default(workload, target).replace(template=first.name)
 
 
@@ -154,8 +163,8 @@ def check_config(workload: Workload, config: Config, target: Target) -> Template
     return chosen
 
 
-def _some_templates(workload: Workload, target: Target) -> list[Template]:
-    able = templates_for(workload, target)
+def _some_templates(workload: Workload, target: Target, strict_fp: bool) -> list[Template]:
+    able = templates_for(workload, target, strict_fp=strict_fp)
     if not able:
         known = ", ".join(_TEMPLATES) or "none is registered"
         raise WorkloadError(f"no template can compute {workload.describe()}; known templates: {known}")

@@ -20,6 +20,8 @@ def compile(
     database: DatabaseLike = None,
     *,
     shapes: Shapes | None = None,
+    strict_fp: bool = False,
+    max_memory: int | None = None,
 ) -> CompiledModel:
     """Compile an ONNX model with the best schedules in a database; kernels without a record get defaults.
 
@@ -30,14 +32,18 @@ def compile(
         target: "x86", "native", "x86 -mcpu=haswell -num-cores=2"; None for this machine.
         database: a file, an open Database, None for the user's default file, False for none.
         shapes: dimensions of inputs by name, where the model leaves them open.
+        strict_fp: no algorithm with larger rounding errors than the operators' definitions, that is no Winograd.
+        max_memory: bytes that packed weights and the memory of a run may take together.
 
     Raises:
-        ModelError, UnsupportedError: the model is damaged, or uses what autotune has not.
+        ModelError, UnsupportedError: the model is damaged, uses what autotune has not, or needs more than `max_memory`.
         TargetError, DatabaseError: as their names say.
     """
     graph = optimize(load_model(model, shapes))
     with reading(database) as opened:
-        return compile_graph(graph, Target.parse(target), opened, object_cache())
+        return compile_graph(
+            graph, Target.parse(target), opened, object_cache(), strict_fp=strict_fp, max_memory=max_memory
+        )
 
 
 def tasks(

@@ -21,6 +21,8 @@ def load(
     database: DatabaseLike = None,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    strict_fp: bool = False,
+    max_memory: int | None = None,
 ) -> Runnable:
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
@@ -31,6 +33,6 @@ def load(
 
     def compiled(graph: Graph) -> CompiledModel:
         with reading(database) as opened:
-            return compile_graph(graph, wanted, opened, cache)
+            return compile_graph(graph, wanted, opened, cache, strict_fp=strict_fp, max_memory=max_memory)
 
     return compile_or_stage(open_model(model, shapes), compiled)

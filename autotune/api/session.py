@@ -62,6 +62,7 @@ class InferenceSession:
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
             by the inputs of each run: the first run of a shape compiles.
+        strict_fp, max_memory: as for `autotune.compile`.
 
     Raises:
         ModelError, CompiledModelError, TargetError, DatabaseError: the model cannot be used; the message says why.
@@ -76,6 +77,8 @@ class InferenceSession:
         target: str | Target | None = None,
         database: DatabaseLike = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        strict_fp: bool = False,
+        max_memory: int | None = None,
     ) -> None:
         self._providers = providers
         if not isinstance(path_or_bytes, bytes) and is_compiled_file(Path(path_or_bytes)):
@@ -85,7 +88,7 @@ class InferenceSession:
             from autotune.compiler.compile import CompiledModel
 
             wanted = _with_threads(Target.parse(target), sess_options)
-            found = load(path_or_bytes, wanted, database, shapes=shapes)
+            found = load(path_or_bytes, wanted, database, shapes=shapes, strict_fp=strict_fp, max_memory=max_memory)
             self._model = found.executor if isinstance(found, CompiledModel) else found
         self._outputs = [found.name for found in self.get_outputs()]
 
@@ -138,6 +141,27 @@ class InferenceSession:
         if unknown:
             raise InputError(f"no output named {', '.join(unknown)}; the model has {', '.join(self._outputs)}")
         return [results[self._outputs.index(n)] for n in output_names]
+
+    def run_into(self, outputs: Mapping[str, Array], input_feed: Mapping[str, object]) -> None:
+        """Write the named outputs into arrays of the caller; large ones are neither allocated nor copied.
+
+        Args:
+            outputs: C-contiguous arrays of the outputs' dtypes and shapes, by name. They must not overlap the inputs.
+
+        Raises:
+            InputError: as for `run`, or an array does not fit.
+        """
+        if isinstance(self._model, Executor):
+            self._model.run(input_feed, outputs)
+            return
+        results = dict(zip(self._outputs, self._model.run(input_feed)))
+        for name, array in outputs.items():
+            if name not in results:
+                raise InputError(f"no output named {name!r}; the model has {', '.join(self._outputs)}")
+            if array.shape != results[name].shape or array.dtype != results[name].dtype:
+                form = f"{results[name].dtype}{list(results[name].shape)}"
+                raise InputError(f"the array for output {name!r} must be {form}")
+            array[...] = results[name]
 
 
 def _with_threads(target: Target, options: Any) -> Target:

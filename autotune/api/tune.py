@@ -110,6 +110,7 @@ def tune(
     strategy: str = "xgboost",
     seed: int = 0,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    strict_fp: bool = False,
     imports: Sequence[str] = (),
     callbacks: Sequence[TuneCallback] = (),
     command: str = "",
@@ -128,6 +129,7 @@ def tune(
         strategy: "xgboost" (evolution guided by a cost model), "random" or "grid".
         seed: of everything random.
         shapes: dimensions of a model's inputs by name, where it leaves them open.
+        strict_fp: as for `autotune.compile`.
         imports: modules or .py files with the user's own operators and templates.
         callbacks: told of every event.
         command: what the user typed, for the session's row.
@@ -143,7 +145,7 @@ def tune(
         raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGY_NAMES)}")
     options = TuneOptions(strategy=STRATEGY_NAMES[strategy], seed=seed)
     with _writing(database) as opened:
-        run = _Run(wanted, opened, options, tuple(imports), callbacks, command)
+        run = _Run(wanted, opened, options, strict_fp, tuple(imports), callbacks, command)
         if graph is None:
             assert workload is not None
             return run.tune_operator(workload, limit)
@@ -158,24 +160,27 @@ class _Run:
         target: Target,
         database: Database,
         options: TuneOptions,
+        strict_fp: bool,
         imports: tuple[str, ...],
         callbacks: Sequence[TuneCallback],
         command: str,
     ) -> None:
         self.target, self.database, self.options = target, database, options
+        self.strict_fp = strict_fp
         self.imports, self.callbacks, self.command = imports, callbacks, command
         probe = FmaPeak(target)
         self.peak = max(probe.run() for _ in range(PEAK_ROUNDS))
 
     def tune_operator(self, workload: Workload, budget: Budget) -> TuneReport:
-        task = TuningTask.of(workload, self.target, ideal_seconds=self._ideal(workload))
+        task = TuningTask.of(workload, self.target, ideal_seconds=self._ideal(workload), strict_fp=self.strict_fp)
         with open_pipeline(self.target, imports=self.imports) as (pipeline, _):
             outcome = self._search("tuning", [task], budget, pipeline)
         return self._report(outcome, None, outcome.interrupted)
 
     def tune_model(self, graph: Graph, budget: Budget) -> TuneReport:
         weight_bytes = sum(array.nbytes for array in graph.constants.values())
-        first = [self._task(task, weight_bytes) for task in kernel_tasks(graph, self.target, None, object_cache())]
+        found = kernel_tasks(graph, self.target, None, object_cache(), strict_fp=self.strict_fp)
+        first = [self._task(task, weight_bytes) for task in found]
         with open_pipeline(self.target, weight_bytes=weight_bytes, imports=self.imports) as (pipeline, _):
             outcome = self._search("tuning", first, budget, pipeline)
             if not outcome.interrupted:
@@ -192,11 +197,11 @@ class _Run:
         """Tunes briefly the kernels that are new, because tuned neighbours give them other layouts, and those that
         would save a transform in other layouts; then again, for what follows from that."""
         for _ in range(ROUNDS):
-            choose = Chooser(self.target, self.database)
+            choose = Chooser(self.target, self.database, strict_fp=self.strict_fp)
             known = {(task.task.workload.key, task.task.interface) for task in outcome.tasks}
             found = [
-                *kernel_tasks(graph, self.target, self.database, object_cache()),
-                *alternative_tasks(graph, self.target, self.database, object_cache()),
+                *kernel_tasks(graph, self.target, self.database, object_cache(), strict_fp=self.strict_fp),
+                *alternative_tasks(graph, self.target, self.database, object_cache(), strict_fp=self.strict_fp),
             ]
             fresh = [
                 self._task(task, weight_bytes)
@@ -214,8 +219,8 @@ class _Run:
         """Times the tuned program in turn with the untuned one, and stores which is to be used."""
         self._tell(Phase("timing the model, tuned and untuned in turn"))
         cache: ObjectCache = object_cache()
-        tuned = compile_graph(graph, self.target, self.database, cache, heed_plan=False)
-        untuned = compile_graph(graph, self.target, None, cache)
+        tuned = compile_graph(graph, self.target, self.database, cache, heed_plan=False, strict_fp=self.strict_fp)
+        untuned = compile_graph(graph, self.target, None, cache, strict_fp=self.strict_fp)
         engines = [Ours(tuned.executor, "tuned"), Ours(untuned.executor, "untuned")]
         feeds = random_feeds(tuned.program.inputs, self.options.seed)
         found = compare(
@@ -246,11 +251,12 @@ class _Run:
             interface=task.interface,
             residency=residency(weight_bytes, self.target),
             ideal_seconds=self._ideal(task.workload),
+            strict_fp=self.strict_fp,
         )
 
     def _ideal(self, workload: Workload) -> float:
         """Seconds at the FMA peak, for the algorithm with the fewest multiplications."""
-        names = [template.name for template in templates_for(workload, self.target)]
+        names = [template.name for template in templates_for(workload, self.target, strict_fp=self.strict_fp)]
         gain = WINOGRAD_GAIN if any("winograd" in name for name in names) else 1.0
         return workload.flops / (self.peak * 1e9 * gain)
 

@@ -12,12 +12,15 @@ import typer
 from autotune.cli.options import (
     DbOption,
     JsonOption,
+    MaxMemoryOption,
     ModelArgument,
     ShapeOption,
+    StrictOption,
     TargetOption,
     UntunedOption,
     check_writable,
     parse_shapes,
+    parse_size,
 )
 from autotune.cli.text import duration, facts, percent, print_json, print_table, size
 
@@ -33,6 +36,8 @@ def compile_model(
     shape: ShapeOption = None,
     db: DbOption = None,
     untuned: UntunedOption = False,
+    strict_fp: StrictOption = False,
+    max_memory: MaxMemoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with the best schedules known to one file."""
@@ -40,8 +45,11 @@ def compile_model(
     from autotune.report.coverage import Coverage
 
     check_writable(out)
+    limit = parse_size(max_memory)
     start = time.perf_counter()
-    compiled = compile(model, target, False if untuned else db, shapes=parse_shapes(shape))
+    compiled = compile(
+        model, target, False if untuned else db, shapes=parse_shapes(shape), strict_fp=strict_fp, max_memory=limit
+    )
     compiled.save(out)
     seconds = time.perf_counter() - start
     coverage = Coverage.of(compiled.kernels)

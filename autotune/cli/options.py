@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,13 @@ DbOption = Annotated[
     Path | None, typer.Option("--db", metavar="FILE", help="The database [default: $AUTOTUNE_DB or the user's own].")
 ]
 UntunedOption = Annotated[bool, typer.Option("--untuned", help="Use no records: every kernel gets its default.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict-fp", help="No algorithm with larger rounding errors: no Winograd convolution.")
+]
+MaxMemoryOption = Annotated[
+    str | None,
+    typer.Option("--max-memory", metavar="SIZE", help="Limit of packed weights and a run's memory: 512M, 2G."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -50,6 +58,20 @@ def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
         except ValueError:
             raise InputError(f"--shape {name}={value}: dimensions are whole numbers, as in data=1,3,224,224") from None
     return shapes
+
+
+def parse_size(text: str | None) -> int | None:
+    """Bytes from "512M", "1.5G" or "65536"; powers of 1024.
+
+    Raises:
+        InputError: not of this form.
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if found is None:
+        raise InputError(f"--max-memory {text!r} is no size; write for example 512M or 2G")
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
 
 
 def pairs(texts: Sequence[str] | None, option: str, example: str) -> Mapping[str, str]:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import DbOption, JsonOption, ShapeOption, TargetOption, database_path, parse_shapes
+from autotune.cli.options import (
+    DbOption,
+    JsonOption,
+    ShapeOption,
+    StrictOption,
+    TargetOption,
+    database_path,
+    parse_shapes,
+)
 from autotune.cli.text import duration, percent, print_json, print_table, table
 
 if TYPE_CHECKING:
@@ -40,6 +48,7 @@ def tune(
         str, typer.Option("--strategy", help="xgboost (guided by a cost model), random, or grid.")
     ] = "xgboost",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
+    strict_fp: StrictOption = False,
     imports: Annotated[
         list[str] | None,
         typer.Option("--import", metavar="MODULE", help="A module or .py file with operators of yours; repeat."),
@@ -53,7 +62,9 @@ def tune(
     from autotune.cli.progress import showing
 
     path = database_path(db)
-    command = shlex.join(["autotune", *_words(model, op, target, shape, db, budget, trials, strategy, seed, imports)])
+    command = shlex.join(
+        ["autotune", *_words(model, op, target, shape, db, budget, trials, strategy, seed, strict_fp, imports)]
+    )
     try:
         with showing() as progress:
             report = run_tune(
@@ -65,6 +76,7 @@ def tune(
                 strategy=strategy,
                 seed=seed,
                 shapes=parse_shapes(shape),
+                strict_fp=strict_fp,
                 imports=tuple(imports or ()),
                 callbacks=[progress],
                 command=command,
@@ -94,6 +106,7 @@ def _words(
     trials: int | None,
     strategy: str,
     seed: int,
+    strict_fp: bool,
     imports: list[str] | None,
 ) -> list[str]:
     """The command as typed, defaults left out."""
@@ -106,6 +119,7 @@ def _words(
     words += [] if trials is None else ["--trials", str(trials)]
     words += [] if strategy == "xgboost" else ["--strategy", strategy]
     words += [] if seed == 0 else ["--seed", str(seed)]
+    words += ["--strict-fp"] if strict_fp else []
     for text in imports or ():
         words += ["--import", text]
     return words

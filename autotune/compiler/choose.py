@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from autotune.errors import ConfigError
@@ -43,9 +43,23 @@ class Choice:
 class Chooser:
     """Looks schedules up in a database; without one every kernel gets its default."""
 
-    def __init__(self, target: Target, database: Database | None, without: str = "no database") -> None:
-        """`without` is the reason given for defaults where there is no database to ask."""
+    def __init__(
+        self,
+        target: Target,
+        database: Database | None,
+        without: str = "no database",
+        *,
+        strict_fp: bool = False,
+        strict_workloads: Collection[Workload] = (),
+    ) -> None:
+        """
+        Args:
+            without: the reason given for defaults where there is no database to ask.
+            strict_fp: allow strict templates only: no Winograd.
+            strict_workloads: where to allow strict templates only, besides.
+        """
         self.target = target
+        self._strict_fp, self._strict_workloads = strict_fp, strict_workloads
         self.database = database
         self._without = without
         self._known: dict[tuple[Workload, str | None], Choice] = {}
@@ -82,7 +96,7 @@ class Chooser:
 
     def default(self, workload: Workload, reason: str, tier: Tier = Tier.MISS) -> Choice:
         """What a kernel gets without a record that fits."""
-        return Choice(default_config(workload, self.target), tier, reason)
+        return Choice(default_config(workload, self.target, strict_fp=self._strict(workload)), tier, reason)
 
     def _look_up(self, workload: Workload, form: str | None) -> Choice:
         if self.database is None:
@@ -96,16 +110,19 @@ class Chooser:
         for record in others[1:]:
             if self._is_valid(workload, record):
                 return _chosen(record, match.reason)
-        reason = "tuned by a version with other templates; tune again"
+        reason = "no record with an allowed template of this version; tune again"
         return self.default(workload, reason, Tier.COMPATIBLE)
 
     def _is_valid(self, workload: Workload, record: TuningRecord) -> bool:
         """Whether today's templates still know the record's config: a database outlives the knobs of its time."""
         try:
-            check_config(workload, Config.from_json(record.config), self.target)
+            chosen = check_config(workload, Config.from_json(record.config), self.target)
         except ConfigError:
             return False
-        return True
+        return chosen.strict or not self._strict(workload)
+
+    def _strict(self, workload: Workload) -> bool:
+        return self._strict_fp or workload in self._strict_workloads
 
 
 def _chosen(record: TuningRecord, reason: str) -> Choice:

@@ -16,12 +16,14 @@ from autotune.compiler.in_place import in_place
 from autotune.compiler.kernel_cache import cached_kernel
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
+from autotune.compiler.memory_limit import TooLarge, to_give_up
 from autotune.compiler.slots import Assignment, KernelStep
 from autotune.compiler.tasks import model_key
-from autotune.errors import CodegenError, LoweringError, ScheduleError
+from autotune.errors import CodegenError, LoweringError, ModelError, ScheduleError
 from autotune.graph import Graph, load_model, optimize, partition
 from autotune.lower.ir import Operand
 from autotune.lower.operands import fill_operand
+from autotune.ops.workload import Workload
 from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact
 from autotune.runtime.executor import Array, Executor
@@ -102,27 +104,45 @@ def compile_graph(
     cache: ObjectCache | None = None,
     *,
     heed_plan: bool = True,
+    strict_fp: bool = False,
+    max_memory: int | None = None,
 ) -> CompiledModel:
     """Compile an optimised graph.
 
     Args:
         database: where schedules are looked up; None gives every kernel its default.
         heed_plan: use no records where the tuner found that they make this model slower as a whole.
+        strict_fp: no algorithm with larger rounding errors than the definition's, that is no Winograd.
+        max_memory: bytes that packed weights and the arena of a run may take together. Kernels whose algorithm needs
+            larger weights give it up, those that win the least by it first.
 
     Raises:
         WorkloadError: no template can compute some group.
         CodegenError: LLVM refused a kernel.
+        ModelError: it does not fit into `max_memory`.
     """
     groups = partition(graph)
-    chooser = Chooser(target, database)
+    without = "no database"
     if database is not None and heed_plan:
         plan = database.plan(model_key(groups), target.key)
         if plan is not None and not plan.tuned:
-            chooser = Chooser(target, None, "tuned schedules made this model slower as a whole")
-    assignment = assign(graph, groups, chooser, cache)
-    kernels = _Kernels(target, cache, chooser)
-    built = [kernels.of(step) for step in assignment.steps]
-    return _link(graph, target, assignment, built, kernels)
+            database, without = None, "tuned schedules made this model slower as a whole"
+    plain: set[Workload] = set()
+    while True:
+        chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain)
+        assignment = assign(graph, groups, chooser, cache)
+        kernels = _Kernels(target, cache, chooser)
+        built = [kernels.of(step) for step in assignment.steps]
+        try:
+            return _link(graph, target, assignment, built, kernels, max_memory)
+        except TooLarge as found:
+            more = to_give_up(built, found.nbytes - (max_memory or 0)) - plain
+            if not more:
+                raise ModelError(
+                    f"the model needs {found.nbytes} bytes for weights and a run, more than the {max_memory} allowed; "
+                    "raise the limit"
+                ) from None
+            plain |= more
 
 
 def compile_model(
@@ -215,9 +235,14 @@ class _Constants:
 
 
 def _link(
-    graph: Graph, target: Target, a: Assignment, built: list[tuple[KernelStep, KernelObject]], kernels: _Kernels
+    graph: Graph,
+    target: Target,
+    a: Assignment,
+    built: list[tuple[KernelStep, KernelObject]],
+    kernels: _Kernels,
+    max_memory: int | None,
 ) -> CompiledModel:
-    """Place every buffer and turn kernels into calls."""
+    """Place every buffer and turn kernels into calls. Raises TooLarge before anything large is allocated."""
     inputs = {slot: n for n, slot in enumerate(a.inputs[v.name] for v in graph.inputs)}
     lifetimes: dict[int, list[int]] = {}
     end = len(built)
@@ -266,6 +291,8 @@ def _link(
         else:
             where = ref(a.outputs[output.value])
         outputs.append((spec, where))
+    if max_memory is not None and constants.size + memory.total > max_memory:
+        raise TooLarge(constants.size + memory.total)
     packed = constants.packed()
     program = Program(
         target.to_json(),

@@ -47,7 +47,12 @@ def model_key(groups: Iterable[Group]) -> str:
 
 
 def kernel_tasks(
-    graph: Graph, target: Target, database: Database | None = None, cache: ObjectCache | None = None
+    graph: Graph,
+    target: Target,
+    database: Database | None = None,
+    cache: ObjectCache | None = None,
+    *,
+    strict_fp: bool = False,
 ) -> tuple[KernelTask, ...]:
     """The kernels of an optimised graph, transforms included, in the order in which they first run.
 
@@ -56,21 +61,25 @@ def kernel_tasks(
     Raises:
         WorkloadError: no template can compute some group.
     """
-    counts = Counter(
-        (step.workload, step.asked) for step in assign(graph, partition(graph), Chooser(target, database), cache).steps
-    )
+    chooser = Chooser(target, database, strict_fp=strict_fp)
+    counts = Counter((step.workload, step.asked) for step in assign(graph, partition(graph), chooser, cache).steps)
     return tuple(KernelTask(workload, interface, uses) for (workload, interface), uses in counts.items())
 
 
 def alternative_tasks(
-    graph: Graph, target: Target, database: Database | None = None, cache: ObjectCache | None = None
+    graph: Graph,
+    target: Target,
+    database: Database | None = None,
+    cache: ObjectCache | None = None,
+    *,
+    strict_fp: bool = False,
 ) -> tuple[KernelTask, ...]:
     """Kernels whose templates lead, in layouts that would save the transforms beside them, the dearest ones first.
 
     Measured, they are what layout assignment chooses among. A transform is worth saving when it takes at least
     `WORTH` of its neighbour's time.
     """
-    chooser = Chooser(target, database)
+    chooser = Chooser(target, database, strict_fp=strict_fp)
     assignment = assign(graph, partition(graph), chooser, cache)
     costs = Costs(chooser)
     copies = {step.outputs[0]: step for step in assignment.steps if step.workload.nodes[0].op == "layout"}

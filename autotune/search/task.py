@@ -47,9 +47,10 @@ class TuningTask:
         interface: Interface | None = None,
         residency: str = "",
         ideal_seconds: float = 0.0,
+        strict_fp: bool = False,
     ) -> TuningTask:
-        """The task over the space of all templates that apply; WorkloadError when none does."""
-        space = task_space(workload, target)
+        """The task over the space of all templates that apply and are allowed; WorkloadError when none is."""
+        space = task_space(workload, target, strict_fp=strict_fp)
         return TuningTask(workload, target, space, weight, interface, residency, ideal_seconds)
 
     @property
