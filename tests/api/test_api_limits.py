@@ -89,9 +89,8 @@ def test_a_limit_of_memory_gives_up_winograd_where_it_wins_least(model: Path) ->
 
 def test_the_limits_on_the_command_line(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "two.at"
-    done = invoke(
-        "compile", model, "-o", out, "--untuned", "--target", TARGET, "--strict-fp", "--max-memory", "64M", "--json"
-    )
+    common = ("compile", model, "-o", out, "--untuned", "--target", TARGET)
+    done = invoke(*common, "--strict-fp", "--max-memory", "64M", "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["weight_bytes"] < 400_000
     for text, message in (("lots", "no size"), ("10k", "more than the 10240 allowed")):
         refused = invoke(*common, "--max-memory", text)
