@@ -224,3 +224,14 @@ def test_refused(change: dict[str, Any], message: str) -> None:
     node = helper.make_node("LSTM", ["X", "W", "R", "B", "", "h"], ["Y"], **attrs)
     with pytest.raises(ModelError, match=message):
         load_model(build(node, {"X": arrays.pop("X")}, arrays, ["Y"], 14).SerializeToString())
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+def test_initial_states_of_zero_are_none(layout: int) -> None:
+    arrays = operands("LSTM", 1, "")
+    zeros = np.zeros((BATCH, 1, HIDDEN) if layout else (1, BATCH, HIDDEN), np.float32)
+    x = np.ascontiguousarray(np.swapaxes(arrays["X"], 0, 1)) if layout else arrays["X"]
+    node = helper.make_node("LSTM", ["X", "W", "R", "", "", "h", "c"], ["Y"], hidden_size=HIDDEN, layout=layout)
+    model = build(node, {"X": x}, {"W": arrays["W"], "R": arrays["R"], "h": zeros, "c": zeros}, ["Y"], 14)
+    (cell,) = [n for n in load_model(model.SerializeToString()).nodes if n.op == "lstm"]
+    assert len(cell.inputs) == 2

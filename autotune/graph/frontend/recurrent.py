@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.ops.workload import AttrValue
@@ -51,7 +53,7 @@ def gru(node: OnnxNode) -> Sequence[str]:
 def lstm(node: OnnxNode) -> Sequence[str]:
     layer = _Layer.of(node, gates=4)
     extras = {}
-    if node.given(6):
+    if layer.starts(6):
         extras["initial_c"] = layer.batch_inside(node.input(6))
     if node.given(7):
         extras["peephole"] = node.input(7)
@@ -107,6 +109,14 @@ class _Layer:
         d, _, n = self.node.builder.values[name].shape
         return self.node.emit("slice", name, begin=(0, first, 0), size=(d, count, n), step=(1, 1, 1))
 
+    def starts(self, position: int) -> bool:
+        """Whether an initial state is given that is not the usual one, zero."""
+        node = self.node
+        known = node.given(position) and node.is_constant(position)
+        shape = (self.directions, node.shape()[0 if self.batch_first else 1], self.hidden)
+        usual = known and node.shape(position) == tuple(np.take(shape, (1, 0, 2) if self.batch_first else (0, 1, 2)))
+        return node.given(position) and not (usual and not np.any(node.constant(position, "initial state")))
+
     def batch_inside(self, name: str) -> str:
         """A tensor whose batch comes first where the layout says so, with it second."""
         return self.node.emit("transpose", name, perm=(1, 0, 2)) if self.batch_first else name
@@ -120,7 +130,7 @@ class _Layer:
         own = dict(extras or {})
         if node.given(4) and not self._all_whole():
             own["lengths"] = node.input(4)
-        if node.given(5):
+        if self.starts(5):
             own["initial_h"] = self.batch_inside(node.input(5))
         order = ("initial_h", "initial_c", "peephole", "lengths", "recurrent_bias")
         names = tuple(name for name in order if name in own)
