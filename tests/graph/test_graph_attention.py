@@ -1,4 +1,4 @@
-"""Attention and RotaryEmbedding against the ONNX reference."""
+"""Attention, RotaryEmbedding and LinearAttention against the ONNX reference."""
 
 from __future__ import annotations
 
@@ -119,3 +119,32 @@ def test_rotary_embedding(data: st.DataObject, packed: bool, interleaved: int, d
     attrs |= {"interleaved": interleaved, "rotary_embedding_dim": dim}
     node = helper.make_node("RotaryEmbedding", list(feeds), ["y"], **attrs)
     check(build(node, feeds, opset=23), feeds)
+
+
+@FEW
+@given(data=st.data(), rule=st.sampled_from(["linear", "gated", "delta", "gated_delta"]), group=st.sampled_from([1, 2]))
+def test_linear_attention(data: st.DataObject, rule: str, group: int) -> None:
+    heads, tokens = data.draw(st.sampled_from([1, 2])), data.draw(st.sampled_from([1, 4]))
+    attrs: dict[str, Any] = {"q_num_heads": heads * group, "kv_num_heads": heads, "update_rule": rule}
+    feeds = {"q": random(2, tokens, heads * group * 4), "k": random(2, tokens, heads * 4, seed=1, low=-0.5, high=0.5)}
+    feeds["v"] = random(2, tokens, heads * 3, seed=2)
+    inputs = ["q", "k", "v", "", "", ""]
+    if data.draw(st.booleans()):
+        inputs[3], feeds["past"] = "past", random(2, heads, 4, 3, seed=3)
+    if "gated" in rule:
+        inputs[4], feeds["decay"] = "decay", random(2, tokens, heads * data.draw(st.sampled_from([1, 4])), seed=4)
+    if "delta" in rule:
+        inputs[5], feeds["beta"] = "beta", random(2, tokens, data.draw(st.sampled_from([1, heads])), seed=5)
+    if data.draw(st.booleans()):
+        attrs["scale"] = 0.7
+    node = helper.make_node("LinearAttention", inputs, ["y", "state"], **attrs)
+    check(build(node, feeds, outputs=["y", "state"], opset=27), feeds)
+
+
+def test_linear_attention_without_its_gate_is_refused() -> None:
+    feeds = {name: random(1, 3, 8) for name in "qkv"}
+    node = helper.make_node(
+        "LinearAttention", ["q", "k", "v"], ["y"], q_num_heads=2, kv_num_heads=2, update_rule="gated"
+    )
+    with pytest.raises(ModelError, match="'gated' needs decay"):
+        load_model(build(node, feeds, opset=27).SerializeToString())

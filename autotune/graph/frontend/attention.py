@@ -102,3 +102,38 @@ def rotary_embedding(node: OnnxNode) -> str:
         order="bshd" if len(shape) == 3 else "bhsd", dim=dim, interleaved=bool(node.attr_int("interleaved", 0)),
     )  # fmt: skip
     return node.reshaped(turned, shape)
+
+
+@converts("LinearAttention")
+def linear_attention(node: OnnxNode) -> tuple[str, str]:
+    """What the tokens read, and the state after the last one."""
+    heads, kv_heads = node.attr_int("q_num_heads", 0), node.attr_int("kv_num_heads", 0)
+    rule = node.attr_string("update_rule", "gated_delta")
+    if rule not in ("linear", "gated", "delta", "gated_delta"):
+        raise ModelError(f"{node.label}: update_rule '{rule}' is not linear, gated, delta or gated_delta")
+    for position, needed, name in ((4, "gated" in rule, "decay"), (5, "delta" in rule, "beta")):
+        if node.given(position) != needed:
+            raise ModelError(f"{node.label}: update_rule '{rule}' {'needs' if needed else 'takes no'} {name}")
+    q, k, v = (_tokens(node, position, count) for position, count in enumerate((heads, kv_heads, kv_heads)))
+    extras = [("past", node.input(3))] if node.given(3) else []
+    extras += [("decay", _tokens(node, 4, kv_heads))] if node.given(4) else []
+    extras += [("beta", node.input(5))] if node.given(5) else []
+    width = node.builder.values[q].shape[-1]
+    scale = node.attr_float("scale", 0.0) or (1 / math.sqrt(width) if width else 1.0)
+    results = [
+        node.emit(
+            "linear_attention", q, k, v, *(name for _, name in extras),
+            extras=",".join(kind for kind, _ in extras), scale=scale, result=result,
+        ) if result == 0 or _wanted(node, result) else ""
+        for result in range(2)
+    ]  # fmt: skip
+    shape = node.builder.values[results[0]].shape
+    return node.reshaped(results[0], (*shape[:2], shape[2] * shape[3])), results[1]
+
+
+def _tokens(node: OnnxNode, position: int, heads: int) -> str:
+    """(batch, tokens, heads·features) as (batch, tokens, heads, features)."""
+    shape = node.shape(position)
+    if len(shape) != 3 or heads < 1 or shape[2] % heads:
+        raise ModelError(f"{node.label}: input {position} of shape {shape} has no {heads} packed heads")
+    return node.reshaped(node.input(position), (*shape[:2], heads, shape[2] // heads))
