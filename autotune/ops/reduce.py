@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autotune.ops.checks import axes_of, axis_of, flag, integer, integers, numeric
+from autotune.ops.checks import axes_of, axis_of, flag, integer, integers, numeric, require
 from autotune.ops.precision import rounded, sum_dtype
 from autotune.ops.registry import Needed, lookup, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, binary, cast, select, unary
-from autotune.tensor.reducer import arg_reducer
 from autotune.tensor.stage import (
     Axis,
     Reduction,
     Tensor,
     compute,
-    compute_many,
     max_,
     min_,
     prod_,
-    reduce,
     reduce_axis,
     sum_,
 )
@@ -154,26 +151,42 @@ def reduce_mean(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(summed.shape, lambda *i: cast(x.dtype, summed[i] / count), "reduce_mean", names)
 
 
-def _define_arg(name: str) -> None:
+def _define_arg(name: str, fold: Fold) -> None:
     @operator(name, axis=0, keepdims=True, select_last_index=False)
     def define(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+        """The first (or last) position of what the extreme is equal to; NaN counts as the extreme.
+
+        Two passes, each a plain reduction: comparing pairs of value and position costs several times as much.
+        """
         (x,) = inputs
         numeric(name, x)
         axis = axis_of(name, integer(name, attrs, "axis"), len(x.shape))
-        keepdims = flag(name, attrs, "keepdims")
-        reducer = arg_reducer(name, x.dtype, flag(name, attrs, "select_last_index"))
+        keepdims, last = flag(name, attrs, "keepdims"), flag(name, attrs, "select_last_index")
+        require(x.shape[axis] > 0 or 0 in kept_shape(x, (axis,), True)[0], f"{name}: axis {axis} of {x.shape} is empty")
+        extreme = fold_axes(x, (axis,), True, f"{name}_value", fold)
         folded = {axis: reduce_axis(x.shape[axis], f"r{axis}")}
         shape, names = kept_shape(x, (axis,), keepdims)
+        narrow = DType.i32 if x.shape[axis] < 1 << 31 else DType.i64
 
         def body(*indices: Expr) -> Reduction:
-            value = x[full_index(x, folded, indices, keepdims)]
-            return reduce(reducer, (value, folded[axis].var), folded[axis])
+            full = full_index(x, folded, indices, keepdims)
+            value = x[full]
+            here = binary("eq", value, extreme[tuple(0 if d == axis else e for d, e in enumerate(full))])
+            if x.dtype.is_float:
+                here = here | unary("isnan", value)
+            position = cast(narrow, folded[axis].var)
+            return (
+                max_(select(here, position, -1), folded[axis])
+                if last
+                else min_(select(here, position, (1 << (narrow.bits - 1)) - 1), folded[axis])
+            )
 
-        return compute_many(shape, body, (f"{name}_value", name), names)[1]
+        position = compute(shape, body, f"{name}_position", names)
+        return compute(shape, lambda *i: cast(DType.i64, position[i]), name, names)
 
 
-_define_arg("argmax")
-_define_arg("argmin")
+_define_arg("argmax", max_)
+_define_arg("argmin", min_)
 
 
 @operator("hardmax", axis=-1)
