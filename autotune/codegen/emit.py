@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.dot import emit_dot
+from autotune.codegen.functions import Functions
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
-from autotune.codegen.polynomials import LDEXP, expand, scaled
+from autotune.codegen.polynomials import LDEXP
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_literal, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
@@ -65,9 +66,9 @@ class _Emitter:
         self.x = Indexer(self.w, self._opaque_index)
         self.m = Memory(self.w, self.a, self.x)
         self.m.evaluate = self.value
+        self.f = Functions(self.w, self.a, self.value, vector_bits)
         self.m.isolated = self._isolated
         self._memo: dict[int, tuple[Expr, Value]] = {}
-        self._expanded: dict[int, tuple[Expr, Expr]] = {}
         self._constants: dict[str, str] = {}
         self._entries: dict[tuple[int, int, DType], Value] = {}
         outputs = {o.name for o in program.operands if o.role == "output"}
@@ -319,7 +320,7 @@ class _Emitter:
         if isinstance(e, Binary):
             return self._binary(e)
         if isinstance(e, Unary):
-            return self._unary(e)
+            return self.f.unary(e, self.value(e.a))
         if isinstance(e, Select):
             condition = self.value(e.condition)
             if condition.const is not None:
@@ -344,7 +345,7 @@ class _Emitter:
         if e.op == "ge" and isinstance(e.a, Index) and isinstance(e.b, Const):
             return self.m.condition(e.a.value - int(e.b.value))  # folds lanes with constant numbers
         if e.op == LDEXP:
-            return self._scaled(e)
+            return self.f.scaled(e, self.value(e.a), self.value(e.b))
         if e.op in ("add", "sub") and e.dtype.is_float:
             # Contraction: one rounding instead of two, half the instructions.
             for product, other in ((e.a, e.b), (e.b, e.a)):
@@ -356,68 +357,11 @@ class _Emitter:
                         a, c = (a, self.a.negate(c)) if product is e.a else (self.a.negate(a), c)
                     return self._rounded(self.a.fma(a, b, c), e.dtype)
         a, b = self.value(e.a), self.value(e.b)
-        return self._rounded(self._power(a, b) if e.op == "pow" else self.a.binary(e.op, a, b), e.dtype)
-
-    def _power(self, a: Value, b: Value) -> Value:
-        """a ** b: products and roots for integers and the usual constant exponents, else the C library."""
-        if not a.dtype.is_float:
-            return self.a.integer_power(a, b)
-        if b.const == 0.5:
-            return self.a.intrinsic("sqrt", a.dtype, a)  # as NumPy does, so -inf gives NaN
-        if b.const in (1, 2, 3):
-            square = a if b.const == 1 else self.a.binary("mul", a, a)
-            return square if b.const != 3 else self.a.binary("mul", square, a)
-        if b.const == -1:
-            return self.a.binary("div", constant(1.0, a.dtype), a)
-        return self._library("pow", a, b)
+        return self._rounded(self.f.power(e, a, b) if e.op == "pow" else self.a.binary(e.op, a, b), e.dtype)
 
     def _rounded(self, value: Value, dtype: DType) -> Value:
         """f16 and bf16 arithmetic is done in f32 and rounded where it is stored or cast."""
         return value if value.dtype is computed(dtype) else self.a.cast(value, dtype)
-
-    def _scaled(self, e: Binary) -> Value:
-        """a * 2**b: one instruction of AVX-512, or the integer arithmetic that does the same."""
-        a, b = self.value(e.a), self.value(e.b)
-        if self.vector_bits == 512 and max(a.lanes, b.lanes) in (4, 8, 16):
-            return self.a.scalef(a, b)
-        form = self._expanded.get(id(e))
-        if form is None:
-            form = self._expanded[id(e)] = (e, scaled(e.a, e.b))
-        return self.value(form[1])
-
-    def _unary(self, e: Unary) -> Value:
-        a = self.value(e.a)
-        direct = self.a.unary(e.op, a)
-        if direct is not None:
-            return direct
-        form = self._expanded.get(id(e))
-        if form is None:
-            expanded = expand(e.op, e.a if e.a.dtype is a.dtype else Cast(e.a, a.dtype))
-            if expanded is None:
-                return self._library(e.op, a)
-            form = self._expanded[id(e)] = (e, expanded)
-        return self.value(form[1])
-
-    def _library(self, op: str, *arguments: Value) -> Value:
-        """A call of the C library per lane."""
-        dtype = arguments[0].dtype
-        if dtype not in (DType.f32, DType.f64):
-            raise CodegenError(f"{op} is not defined for {dtype}")
-        kind = computed_type(dtype)
-        symbol = f"@{op}{'f' if dtype is DType.f32 else ''}"
-        self.w.declare(f"{kind} {symbol}({', '.join([kind] * len(arguments))})")
-        lanes = max(v.lanes for v in arguments)
-        texts = [self.a.operand(v, lanes) for v in arguments]
-        if not lanes:
-            listed = ", ".join(f"{kind} {t}" for t in texts)
-            return Value(self.w.value(f"call {kind} {symbol}({listed})"), dtype)
-        vector = computed_type(dtype, lanes)
-        out = "poison"
-        for n in range(lanes):
-            parts = [self.w.value(f"extractelement {vector} {t}, i64 {n}") for t in texts]
-            y = self.w.value(f"call {kind} {symbol}({', '.join(f'{kind} {x}' for x in parts)})")
-            out = self.w.value(f"insertelement {vector} {out}, {kind} {y}, i64 {n}")
-        return Value(out, dtype, lanes)
 
     def _index(self, e: Index) -> Value:
         try:

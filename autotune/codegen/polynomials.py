@@ -1,4 +1,4 @@
-"""exp, exp2, log, tanh, erf and sigmoid in float32 as expressions: vector code without a library, to 2 ulp at worst.
+"""exp, log, tanh, erf, sigmoid, sin, cos in float32 as expressions: vector code without a library, to 2 ulp at worst.
 
 Range reduction by powers of two, then minimax polynomials: of exp as published by N. Juffa, of log as in Cephes, others
 fitted to this use. Multiplications followed by additions are meant as one fused operation each, which codegen makes of
@@ -33,6 +33,12 @@ _POWER_TAIL = (1.53821121e-4, 1.33873825e-3, 9.61831119e-3, 5.55036739e-2, 2.402
 # -log(erfc(x)) = x + x p(x)
 _ERF = (-6.68739540e-6, 9.63240818e-5, -5.63334033e-4, 1.55308552e-3, -6.06634530e-5, -1.91986430e-2, 1.02787636e-1,
         6.36618614e-1, 1.28379181e-1)  # fmt: skip
+# sin(r) = r + r**3 p(r**2), cos(r) = 1 - r**2 / 2 + r**4 q(r**2)
+_SIN = (2.83268855e-6, -1.98530703e-4, 8.33337940e-3, -1.66666672e-1)
+_COS = (-2.88808906e-7, 2.48220204e-5, -1.38889800e-3, 4.16666679e-2)
+_QUARTER = (1.57079637, -4.37113883e-8, -1.71512489e-15)  # pi / 2 in three parts
+FAR = {"sin": 48000.0, "cos": 48000.0}
+"""Functions that hold only so far from zero: beyond, the reduction by multiples of pi / 2 runs out of digits."""
 _MAGIC_POWER = _MAGIC + 127.0  # leaves the nearest integer where a shift makes it an exponent
 
 
@@ -166,4 +172,37 @@ def _with_sign(magnitude: Expr, x: Expr) -> Expr:
     return Reinterpret(binary("or", Reinterpret(magnitude, DType.i32), sign), DType.f32)
 
 
-_EXPANSIONS = {"exp": _exp, "exp2": _exp2, "log": _log, "tanh": _tanh, "erf": _erf, "sigmoid": _sigmoid}
+def _sin(x: Expr) -> Expr:
+    return select(binary("eq", x, _f(0.0)), x, _quarter(x, 0))  # keeps the sign of zero
+
+
+def _cos(x: Expr) -> Expr:
+    return _quarter(x, 1)
+
+
+def _quarter(x: Expr, ahead: int) -> Expr:
+    """The sine of x + ahead pi / 2, from the sine and the cosine of what is left after whole quarters of a turn."""
+    shifted = x * _f(2 / math.pi) + _f(_MAGIC)
+    n = shifted - _f(_MAGIC)
+    quarter = Reinterpret(shifted, DType.i32) + _i(ahead)
+    r = x
+    for part in _QUARTER:
+        r = r - n * _f(part)
+    square = r * r
+    sine = (r * square) * _horner(square, _SIN) + r
+    cosine = (square * square) * _horner(square, _COS) + (square * _f(-0.5) + _f(1.0))
+    value = select(binary("eq", binary("and", quarter, _i(1)), _i(0)), sine, cosine)
+    sign = binary("shl", binary("and", quarter, _i(2)), _i(30))
+    return Reinterpret(binary("xor", Reinterpret(value, DType.i32), sign), DType.f32)
+
+
+_EXPANSIONS = {
+    "sin": _sin,
+    "cos": _cos,
+    "exp": _exp,
+    "exp2": _exp2,
+    "log": _log,
+    "tanh": _tanh,
+    "erf": _erf,
+    "sigmoid": _sigmoid,
+}
