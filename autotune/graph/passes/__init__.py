@@ -15,16 +15,21 @@ from autotune.graph.ir import Graph
 from autotune.graph.passes.attention_views import attention_views
 from autotune.graph.passes.common_subexpressions import merge_common_subexpressions
 from autotune.graph.passes.dead_code import remove_dead_code
+from autotune.graph.passes.drop_expands import drop_expands
 from autotune.graph.passes.fold_constants import fold_constants
 from autotune.graph.passes.fold_pad import fold_pad
 from autotune.graph.passes.fold_scale import fold_scale
+from autotune.graph.passes.fold_transposes import fold_transposes
 from autotune.graph.passes.merge_affine import merge_affine
 from autotune.graph.passes.merge_movement import merge_movement
 from autotune.graph.passes.merge_projections import merge_projections
+from autotune.graph.passes.merge_slices import merge_slices
 from autotune.graph.passes.recognize_activations import recognize_activations
 from autotune.graph.passes.recognize_attention import recognize_attention
 from autotune.graph.passes.recognize_norms import recognize_norms
 from autotune.graph.passes.remove_noops import remove_noops
+from autotune.graph.passes.sink_reshapes import sink_reshapes
+from autotune.graph.passes.sink_transposes import sink_transposes
 from autotune.graph.verify import verify
 
 Pass = Callable[[Graph], Graph]
@@ -40,6 +45,11 @@ PASSES: dict[str, Pass] = {
     "recognize-attention": recognize_attention,
     "attention-views": attention_views,
     "merge-projections": merge_projections,
+    "merge-slices": merge_slices,
+    "drop-expands": drop_expands,
+    "sink-transposes": sink_transposes,
+    "fold-transposes": fold_transposes,
+    "sink-reshapes": sink_reshapes,
     "merge-affine": merge_affine,
     "fold-scale": fold_scale,
     "fold-pad": fold_pad,
