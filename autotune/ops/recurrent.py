@@ -76,8 +76,10 @@ def gru(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
             return inner if bias is None else inner + cast(cell.dtype, bias[d, j])
 
     def step(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        new, update = cell.f(1, hidden(t, d, b, j), d), gate(t, d, b, 0, j, fed[t, d, b, 0, j])
-        return cell.kept(new + update * (before[t, d, b, j] - new), before, t, d, b, j)
+        total = cell.x(t, d, b, 0, j) + fed[t, d, b, 0, j]
+        new = cell.f(1, hidden(t, d, b, j), d)
+        mixed = cell.complement(0, total, d) * new + cell.f(0, total, d) * before[t, d, b, j]
+        return cell.kept(mixed, before, t, d, b, j)
 
     (history,) = recurrence([h], [compute(cell.shape, step, "h")], name="gru")
     return cell.result(history)
@@ -235,6 +237,12 @@ class _Cell:
             name, alpha, beta = table
             values.append(ACTIVATIONS[name](x, float(alpha), float(beta)))
         return values[0] if len(values) == 1 else select(binary("eq", d, const(0, d.dtype)), values[0], values[1])
+
+    def complement(self, function: int, x: Expr, d: Expr) -> Expr:
+        """1 - f(x); of a sigmoid near 1 that leaves no digits, so it is sigmoid(-x)."""
+        if all(functions[function][0] == "sigmoid" for functions in self.functions):
+            return self.f(function, -x, d)
+        return 1.0 - self.f(function, x, d)
 
     def frozen(self, new: Expr, old: Expr, t: Expr, b: Expr) -> Expr:
         """The new state while the sequence goes on, the old one after it."""
