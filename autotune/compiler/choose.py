@@ -15,6 +15,10 @@ _OTHERS = 200
 """How many of the fastest records are looked at for one whose config is still valid."""
 
 
+WORSE = 1.5
+"""How much slower than the fastest record another one may be that is used because the fastest is no longer valid."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A config and where it comes from.
@@ -108,6 +112,8 @@ class Chooser:
             return _chosen(match.record, match.reason)
         others = self.database.top(workload.key, self.target.key, _OTHERS, interface=form)
         for record in others[1:]:
+            if (record.seconds or 0.0) > WORSE * (match.record.seconds or 0.0):
+                break  # what is left over from a search says less than what today's templates would do by themselves
             if self._is_valid(workload, record):
                 return _chosen(record, match.reason)
         reason = "no record with an allowed template of this version; tune again"

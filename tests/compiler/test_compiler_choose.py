@@ -42,11 +42,21 @@ def test_the_fastest_record_is_taken(database: Database) -> None:
 
 
 def test_a_config_of_other_templates_is_passed_over(database: Database) -> None:
-    database.add_many([record(stale(n), 1e-6 * (n + 1)) for n in range(5)])
-    database.add(record(Config.from_json('{"template":"conv2d.forgotten"}'), 1e-7))
-    database.add(record(DEFAULT, 1e-3))
+    database.add_many([record(stale(n), 1e-3 + 1e-6 * n) for n in range(5)])
+    database.add(record(Config.from_json('{"template":"conv2d.forgotten"}'), 0.9e-3))
+    database.add(record(DEFAULT, 1.1e-3))
     choice = Chooser(TARGET, database)(WORKLOAD)
     assert (choice.tier, choice.config) == (Tier.EXACT, DEFAULT)
+
+
+def test_the_rest_of_an_outdated_search_is_not_taken(database: Database) -> None:
+    """The only valid record is ten times slower than what the search had found: the default is likely to be better."""
+    slow = Config.from_json('{"template":"plain","shared":false}')
+    database.add(record(stale(0), 1e-4))
+    database.add(record(slow, 1e-3))
+    choice = Chooser(TARGET, database)(WORKLOAD)
+    assert (choice.tier, choice.config) == (Tier.COMPATIBLE, DEFAULT)
+    assert "tune again" in choice.reason
 
 
 def test_only_configs_of_other_templates_leave_the_default_and_say_so(database: Database) -> None:
