@@ -14,7 +14,8 @@ from autotune.codegen.functions import Functions
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.polynomials import LDEXP
-from autotune.codegen.value import Value, computed, computed_type, constant, stored_literal, stored_type
+from autotune.codegen.tables import Tables
+from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
 from autotune.lower.ir import (
@@ -69,8 +70,7 @@ class _Emitter:
         self.f = Functions(self.w, self.a, self.value, vector_bits)
         self.m.isolated = self._isolated
         self._memo: dict[int, tuple[Expr, Value]] = {}
-        self._constants: dict[str, str] = {}
-        self._entries: dict[tuple[int, int, DType], Value] = {}
+        self.tables = Tables(self.w, self.a, self.x, self.m, self.value)
         outputs = {o.name for o in program.operands if o.role == "output"}
         self._written = [b.name for b in program.buffers if b.scope == SHARED or b.name in outputs]
 
@@ -95,7 +95,7 @@ class _Emitter:
             lines.append(f"  {pointer} = load ptr, ptr %f{n}, align 8")
         plain = ", ".join(f"ptr {p}" for p in pointers)
         lines += [f"  call void @{name}.body({plain}, i64 %tid, i64 %nt)", "  ret void", "}", ""]
-        constants = [f"{name} = {text}" for text, name in self._constants.items()]
+        constants = [f"{name} = {text}" for text, name in self.tables.constants.items()]
         return "\n".join(lines + constants + sorted(self.w.declarations)) + "\n"
 
     def _scratch(self) -> None:
@@ -331,7 +331,7 @@ class _Emitter:
         if isinstance(e, Reinterpret):
             return self.a.same_bits(self.value(e.a), e.a.dtype, e.dtype)
         if isinstance(e, Table):
-            return self._table(e)
+            return self.tables.value(e)
         raise CodegenError(f"no code for `{e}`")
 
     def _isolated(self, scalar: Callable[[], Value]) -> Value:
@@ -373,58 +373,6 @@ class _Emitter:
         if not offset.terms:
             return constant(offset.const, DType.i64)
         return Value(self.x.materialise(offset), DType.i64)
-
-    def _table(self, e: Table) -> Value:
-        """A constant where unrolling made the indices constants, else a load from the constant pool."""
-        place = self._constant_place(e)
-        if place is not None:
-            key = (id(e.values), place, e.dtype)
-            kept = self._entries.get(key)
-            if kept is None:
-                kept = self._entries[key] = constant(e.values[place], e.dtype, structural=True)
-            return kept
-        positions = [self.value(index) for index in e.indices]
-        lanes = max(p.lanes for p in positions)
-        if lanes:
-            return self.m.per_lane(lambda: self._table(e))
-        total = constant(0, DType.i64)
-        for position, extent in zip(positions, e.shape):
-            total = self.a.binary("add", self.a.binary("mul", total, constant(extent, DType.i64)), position)
-        if self.m.mask is not None:
-            last = constant(len(e.values) - 1, DType.i64)
-            total = self.a.binary("min", self.a.binary("max", total, constant(0, DType.i64)), last)
-        name, kind = self._pool(e), stored_type(e.dtype)
-        pointer = self.w.value(f"getelementptr inbounds {kind}, ptr {name}, i64 {self.a.operand(total, 0)}")
-        text = self.w.value(f"load {kind}, ptr {pointer}, align {e.dtype.bytes}")
-        return self.a.from_storage(text, e.dtype, 0)
-
-    def _constant_place(self, e: Table) -> int | None:
-        """The position in `e.values`; None where it is known at run time only."""
-        place = 0
-        for index, extent in zip(e.indices, e.shape):
-            if isinstance(index, Index):
-                try:
-                    offset = self.x.offset(index.value)
-                except PerLane:
-                    return None
-                if offset.terms or offset.lane:
-                    return None
-                position = offset.const
-            else:
-                value = self.value(index)
-                if value.const is None:
-                    return None
-                position = int(value.const)
-            place = place * extent + position
-        # Beyond the table in lanes and rounds that a guard switches off.
-        return min(max(place, 0), len(e.values) - 1)
-
-    def _pool(self, e: Table) -> str:
-        """The global that holds a small constant matrix."""
-        kind = stored_type(e.dtype)
-        elements = ", ".join(f"{kind} {stored_literal(v, e.dtype)}" for v in e.values)
-        text = f"private unnamed_addr constant [{len(e.values)} x {kind}] [{elements}], align {ALIGN}"
-        return self._constants.setdefault(text, f"@table{len(self._constants)}")
 
     def _opaque_index(self, e: Expr) -> str:
         """An index read from memory."""

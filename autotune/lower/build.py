@@ -36,7 +36,7 @@ from autotune.schedule.state import PARALLEL, UNROLL, VECTORIZE, Split, StageSta
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Const, Expr, Read, Select, Table, Var, rewrite, walk
 from autotune.tensor.layout import Layout
-from autotune.tensor.linear import Linear, Ranges, clamp, conjunction, nonnegatives, to_linear
+from autotune.tensor.linear import Linear, Ranges, clamp, conjunction, nonnegatives, to_linear, undivided
 from autotune.tensor.reducer import is_builtin
 from autotune.tensor.stage import Tensor
 
@@ -380,7 +380,7 @@ class NestBuilder:
         for index, (a, b), extent, (lo, hi) in zip(logical, reached, r.tensor.shape, allocated):
             if a < lo or b >= hi:
                 return set()
-            bounds |= {index, (index * -1) + (extent - 1)}
+            bounds |= {undivided(index), undivided((index * -1) + (extent - 1))}
         return bounds
 
     def _prefetches(self, s: StageState, loop: str) -> list[Stmt]:

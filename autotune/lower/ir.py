@@ -15,7 +15,7 @@ from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select, Table, Unary, children, walk
 from autotune.tensor.layout import Layout
-from autotune.tensor.linear import Linear, Ranges
+from autotune.tensor.linear import Linear, Ranges, undivided
 
 OPERAND, SHARED, LOCAL, REGISTER = "operand", "shared", "local", "register"
 
@@ -282,6 +282,8 @@ def _affine(op: str, a: Expr, b: Expr) -> Index | None:
         return Index(x + y if op == "add" else x - y)
     if op == "mul" and (x.is_const or y.is_const):
         return Index(y * x.const if x.is_const else x * y.const)
+    if op in ("floordiv", "floormod") and y.is_const and y.const > 0:
+        return Index(x.floordiv(y.const, {}) if op == "floordiv" else x.floormod(y.const, {}))
     return None
 
 
@@ -296,7 +298,7 @@ def as_conditions(e: Expr) -> tuple[Linear, ...] | None:
     if difference is None or e.op not in ("lt", "le", "gt", "ge"):
         return None
     d = difference.value
-    return {"lt": (d * -1 - 1,), "le": (d * -1,), "gt": (d - 1,), "ge": (d,)}[e.op]
+    return (undivided({"lt": d * -1 - 1, "le": d * -1, "gt": d - 1, "ge": d}[e.op]),)
 
 
 def loop_ranges(stmt: For, ranges: Ranges) -> dict[str, tuple[int, int]]:

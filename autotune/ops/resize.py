@@ -110,14 +110,20 @@ def _along(x: Tensor, d: int, taps: Taps, wide: DType) -> Tensor:
 def _summed(x: Tensor, d: int, taps: Taps, wide: DType, shape: tuple[int, ...], name: str) -> Tensor:
     """The same as a loop over the taps."""
     t = reduce_axis(len(taps.places), "t")
-    places = np.clip(taps.places, 0, x.shape[d] - 1)
 
-    def matrix(values: Any, o: Expr, dtype: DType) -> Table:
+    def matrix(values: Array, o: Expr, dtype: DType) -> Table:
         return Table(name, tuple(map(float, values.ravel())), values.shape, (t.var, o), dtype)
 
     def body(*i: Expr) -> Reduction:
-        at = (*i[:d], matrix(places, i[d], DType.i64), *i[d + 1 :])
-        return sum_(cast(wide, x[at]) * matrix(taps.weights, i[d], wide), t)
+        first = affine_place(taps.places[0], i[d])
+        if first is None or np.any(np.diff(taps.places, axis=0) != 1):
+            at: Expr = matrix(np.clip(taps.places, 0, x.shape[d] - 1), i[d], DType.i64)
+            element = x[(*i[:d], at, *i[d + 1 :])]
+        else:
+            at = first + t.var
+            overhang = (bool(taps.places.min() < 0), bool(taps.places.max() >= x.shape[d]))
+            element = read(x, (*i[:d], at, *i[d + 1 :]), when=inside((at,), (x.shape[d],), (overhang,)))
+        return sum_(cast(wide, element) * matrix(taps.weights, i[d], wide), t)
 
     return compute(shape, body, name)
 

@@ -268,6 +268,18 @@ def to_linear(e: Expr, ranges: Ranges, values: Mapping[str, Linear] | None = Non
     return Linear(0, {e: 1})
 
 
+def undivided(c: Linear) -> Linear:
+    """A form that is >= 0 exactly where `c` is, without the division when that is all of c: x//4 - 1 --> x - 4."""
+    if len(c.terms) != 1:
+        return c
+    ((term, k),) = c.terms.items()
+    if not isinstance(term, Div):
+        return c
+    if k > 0:  # the quotient is at least so much
+        return undivided(term.arg - -(c.const // k) * term.divisor)
+    return undivided((term.arg * -1) + ((c.const // -k + 1) * term.divisor - 1))
+
+
 def conjunction(e: Expr) -> Iterator[Expr]:
     """The parts of a condition joined by `and`."""
     if isinstance(e, Binary) and e.op == "and" and e.dtype is DType.bool:
@@ -286,10 +298,11 @@ def nonnegatives(e: Expr, ranges: Ranges, values: Mapping[str, Linear] | None = 
     a, b = to_linear(e.a, ranges, values), to_linear(e.b, ranges, values)
     if a.is_opaque or b.is_opaque:
         return None
+    below, above = undivided(b - a), undivided(a - b)
     if e.op == "lt":
-        return [b - a - 1]
+        return [undivided(b - a - 1)]
     if e.op == "le":
-        return [b - a]
+        return [below]
     if e.op == "gt":
-        return [a - b - 1]
-    return [a - b] if e.op == "ge" else [a - b, b - a]
+        return [undivided(a - b - 1)]
+    return [above] if e.op == "ge" else [above, below]
