@@ -124,6 +124,15 @@ def test_a_removed_noop_may_be_an_output() -> None:
     assert graph.outputs == (Output("out0", "x"),)
 
 
+@pytest.mark.parametrize("chosen", [True, False, None])
+def test_a_choice_that_is_always_the_same(chosen: bool | None) -> None:
+    net = Net(2, 3)
+    condition = np.array([[True], [False]]) if chosen is None else np.full((2, 1), chosen)
+    small = net.const(2.0, 1, 3)  # broadcast: the other side stays
+    graph = net.graph(net.op("relu", net.op("where", net.builder.constant(condition), net.x, small)))
+    assert ops(run_pass(graph, "remove-noops")) == (["relu"] if chosen else ["where", "relu"])
+
+
 def test_idempotent_operators() -> None:
     net = Net(2, 3)
     assert ops(run_pass(net.graph(net.op("relu", net.op("relu", net.x))), "remove-noops")) == ["relu"]

@@ -94,6 +94,6 @@ def _is_causal(sweep: Sweep, mask: str, extents: tuple[int, ...]) -> bool:
     array = sweep.array(mask)
     if array is None or array.shape[-2:] != extents or array.size != extents[0] * extents[1] or array.size < 2:
         return False
-    square = array.reshape(extents)
+    square = array.reshape(extents).astype(np.float64)
     later = np.triu(np.ones(square.shape, bool), 1)
     return bool(np.all(square[~later] == 0) and np.all(square[later] <= NEVER))

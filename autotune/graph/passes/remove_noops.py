@@ -1,4 +1,4 @@
-"""No-ops: drop nodes that give back their operand.
+"""No-ops: drop nodes that give back one of their operands.
 
 requires: a verified graph.    ensures: no node of the kinds below is left.
 """
@@ -35,6 +35,8 @@ def _unchanged_operand(sweep: Sweep, node: Node) -> str | None:
     """The operand that the node passes through unchanged, or None."""
     if node.op in _NEUTRAL:
         return _beside_neutral(sweep, node)
+    if node.op == "where":
+        return _chosen(sweep, node)
     first, attrs = sweep.values[node.inputs[0]], dict(node.attrs)
     if (first.dtype, first.shape) != (node.output.dtype, node.output.shape):
         return None
@@ -50,6 +52,15 @@ def _unchanged_operand(sweep: Sweep, node: Node) -> str | None:
         or (node.op in _IDEMPOTENT and producer is not None and producer.op == node.op)
     )
     return first.name if unchanged else None
+
+
+def _chosen(sweep: Sweep, node: Node) -> str | None:
+    """The side of a `where` that a constant condition takes everywhere, when it is not broadcast."""
+    condition = sweep.array(node.inputs[0])
+    if condition is None or not condition.size or bool(condition.any()) != bool(condition.all()):
+        return None
+    side = sweep.values[node.inputs[1 if condition.any() else 2]]
+    return side.name if side.shape == node.output.shape else None
 
 
 def _beside_neutral(sweep: Sweep, node: Node) -> str | None:
