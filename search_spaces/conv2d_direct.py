@@ -14,6 +14,7 @@ from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
+from autotune.schedule.tensorize import DotProduct
 from autotune.search_spaces.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.conv2d_shape import (
@@ -53,6 +54,7 @@ class RegisterTiles:
     """Knobs, default and loops of a convolution in which a vector of output channels shares its input channels."""
 
     filters = 0  # dimension of the weight that is an output channel
+    dot: DotProduct | None = None  # the instruction that folds neighbouring input channels into each lane
 
     def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         """Numbers of output channels that one vector may hold, the default first."""
@@ -61,6 +63,17 @@ class RegisterTiles:
     def shape(self, workload: Workload) -> Conv:
         """Sizes of the sum that a tile computes."""
         return sizes(workload)
+
+    def channels(self, p: Conv, lanes: int) -> int:
+        """Input channels that the sum takes together: a block of activations, or what divides a group into them."""
+        per_group = p.c // p.groups
+        if p.groups == 1:
+            return min(per_group, lanes)
+        return math.gcd(per_group, lanes) if per_group > lanes else per_group
+
+    def activations(self, p: Conv, lanes: int) -> Layout:
+        """The layout of the data, its border apart."""
+        return blocked_activations(p.c, lanes, p.rank + 2)
 
     def operands(self, workload: Workload, inputs: int, block: int) -> tuple[Layout, Halo]:
         """Layout of the weight, for blocks of input and output channels, and the border of the data."""
@@ -88,7 +101,7 @@ class RegisterTiles:
             Choice("oc_vectors", tuple(range(1, min(vectors, 4) + 1))),
             tile("ow_tile", p.ow, limit=28, default=1),
             Choice("oh_tile", divisors(p.oh, 7)),
-            Choice("ic_unroll", divisors(channel_block(p, widths[0]), 4)),
+            Choice("ic_unroll", divisors(self.channels(p, widths[0]) // (self.dot.extent if self.dot else 1), 4)),
             Choice("order", ("khw", "hkw", "hwk") if p.rank > 1 else ("kw", "wk")),
             flag("unroll_kw"),
             Choice("skip_rows", (False, True) if self.padded_rows(workload) else (False,)),
@@ -157,11 +170,11 @@ class RegisterTiles:
         assert anchor is not None
         x, weight = (f"in{i}" for i in anchor.inputs)
         lanes, block = config.get_int("lanes"), config.get_int("oc_vectors") * config.get_int("lanes")
-        inputs = channel_block(p, lanes)
+        inputs = self.channels(p, lanes)
         a = anchored(workload)
         layouts = operand_layouts(workload, target.lanes(DType.f32.bytes), p.k)
         layouts[weight], border = self.operands(workload, inputs, block)
-        layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes), p.rank + 2).with_halo(border)
+        layouts[x] = self.activations(p, target.lanes(DType.f32.bytes)).with_halo(border)
         s = with_layouts(a.schedule, interface, layouts)
         s = self._sum(self._output(s, a, config, workload), a, config, inputs, p.rank)
         for d in self.padded_rows(workload) if config.get_bool("skip_rows") else ():
@@ -203,14 +216,18 @@ class RegisterTiles:
         s = s.layout(conv, Layout.blocked(len(axes) + 2, [(1, lanes)]))
         pixels = axes[max(rank - 2, 0) : rank]
         deep = [x for x in axes if x not in pixels]
-        s = s.split(conv, k, lanes).split(conv, c, inputs).split(conv, f"{c}.1", config.get_int("ic_unroll"))
+        s, inner, neighbours = s.split(conv, k, lanes).split(conv, c, inputs), f"{c}.1", list[str]()
+        if self.dot:
+            s, inner, neighbours = s.split(conv, inner, self.dot.extent), f"{inner}.0", [f"{inner}.1"]
+        s = s.split(conv, inner, config.get_int("ic_unroll"))
         # What is shared stays in a register while it is used: few weights are kept for many pixels, or the reverse.
         few = config.get_int("oc_vectors") <= config.get_int("ow_tile") * config.get_int("oh_tile")
         shared = (*pixels, f"{k}.0") if few else (f"{k}.0", *pixels)
-        s = s.reorder(conv, n, *deep, f"{c}.0", *taps, ks, f"{c}.1.0", f"{c}.1.1", *shared, f"{k}.1")
-        for loop in (f"{c}.1.1", *shared, *((ks,) if config.get_bool("unroll_kw") else ())):
+        s = s.reorder(conv, n, *deep, f"{c}.0", *taps, ks, f"{inner}.0", f"{inner}.1", *shared, f"{k}.1", *neighbours)
+        for loop in (f"{inner}.1", *shared, *((ks,) if config.get_bool("unroll_kw") else ())):
             s = s.unroll(conv, loop)
-        return s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1")
+        s = s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1")
+        return s.tensorize(conv, neighbours[0], self.dot.name) if self.dot else s
 
 
 def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, height: int) -> float:
@@ -228,14 +245,6 @@ def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, heig
         return busy + 0.01 * loads + 0.03 * height + sums * p.groups / (p.c * p.taps)
 
     return p.ow // width * step(width) + (step(p.ow % width) if p.ow % width else 0.0)
-
-
-def channel_block(p: Conv, lanes: int) -> int:
-    """Input channels that the sum takes together: a block of the activations, or what divides a group into them."""
-    per_group = p.c // p.groups
-    if p.groups == 1:
-        return min(per_group, lanes)
-    return math.gcd(per_group, lanes) if per_group > lanes else per_group
 
 
 @template("conv1d.direct", op="conv1d")

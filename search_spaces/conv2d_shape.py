@@ -69,14 +69,21 @@ def plain_conv(workload: Workload) -> bool:
 
 def fused_f32(workload: Workload, anchors: Container[str]) -> bool:
     """The same of any of some operators."""
+    if not fused_anchor(workload, anchors):
+        return False
+    anchor, types = workload.anchor, workload.types()
+    return anchor is not None and {types[i].dtype for i in anchor.inputs} == {"f32"}
+
+
+def fused_anchor(workload: Workload, anchors: Container[str]) -> bool:
+    """The same of any dtypes."""
     anchor = workload.anchor
     if anchor is None or anchor.op not in anchors or len(workload.outputs) != 1:
         return False
     if max(anchor.inputs) >= len(workload.inputs):
         return False
-    types = workload.types()
     others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-    return others and {types[i].dtype for i in anchor.inputs} == {"f32"} and min(types[-1].shape) > 0
+    return others and min(workload.types()[-1].shape) > 0
 
 
 def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int, filters: int = 0) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER
+from autotune.schedule.tensorize import DOT_PRODUCTS
 from autotune.search_spaces.matmul_shape import MatmulShape
 from autotune.tensor.layout import Layout
 
@@ -28,6 +29,7 @@ class Tiling:
         panels: `b` lies in panels of a tile's columns, padded.
         packs: and it is the kernel that packs it, once per block.
         prefetch: steps of the sum by which `b` is asked for in advance; 0 leaves that to the CPU.
+        dot: the instruction that folds four neighbours of 8-bit operands into each lane, "" without it.
     """
 
     rows: int
@@ -42,6 +44,12 @@ class Tiling:
     panels: bool = True
     packs: bool = False
     prefetch: int = 0
+    dot: str = ""
+
+    @property
+    def step(self) -> int:
+        """Elements of k per step of the sum."""
+        return DOT_PRODUCTS[self.dot].extent if self.dot else 1
 
     @property
     def columns(self) -> int:
@@ -56,10 +64,11 @@ class Tiling:
         return not self.panels and bool(p.n % self.columns)
 
 
-def panel_layout(p: MatmulShape, columns: int) -> Layout:
+def panel_layout(p: MatmulShape, columns: int, step: int = 1) -> Layout:
     """`b` in panels of `columns` columns, each with all of k: what a tile reads is contiguous."""
     k, n = p.b_dims
-    return Layout.blocked(p.rank_b, [(n, columns)], order=(*range(p.rank_b - 2), n, k))
+    neighbours = [(k, step)] if step > 1 else []
+    return Layout.blocked(p.rank_b, [(n, columns), *neighbours], order=(*range(p.rank_b - 2), n, k))
 
 
 def tile_product(s: Schedule, out: str, product: str, b: str, p: MatmulShape, t: Tiling) -> Schedule:
@@ -147,10 +156,15 @@ def _sum_of_a_tile(s: Schedule, stage: str, b: str, p: MatmulShape, t: Tiling) -
     (k,) = (x.name for x in state.stage.reduce_axes)
     rank = len(state.stage.axes)
     s = s.layout(stage, Layout.blocked(rank, [(rank - 1, t.lanes)]))  # whole vectors, where there are fewer columns
-    s = s.split(stage, j, t.lanes).split(stage, k, t.k_unroll)
-    s = s.reorder(stage, *single, f"{k}.0", f"{k}.1", i, f"{j}.0", f"{j}.1")
+    s, neighbours = s.split(stage, j, t.lanes), list[str]()
+    if t.dot:
+        s, neighbours, k = s.split(stage, k, t.step), [f"{k}.1"], f"{k}.0"
+    s = s.split(stage, k, t.k_unroll)
+    s = s.reorder(stage, *single, f"{k}.0", f"{k}.1", i, f"{j}.0", f"{j}.1", *neighbours)
     s = s.unroll(stage, f"{k}.1").unroll(stage, i).unroll(stage, f"{j}.0").vectorize(stage, f"{j}.1")
-    if (t.k_block or p.k) % t.k_unroll:
+    for loop in neighbours:
+        s = s.tensorize(stage, loop, t.dot)
+    if (t.k_block or p.k) // t.step % t.k_unroll:
         s = s.partition(stage, f"{k}.0")
     if t.prefetch:
         s = s.prefetch(stage, b, f"{k}.1", t.prefetch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 
 from autotune.ops.registry import lookup
@@ -60,15 +61,15 @@ class MatmulShape:
         return (self.rank_b - 1, self.rank_b - 2) if self.trans_b else (self.rank_b - 2, self.rank_b - 1)
 
 
-def is_matmul(workload: Workload) -> bool:
-    """One product of floating-point matrices, with elementwise work around it that keeps its shape."""
+def is_matmul(workload: Workload, dtypes: Container[str] = FLOATS) -> bool:
+    """One product of matrices of some dtypes, with elementwise work around it that keeps its shape."""
     anchor = workload.anchor
     if anchor is None or anchor.op != "matmul" or len(workload.outputs) != 1:
         return False
     types = workload.types()
     place = len(workload.inputs) + workload.nodes.index(anchor)
     operands = [types[n] for n in anchor.inputs]
-    if any(len(t.shape) < 2 or t.dtype not in FLOATS for t in operands):
+    if any(len(t.shape) < 2 or t.dtype not in dtypes for t in operands):
         return False
     others = all(node is anchor or lookup(node.op).elementwise for node in workload.nodes)
     sizes = [*types[place].shape, *operands[0].shape, *operands[1].shape]

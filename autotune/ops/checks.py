@@ -85,6 +85,12 @@ def same_dtype(op: str, tensors: Sequence[Tensor]) -> DType:
     return dtypes[0]
 
 
+def factors(op: str, a: Tensor, b: Tensor) -> DType:
+    """The dtype of the first of two factors: that of both, or both are 8-bit integers, whose products are i32."""
+    small = (DType.i8, DType.u8)
+    return a.dtype if a.dtype in small and b.dtype in small else same_dtype(op, (a, b))
+
+
 def floating(op: str, t: Tensor) -> DType:
     require(t.dtype.is_float, f"{op}: needs floating-point numbers, got {t.dtype}; cast first")
     return t.dtype

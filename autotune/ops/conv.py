@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.ops.checks import integer, integers, numeric, rank_of, require, same_dtype
+from autotune.ops.checks import factors, integer, integers, numeric, rank_of, require
 from autotune.ops.precision import accumulator, rounded
 from autotune.ops.registry import operator
 from autotune.ops.window import image_element, overhang, position, sides_of, window_count
@@ -110,13 +110,13 @@ def _convolution(op: str, rank: int) -> None:
     def conv(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         """conv[n,k,oh,ow] = sum over c,r,s of x[n, c, oh*sh + r*dh - top, ow*sw + s*dw - left] * w[k,c,r,s].
 
-        16-bit floats are summed in f32 and rounded at the end; 8-bit integers give i32.
+        16-bit floats are summed in f32 and rounded at the end; 8-bit integers, of which one may be signed, give i32.
         """
         x, weight = inputs
         for t, what in ((x, "data (N,C,...)"), (weight, "weight (K,C/groups,...)")):
             rank_of(op, t, rank + 2, what)
         numeric(op, x)
-        same_dtype(op, (x, weight))
+        factors(op, x, weight)
         size = Conv.of(op, x.shape, weight.shape, attrs)
         total = accumulator(x.dtype)
         per_group, per_filter = size.c // size.groups, size.k // size.groups

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.ops.broadcast import broadcast_shapes, element
-from autotune.ops.checks import flag, numeric, require, same_dtype
+from autotune.ops.checks import factors, flag, numeric, require
 from autotune.ops.precision import accumulator, rounded
 from autotune.ops.registry import operator
 from autotune.tensor.expr import Expr, cast
@@ -18,11 +18,12 @@ def matmul(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """matmul[..., i, j] = sum over k of a[..., i, k] * b[..., k, j]; leading dimensions broadcast.
 
     A one-dimensional operand is a row (a) or a column (b), and its dimension vanishes. `trans_a` and `trans_b`
-    swap the last two dimensions of an operand. 16-bit floats are summed in f32, 8-bit integers give i32.
+    swap the last two dimensions of an operand. 16-bit floats are summed in f32; 8-bit integers, of which one may be
+    signed and the other not, give i32.
     """
     a, b = inputs
     numeric("matmul", a)
-    total = accumulator(same_dtype("matmul", (a, b)))
+    total = accumulator(factors("matmul", a, b))
     trans_a, trans_b = flag("matmul", attrs, "trans_a"), flag("matmul", attrs, "trans_b")
     for t, transposed, name in ((a, trans_a, "a"), (b, trans_b, "b")):
         require(len(t.shape) >= 1, f"matmul: {name} is a scalar; use mul")

@@ -187,3 +187,25 @@ def test_scales_that_do_not_fit_are_refused() -> None:
     model = build(helper.make_node("QuantizeLinear", ["x", "s"], ["y"], axis=1), {"x": x}, tensors, opset=21)
     with pytest.raises(ModelError, match="5 scales for axis 1"):
         load_model(model.SerializeToString())
+
+
+def test_constant_weights_are_multiplied_as_cpus_do() -> None:
+    """u8 times i8, zero points apart: the weights' in the weights, the data's by sums of weights."""
+    x, w = integers(np.int8, 1, 16, 6, 6), integers(np.uint8, 8, 16, 3, 3) // 2 + 64
+    tensors: dict[str, Array] = {
+        "w": w.astype(np.uint8),
+        "xz": np.asarray(-5, np.int8),
+        "wz": np.asarray(128, np.uint8),
+    }
+    node = helper.make_node("ConvInteger", ["x", *tensors], ["y"], pads=[1, 1, 1, 1])
+    model = build(node, {"x": x}, tensors)
+    graph = load_model(model.SerializeToString())
+    (conv,) = [n for n in graph.nodes if n.op == "conv2d"]
+    types = {value.name: value.dtype for value in graph.values.values()}
+    assert [types[name] for name in conv.inputs] == ["u8", "i8"]
+    check(model, {"x": x})
+    (found,) = InferenceSession(model.SerializeToString(), database=False).run(None, {"x": x})
+    wide = np.pad(_centred(x, tensors["xz"]), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), axis=(2, 3))
+    wanted = np.einsum("nchwrs,kcrs->nkhw", windows, _centred(tensors["w"], tensors["wz"]))
+    np.testing.assert_array_equal(np.asarray(found), wanted)

@@ -1,6 +1,11 @@
-"""QuantizeLinear and its kin, and products of quantised operands as integer products with exact i32 sums."""
+"""QuantizeLinear and its kin, and products of quantised operands as integer products with exact i32 sums.
+
+Products with constant weights become u8 x i8, what CPUs multiply: sum (x - z)(w - v) = sum x w' - z sum w', w' = w - v.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,6 +14,7 @@ from autotune.graph.frontend.convolution import convolution_window, convolve
 from autotune.graph.frontend.matrix import product
 from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.graph.frontend.source import dtype_of
+from autotune.graph.ir import Array
 from autotune.tensor import DType
 
 
@@ -71,30 +77,84 @@ def dynamic_quantize_linear(node: OnnxNode) -> tuple[str, str, str]:
 
 @converts("MatMulInteger")
 def matmul_integer(node: OnnxNode) -> str:
-    return product(node, _centred(node, 0, _rows(node, 2)), _centred(node, 1, _columns(node, 3)))
+    return _matrix_product(node, 1, _rows(node, 2), _columns(node, 3))
 
 
 @converts("QLinearMatMul")
 def qlinear_matmul(node: OnnxNode) -> str:
-    total = product(node, _centred(node, 0, _rows(node, 2)), _centred(node, 3, _columns(node, 5)))
+    total = _matrix_product(node, 3, _rows(node, 2), _columns(node, 5))
     return _requantized(node, total, _rows(node, 1), _columns(node, 4), 6)
 
 
 @converts("ConvInteger")
 def conv_integer(node: OnnxNode) -> str:
-    window = convolution_window(node, 1)
-    return convolve(node, _centred(node, 0, _scalar(node, 2)), _centred(node, 1, _filters(node, 3, 1)), window)
+    return _convolution(node, 1, _scalar(node, 2), _filters(node, 3, 1))
 
 
 @converts("QLinearConv")
 def qlinear_conv(node: OnnxNode) -> str:
-    window = convolution_window(node, 3)
-    x, weight = _centred(node, 0, _scalar(node, 2)), _centred(node, 3, _filters(node, 5, 3))
-    total = convolve(node, x, weight, window)
-    channels = (1, -1, *(1,) * len(window.kernel))
+    total = _convolution(node, 3, _scalar(node, 2), _filters(node, 5, 3))
+    channels, count = (1, -1, *(1,) * (node.rank() - 2)), node.shape(3)[0]
     if node.given(8):
-        total = node.emit("add", total, _along(node, 8, channels, node.shape(3)[0]))
-    return _requantized(node, total, _scalar(node, 1), _along(node, 4, channels, node.shape(3)[0]), 6)
+        total = node.emit("add", total, _along(node, 8, channels, count))
+    return _requantized(node, total, _scalar(node, 1), _along(node, 4, channels, count), 6)
+
+
+def _matrix_product(node: OnnxNode, weight: int, zero: str | None, weight_zero: str | None) -> str:
+    """The i32 product of the first operand and the one at `weight`, each less its zero point."""
+    b = _signed_weight(node, weight, weight_zero)
+    if b is None or min(node.rank(), node.rank(weight)) < 2:
+        return product(node, _centred(node, 0, zero), _centred(node, weight, weight_zero))
+    a, zero = _unsigned(node, zero)
+    total = product(node, a, node.new_constant(b))
+    return _less(node, total, zero, b.sum(axis=-2, dtype=np.int32, keepdims=True))
+
+
+def _convolution(node: OnnxNode, weight: int, zero: str | None, weight_zero: str | None) -> str:
+    """The i32 convolution of the same."""
+    window, filters = convolution_window(node, weight), _signed_weight(node, weight, weight_zero)
+    if filters is None or (zero is not None and zero not in node.builder.constants):
+        return convolve(node, _centred(node, 0, zero), _centred(node, weight, weight_zero), window)
+    x, zero = _unsigned(node, zero)
+    rank = len(window.kernel)
+    if zero is not None and any(window.pad):  # padding is where x less its zero point is 0
+        pads = (0, 0, *window.pad[:rank], 0, 0, *window.pad[rank:])
+        x = node.emit("pad", x, pads=pads, value=int(node.builder.constants[zero]))
+        window = replace(window, pad=(0,) * (2 * rank))
+    total = convolve(node, x, node.new_constant(filters), window)
+    sums = filters.sum(axis=tuple(range(1, filters.ndim)), dtype=np.int32)
+    return _less(node, total, zero, sums.reshape(1, -1, *(1,) * rank))
+
+
+def _signed_weight(node: OnnxNode, position: int, zero: str | None) -> Array | None:
+    """A constant weight less its constant zero point, as i8; None when it is not constant or does not fit."""
+    constants = node.builder.constants
+    if not node.is_constant(position) or not (zero is None or zero in constants):
+        return None
+    wide = node.constant(position, "weight").astype(np.int32)
+    if zero is not None:
+        wide = wide - constants[zero].astype(np.int32)
+    fits = wide.size == 0 or (wide.min() >= -128 and wide.max() <= 127)
+    return wide.astype(np.int8) if fits else None
+
+
+def _unsigned(node: OnnxNode, zero: str | None) -> tuple[str, str | None]:
+    """The first operand as u8 and its zero point in i32, None for 0: signed numbers are moved up by 128."""
+    x = node.input(0)
+    if zero is not None:
+        zero = _cast(node, zero, DType.i32) if _is_nonzero(node, zero) else None
+    if node.value().dtype == DType.u8.value:
+        return x, zero
+    up = node.new_constant(np.asarray(128, np.int32))
+    moved = _cast(node, node.emit("add", _cast(node, x, DType.i32), up), DType.u8)
+    return moved, up if zero is None else node.emit("add", zero, up)
+
+
+def _less(node: OnnxNode, total: str, zero: str | None, sums: Array) -> str:
+    """The sum of (x - zero) * w, from that of x * w and the sums of w."""
+    if zero is None:
+        return total
+    return node.emit("sub", total, node.emit("mul", zero, node.new_constant(sums)))
 
 
 def _requantized(node: OnnxNode, total: str, first: str | None, second: str | None, position: int) -> str:
