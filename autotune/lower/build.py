@@ -8,6 +8,7 @@ from dataclasses import replace
 from autotune.errors import LoweringError
 from autotune.lower.bounds import least
 from autotune.lower.extern import Place, Row, nest_of
+from autotune.lower.folding import kept_steps
 from autotune.lower.ir import (
     LOCAL,
     OPERAND,
@@ -49,6 +50,7 @@ class NestBuilder:
         self.regions = Regions(state)
         self.ranges = state.ranges()
         self.operands = self._operands()
+        self.folded = kept_steps(state)
         self.buffers = self._buffers()
         self.layouts = {t.name: state.layout(t) for t in state.tensors()}
         self.producer = {t.name: s for s in state.stages for t in s.stage.outputs}
@@ -73,6 +75,9 @@ class NestBuilder:
             for t in s.stage.outputs:
                 if t.name not in out:
                     kept = t.shape if s.stage.extern else self.regions.of(s).extent[: len(t.shape)]
+                    if t.name in self.folded:
+                        d, steps = self.folded[t.name]
+                        kept = (*kept[:d], steps, *kept[d + 1 :])
                     scope = SHARED if s.at is None else REGISTER if s.scope == REGISTER else LOCAL
                     if scope == REGISTER:  # whole vectors: lanes beyond the region may be written, and are not read
                         reach = (s.relative()[a.name].range(self.ranges)[1] + 1 for a in s.stage.axes)
@@ -304,6 +309,9 @@ class NestBuilder:
         producer = self.producer.get(t.name)
         if producer is not None and producer.at is not None:
             logical = [i - b for i, b in zip(logical, self.regions.of(producer).base)]
+        if t.name in self.folded:
+            d, steps = self.folded[t.name]
+            logical = [i.floormod(steps, ranges or self.ranges) if n == d else i for n, i in enumerate(logical)]
         form = self.layouts[t.name]
         return tuple(_dimension(form, d, block, logical[d], ranges or self.ranges) for d, block in form.order)
 

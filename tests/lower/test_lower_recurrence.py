@@ -144,3 +144,19 @@ def test_threads_that_do_not_meet_are_found() -> None:
     with pytest.raises(LoweringError, match="inside the parallel loop"):
         verify(shared, "test")
     assert isinstance(loop.body[-1], Barrier)
+
+
+@pytest.mark.parametrize(
+    ("read_at", "kept"), [(lambda t: 5, 3), (lambda t: 3, 3), (lambda t: 1, 5), (lambda t: t, 6), (lambda t: 5 - t, 6)]
+)
+def test_steps_that_nobody_reads_any_more_make_room(right: Right, read_at, kept: int) -> None:  # type: ignore[no-untyped-def]
+    """A state of six steps that is read two steps later, and afterwards at some steps."""
+    x = placeholder((6, 8), "f32", "in0")
+    h = state((6, 8), "f32", "h")
+    new = compute((6, 8), lambda t, i: x[t, i] + read(h, (t - 2, 7 - i), when=t >= 2), "new")
+    (found,) = recurrence([h], [new])
+    out = compute((6, 8), lambda t, i: found[read_at(t), i] * 2.0, "out0")
+    s = Schedule(ComputeDef.build([x], [out]))
+    (buffer,) = [b for b in lower(s).buffers if b.name == "new"]
+    assert buffer.shape == (kept, 8)
+    right(s.parallel("new", "i"))
