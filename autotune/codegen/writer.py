@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from autotune.errors import CodegenError
+
 INLINE = 1 << 30
+MAX_VALUES = 40_000  # a large Winograd kernel has 4,000; LLVM takes seconds for these, and minutes for twice as many
 
 
 @dataclass(slots=True)
@@ -41,6 +44,8 @@ class Writer:
 
     def fresh(self, prefix: str = "v") -> str:
         self._numbers += 1
+        if self._numbers > MAX_VALUES:
+            raise CodegenError(f"the kernel would have more than {MAX_VALUES} instructions: unroll less")
         return f"{prefix}{self._numbers}"
 
     def emit(self, text: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from autotune.errors import ConfigError
 from autotune.ops.workload import Workload
 from autotune.records import TEMPLATE_INTERFACE, Database, Tier, TuningRecord
-from autotune.search_spaces import Config, Interface, check_config, default_config
+from autotune.search_spaces import Config, Interface, check_config, default_config, templates_for
 from autotune.target import Target
 
 _OTHERS = 200
@@ -101,6 +101,12 @@ class Chooser:
     def default(self, workload: Workload, reason: str, tier: Tier = Tier.MISS) -> Choice:
         """What a kernel gets without a record that fits."""
         return Choice(default_config(workload, self.target, strict_fp=self._strict(workload)), tier, reason)
+
+    def others(self, workload: Workload, reason: str) -> Iterator[Choice]:
+        """The defaults of the templates behind the first."""
+        for entry in templates_for(workload, self.target, strict_fp=self._strict(workload))[1:]:
+            config = entry.default(workload, self.target).replace(template=entry.name)
+            yield Choice(config, Tier.MISS, reason)
 
     def _look_up(self, workload: Workload, form: str | None) -> Choice:
         if self.database is None:

@@ -180,7 +180,7 @@ class _Kernels:
             kernel = self._build(step)
         except (ScheduleError, LoweringError, CodegenError) as error:
             if not choice.tuned:
-                raise
+                return self._other(step, error)
             return self._default(step, f"the tuned schedule does not build in this model's layouts: {error}")
         if choice.ir_hash and choice.interface == step.interface.to_json() and kernel.ir_hash != choice.ir_hash:
             return self._default(step, "the same config now gives other code than was measured; tune again")
@@ -188,7 +188,20 @@ class _Kernels:
 
     def _default(self, step: KernelStep, reason: str) -> tuple[KernelStep, KernelObject]:
         step = replace(step, choice=self.chooser.default(step.workload, reason, Tier.COMPATIBLE))
-        return step, self._build(step)
+        try:
+            return step, self._build(step)
+        except (ScheduleError, LoweringError, CodegenError) as error:
+            return self._other(step, error)
+
+    def _other(self, step: KernelStep, error: Exception) -> tuple[KernelStep, KernelObject]:
+        """The default of another template, where that of the first does not build in these layouts."""
+        for choice in self.chooser.others(step.workload, f"the first template's default does not build: {error}"):
+            other = replace(step, choice=choice)
+            try:
+                return other, self._build(other)
+            except (ScheduleError, LoweringError, CodegenError):
+                continue
+        raise error
 
     def _build(self, step: KernelStep) -> KernelObject:
         key = (step.workload.key, step.choice.config.key, step.interface.to_json())

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autotune.compiler.choose import Chooser
+from autotune.compiler.compile import _Kernels, compile_graph
+from autotune.compiler.slots import KernelStep
+from autotune.errors import ScheduleError
+from autotune.graph import Graph, Node, Output, Value, evaluate_graph
 from autotune.ops import parse_workload
 from autotune.records import Database, Tier, TuningRecord
+from autotune.schedule import Schedule
 from autotune.search_spaces import Config, default_config
 from autotune.target import Target
 
@@ -76,3 +82,23 @@ def test_a_record_of_another_thread_count_is_not_applied(database: Database) -> 
 
 def test_without_a_database_the_reason_is_the_caller_s() -> None:
     assert Chooser(TARGET, None, "not wanted")(WORKLOAD).reason == "not wanted"
+
+
+def test_a_default_that_does_not_build_gives_way_to_the_next_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = _Kernels._schedule
+
+    def refuse(kernels: _Kernels, step: KernelStep) -> Schedule:
+        if step.choice.config.template == "conv2d.direct":
+            raise ScheduleError("not in these layouts")
+        return schedule(kernels, step)
+
+    monkeypatch.setattr(_Kernels, "_schedule", refuse)
+    weight = np.random.default_rng(0).standard_normal((8, 8, 1, 1)).astype(np.float32)
+    attrs = (("dilation", (1, 1)), ("groups", 1), ("pad", (0,) * 4), ("stride", (1, 1)))
+    node = Node("conv2d", ("x", "w"), Value("y", "f32", (1, 8, 5, 5)), attrs)
+    graph = Graph("g", (Value("x", "f32", (1, 8, 5, 5)),), (node,), (Output("y", "y"),), {"w": weight})
+    compiled = compile_graph(graph, Target.parse("native -num-cores=1"))
+    reports = [report for report in compiled.kernels if "does not build: not in these layouts" in report.reason]
+    assert len(reports) == 1 and "conv2d.direct" not in reports[0].config
+    x = np.random.default_rng(1).standard_normal((1, 8, 5, 5)).astype(np.float32)
+    np.testing.assert_allclose(compiled.run({"x": x})[0], evaluate_graph(graph, {"x": x})["y"], atol=1e-5)
