@@ -18,6 +18,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.segmentation import unet
 from benchmarks.sequences import lstm
 from benchmarks.transformers import bert_base, vit_base
 
@@ -58,7 +59,7 @@ class Weights:
 
 
 def build(name: str, seed: int = 0) -> onnx.ModelProto:
-    """The model of that name, one input (an image of 1×3×224×224, or 1×128×768 embedded tokens), with random weights.
+    """The model of that name, one input (an image of 1×3×224×224, 256×256 for unet, or embedded tokens), with random weights.
 
     Raises:
         KeyError: there is no such model; `names()` lists them.
@@ -259,6 +260,7 @@ WRITTEN: dict[str, Callable[[Net], onnx.ModelProto]] = {
     "lstm": lstm,
     "mobilenetv2": mobilenetv2,
     "resnet18": resnet18,
+    "unet": unet,
     "vgg16": vgg16,
     "vit_base": vit_base,
 }
