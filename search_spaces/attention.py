@@ -247,8 +247,11 @@ class _Blocks:
         return s.unroll(PRODUCTS, j).unroll(PRODUCTS, f"{i}.0").vectorize(PRODUCTS, f"{i}.1")
 
     def _transposed(self, s: Schedule, copy: str) -> Schedule:
-        """The block's queries with features outside."""
+        """The block's queries with features outside, turned in registers a square at a time."""
         order = self.p.orders[0]
         at = self._names(s, copy, order)
         s = s.layout(copy, Layout.blocked(4, [], tuple(order.index(letter) for letter in "bhds")))
-        return s.reorder(copy, *(at[letter] for letter in "bhsd"))
+        b, h, i, d = (at[letter] for letter in "bhsd")
+        s = s.split(copy, i, self.lanes).split(copy, d, self.lanes)
+        s = s.reorder(copy, b, h, f"{i}.0", f"{d}.0", f"{d}.1", f"{i}.1")
+        return s.unroll(copy, f"{d}.1").vectorize(copy, f"{i}.1")
