@@ -59,7 +59,7 @@ class Weights:
 
 
 def build(name: str, seed: int = 0) -> onnx.ModelProto:
-    """The model of that name, one input (an image of 1×3×224×224, 256×256 for unet, or embedded tokens), with random weights.
+    """The model of that name with random weights; its one input is an image (224×224, unet 256×256) or embedded tokens.
 
     Raises:
         KeyError: there is no such model; `names()` lists them.
