@@ -60,9 +60,36 @@ class AutotuneBackend(Backend):
             raise BackendIsNotSupposedToImplementIt(str(error)) from error
 
     @classmethod
+    def run_node(
+        cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """The outputs of one node, of the newest opset or of `opset_version`; `inputs` by position, or by name.
+
+        Raises:
+            BackendIsNotSupposedToImplementIt: as for `prepare`.
+        """
+        names = [name for name in node.input if name]
+        given = dict(inputs) if isinstance(inputs, dict) else dict(zip(names, inputs, strict=True))
+        arrays = {name: np.asarray(given[name]) for name in names}
+        graph = onnx.helper.make_graph(
+            [node],
+            "node",
+            [
+                onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+                for n, a in arrays.items()
+            ],
+            [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name],
+        )
+        opset = kwargs.get("opset_version") or onnx.defs.onnx_opset_version()
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", int(opset))])
+        return cls.prepare(model, device).run(arrays)
+
+    @classmethod
     def supports_device(cls, device: str) -> bool:
         return device.upper().startswith("CPU")
 
 
 prepare = AutotuneBackend.prepare
+run_model = AutotuneBackend.run_model
+run_node = AutotuneBackend.run_node
 supports_device = AutotuneBackend.supports_device

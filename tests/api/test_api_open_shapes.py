@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import autotune
 from autotune.errors import InputError, ModelError, UnsupportedError
-from autotune.onnx_backend import prepare
+from autotune.onnx_backend import prepare, run_model, run_node
 from tests.cli.cli_models import conv_model, invoke, save
 
 TARGET = "native -num-cores=1"
@@ -84,3 +84,12 @@ def test_the_command_line_says_what_runs_where(tmp_path: Path) -> None:
     assert (plain["segments"], plain["segments_open"], plain["host_nodes"]) == (1, False, [])
     ran = invoke("run", path, "--random", "1", "--target", TARGET, "--untuned", "--json")
     assert json.loads(ran.stdout)["y"]["shape"] == [2, 6]
+
+
+def test_the_backend_runs_single_nodes() -> None:
+    x = np.asarray([[1, 0], [0, 2]], np.float32)
+    (y,) = run_node(helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0), [x, np.asarray([1])])
+    np.testing.assert_array_equal(y, [1, 2])
+    (y,) = run_node(helper.make_node("Add", ["x", "b"], ["y"], broadcast=1, axis=0), [x, x[1]], opset_version=6)
+    np.testing.assert_array_equal(y, x + x[1][:, None])
+    np.testing.assert_array_equal(run_model(nonzero_model(), [np.zeros((2, 3), np.float32)])[1], np.empty((2, 0)))
