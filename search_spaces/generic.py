@@ -21,6 +21,7 @@ from autotune.search_spaces.nests import ConeScheduler, Options
 from autotune.search_spaces.plain import plain_schedule
 from autotune.search_spaces.registry import template
 from autotune.search_spaces.space import ConfigSpace
+from autotune.search_spaces.turns import turns_schedule
 from autotune.target import Target
 from autotune.tensor.expr import Var, walk
 
@@ -52,9 +53,9 @@ class Generic:
         return self.space(workload, target).default()
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        if any(s.recurrence is not None for s in compute_def(workload).stages):
-            return plain_schedule(workload, interface)
         try:
+            if any(s.recurrence is not None for s in compute_def(workload).stages):
+                return turns_schedule(workload, target, interface)
             return generic_schedule(workload, target, options_of(config), interface)
         except ScheduleError:  # a case that the analysis does not see through; known from no test
             return plain_schedule(workload, interface)
