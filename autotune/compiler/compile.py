@@ -257,13 +257,7 @@ def _link(
 ) -> CompiledModel:
     """Place every buffer and turn kernels into calls. Raises TooLarge before anything large is allocated."""
     inputs = {slot: n for n, slot in enumerate(a.inputs[v.name] for v in graph.inputs)}
-    lifetimes: dict[int, list[int]] = {}
-    end = len(built)
-    for n, (step, _) in enumerate(built):
-        for slot in (*(s for s in step.inputs if isinstance(s, int)), *step.outputs):
-            lifetimes.setdefault(a.root(slot)[0], []).append(n)
-    for slot in a.outputs.values():
-        lifetimes.setdefault(a.root(slot)[0], []).append(end)
+    lifetimes = a.lifetimes()
     direct = _direct_outputs(graph, a, inputs)
     shared = in_place(a, lifetimes, frozenset(slot for slot in lifetimes if slot not in inputs and slot not in direct))
     owned = sorted(set(shared.values()))

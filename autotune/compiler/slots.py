@@ -66,6 +66,17 @@ class Assignment:
             slot, offset = part[0], offset + part[1]
         return slot, offset
 
+    def lifetimes(self) -> dict[int, list[int]]:
+        """The steps at which the memory of each slot that owns some is used, ascending; model outputs to the end."""
+        found: dict[int, list[int]] = {}
+        for n, step in enumerate(self.steps):
+            for slot in (*step.inputs, *step.outputs):
+                if isinstance(slot, int):
+                    found.setdefault(self.root(slot)[0], []).append(n)
+        for slot in self.outputs.values():
+            found.setdefault(self.root(slot)[0], []).append(len(self.steps))
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Decisions:

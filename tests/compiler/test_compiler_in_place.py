@@ -42,12 +42,7 @@ def test_elementwise_operators_read_where_they_write(name: str) -> None:
 
 def found(graph: Graph) -> tuple[Assignment, dict[int, int]]:
     a = assign(graph, partition(graph), Chooser(Target.parse("x86 -mcpu=znver4 -num-cores=1"), None))
-    lifetimes: dict[int, list[int]] = {}
-    for n, step in enumerate(a.steps):
-        for slot in (*(s for s in step.inputs if isinstance(s, int)), *step.outputs):
-            lifetimes.setdefault(a.root(slot)[0], []).append(n)
-    for slot in a.outputs.values():
-        lifetimes.setdefault(a.root(slot)[0], []).append(len(a.steps))
+    lifetimes = a.lifetimes()
     return a, in_place(a, lifetimes, frozenset(lifetimes) - set(a.inputs.values()))
 
 

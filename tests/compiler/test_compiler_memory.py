@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotune.compiler.choose import Chooser
+from autotune.compiler.layouts import assign
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
+from autotune.graph import load_model, optimize, partition
+from autotune.target import Target
+from autotune.tensor import DType
+from benchmarks import zoo
 
 lifetimes = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 12)).map(
@@ -62,3 +69,16 @@ def test_a_plan_that_greedy_misses() -> None:
     sizes = [21952, 21952, 21952, 22743]
     plan = plan_memory([Lifetime(64 * size, n, n + 1) for n, size in enumerate(sizes)])
     assert plan.total == plan.lower_bound == 64 * (21952 + 22743)
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2", "shufflenet", "squeezenet"])
+def test_buffers_of_real_models(name: str) -> None:
+    graph = optimize(load_model(zoo.build(name).SerializeToString()))
+    a = assign(graph, partition(graph), Chooser(Target.parse("x86 -mcpu=znver4 -num-cores=2"), None))
+    buffers = [
+        Lifetime(a.slots[slot].elements * DType(a.slots[slot].dtype).bytes, steps[0], steps[-1])
+        for slot, steps in a.lifetimes().items()
+        if slot not in a.inputs.values()
+    ]
+    plan = plan_memory(buffers)
+    assert plan.total <= 1.1 * plan.lower_bound
