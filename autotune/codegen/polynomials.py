@@ -118,15 +118,14 @@ def _log(x: Expr) -> Expr:
 
 
 def _tanh(x: Expr) -> Expr:
-    """g / (g + 2) where g = exp(2 |x|) - 1, whose error fades towards 1; near 0 the quotient only corrects g / 2."""
+    """h / (h + 1) where 2 h = exp(2 |x|) - 1: its error fades towards 1; near 0 the quotient only corrects h."""
     size = unary("abs", x)
     twice = binary("min", size + size, _f(2 * _TANH_ONE))
-    n, power = _whole_power(twice * _f(_LOG2E) + _f(_MAGIC_POWER))
+    shifted = twice * _f(_LOG2E) + _f(_MAGIC_POWER - 1.0)  # n, and an exponent of n - 1
+    n, half_power = shifted - _f(_MAGIC_POWER - 1.0), _exponent(shifted)
     r = twice - n * _f(_LN2)
-    part = r * r * _horner(r, _GROWTH_TAIL) + r
-    growth = part * power + (power - _f(1.0))
-    quotient = growth / (growth + _f(2.0))
-    half = growth * _f(0.5)
+    half = ((r * r) * _horner(r, _GROWTH_TAIL) + r) * half_power + (half_power - _f(0.5))
+    quotient = half / (half + _f(1.0))
     return _with_sign(select(half < _f(0.4), half - half * quotient, quotient), x)
 
 
@@ -135,16 +134,16 @@ def _erf(x: Expr) -> Expr:
     size = binary("min", unary("abs", x), _f(_ERF_ONE))
     slope = _horner(size, _ERF)
     t = size * slope + size
-    n, power = _whole_power(_f(_MAGIC_POWER) - t * _f(_LOG2E))
+    shifted = _f(_MAGIC_POWER) - t * _f(_LOG2E)
+    n, power = shifted - _f(_MAGIC_POWER), _exponent(shifted)
     r = -t - n * _f(_LN2)
     part = size + (size * slope + (n * _f(_LN2) - (r * r) * _horner(r, _GROWTH_TAIL)))
     return _with_sign(part * power + (_f(1.0) - power), x)
 
 
-def _whole_power(shifted: Expr) -> tuple[Expr, Expr]:
-    """n and 2**n, from a number in -126..127 that was rounded to n by adding _MAGIC_POWER."""
-    bits = binary("shl", Reinterpret(shifted, DType.i32), _i(23))
-    return shifted - _f(_MAGIC_POWER), Reinterpret(bits, DType.f32)
+def _exponent(shifted: Expr) -> Expr:
+    """2**(m - 127) of the whole number m that a magic number left in the low bits."""
+    return Reinterpret(binary("shl", Reinterpret(shifted, DType.i32), _i(23)), DType.f32)
 
 
 def logistic(x: Expr) -> Expr:
