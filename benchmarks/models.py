@@ -1,6 +1,6 @@
 """Whole models: ours untuned and tuned against ONNX Runtime, OpenVINO (f32) and MNN, timed in turn.
 
-python -m benchmarks.models                              all seven models, 1 and 2 threads, untuned
+python -m benchmarks.models                              all nine models, 1 and 2 threads, untuned
 python -m benchmarks.models resnet50 --db tuning.sqlite  with the records of `autotune tune --db tuning.sqlite`
 python -m benchmarks.models --tune 5m --db FRESH.sqlite  tunes first, per model and number of threads
 """
@@ -25,7 +25,8 @@ from benchmarks import zoo
 from benchmarks.engines import PEERS, Engine, EngineError, runs_per_turn, time_in_turn
 from benchmarks.report import ROOT, Report, Row, parser, progress
 
-MODELS = ("resnet50", "resnet18", "squeezenet", "vgg19", "inception_v1", "alexnet", "mobilenetv2")
+MODELS = ("resnet50", "resnet18", "squeezenet", "vgg19", "inception_v1", "alexnet", "mobilenetv2",
+          "bert_base", "vit_base")  # fmt: skip
 MAX_ERROR = 1e-4  # of the range of the last layer before softmax
 METHOD = (
     "Batch 1, random seeded weights. Each engine in its own process, pinned to its cores; all loaded side by side and "

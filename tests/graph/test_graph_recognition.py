@@ -191,6 +191,29 @@ def test_attention_of_split_heads(mask: str, twice: bool) -> None:
     assert len(node.inputs) == (4 if mask in ("keys", "all") else 3)
 
 
+@pytest.mark.parametrize(
+    ("mask", "number", "fused"),
+    [
+        (np.tril(np.ones((LENGTH, LENGTH), bool)), -3e38, True),
+        (np.eye(LENGTH, dtype=bool), -1e10, True),
+        (np.zeros((LENGTH, LENGTH), bool), -1e10, False),  # the mean of the values: no score counts
+        (np.eye(LENGTH, dtype=bool), -100.0, False),
+        (None, -np.inf, True),
+        (None, -1e10, False),
+    ],
+)
+def test_scores_replaced_by_a_number(mask: Array | None, number: float, fused: bool) -> None:
+    w = Writer()
+    given = {name: random(BATCH, HEADS, LENGTH, WIDTH, seed=n) for n, name in enumerate("qkv")}
+    if mask is None:
+        given["m"] = np.ones((BATCH, 1, LENGTH, LENGTH), bool)
+        given["m"][..., 2] = False
+    scores = w("MatMul", "q", w("Transpose", "k", perm=[0, 1, 3, 2]))
+    scores = w("Where", "m" if mask is None else mask, scores, number)
+    graph = w.optimized(w("MatMul", w("Softmax", scores, axis=-1), "v"), **given)
+    assert ("attention" in ops(graph)) is fused
+
+
 @pytest.mark.parametrize("cut", ["Gather", "Split"])
 def test_attention_reads_its_heads_out_of_one_projection(cut: str) -> None:
     w = Writer()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.match import made_by, product
+from autotune.graph.passes.match import made_by, number, product
 from autotune.graph.passes.sweep import Sweep
 from autotune.tensor import DType
 
@@ -36,7 +36,7 @@ def _attention(sweep: Sweep, node: Node) -> str | None:
     scores = sweep.values[softmax.name]
     if not DType(scores.dtype).is_float or not scores.size or not node.output.size:
         return None
-    logits, mask = _unmasked(sweep, softmax.inputs[0])
+    logits, mask = _unmasked(sweep, softmax.inputs[0], scores.shape[-2:])
     scale, factors = product(sweep, logits)
     first = made_by(sweep, factors[0], "matmul") if len(factors) == 1 else None
     if first is None or first.attr("trans_a") or first.output.shape != scores.shape:
@@ -70,11 +70,18 @@ def _four_dimensional(sweep: Sweep, node: Node, name: str) -> str:
     return name if len(shape) == 4 else sweep.emit(node, "reshape", (name,), shape=(1,) * (4 - len(shape)) + shape)
 
 
-def _unmasked(sweep: Sweep, name: str) -> tuple[str, str | None]:
-    """The scores without what is added to them, and that."""
-    node = made_by(sweep, name, "add")
+def _unmasked(sweep: Sweep, name: str, extents: tuple[int, ...]) -> tuple[str, str | None]:
+    """The scores without what is added to them or takes their place, and that: a number, or who takes part."""
+    node = made_by(sweep, name, "add", "where")
     if node is None:
         return name, None
+    if node.op == "where":
+        condition, kept, otherwise = node.inputs
+        value, chosen = number(sweep, otherwise), sweep.array(condition)
+        # A finite number in place of all scores of a row is a softmax of its own; of some, it is as good as -inf.
+        some = chosen is not None and bool(chosen.any(-1).all()) and chosen.shape[-1:] == extents[-1:]
+        never = value is not None and (value == -np.inf or (value <= NEVER and some))
+        return (kept, condition) if never and sweep.values[kept].shape == node.output.shape else (name, None)
     for scores, mask in (node.inputs, node.inputs[::-1]):
         factors = product(sweep, scores).factors
         if len(factors) == 1 and made_by(sweep, factors[0], "matmul") is not None:
@@ -94,6 +101,9 @@ def _is_causal(sweep: Sweep, mask: str, extents: tuple[int, ...]) -> bool:
     array = sweep.array(mask)
     if array is None or array.shape[-2:] != extents or array.size != extents[0] * extents[1] or array.size < 2:
         return False
-    square = array.reshape(extents).astype(np.float64)
+    square = array.reshape(extents)
+    if square.dtype == np.bool_:
+        square = np.where(square, 0.0, -np.inf)
+    square = square.astype(np.float64)
     later = np.triu(np.ones(square.shape, bool), 1)
     return bool(np.all(square[~later] == 0) and np.all(square[later] <= NEVER))
