@@ -311,11 +311,11 @@ class Arithmetic:
         text = self.operand(a, lanes)
         if a.dtype.is_float and to.is_float:
             code = "fpext" if to is DType.f64 else "fptrunc"
+        elif a.dtype.is_float and lanes:
+            return self._saturated(a, to)
         elif a.dtype.is_float:
             kind = "s" if to.is_signed else "u"
-            base = "f64" if a.dtype is DType.f64 else "f32"
-            v = f"v{lanes}" if lanes else ""
-            symbol = f"@llvm.fpto{kind}i.sat.{v}i{to.bits}.{v}{base}"
+            symbol = f"@llvm.fpto{kind}i.sat.i{to.bits}.{'f64' if a.dtype is DType.f64 else 'f32'}"
             self.w.declare(f"{goal} {symbol}({source})")
             return Value(self.w.value(f"call {goal} {symbol}({source} {text})"), to, lanes)
         elif to.is_float:
@@ -327,6 +327,28 @@ class Arithmetic:
             widen = "sext" if a.dtype.is_signed and a.dtype is not DType.bool else "zext"
             code = "trunc" if from_bits > to.bits else widen
         return Value(self.w.value(f"{code} {source} {text} to {goal}"), to, lanes)
+
+    def _saturated(self, a: Value, to: DType) -> Value:
+        """Lanes of floats as integers: NaN is 0. LLVM makes the intrinsic of vectors from scalar instructions."""
+        low, high, zero = lowest(to), highest(to), constant(0.0, a.dtype)
+        if to.bits < 32:  # the ends are floats: move what is beyond them there, and what follows is exact
+            ends = [constant(float(end.value), a.dtype) for end in (low, high)]
+            a = self.select(self._compare("eq", a, a), a, zero)
+            a = self.select(self._compare("gt", a, ends[0]), a, ends[0])
+            a = self.select(self._compare("lt", a, ends[1]), a, ends[1])
+            return self._convert(self._float_to_int(a, DType.i32), to)
+        limit = constant(float(int(high.value) + 1), a.dtype)
+        least = constant(float(low.value), a.dtype)
+        inside = self._both(self._compare("ge", a, least), self._compare("lt", a, limit))
+        found = self._float_to_int(self.select(inside, a, zero), to)
+        found = self.select(self._compare("ge", a, limit), constant(int(high.value), to), found)
+        return self.select(self._compare("lt", a, least), constant(int(low.value), to), found)
+
+    def _float_to_int(self, a: Value, to: DType) -> Value:
+        """Of numbers that fit."""
+        code = "fptosi" if to.is_signed else "fptoui"
+        kinds = computed_type(a.dtype, a.lanes), computed_type(to, a.lanes)
+        return Value(self.w.value(f"{code} {kinds[0]} {self.operand(a, a.lanes)} to {kinds[1]}"), to, a.lanes)
 
     def same_bits(self, a: Value, source: DType, dtype: DType) -> Value:
         """The bits of an element of `source` as an element of `dtype`, also where these are computed in another."""
