@@ -57,8 +57,8 @@ class _Tokens:
             floating("linear_attention", t)
             require(t.shape in fits[name], f"linear_attention: {name} of shape {t.shape} must be one of {fits[name]}")
 
-    def _states(self) -> Tensor:
-        """The state after each token."""
+    def _steps(self) -> tuple[Tensor, Tensor]:
+        """The state after each token, and what the token reads from it: of the states only the last one is kept."""
         old = state(self.shape, self.wide, "linear_state")
 
         def before(t: Expr, b: Expr, h: Expr, i: Expr, j: Expr) -> Expr:
@@ -97,26 +97,29 @@ class _Tokens:
             value = cast(self.wide, self.v[b, t, h, j]) if written is None else written[t, b, h, j]
             return decayed[t, b, h, i, j] + key(t, b, h, i) * value
 
-        (found,) = recurrence([old], [compute(self.shape, after, "linear_state")], name="linear_attention")
-        return found
+        new = compute(self.shape, after, "linear_state")
+        group, i = self.q.shape[2] // self.heads, reduce_axis(self.width, "i")
+
+        def found(t: Expr, b: Expr, h: Expr, j: Expr) -> Reduction:
+            return sum_(cast(self.wide, self.q[b, t, h, i]) * new[t, b, h // group if group > 1 else h, i, j], i)
+
+        shape = (self.tokens, self.batch, self.q.shape[2], self.v.shape[3])
+        read_ = compute(shape, found, "linear_read")
+        states, seen = recurrence([old], [new], [read_], name="linear_attention")
+        return states, seen
 
     def read(self, scale: float) -> Tensor:
         """What each token reads from its state."""
-        states, group, i = self._states(), self.q.shape[2] // self.heads, reduce_axis(self.width, "i")
+        _, seen = self._steps()
         shape = (*self.q.shape[:3], self.v.shape[3])
-
-        def body(b: Expr, t: Expr, h: Expr, j: Expr) -> Reduction:
-            return sum_(cast(self.wide, self.q[b, t, h, i]) * states[t, b, h // group if group > 1 else h, i, j], i)
-
-        found = compute(shape, body, "linear_read")
-        return compute(shape, lambda *at: cast(self.q.dtype, found[at] * scale), "linear_attention")
+        return compute(shape, lambda b, t, h, j: cast(self.q.dtype, seen[t, b, h, j] * scale), "linear_attention")
 
     def last(self) -> Tensor:
         """The state after the last token."""
         past = self.extra.get("past")
         own = self.q.dtype if past is None else past.dtype
         if self.tokens:
-            states = self._states()
+            states, _ = self._steps()
             return compute(self.shape[1:], lambda *at: cast(own, states[(self.tokens - 1, *at)]), "linear_attention")
         if past is not None:
             return compute(self.shape[1:], lambda *at: past[at], "linear_attention")

@@ -43,6 +43,7 @@ def test_shared_when_it_pays(right: Right) -> None:
 def test_sums_are_in_registers() -> None:
     nest = print_program(lower(scheduled(linear_attention(4, 2, 32, "decay,beta"), TARGETS[0])))
     assert "register linear_known" in nest and "register linear_read" in nest
+    assert "shared linear_state: f32[2, 1, 2, 32, 32]" in nest
 
 
 def test_nothing_to_do(right: Right) -> None:
