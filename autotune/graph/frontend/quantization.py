@@ -88,15 +88,14 @@ def qlinear_matmul(node: OnnxNode) -> str:
 
 @converts("ConvInteger")
 def conv_integer(node: OnnxNode) -> str:
-    return _convolution(node, 1, _scalar(node, 2), _filters(node, 3, 1))
+    return _convolution(node, 1, _scalar(node, 2), _filters(node, 3, 1), None)
 
 
 @converts("QLinearConv")
 def qlinear_conv(node: OnnxNode) -> str:
-    total = _convolution(node, 3, _scalar(node, 2), _filters(node, 5, 3))
     channels, count = (1, -1, *(1,) * (node.rank() - 2)), node.shape(3)[0]
-    if node.given(8):
-        total = node.emit("add", total, _along(node, 8, channels, count))
+    bias = _along(node, 8, channels, count) if node.given(8) else None
+    total = _convolution(node, 3, _scalar(node, 2), _filters(node, 5, 3), bias)
     return _requantized(node, total, _scalar(node, 1), _along(node, 4, channels, count), 6)
 
 
@@ -107,14 +106,15 @@ def _matrix_product(node: OnnxNode, weight: int, zero: str | None, weight_zero: 
         return product(node, _centred(node, 0, zero), _centred(node, weight, weight_zero))
     a, zero = _unsigned(node, zero)
     total = product(node, a, node.new_constant(b))
-    return _less(node, total, zero, b.sum(axis=-2, dtype=np.int32, keepdims=True))
+    return _plus(node, total, _moved(node, zero, b.sum(axis=-2, dtype=np.int32, keepdims=True)))
 
 
-def _convolution(node: OnnxNode, weight: int, zero: str | None, weight_zero: str | None) -> str:
-    """The i32 convolution of the same."""
+def _convolution(node: OnnxNode, weight: int, zero: str | None, weight_zero: str | None, bias: str | None) -> str:
+    """The i32 convolution of the same, plus a bias."""
     window, filters = convolution_window(node, weight), _signed_weight(node, weight, weight_zero)
     if filters is None or (zero is not None and zero not in node.builder.constants):
-        return convolve(node, _centred(node, 0, zero), _centred(node, weight, weight_zero), window)
+        total = convolve(node, _centred(node, 0, zero), _centred(node, weight, weight_zero), window)
+        return _plus(node, total, bias)
     x, zero = _unsigned(node, zero)
     rank = len(window.kernel)
     if zero is not None and any(window.pad):  # padding is where x less its zero point is 0
@@ -123,7 +123,8 @@ def _convolution(node: OnnxNode, weight: int, zero: str | None, weight_zero: str
         window = replace(window, pad=(0,) * (2 * rank))
     total = convolve(node, x, node.new_constant(filters), window)
     sums = filters.sum(axis=tuple(range(1, filters.ndim)), dtype=np.int32)
-    return _less(node, total, zero, sums.reshape(1, -1, *(1,) * rank))
+    moved = _moved(node, zero, sums.reshape(1, -1, *(1,) * rank))
+    return _plus(node, total, bias if moved is None else _plus(node, moved, bias))
 
 
 def _signed_weight(node: OnnxNode, position: int, zero: str | None) -> Array | None:
@@ -150,11 +151,13 @@ def _unsigned(node: OnnxNode, zero: str | None) -> tuple[str, str | None]:
     return moved, up if zero is None else node.emit("add", zero, up)
 
 
-def _less(node: OnnxNode, total: str, zero: str | None, sums: Array) -> str:
-    """The sum of (x - zero) * w, from that of x * w and the sums of w."""
-    if zero is None:
-        return total
-    return node.emit("sub", total, node.emit("mul", zero, node.new_constant(sums)))
+def _moved(node: OnnxNode, zero: str | None, sums: Array) -> str | None:
+    """What the sum of (x - zero) * w is more than that of x * w, given the sums of w."""
+    return None if zero is None else node.emit("mul", zero, node.new_constant(-sums))
+
+
+def _plus(node: OnnxNode, total: str, addend: str | None) -> str:
+    return total if addend is None else node.emit("add", total, addend)
 
 
 def _requantized(node: OnnxNode, total: str, first: str | None, second: str | None, position: int) -> str:
