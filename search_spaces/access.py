@@ -50,6 +50,11 @@ def irregular(state: State, stage: StageState, axis: str) -> int:
     return sum(stride(state, stage, r, axis) not in (0, 1) for r in stage.reads())
 
 
+def indirect(stage: StageState) -> bool:
+    """Some element is read at a place that was itself read from memory."""
+    return any(isinstance(e, Read) for r in stage.reads() for i in r.indices for e in _nodes(i))
+
+
 def contiguous(state: State, stage: StageState, axis: str) -> bool:
     """Every read is of neighbours in memory, or of one element, and some are of neighbours."""
     steps = [stride(state, stage, r, axis) for r in stage.reads()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.schedule import Schedule
-from autotune.search_spaces.access import contiguous, irregular
+from autotune.search_spaces.access import contiguous, indirect, irregular
 from autotune.tensor.layout import Layout
 
 FOLDS = frozenset({"sum", "prod", "max", "min"})
@@ -21,6 +21,8 @@ def sum_in_registers(schedule: Schedule, name: str, vector: str | None, lanes: i
     folds = [x.name for x in s.loops if x.reduce]
     tile = [x.name for x in s.loops if not x.reduce and x.name != vector]
     schedule = schedule.reorder(name, *folds, *tile, *([vector] if vector else []))
+    # Elements at run-time places are gathered one by one: long code already.
+    limit = MAX_UNROLLED // lanes if vector and indirect(s) else MAX_UNROLLED
     copies = 1
     for loop in tile:
         extent = s.loop(loop).extent
@@ -28,7 +30,7 @@ def sum_in_registers(schedule: Schedule, name: str, vector: str | None, lanes: i
             schedule, copies = schedule.unroll(name, loop), copies * extent
     for loop in reversed(folds):
         extent = s.loop(loop).extent
-        if copies * extent > MAX_UNROLLED:
+        if copies * extent > limit:
             break
         if extent > 1:
             schedule, copies = schedule.unroll(name, loop), copies * extent

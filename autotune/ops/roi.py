@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator as operator_
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +13,30 @@ from autotune.ops.checks import flag, floating, integer, integers, number, requi
 from autotune.ops.registry import Needed, operator
 from autotune.ops.sampling import integral, kept, working_dtype
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, cast, const, maximum, minimum, read, select, unary
+from autotune.tensor.expr import Expr, cast, const, maximum, minimum, select, unary
 from autotune.tensor.stage import Axis, Reduction, Tensor, compute, max_, reduce_axis, sum_
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Elements and weights of samples along one dimension; the weights of a sample that does not count are 0.
+
+    Attributes:
+        low: the element before it.
+        before: weight of that element.
+        after: weight of the next one.
+        next: how far that is: 0 in an image of one element.
+    """
+
+    low: Tensor
+    before: Tensor
+    after: Tensor
+    next: int
+
+    def taps(self, r: Expr, b: Expr, j: Expr) -> list[tuple[Expr, Expr]]:
+        """(element, weight) of both elements around a sample."""
+        low = self.low[r, b, j]
+        return [(low, self.before[r, b, j]), (low + self.next, self.after[r, b, j])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +82,33 @@ class Side:
         """How many samples a bin has, not below 0, as a number of the working dtype."""
         return const(self.ratio, self.wide) if self.ratio else maximum(unary("ceil", self.bin(r)), 0)
 
-    def place(self, r: Expr, b: Expr, j: Expr) -> tuple[Expr, Expr, Expr]:
-        """(lower element, weight of the next one, whether it counts) of the j-th sample of bin b that may matter."""
-        size, count = self.bin(r), maximum(self.samples(r), 1)
-        first, step = self.start(r) + cast(self.wide, b) * size, size / count
-        number_of = cast(self.wide, j)
-        if not self.ratio:  # leave out those before the image
-            number_of = number_of + maximum(unary("floor", (-1 - first) / maximum(step, 1e-6) - 0.5), 0)
-        at = first + (number_of + 0.5) * step
-        counts = (at >= -1) & (at <= self.extent)
-        if not self.ratio:
-            counts = counts & (number_of < self.samples(r))
-        at = kept(at, 0, self.extent - 1)
-        low = minimum(unary("floor", at), max(self.extent - 2, 0))
-        return integral(low), at - low, counts
+    def places(self, name: str) -> Places:
+        """Stages (R, bins, most) with what all channels share about the samples that may matter."""
+
+        def sample(r: Expr, b: Expr, j: Expr) -> tuple[Expr, Expr, Expr]:
+            """(where it lies, the element before it, whether it counts)."""
+            size, count = self.bin(r), maximum(self.samples(r), 1)
+            first, step = self.start(r) + cast(self.wide, b) * size, size / count
+            number_of = cast(self.wide, j)
+            if not self.ratio:  # leave out those before the image
+                number_of = number_of + maximum(unary("floor", (-1 - first) / maximum(step, 1e-6) - 0.5), 0)
+            at = first + (number_of + 0.5) * step
+            counts = (at >= -1) & (at <= self.extent)
+            if not self.ratio:
+                counts = counts & (number_of < self.samples(r))
+            at = kept(at, 0, self.extent - 1)
+            return at, minimum(unary("floor", at), max(self.extent - 2, 0)), counts
+
+        def weight(at: Expr, low: Expr, counts: Expr, upper: bool) -> Expr:
+            return select(counts, at - low if upper else 1 - (at - low), 0)
+
+        shape = (self.rois.shape[0], self.bins, self.most)
+        return Places(
+            compute(shape, lambda r, b, j: integral(sample(r, b, j)[1]), f"{name}_low"),
+            compute(shape, lambda r, b, j: weight(*sample(r, b, j), upper=False), f"{name}_before"),
+            compute(shape, lambda r, b, j: weight(*sample(r, b, j), upper=True), f"{name}_after"),
+            min(1, self.extent - 1),
+        )
 
     def leaves(self, r: Expr, b: Expr) -> Expr:
         """Whether a sample of bin b lies outside of the image."""
@@ -100,55 +137,45 @@ def roi_align(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     shape = (rois.shape[0], x.shape[1], *bins)
     names = ["r", "c", "p", "q"]
 
-    def image(r: Expr) -> Expr:
-        return minimum(maximum(cast(DType.i64, batch[r]), 0), x.shape[0] - 1)
-
-    def element(r: Expr, c: Expr, y: Expr, z: Expr, when: Expr) -> Expr:
-        return cast(wide, read(x, (image(r), c, minimum(y, x.shape[2] - 1), minimum(z, x.shape[3] - 1)), when=when))
+    image = compute(batch.shape, lambda r: minimum(maximum(cast(DType.i64, batch[r]), 0), x.shape[0] - 1), "roi_image")
 
     def finish(e: Expr, r: Expr) -> Expr:
         return cast(x.dtype, e / maximum(rows.samples(r) * columns.samples(r), 1))
 
     i, j = reduce_axis(rows.most, "i"), reduce_axis(columns.most, "j")
+    over, along = rows.places("roi_y"), columns.places("roi_x")
+
+    def summed(terms: Sequence[Expr]) -> Expr:
+        return functools.reduce(operator_.add, terms)
+
     if mode == "avg" and not ratio:
         # Samples are a grid, and count for each side apart: rows first, then what they make of a row of bins.
         def row(r: Expr, c: Expr, p: Expr, z: Expr) -> Reduction:
-            low, weight, counts = rows.place(r, p, i.var)
-            upper, lower = element(r, c, low, z, counts), element(r, c, low + 1, z, counts)
-            return sum_(upper * (1 - weight) + lower * weight, i)
+            return sum_(summed([cast(wide, x[image[r], c, y, z]) * w for y, w in over.taps(r, p, i.var)]), i)
 
         lines = compute((*shape[:3], x.shape[3]), row, "roi_rows", ["r", "c", "p", "z"])
 
         def cell(r: Expr, c: Expr, p: Expr, q: Expr) -> Reduction:
-            low, weight, counts = columns.place(r, q, j.var)
-            left = read(lines, (r, c, p, low), when=counts)
-            right = read(lines, (r, c, p, minimum(low + 1, x.shape[3] - 1)), when=counts)
-            return sum_(left * (1 - weight) + right * weight, j)
+            return sum_(summed([lines[r, c, p, z] * w for z, w in along.taps(r, q, j.var)]), j)
 
         total = compute(shape, cell, "roi_sum", names)
         return compute(shape, lambda r, c, p, q: finish(total[r, c, p, q], r), "roi_align", names)
 
-    def corners(r: Expr, c: Expr, p: Expr, q: Expr) -> tuple[list[Expr], Expr]:
-        y, weight_y, counts_y = rows.place(r, p, i.var)
-        z, weight_z, counts_z = columns.place(r, q, j.var)
-        counts = counts_y & counts_z
-        factors = ((1 - weight_y) * (1 - weight_z), (1 - weight_y) * weight_z, weight_y * (1 - weight_z),
-                   weight_y * weight_z)  # fmt: skip
-        places = ((y, z), (y, z + 1), (y + 1, z), (y + 1, z + 1))
-        return [element(r, c, *at, counts) * f for at, f in zip(places, factors, strict=True)], counts
+    def corners(r: Expr, c: Expr, p: Expr, q: Expr) -> list[Expr]:
+        return [
+            cast(wide, x[image[r], c, y, z]) * (above * left)
+            for y, above in over.taps(r, p, i.var)
+            for z, left in along.taps(r, q, j.var)
+        ]
 
     if mode == "avg":
-
-        def mean(r: Expr, c: Expr, p: Expr, q: Expr) -> Reduction:
-            (a, b, d, e), _ = corners(r, c, p, q)
-            return sum_(a + b + d + e, (i, j))
-
-        total = compute(shape, mean, "roi_sum", names)
+        total = compute(shape, lambda r, c, p, q: sum_(summed(corners(r, c, p, q)), (i, j)), "roi_sum", names)
         return compute(shape, lambda r, c, p, q: finish(total[r, c, p, q], r), "roi_align", names)
 
     def largest(r: Expr, c: Expr, p: Expr, q: Expr) -> Reduction:
-        (a, b, d, e), counts = corners(r, c, p, q)
-        return max_(select(counts, maximum(maximum(a, b), maximum(d, e)), -math.inf), (i, j))
+        above, left = over.taps(r, p, i.var), along.taps(r, q, j.var)
+        counts = (above[0][1] + above[1][1]) * (left[0][1] + left[1][1]) > 0.5  # weights of a sample add up to 1
+        return max_(select(counts, functools.reduce(maximum, corners(r, c, p, q)), -math.inf), (i, j))
 
     top = compute(shape, largest, "roi_max", names)
 
