@@ -23,6 +23,7 @@ from autotune.target import Target
 from autotune.tensor.layout import Layout
 
 QUERIES, KEYS, ROWS = (1, 2, 3, 4), (2, 3, 4, 6, 8, 10, 12, 16, 20), (1, 2, 4, 8, 16)
+COLUMNS = (1, 2, 3, 4, 5, 6, 8)
 PARTIALS = 4
 HEADS, BLOCKS = "heads", "blocks"
 PRODUCTS, LOGITS, LARGEST, POWERS, SUM, INVERSE, VALUES = (
@@ -77,12 +78,11 @@ class AttentionBlocks:
         if p is None or not min(p.tasks, p.keys, p.features):
             return False
         # One query hardly fills a vector: the generic schedule then runs vectors along features.
-        return p.queries * 4 >= target.lanes(4) and p.features <= target.lanes(4) * target.num_vector_registers // 2
+        return p.queries * 4 >= target.lanes(4)
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = _shape(workload)
         lanes, registers = target.lanes(4), target.num_vector_registers
-        columns = -(-p.features // lanes)
         most = -(-p.queries // lanes)
 
         def scores_fit(c: Config) -> bool:
@@ -90,13 +90,14 @@ class AttentionBlocks:
             return keys * queries + queries + 1 <= registers
 
         def values_fit(c: Config) -> bool:
-            return c.get_int("rows") == 1 or c.get_int("rows") * columns + columns <= registers
+            return (c.get_int("rows") + 1) * c.get_int("columns") <= registers
 
         return ConfigSpace(
             (
                 Choice("queries", tuple(n for n in QUERIES if n <= most)),
                 Choice("keys", tuple(n for n in KEYS if n <= max(p.keys, KEYS[0]))),
                 Choice("rows", tuple(n for n in ROWS if n <= lanes)),
+                Choice("columns", tuple(n for n in COLUMNS if n <= -(-p.features // lanes))),
                 Choice("share", (HEADS, BLOCKS)),
             ),
             (
@@ -112,8 +113,15 @@ class AttentionBlocks:
     def default(self, workload: Workload, target: Target) -> Config:
         p, space = _shape(workload), self.space(workload, target)
         share = HEADS if p.tasks % target.num_threads == 0 or p.tasks >= 4 * target.num_threads else BLOCKS
-        able = [c for c in space.enumerate() if space.satisfies(c) and c.get_str("share") == share]
-        return min(able, key=lambda c: (_cost(p, target, c), -c.get_int("rows")))
+        config = space.default().replace(share=share)
+        scores = [
+            config.replace(queries=q, keys=k) for q in space.knob("queries").values for k in space.knob("keys").values
+        ]
+        config = min(filter(space.satisfies, scores), key=lambda c: _cost(p, target, c))
+        values = [
+            config.replace(rows=r, columns=c) for r in space.knob("rows").values for c in space.knob("columns").values
+        ]
+        return min(filter(space.satisfies, values), key=lambda c: _value_cost(p, target, c))
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = _shape(workload)
@@ -152,12 +160,19 @@ def _cost(p: AttentionShape, target: Target, config: Config) -> float:
     return tile * vectors * spill * (1 + (ragged - 1) / 4)
 
 
+def _value_cost(p: AttentionShape, target: Target, config: Config) -> tuple[int, int]:
+    """Which tile of values is better: of fewer vectors in all, then of more sums."""
+    rows, columns = config.get_int("rows"), config.get_int("columns")
+    return -(-p.features // (columns * target.lanes(4))) * columns, -rows * columns
+
+
 class _Blocks:
     """The loops of one config."""
 
     def __init__(self, p: AttentionShape, lanes: int, config: Config) -> None:
         self.p, self.lanes = p, lanes
         self.block = config.get_int("queries") * lanes
+        self.columns = config.get_int("columns")
         self.keys, self.rows, self.share = config.get_int("keys"), config.get_int("rows"), config.get_str("share")
 
     def schedule(self, s: Schedule) -> Schedule:
@@ -183,12 +198,13 @@ class _Blocks:
         return {letter: a.name for letter, a in zip(order, s.state.stage(stage).stage.axes, strict=True)}
 
     def _blocks_of_queries(self, s: Schedule) -> tuple[Schedule, str]:
-        """The result: blocks of queries, tiles of `rows` in them, all features at once; and the loop over blocks."""
+        """The result: blocks of queries, tiles of `rows` by `columns` vectors in them; and the loop over blocks."""
         out = "out0"
         at = self._names(s, out, self.p.orders[3])
         b, h, i, d = (at[letter] for letter in "bhsd")
-        s = s.split(out, i, self.block).split(out, f"{i}.1", self.rows).split(out, d, self.lanes)
-        s = s.reorder(out, b, h, f"{i}.0", f"{i}.1.0", f"{i}.1.1", f"{d}.0", f"{d}.1").fuse(out, b, h)
+        s = s.split(out, i, self.block).split(out, f"{i}.1", self.rows)
+        s = s.split(out, d, self.columns * self.lanes).split(out, f"{d}.1", self.lanes)
+        s = s.reorder(out, b, h, f"{i}.0", f"{i}.1.0", f"{d}.0", f"{i}.1.1", f"{d}.1.0", f"{d}.1.1").fuse(out, b, h)
         shared = f"{b}*{h}"
         place = f"{i}.0"
         if self.share == BLOCKS:
@@ -198,8 +214,10 @@ class _Blocks:
             s = s.partition(out, place)
         if self.p.queries % self.rows or self.p.queries % self.block:
             s = s.partition(out, f"{i}.1.0")
-        s = s.parallel(out, shared).unroll(out, f"{i}.1.1").unroll(out, f"{d}.0").vectorize(out, f"{d}.1")
-        return s.compute_at(VALUES, out, f"{i}.1.0", REGISTER), place
+        if self.p.features % (self.columns * self.lanes):
+            s = s.partition(out, f"{d}.0")
+        s = s.parallel(out, shared).unroll(out, f"{i}.1.1").unroll(out, f"{d}.1.0").vectorize(out, f"{d}.1.1")
+        return s.compute_at(VALUES, out, f"{d}.0", REGISTER), place
 
     def _values(self, s: Schedule) -> Schedule:
         """Sums of value rows: one number broadcast per query, one vector load per vector of features."""

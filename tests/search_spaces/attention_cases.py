@@ -11,7 +11,7 @@ from autotune.ops.workload import Workload
 def random_attention(rng: random.Random) -> Workload:
     batch, heads, group = rng.choice((1, 2)), rng.choice((1, 2, 3)), rng.choice((1, 1, 2))
     queries, keys = rng.choice((4, 5, 16, 17, 31, 33, 40)), rng.choice((1, 3, 7, 12, 25, 40))
-    width, values = rng.choice((4, 8, 16, 20, 32, 64)), rng.choice((4, 16, 24, 40))
+    width, values = rng.choice((4, 8, 16, 20, 32, 64)), rng.choice((4, 16, 24, 40, 100))
     orders = [rng.choice(("bshd", "bhsd", "bhds")) for _ in range(4)]
 
     def shape(order: str, heads: int, length: int, width: int) -> str:

@@ -36,7 +36,7 @@ def test_a_last_block_with_few_queries(share: str) -> None:
         "attention q=1,69,2,64 k=1,50,2,64 v=1,50,2,64 q_heads=2 kv_heads=2 order=bshd,bshd,bshd,bshd"
     )
     lanes = HOST.lanes(4)
-    config = Config.of(template=NAME, queries=max(1, 32 // lanes), keys=6, rows=4, share=share)
+    config = Config.of(template=NAME, queries=max(1, 32 // lanes), keys=6, rows=4, columns=2, share=share)
     failure = wrong(workload, make_schedule(workload, config, HOST), HOST)
     assert failure is None, str(failure)
 
