@@ -8,6 +8,7 @@ import pytest
 
 from autotune.lower import lower, print_program
 from autotune.measure.reference import make_reference
+from autotune.ops.workload import Workload, WorkloadNode
 from autotune.search_spaces import lookup, make_schedule
 from autotune.search_spaces.registry import default_config, task_space
 from autotune.target import Target
@@ -72,3 +73,12 @@ def test_the_reference_is_no_chaos() -> None:
     """Weights of size one would amplify rounding from step to step, until any answer is within the tolerance."""
     reference = make_reference(layer("rnn", 60, 1, 64))
     assert reference.tolerances[0] < 1e-3
+
+
+def test_what_comes_behind_a_layer(right: Right) -> None:
+    alone = layer("gru", 3, 2, 20, "bidirectional", ("initial_h",))
+    value = len(alone.inputs)
+    nodes = (*alone.nodes, WorkloadNode.make("relu", (value,)))
+    target = Target.parse(TARGETS[0])
+    workload = Workload(alone.inputs, nodes, (value + 1,))
+    right(make_schedule(workload, default_config(workload, target), target), target=str(target))
