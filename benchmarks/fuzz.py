@@ -1,4 +1,4 @@
-"""Random cases against the float64 reference: schedules of random primitives, and configs of every template.
+"""Random cases against references: schedules of random primitives, configs of every template, small ONNX models.
 
 python -m benchmarks.fuzz                  12,000 cases
 python -m benchmarks.fuzz --cases 100000 --seed 1000000
@@ -10,9 +10,10 @@ import argparse
 import sys
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 from benchmarks.report import Report, Row, parser, progress
-from tests.property.fuzz import SCHEDULES, TEMPLATES, failures
+from tests.property.fuzz import GRAPHS, SCHEDULES, TEMPLATES, failures
 from tests.property.template_check import templates
 
 CASES = 12_000
@@ -23,7 +24,9 @@ METHOD = (
     "sequence of schedule primitives. Half: each template in turn, a random workload of its family, random knobs, "
     "random layouts for operands, either vector width. Sizes include 1, primes and less than a vector. A case is built "
     "and run in an isolated process with 1, 2 and 3 threads, fresh and dirty scratch, guard pages around every buffer, "
-    "and compared with float64. Refused: a config that says it has no schedule, in tuning a typed failure."
+    "and compared with float64. Refused: a config that says it has no schedule, in tuning a typed failure. Models: "
+    "random operators, shapes, opsets and fusable patterns, compiled "
+    "whole and compared with onnx.reference."
 )
 
 
@@ -42,12 +45,27 @@ def count(name: str, cases: Generator[tuple[int, str], None, int], number: int) 
     return {"kind": name, "cases": number, "failures": found, "refused": refused, "seconds": seconds}
 
 
+def graphs(cases: int, seed: int, out: Path | None) -> int:
+    """Random models only."""
+    report = Report("fuzz", METHOD)
+    seeds = range(seed, seed + cases)
+    row = count("ONNX models", failures(seeds, TARGETS[0], entry=GRAPHS), cases)
+    report.table("property cases", [row])
+    report.claim("random models run", cases, "at least", 5000)
+    report.claim("random models that came out wrong", int(row["failures"] or 0), "at most", 0)
+    report.finish(out)
+    return 1 if row["failures"] else 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parser("fuzz", __doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     options.add_argument("--cases", type=int, default=CASES)
+    options.add_argument("--graphs", type=int, metavar="N", help="random ONNX models instead, that many")
     options.add_argument("--seed", type=int, default=0, help="number of the first case")
     given = options.parse_args(arguments)
+    if given.graphs:
+        return graphs(given.graphs, given.seed, given.json)
     half = (100 if given.quick else given.cases) // 2
     report = Report("fuzz", METHOD, given.quick)
     rows: list[Row] = []

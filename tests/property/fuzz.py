@@ -15,6 +15,7 @@ from tests.property.kernel_check import describe
 BATCH = 25
 SCHEDULES = "tests.property.kernel_check:worker"
 TEMPLATES = "tests.property.template_check:worker"
+GRAPHS = "tests.property.graph_check:worker"
 
 
 def failures(
@@ -65,6 +66,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     parser.add_argument("--target", default="native -num-cores=2")
     parser.add_argument("--templates", action="store_true", help="configs of templates instead of random schedules")
+    parser.add_argument("--graphs", action="store_true", help="random ONNX models against onnx.reference instead")
     parser.add_argument("--show", type=int, help="print this case and check it, in this process")
     args = parser.parse_args()
     if args.show is not None:
@@ -72,7 +74,7 @@ def main() -> None:
         sys.stdout.write(str(list(failures([args.show], args.target)) or "right") + "\n")
         return
     began, found = time.monotonic(), 0
-    entry = TEMPLATES if args.templates else SCHEDULES
+    entry = GRAPHS if args.graphs else TEMPLATES if args.templates else SCHEDULES
     for seed, message in failures(range(args.seed, args.seed + args.cases), args.target, entry=entry):
         found += 1
         sys.stdout.write(f"case {seed}: {message.splitlines()[0][:400]}\n")
