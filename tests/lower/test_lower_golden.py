@@ -11,13 +11,17 @@ from autotune.search_spaces.config import Config
 from autotune.target import Target
 from autotune.tensor import (
     ComputeDef,
+    DType,
     Expr,
     Layout,
     Tensor,
+    arg_reducer,
     compute,
+    compute_many,
     maximum,
     placeholder,
     read,
+    reduce,
     reduce_axis,
     scan,
     sum_,
@@ -131,8 +135,11 @@ def test_scan(golden: Golden, right: Right) -> None:
 
 
 def test_argmax(golden: Golden, right: Right) -> None:
-    s = Schedule(compute_def(parse_workload("argmax data=9,50 axis=1 keepdims=0")))
-    name = s.compute.stages[0].name
+    x, k = placeholder((9, 50), name="in0"), reduce_axis(50, "k")
+    largest = arg_reducer("argmax", DType.f32)
+    _, place = compute_many((9,), lambda i: reduce(largest, (x[i, k], k.var), k), ("value", "place"))
+    s = Schedule(ComputeDef.build([x], [compute((9,), lambda i: place[i], name="out0")]))
+    name = "value"
     row, axis = (loop.name for loop in s.state.stage(name).loops)
     s = s.rfactor(name, axis, 8, "inner")
     partial = f"{name}.rf"
