@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 from autotune.graph import Graph, load_model, optimize
+from autotune.graph.passes import PASSES
 from tests.graph.graph_models import Array, build, check, random
 
 BATCH, LENGTH, HEADS, WIDTH = 2, 5, 3, 4
@@ -270,3 +271,19 @@ def test_projections_of_one_value_are_one_product(cross: bool, bias: bool) -> No
     assert Counter(ops(graph))["matmul"] == (2 if cross else 1)
     (node,) = (node for node in graph.nodes if node.op == "attention")
     assert node.attr("first") == ((0, 0, HEADS) if cross else (0, HEADS, 2 * HEADS))
+
+
+def test_chains_of_thousands_of_nodes() -> None:
+    """Neither recursion nor a walk to the far end from every node."""
+    w = Writer()
+    x = "q"
+    for n in range(3000):
+        x = w("Mul", x, 1.0 + 1e-4 * (-1) ** n)
+    scores = w("MatMul", x, w("Transpose", "k", perm=[1, 0]))
+    result = w("MatMul", w("Softmax", scores, axis=-1), "v")
+    given = {name: random(4, 4, seed=n) for n, name in enumerate("qkv")}
+    model = build(w.nodes, given, w.tensors, outputs=[result])
+    graph = load_model(model.SerializeToString())
+    for name in ("recognize-activations", "recognize-norms", "recognize-attention", "attention-views"):
+        graph = PASSES[name](graph)
+    assert "attention" in ops(graph)

@@ -9,6 +9,7 @@ from autotune.graph.ir import Node
 from autotune.graph.passes.sweep import Sweep
 
 MAX_FACTORS = 8
+MAX_STEPS = 64  # up a chain of nodes: what people write is short, and every node may be asked
 ACCURACY = 1e-6  # of numbers that f32 constants stand for
 
 
@@ -52,11 +53,13 @@ def product(sweep: Sweep, name: str) -> Product:
     """The value as a product of a number and other values; a square counts twice."""
     coefficient, todo = 1.0, [name]
     factors: list[str] = []
-    while todo:
+    for step in range(MAX_STEPS + 2 * MAX_FACTORS):
+        if not todo:
+            break
         value = todo.pop()
         node = made_by(sweep, value, "mul", "div", "pow")
         scaled = beside_number(sweep, node) if node is not None else None
-        if node is None or len(todo) + len(factors) >= MAX_FACTORS:
+        if node is None or step >= MAX_STEPS or len(todo) + len(factors) >= MAX_FACTORS:
             factors.append(value)
         elif node.op == "pow":
             whole = scaled is not None and scaled[1] in (2.0, 3.0)
@@ -77,7 +80,7 @@ def product(sweep: Sweep, name: str) -> Product:
 def affine(sweep: Sweep, name: str) -> Affine:
     """The value as scale · x + shift, with x as far up as it goes."""
     scale, shift = 1.0, 0.0
-    while True:
+    for _ in range(MAX_STEPS):
         node = made_by(sweep, name, "add", "sub", "mul", "div")
         found = beside_number(sweep, node) if node is not None else None
         if node is None or found is None or (node.op == "div" and not found[1]):
@@ -87,6 +90,7 @@ def affine(sweep: Sweep, name: str) -> Affine:
             shift += scale * (value if node.op == "add" else -value)
         else:
             scale = scale * value if node.op == "mul" else scale / value
+    return Affine(scale, name, shift)
 
 
 def near(value: float, wanted: float) -> bool:

@@ -65,7 +65,13 @@ def _projection(sweep: Sweep, name: str, order: str, first: int) -> Projection |
     if added is not None:
         bias = next((sweep.array(x) for x in added.inputs if sweep.array(x) is not None), None)
         inner = [x for x in added.inputs if sweep.array(x) is None]
-        if bias is None or len(inner) != 1 or bias.size != added.output.shape[-1] or not sweep.sole_use(added.name):
+        if (
+            bias is None
+            or len(inner) != 1
+            or bias.shape[-1:] != added.output.shape[-1:]
+            or bias.size != bias.shape[-1]
+            or not sweep.sole_use(added.name)
+        ):
             return None
         result = inner[0]
     matmul = made_by(sweep, result, "matmul")

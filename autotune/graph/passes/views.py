@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.graph.ir import Node
-from autotune.graph.passes.match import beside_number
+from autotune.graph.passes.match import MAX_STEPS, beside_number
 from autotune.graph.passes.sweep import Sweep
 
 
@@ -26,11 +26,14 @@ class View:
     scale: float = 1.0
 
 
-def trace(sweep: Sweep, name: str) -> View:
-    """The value as a view of the farthest value that it can be read from; numbers that scale it are taken out too."""
+def trace(sweep: Sweep, name: str, steps: int = MAX_STEPS) -> View:
+    """The value as a view of the farthest value that it can be read from, at most `steps` nodes up.
+
+    Numbers that scale it are taken out too.
+    """
     node = sweep.producers.get(name)
     value = sweep.values[name]
-    found = _through(sweep, node) if node is not None and value.size else None
+    found = _through(sweep, node, steps - 1) if node is not None and value.size and steps else None
     return found if found is not None else View(name, value.shape, row_major(value.shape))
 
 
@@ -38,17 +41,17 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
-def _through(sweep: Sweep, node: Node) -> View | None:
+def _through(sweep: Sweep, node: Node, steps: int) -> View | None:
     """The result of one node as a view of its operand's base."""
     if node.op in ("mul", "div"):
         scaled = beside_number(sweep, node)
         if scaled is None or (node.op == "div" and not scaled[1]):
             return None
-        source = trace(sweep, scaled[0])
+        source = trace(sweep, scaled[0], steps)
         return replace(source, scale=source.scale * scaled[1] if node.op == "mul" else source.scale / scaled[1])
     if node.op not in ("transpose", "reshape", "slice", "gather"):
         return None
-    source = trace(sweep, node.inputs[0])
+    source = trace(sweep, node.inputs[0], steps)
     if node.op == "transpose":
         perm = node.int_tuple("perm")
         return replace(
