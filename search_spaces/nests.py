@@ -28,6 +28,7 @@ from autotune.tensor.layout import Layout
 
 MAX_LANES = 32
 LINE = 64  # bytes of a cache line
+MAX_WRITTEN_OUT = 600  # nodes of a body, indices included, in all turns that are written out
 HELD = 16384  # bytes of rows between stages: half of the smallest first-level cache
 
 
@@ -303,14 +304,21 @@ class ConeScheduler:
                 for name in names:
                     found = [x for x, a in loops if a == name and self._extent(x) > 1]
                     if name not in fused and found and stride(state, s, r, name) == 1:
-                        return found[-1], max(2, LINE // r.tensor.dtype.bytes)
+                        turns = max(2, LINE // r.tensor.dtype.bytes)
+                        return (found[-1], turns) if turns * self._size() <= 4 * MAX_WRITTEN_OUT else None
         return None
+
+    def _size(self) -> int:
+        """Nodes of the root's body, those of indices included."""
+        return sum(1 for body in self.stage(self.cone.root).stage.body for _ in walk(body))
 
     def _turns(self, chosen: list[str]) -> int:
         """How many turns of a loop to write out: a divisor when one is near what the knob says."""
         if not chosen:
             return 1
         extent, most = self._extent(chosen[0]), self.options.unroll
+        while most > 1 and self._size() * most > MAX_WRITTEN_OUT:
+            most //= 2
         divisor = max(u for u in range(1, most + 1) if extent % u == 0)
         return divisor if divisor * 2 > most or extent < 2 * most else most
 

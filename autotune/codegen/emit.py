@@ -33,6 +33,7 @@ from autotune.lower.ir import (
     Prefetch,
     Stmt,
     Store,
+    variables,
 )
 from autotune.schedule.tensorize import DOT_PRODUCTS
 from autotune.tensor.dtype import DType
@@ -375,8 +376,8 @@ class _Emitter:
         return Value(self.x.materialise(offset), DType.i64)
 
     def _opaque_index(self, e: Expr) -> str:
-        """An index read from memory."""
-        if self.m.lanes:
+        """An index read from memory, or from a table; the same in all lanes."""
+        if self.m.lanes and self.m.lane_var in variables(e):
             raise PerLane
         value = self.value(e)
         if value.const is not None:

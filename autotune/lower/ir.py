@@ -213,6 +213,19 @@ def _within(c: Condition) -> Iterator[Expr]:
                 yield from _within(part)
 
 
+def variables(e: Expr) -> frozenset[str]:
+    """The loop variables that a value depends on, through indices and conditions too."""
+    found: set[str] = set()
+    for part in _within(e):
+        forms: tuple[Condition, ...] = (part.value,) if isinstance(part, Index) else ()
+        if isinstance(part, Load):
+            forms = (*part.when, *part.indices)
+        for form in forms:
+            if isinstance(form, Linear):
+                found.update(form.variables())
+    return frozenset(found)
+
+
 def map_linears(stmt: Stmt, fn: Callable[[Linear], Linear]) -> Stmt:
     """Rebuild a statement and all below with every index and affine condition mapped."""
 
