@@ -232,6 +232,30 @@ def test_attention_reads_its_heads_out_of_one_projection(cut: str) -> None:
     assert set(ops(graph)) == {"reshape", "attention"}
 
 
+@pytest.mark.parametrize(("groups", "scaled"), [((2, 2), False), ((2, 1), False), ((6, 6), False), ((3, 3), True)])
+def test_heads_that_are_repeated_for_groups_of_queries(groups: tuple[int, int], scaled: bool) -> None:
+    """Keys and values of fewer heads are read again and again, not copied; unless they differ in how often."""
+    w, apart = Writer(), scaled or groups[0] != groups[1]
+    total = 6
+    given = {"q": random(BATCH, total, LENGTH, WIDTH)}
+
+    def repeated(name: str, group: int) -> str:
+        few = total // group
+        given[name] = random(BATCH, LENGTH, few * WIDTH, seed=group + len(given))
+        x = w("Transpose", w("Reshape", name, integers(BATCH, LENGTH, few, WIDTH)), perm=[0, 2, 1, 3])
+        x = w("Expand", w("Unsqueeze", x, integers(2)), integers(BATCH, few, group, LENGTH, WIDTH))
+        return w("Reshape", x, integers(BATCH, total, LENGTH, WIDTH))
+
+    k, v = repeated("k", groups[0]), repeated("v", groups[1])
+    if scaled:  # which the operator cannot do, so that values are no view, nor then are keys of fewer heads
+        v = w("Mul", v, 0.5)
+    scores = w("MatMul", "q", w("Transpose", k, perm=[0, 1, 3, 2]))
+    graph = w.optimized(w("MatMul", w("Softmax", scores, axis=-1), v), **given)
+    (node,) = (node for node in graph.nodes if node.op == "attention")
+    assert node.attr("kv_heads") == (total if apart else total // groups[0])
+    assert ("expand" in ops(graph)) is apart
+
+
 def test_attention_of_matrices_and_of_heads_in_front() -> None:
     for shape in ((LENGTH, WIDTH), (HEADS, LENGTH, WIDTH)):
         w = Writer()

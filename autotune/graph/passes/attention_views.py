@@ -1,13 +1,14 @@
-"""Attention reads its operands where they are: heads that were split, moved or cut out of a larger value.
+"""Attention reads its operands where they are: heads that were split, moved, repeated or cut out of a larger value.
 
 requires: a verified graph.
-ensures: no operand of an attention is a transpose, slice or scaling that the operator can express itself, and no
-transpose of a result that only it reads is left.
+ensures: no operand of an attention is a transpose, slice, repetition or scaling that the operator can express itself,
+and no transpose of a result that only it reads is left.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.match import made_by
@@ -49,26 +50,33 @@ def _written_transposed(sweep: Sweep, node: Node) -> str | None:
 
 def _in_place(sweep: Sweep, node: Node) -> str | None:
     orders, first = _orders(node), list(node.int_tuple("first"))
-    operands, scale = list(node.inputs), _number(node, "scale")
-    for position in range(3):
-        view = trace(sweep, operands[position])
-        if view.base == operands[position] or (position == 2 and view.scale != 1.0):
-            continue  # values are not scaled by the operator
-        found = _heads(view, orders[position], first[position], sweep.values[view.base].size)
-        if found is None:
+    operands, scale, kv_heads = list(node.inputs), _number(node, "scale"), node.attr("kv_heads")
+    views = [trace(sweep, name) for name in node.inputs[:3]]
+    found = [_heads(v, o, f, sweep.values[v.base].size) for v, o, f in zip(views, orders, first, strict=False)]
+    if views[2].scale != 1.0:  # the operator scales no values
+        found[2] = None
+    if found[0] is not None and found[0].group > 1:
+        found[0] = None
+    groups = {n: seen.group for n, seen in enumerate(found) if seen is not None}
+    assert isinstance(kv_heads, int)
+    if groups.get(1, 1) == groups.get(2, 1):  # keys and values are repeated for the same groups of query heads
+        kv_heads //= groups.get(1, 1)
+    else:
+        found[1:] = [seen if seen is not None and seen.group == 1 else None for seen in found[1:]]
+    for n, (view, seen) in enumerate(zip(views, found, strict=True)):
+        if seen is None or view.base == operands[n]:
             continue
-        shape, order, start = found
-        if sweep.values[view.base].shape == shape:
+        if sweep.values[view.base].shape == seen.shape:
             name = view.base
-        elif _is_reshape_of(sweep, operands[position], view.base, shape):
-            name = operands[position]
+        elif _is_reshape_of(sweep, operands[n], view.base, seen.shape):
+            name = operands[n]
         else:
-            name = sweep.emit(node, "reshape", (view.base,), shape=shape)
-        operands[position], orders[position], first[position], scale = name, order, start, scale * view.scale
-    attrs: dict[str, AttrValue] = {**dict(node.attrs), "order": ",".join(orders), "first": tuple(first), "scale": scale}
+            name = sweep.emit(node, "reshape", (view.base,), shape=seen.shape)
+        operands[n], orders[n], first[n], scale = name, seen.order, seen.first, scale * view.scale
     if tuple(operands) == node.inputs:
         return None
-    return sweep.emit(node, "attention", operands, **attrs)
+    attrs: dict[str, AttrValue] = {"order": ",".join(orders), "first": tuple(first), "scale": scale}
+    return sweep.emit(node, "attention", operands, **{**dict(node.attrs), **attrs, "kv_heads": kv_heads})
 
 
 def _is_reshape_of(sweep: Sweep, name: str, base: str, shape: tuple[int, ...]) -> bool:
@@ -82,32 +90,47 @@ def _number(node: Node, name: str) -> float:
     return value
 
 
-def _heads(view: View, order: str, first: int, size: int) -> tuple[tuple[int, ...], str, int] | None:
-    """(4-D shape of the base, order of its dimensions, first head) under which the operator reads a view.
+class Heads(NamedTuple):
+    """How the operator reads a view: 4-D `shape` of its base, `order` of the dimensions, where its heads begin.
+
+    `group` is how many times in a row each head is read.
+    """
+
+    shape: tuple[int, ...]
+    order: str
+    first: int
+    group: int
+
+
+def _heads(view: View, order: str, first: int, size: int) -> Heads | None:
+    """What a view of an operand is to the operator, if it can be read in place.
 
     Args:
         view: of the operand, 4-D, its dimensions named by `order`, heads counted from `first`.
         size: elements of the base.
     """
-    named = {x: (n, s) for x, n, s in zip(order, view.shape, view.strides, strict=True)}
-    offset = view.offset
-    single = [x for x in LETTERS if named[x][0] == 1]
-    others = sorted((x for x in LETTERS if named[x][0] != 1), key=lambda x: -named[x][1])
-    if not others or named[others[-1]][1] != 1:
+    named, offset, group = dict(zip(order, view.dims, strict=True)), view.offset, 1
+    if named["h"] and named["h"][-1][1] == 0:
+        *outer, (group, _) = named["h"]
+        named["h"] = tuple(outer)
+    single = [x for x in LETTERS if not named[x]]
+    others = [x for x in LETTERS if named[x]]
+    if not others or any(len(named[x]) > 1 or named[x][0][1] < 1 for x in others) or (group > 1 and first):
+        return None
+    others.sort(key=lambda x: -named[x][0][1])
+    if named[others[-1]][0][1] != 1:
         return None
     whole = size
     extents: dict[str, int] = dict.fromkeys(single, 1)
     for x in others:
-        extent, stride = named[x]
-        if stride < 1 or whole % stride:
+        extent, stride = named[x][0]
+        if whole % stride:
             return None
         extents[x], whole = whole // stride, stride
         if x == "h":
             first, offset = first + offset // stride, offset % stride
         if extents[x] != extent and (x != "h" or extents[x] < extent):
             return None
-    if offset:
-        return None
     found = "".join((*single, *others))
     shape = tuple(extents[x] for x in found)
-    return (shape, found, first) if math.prod(shape) == size else None
+    return Heads(shape, found, first, group) if not offset and math.prod(shape) == size else None
