@@ -89,6 +89,8 @@ def test_gemm_of_opset_6_broadcasts_where_it_says_so() -> None:
     feeds, tensors = {"x": random(3, 4)}, {"w": random(4, 5), "c": random(5)}
     model = build(helper.make_node("Gemm", ["x", "w", "c"], ["y"], broadcast=1), feeds, tensors, opset=6)
     check(model, feeds, [feeds["x"] @ tensors["w"] + tensors["c"]])
+    model = build(helper.make_node("Gemm", ["x", "w", "c"], ["y"], broadcast=1, beta=0.0), feeds, tensors, opset=6)
+    check(model, feeds, [feeds["x"] @ tensors["w"]])
     model = build(helper.make_node("Gemm", ["x", "w", "c"], ["y"]), feeds, tensors, opset=6)
     with pytest.raises(ModelError, match="does not fit the product"):
         load_model(model.SerializeToString())

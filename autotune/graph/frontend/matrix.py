@@ -27,9 +27,11 @@ def gemm(node: OnnxNode) -> str:
     result = node.emit("matmul", node.input(0), b, trans_a=trans_a, trans_b=trans_b)
     if alpha != 1.0:
         result = node.emit("mul", result, node.scalar(alpha, result))
-    if not node.given(2) or beta == 0.0:
+    if not node.given(2):
         return result
     _check_addend(node, result)
+    if beta == 0.0:
+        return result
     return node.emit("add", result, _scaled(node, beta))
 
 

@@ -66,14 +66,26 @@ def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
 
 def _check_text(model: onnx.ModelProto, where: str) -> None:
     """Refuse names that are not text: protobuf hands damaged strings over as bytes."""
-    graph = model.graph
-    names: list[object] = [graph.name, *(entry.domain for entry in model.opset_import)]
-    names += [tensor.name for tensor in graph.initializer]
-    for value in (*graph.input, *graph.output):
-        names += [value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim)]
-    for node in graph.node:
-        names += [node.op_type, node.domain, node.name, *node.input, *node.output]
-        names += [attribute.name for attribute in node.attribute]
+    names: list[object] = [entry.domain for entry in model.opset_import]
+    graphs, nodes = [model.graph], []
+    for function in model.functions:
+        names += [function.name, function.domain, function.overload, *function.input, *function.output]
+        names += [entry.domain for entry in function.opset_import]
+        names += [attribute.name for attribute in function.attribute_proto]
+        nodes += list(function.node)
+    while graphs or nodes:
+        if graphs:
+            graph = graphs.pop()
+            names += [graph.name, *(tensor.name for tensor in graph.initializer)]
+            for value in (*graph.input, *graph.output):
+                names += [value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim)]
+            nodes += list(graph.node)
+            continue
+        node = nodes.pop()
+        names += [node.op_type, node.domain, node.overload, node.name, *node.input, *node.output]
+        for attribute in node.attribute:
+            names += [attribute.name, attribute.ref_attr_name]
+            graphs += [attribute.g] if attribute.HasField("g") else []
     if not all(isinstance(name, str) for name in names):
         raise ModelError(f"{where}: damaged, a name in it is not valid text (export or download the model again)")
 

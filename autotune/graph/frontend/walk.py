@@ -238,7 +238,9 @@ def convert_node(node: OnnxNode) -> Sequence[str]:
 
 
 def check_attributes(node: OnnxNode) -> None:
-    """Refuse attributes and input counts that the operator's schema does not have."""
+    """Refuse attributes and input counts that the operator's schema does not have, and what has no schema."""
+    if node.proto.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op, node.opset, ""):
+        raise UnsupportedError(f"{node.label} is no operator of opset {node.opset}")
     schema = onnx.defs.get_schema(node.op, node.opset, "")
     for attribute in node.proto.attribute:
         if attribute.name not in schema.attributes:
