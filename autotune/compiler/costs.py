@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from autotune.compiler.choose import Choice, Chooser
@@ -61,9 +62,18 @@ class Costs:
             return step.choice.seconds
         return 0.0 if leads_layouts(step.workload) else self.streaming(step.workload, step.interface.layouts)
 
-    def total(self, assignment: Assignment) -> float:
-        """All kernels of an assignment, one after the other."""
-        return sum(map(self.step, assignment.steps))
+    def gains(self, new: Assignment, old: Assignment, share: float) -> bool:
+        """Whether the kernels that only `new` has take less than a share of the time of those that only `old` has."""
+        seconds: list[float] = []
+        counts = [Counter((step.workload, step.interface) for step in a.steps) for a in (new, old)]
+        for a, others in ((new, counts[1]), (old, counts[0])):
+            left, found = Counter(others), 0.0
+            for step in a.steps:
+                key = (step.workload, step.interface)
+                found += 0.0 if left[key] else self.step(step)
+                left[key] -= 1 if left[key] else 0
+            seconds.append(found)
+        return seconds[0] < share * seconds[1]
 
 
 def estimate(workload: Workload, layouts: Sequence[Layout]) -> float:

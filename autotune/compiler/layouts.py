@@ -27,8 +27,8 @@ from autotune.ops.workload import TensorType
 from autotune.search_spaces import Interface
 from autotune.tensor.layout import Layout
 
-GAIN = 0.99
-"""Other layouts than the rules' must take less than this share of their time."""
+GAIN = 0.97
+"""Kernels in other layouts than the rules' must take less than this share of the time of those in their place."""
 
 
 def assign(graph: Graph, groups: tuple[Group, ...], chooser: Chooser, cache: ObjectCache | None = None) -> Assignment:
@@ -42,8 +42,13 @@ def assign(graph: Graph, groups: tuple[Group, ...], chooser: Chooser, cache: Obj
     if not any(step.choice.tuned for step in by_rule.steps):
         return by_rule
     costs = Costs(chooser)
-    decided = place(graph, groups, wishes, decide(graph, groups, wishes, costs))
-    return decided if costs.total(decided) < GAIN * costs.total(by_rule) else by_rule
+    best = by_rule
+    decisions = decide(graph, groups, wishes, costs)
+    for candidate in (decisions, Decisions(interfaces=decisions.interfaces)):
+        decided = place(graph, groups, wishes, candidate)
+        if costs.gains(decided, best, GAIN):
+            best = decided
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,9 @@ class _Problem:
             return 0.0 if alike or served else self.costs.transform(kind, given, wanted)
         if option.writes.rank != given.rank or option.writes == given or not holds(option.writes, kind.shape):
             return 0.0
-        return self.costs.transform(kind, given, option.writes)
+        layouts = list(uniform(group.workload, option.writes).layouts)
+        layouts[position] = given
+        return self.costs.streaming(group.workload, layouts) - option.seconds
 
     def _type(self, name: str) -> TensorType:
         value = self.graph.values[name]

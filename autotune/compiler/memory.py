@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 ALIGN = 64
-EFFORT = 2_000_000
+EFFORT = 500_000
 """Comparisons of two buffers that a plan may cost before the search for a better order ends."""
 
 

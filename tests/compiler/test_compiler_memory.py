@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.compiler.choose import Chooser
@@ -16,6 +16,7 @@ from autotune.target import Target
 from autotune.tensor import DType
 from benchmarks import zoo
 
+FEW = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 lifetimes = st.lists(
     st.tuples(st.integers(0, 5000), st.integers(0, 30), st.integers(0, 12)).map(
         lambda t: Lifetime(t[0], t[1], t[1] + t[2])
@@ -24,6 +25,7 @@ lifetimes = st.lists(
 )
 
 
+@FEW
 @given(lifetimes)
 def test_buffers_alive_together_do_not_overlap(buffers: list[Lifetime]) -> None:
     plan = plan_memory(buffers)
@@ -36,6 +38,7 @@ def test_buffers_alive_together_do_not_overlap(buffers: list[Lifetime]) -> None:
                 assert start + a.size <= other or other + b.size <= start
 
 
+@FEW
 @given(lifetimes)
 def test_total_is_at_least_what_is_alive_at_once(buffers: list[Lifetime]) -> None:
     plan = plan_memory(buffers)
