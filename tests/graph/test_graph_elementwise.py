@@ -281,3 +281,9 @@ def test_old_forms_of_attributes() -> None:
     check(build(helper.make_node("PRelu", ["x", "s"], ["y"]), x, {"s": slope}, opset=6), x, [expected])
     value = np.where(x["x"] < 0, 1.6732 * (np.exp(x["x"]) - 1), x["x"]) * 1.0507
     check(build(helper.make_node("Selu", ["x"], ["y"]), x, opset=1), x, [value.astype(np.float32)])
+
+
+def test_old_gemm_may_broadcast_what_it_does_not_add() -> None:
+    feeds = {"a": random(2, 3), "b": random(3, 4, seed=1)}
+    node = helper.make_node("Gemm", ["a", "b", "c"], ["y"], alpha=1.0, beta=0.0, broadcast=1)
+    check(build(node, feeds, {"c": np.ones(1, np.float32)}, opset=6), feeds, [feeds["a"] @ feeds["b"]])
