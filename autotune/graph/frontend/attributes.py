@@ -10,7 +10,7 @@ import onnx
 from onnx import AttributeProto
 
 from autotune.errors import ModelError
-from autotune.graph.frontend.source import tensor_array
+from autotune.graph.frontend.source import sparse_array, tensor_array
 from autotune.graph.ir import Array
 
 
@@ -74,6 +74,11 @@ class NodeAttributes:
     def attr_strings(self, name: str) -> tuple[str, ...] | None:
         attribute = self._attribute(name, AttributeProto.STRINGS)
         return None if attribute is None else tuple(s.decode("utf-8", "replace") for s in attribute.strings)
+
+    def attr_sparse(self, name: str) -> Array | None:
+        """A sparse tensor, written out."""
+        found = self._attribute(name, AttributeProto.SPARSE_TENSOR)
+        return None if found is None else sparse_array(found.sparse_tensor, self.folder, f"{self.label}: '{name}'")
 
     def attr_tensor(self, name: str) -> Array | None:
         attribute = self._attribute(name, AttributeProto.TENSOR)

@@ -9,11 +9,11 @@ from pathlib import Path
 import onnx
 from onnx import AttributeProto
 
-from autotune.errors import ModelError, UnsupportedError
+from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
 from autotune.graph.frontend.inputs import ModelInput, ModelOutput, bind_shapes, declared_inputs, declared_outputs
-from autotune.graph.frontend.source import opset_of, tensor_array
+from autotune.graph.frontend.source import opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import scan_body
 from autotune.graph.ir import Array, Value
 from autotune.graph.order import topological_order
@@ -117,13 +117,16 @@ def parse_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str
         UnsupportedError: an element type, or an opset, that this compiler has not.
     """
     opset, graph = opset_of(model), model.graph
-    if graph.sparse_initializer:
-        raise UnsupportedError("the model has sparse initializers")
     initializers: dict[str, Array] = {}
     for tensor in graph.initializer:
         if tensor.name in initializers:
             raise ModelError(f"'{tensor.name}' is defined twice in the model")
         initializers[tensor.name] = tensor_array(tensor, folder, f"initializer '{tensor.name}'")
+    for sparse in graph.sparse_initializer:
+        name = sparse.values.name
+        if name in initializers:
+            raise ModelError(f"'{name}' is defined twice in the model")
+        initializers[name] = sparse_array(sparse, folder, f"initializer '{name}'")
     inputs = bind_shapes(declared_inputs(graph, set(initializers)), shapes)
     defined = set(initializers)
     for declared in inputs:

@@ -20,6 +20,8 @@ def constant(node: OnnxNode) -> str:
 def _constant_array(node: OnnxNode) -> Array:
     if node.has("value"):
         array = node.attr_tensor("value")
+    elif node.has("sparse_value"):
+        array = node.attr_sparse("sparse_value")
     elif node.has("value_float"):
         array = np.asarray(node.attr_float("value_float", 0.0), np.float32)
     elif node.has("value_int"):

@@ -19,6 +19,7 @@ from autotune.tensor import DType
 ModelSource = Union[str, "os.PathLike[str]", bytes]
 
 OLDEST_OPSET = 1
+MAX_SPARSE_ELEMENTS = 2**28
 MAX_ELEMENTS = 2**40  # as for every tensor: sizes beyond are damage or attack
 
 _DTYPES: dict[int, DType] = {
@@ -152,6 +153,29 @@ def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
     if len(raw) != nbytes:
         raise ModelError(f"{where} has {len(raw)} bytes of data, its dimensions {dims} need {nbytes}")
     return np.frombuffer(raw, dtype=dtype.numpy).reshape(dims)
+
+
+def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None, where: str) -> Array:
+    """A sparse tensor, written out.
+
+    Raises:
+        ModelError: values, indices and dims do not fit together. UnsupportedError: written out it is very large.
+    """
+    values, indices = (tensor_array(t, folder, where) for t in (sparse.values, sparse.indices))
+    dims = tuple(sparse.dims)
+    if min(dims, default=0) < 0 or math.prod(dims) > MAX_SPARSE_ELEMENTS:
+        raise UnsupportedError(f"{where} is sparse, of dimensions {dims}")
+    places = indices if indices.ndim == 1 else None
+    if indices.ndim == 2 and indices.shape[1] == len(dims) and indices.dtype == np.int64:
+        inside = ((indices >= 0) & (indices < np.asarray(dims, np.int64))).all()
+        places = np.ravel_multi_index(tuple(indices.T), dims) if inside and len(indices) else indices[:, 0]
+        places = places if inside else None
+    fits = places is not None and values.shape == places.shape and places.dtype == np.int64
+    if places is None or not fits or (places.size and not 0 <= places.min() <= places.max() < math.prod(dims)):
+        raise ModelError(f"{where}: the indices of a sparse tensor do not fit its values and dimensions {dims}")
+    result = np.zeros(math.prod(dims), values.dtype)
+    result[places] = values
+    return result.reshape(dims)
 
 
 def _external_bytes(tensor: TensorProto, folder: Path | None, nbytes: int, where: str) -> bytes:
