@@ -180,7 +180,9 @@ class RegisterTiles:
         for d in self.padded_rows(workload) if config.get_bool("skip_rows") else ():
             s = s.skip_padding(a.anchor, x, 2 + d)
         if has_room(s, p, x, weight, block, self.filters):
-            s = s.pad(a.output, a.axes(a.output)[1]).pad(a.anchor, a.axes(a.anchor)[1])
+            s = s.pad(a.output, a.axes(a.output)[1])
+        if has_room(s, p, x, weight, block, self.filters, sum_only=True):
+            s = s.pad(a.anchor, a.axes(a.anchor)[1])
         return s
 
     def _output(self, s: Schedule, a: Anchored, config: Config, workload: Workload) -> Schedule:

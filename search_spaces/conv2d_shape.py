@@ -86,7 +86,7 @@ def fused_anchor(workload: Workload, anchors: Container[str]) -> bool:
     return others and min(workload.types()[-1].shape) > 0
 
 
-def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int, filters: int = 0) -> bool:
+def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int, filters: int = 0, sum_only: bool = False) -> bool:
     """Whether all memory exists that whole blocks of output channels touch.
 
     Args:
@@ -96,9 +96,10 @@ def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int, filters: int
         weight: the filters.
         block: output channels that are computed together.
         filters: dimension of the weight that is an output channel.
+        sum_only: ask about what the sum reads, and not about the result and what is fused behind.
     """
     top = -(-p.k // block) * block
-    operands = {t.name for t in s.compute.inputs} | set(s.compute.outputs)
+    operands = {x, weight} if sum_only else {t.name for t in s.compute.inputs} | set(s.compute.outputs)
     for t in s.state.tensors():
         place = filters if t.name == weight else len(t.shape) - p.rank - 1
         if t.name not in operands or place < 0:

@@ -75,7 +75,9 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},3,3 pad={pad} {rest}"
         return parse_workload(text), None
     if entry.name.endswith(".dot"):
-        return conv_cases.random_dot(rng, family), None
+        workload = conv_cases.random_dot(rng, family)
+        plain = family == "matmul" or rng.random() < 0.5
+        return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
     if family.startswith("conv") and family != "conv2d":
         workload = conv_cases.random_ranked(rng, family)
         plain = rng.random() < 0.4

@@ -117,8 +117,8 @@ def random_interface(rng: random.Random, workload: Workload, lanes: int) -> Inte
     types = workload.types()
     for n in (*range(len(workload.inputs)), *workload.outputs):
         block, rank = rng.choice((1, lanes, lanes, lanes, 8, 4)), len(types[n].shape)
-        form = Layout.blocked(rank, [(1, block)]) if block > 1 else Layout.row_major(rank)
-        if rng.random() < 0.6 and max(types[n].shape[2:]) > 1:
+        form = Layout.blocked(rank, [(1, block)]) if block > 1 and rank > 1 else Layout.row_major(rank)
+        if rng.random() < 0.6 and max(types[n].shape[2:], default=1) > 1:
             sides = ((rng.choice((0, 1, 2)), rng.choice((0, 1, 3))) for _ in range(rank - 2))
             form = form.with_halo(((0, 0), (0, 0), *sides))
         layouts.append(form)
