@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 
 from autotune.codegen.kernel import build_kernel
 from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
 from autotune.measure.types import BuildResult, MeasureInput
-from autotune.measure.worker import WorkerPool, WorkerSpec, mapped
+from autotune.measure.worker import HasWorkers, WorkerPool, WorkerSpec, mapped
 from autotune.ops.registry import algorithms, compute_def
 from autotune.ops.workload import Workload
 from autotune.schedule.schedule import Schedule
@@ -47,7 +46,7 @@ def algorithm_of(workload: Workload, schedule: Schedule) -> str:
     return next((name for name in names if schedule.compute == compute_def(workload, name)), "unknown")
 
 
-class Builder:
+class Builder(HasWorkers):
     """Builds candidates in `count` worker processes."""
 
     def __init__(
@@ -67,8 +66,10 @@ class Builder:
             recycle_after: candidates per process; LLVM keeps memory that it once took.
             imports: modules or Python files that register the user's own operators and templates.
         """
-        self._pool = WorkerPool(
-            WorkerSpec(f"{__name__}:serve", {}, timeout, memory_bytes, recycle_after, imports=imports), count
+        super().__init__(
+            WorkerPool(
+                WorkerSpec(f"{__name__}:serve", {}, timeout, memory_bytes, recycle_after, imports=imports), count
+            )
         )
 
     def submit(self, candidate: MeasureInput) -> Future[BuildResult | Failure]:
@@ -78,23 +79,6 @@ class Builder:
     def build(self, candidate: MeasureInput) -> BuildResult | Failure:
         """Build one candidate and wait for it."""
         return self.submit(candidate).result()
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The processes at work."""
-        return self._pool.pids
-
-    def close(self) -> None:
-        """Kill the workers. Idempotent."""
-        self._pool.close()
-
-    def __enter__(self) -> Builder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def serve(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
-from types import TracebackType
 from typing import Any, cast
 
 from autotune import machine
@@ -14,11 +13,11 @@ from autotune.measure.local_runner import STAND_ALONE, LocalRunner, RunOptions
 from autotune.measure.protocol import Json, Message
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
-from autotune.measure.worker import WorkerPool, WorkerSpec, mapped
+from autotune.measure.worker import HasWorkers, WorkerPool, WorkerSpec, mapped
 from autotune.target import Target
 
 
-class Runner:
+class Runner(HasWorkers):
     """Verifies and times kernels, one at a time, in one worker process that is replaced when a kernel breaks it."""
 
     def __init__(
@@ -50,7 +49,7 @@ class Runner:
             "seed": seed,
         }
         limit = machine.memory_bytes() // 2 if memory_bytes is None else memory_bytes
-        self._pool = WorkerPool(WorkerSpec(f"{__name__}:serve", init, timeout, limit, imports=imports))
+        super().__init__(WorkerPool(WorkerSpec(f"{__name__}:serve", init, timeout, limit, imports=imports)))
         self._timeout = timeout
 
     def submit(
@@ -79,23 +78,6 @@ class Runner:
         if isinstance(answer, Failure):
             return [answer] * len(builds)
         return [_outcome_from_json(item) for item in cast("list[dict[str, Json]]", answer.body["results"])]
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The process at work, if it is alive."""
-        return self._pool.pids
-
-    def close(self) -> None:
-        """Kill the worker. Idempotent."""
-        self._pool.close()
-
-    def __enter__(self) -> Runner:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def serve(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure]:

@@ -23,6 +23,7 @@ from autotune.measure.process import WorkerProcess, one_line
 from autotune.measure.protocol import Json, Message
 
 Result = TypeVar("Result")
+Owner = TypeVar("Owner", bound="HasWorkers")
 
 _POLL_SECONDS = 0.05  # how often resident size and cancellation are looked at
 
@@ -219,6 +220,30 @@ class WorkerPool:
                     _run(worker, task)
         finally:
             worker.stop()
+
+
+class HasWorkers:
+    """What works by a pool of workers: they end with `close`, or with the context."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes at work."""
+        return self._pool.pids
+
+    def close(self) -> None:
+        """Kill the workers. Idempotent."""
+        self._pool.close()
+
+    def __enter__(self: Owner) -> Owner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def mapped(answer: Future[Message | Failure], decode: Callable[[Message], Result]) -> Future[Result | Failure]:
