@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -85,8 +86,13 @@ class Mnn:
             converted = str(Path(folder) / "model.mnn")
             # The converter itself: MNN.tools.mnnconvert around it installs an analytics package by pip, and reports.
             converter = importlib.import_module("_tools")
-            arguments = ["-f", "ONNX", "--modelFile", str(model), "--MNNModel", converted, "--bizCode", "autotune"]
-            converter.mnnconvert(["mnnconvert", *arguments])
+            arguments = ["-f", "ONNX", "--modelFile", str(model.resolve()), "--MNNModel", converted]
+            here = Path.cwd()
+            os.chdir(folder)  # it leaves a file of large weights in the current folder
+            try:
+                converter.mnnconvert(["mnnconvert", *arguments, "--bizCode", "autotune"])
+            finally:
+                os.chdir(here)
             self._net = mnn.Interpreter(converted)
         self._session = self._net.createSession({"numThread": threads, "precision": "high", "backend": "CPU"})
         self._outputs = list(self._net.getSessionOutputAll(self._session).values())
