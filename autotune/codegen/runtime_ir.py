@@ -379,15 +379,21 @@ repeat:
   %repeats.left = icmp ult i64 %r, %repeats
   br i1 %repeats.left, label %begin, label %done
 begin:
+  ; All threads are here before the clock starts, and none begins to work before it has: a thread that loses its core
+  ; right behind a barrier would else find the work of the others done, or not yet begun.
   call void @autotune_barrier(ptr %barrier, i64 %thread, i64 %threads)
-  br i1 %master, label %begin.clock, label %pass
+  br i1 %master, label %begin.clock, label %begin.work
 begin.clock:
   %clock.begin = call i64 @clock_ns()
+  br label %begin.work
+begin.work:
+  %clock.first = phi i64 [ %clock.begin, %begin.clock ], [ 0, %begin ]
+  call void @autotune_barrier(ptr %barrier, i64 %thread, i64 %threads)
   br label %pass
 pass:
-  %start = phi i64 [ %clock.begin, %begin.clock ], [ 0, %begin ], [ %start, %run ]
-  %n = phi i64 [ 0, %begin.clock ], [ 0, %begin ], [ %n.next, %run ]
-  %rotation = phi i64 [ %rotation.first, %begin.clock ], [ %rotation.first, %begin ], [ %rotation.next, %run ]
+  %start = phi i64 [ %clock.first, %begin.work ], [ %start, %run ]
+  %n = phi i64 [ 0, %begin.work ], [ %n.next, %run ]
+  %rotation = phi i64 [ %rotation.first, %begin.work ], [ %rotation.next, %run ]
   %passes.left = icmp ult i64 %n, %number
   br i1 %passes.left, label %run, label %end
 run:

@@ -48,6 +48,43 @@ define void @count_region(ptr %counters, i64 %thread, i64 %threads) {
   ret void
 }
 
+declare i32 @clock_gettime(i32, ptr)
+define internal i64 @now() {
+  %time = alloca [2 x i64]
+  %failed = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %ns.at = getelementptr i64, ptr %time, i64 1
+  %ns = load i64, ptr %ns.at
+  %scaled = mul i64 %seconds, 1000000000
+  %sum = add i64 %scaled, %ns
+  ret i64 %sum
+}
+
+; frame: log, barrier.  The last thread alone works, for 50 us, and logs the ns it took at log[++log[0]]
+define void @last_works(ptr %frame, i64 %thread, i64 %threads) {
+  %log = load ptr, ptr %frame
+  %next = add i64 %thread, 1
+  %last = icmp eq i64 %next, %threads
+  br i1 %last, label %work, label %done
+work:
+  %begin = call i64 @now()
+  br label %spin
+spin:
+  %end = call i64 @now()
+  %took = sub i64 %end, %begin
+  %early = icmp slt i64 %took, 50000
+  br i1 %early, label %spin, label %write
+write:
+  %old = load i64, ptr %log
+  %slot = add i64 %old, 1
+  store i64 %slot, ptr %log
+  %at = getelementptr i64, ptr %log, i64 %slot
+  store i64 %took, ptr %at
+  br label %done
+done:
+  ret void
+}
+
 ; frame: in, out, barrier.  out[thread] = in[thread + 1] + 1, so a thread that comes early reads what is not there yet
 define void @shift(ptr %frame, i64 %thread, i64 %threads) {
   %in = load ptr, ptr %frame
@@ -183,6 +220,17 @@ def test_timing_runs_each_pass_and_measures_work(pool: ThreadPool, kernels: Libr
         for amount in (little, much)
     )
     assert long > short
+
+
+def test_a_timed_pass_holds_the_work_of_every_thread(kernels: Library) -> None:
+    """Even where the first thread has nothing to do and often loses its core: there are more threads than cores."""
+    repeats = 300
+    log = np.zeros(repeats + 1, np.int64)
+    with ThreadPool(CORES + 1) as pool:
+        plan = Plan(pool, [[Step(kernels.address("last_works"), [log])]])
+        seconds = pool.time_plan(plan, number=1, repeats=repeats)
+    assert log[0] == repeats
+    assert (seconds * 1e9 >= log[1:] - 1).all()
 
 
 def test_timing_rotates_through_the_step_lists(pool: ThreadPool, kernels: Library) -> None:
