@@ -54,8 +54,10 @@ def compile_or_stage(model: OnnxModel, compile: Callable[[Graph], CompiledModel]
         graph = convert_whole(model)
     if graph is None:
         return StagedModel(model, compile)
+    del model  # weights are held once: not in the file's form, nor as they were before the passes
     verify(graph)
-    return compile(optimize(graph))
+    graph = optimize(graph)
+    return compile(graph)
 
 
 @dataclass(frozen=True)
