@@ -140,11 +140,11 @@ def convolutions(size: int, channels: Sequence[int], kernel: int, layers: int) -
 
 
 def strided(size: int, c: int, k: int, kernel: int, stride: int, groups: int, count: int) -> onnx.ModelProto:
-    """A fan of convolutions with one input, each behind a 1×1 convolution's layout, its result averaged away."""
+    """A fan of convolutions with one input, behind a cheap convolution for the layout, its result averaged away."""
     net = Net()
     x = net.input(1, c, size, size)
     if c > 3:  # an image has no layout of its own; the inside of a network has the engine's
-        x = net.node("Conv", x, net.weight(c, c, 1, 1, fan_in=c))
+        x = net.node("Conv", x, net.weight(c, 1, 1, 1, fan_in=1), group=c)
     results = []
     for _ in range(count):
         weight = net.weight(k, c // groups, kernel, kernel, fan_in=c // groups * kernel**2)
