@@ -160,6 +160,8 @@ class RegisterTiles:
         # Either the weights stay near while the image goes by, once per block of channels, or the other way round.
         weights = p.k * p.c // p.groups * p.taps * DType.f32.bytes
         skip = True in space.knob("skip_rows").values and chosen.get_int("oh_tile") == 1
+        # With a stride fewer rows are left out than their loop costs; with 16 registers that loop spills.
+        skip = skip and p.stride[0] == 1 and target.num_vector_registers > 16
         chosen = chosen.replace(skip_rows=skip and padded_share(p) >= WORTH_SKIPPING)
         rowwise = p.rank > 1 and weights <= target.l2_bytes // 2
         return chosen.replace(ic_unroll=unroll, order="hkw" if rowwise else space.knob("order").default)
