@@ -23,7 +23,7 @@ from benchmarks.report import ROOT
 
 Array = NDArray[Any]
 PEERS = ("onnxruntime", "openvino", "mnn")
-_PAUSE_SECONDS = 0.01  # between turns: the threads of the engine before stop spinning
+_PAUSE_SECONDS = 0.06  # between turns: threads of the engine before spin on, those of ONNX Runtime for 40 ms
 
 
 class EngineError(Exception):
