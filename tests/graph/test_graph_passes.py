@@ -216,6 +216,30 @@ def test_a_convolution_that_others_read_is_not_scaled() -> None:
     assert PASSES["fold-scale"](graph) is graph
 
 
+def test_a_convolution_of_one_weight_per_channel_is_a_product() -> None:
+    net = Net(2, 3, 4, 5)
+    graph = net.graph(net.op("conv2d", net.x, net.random(3, 1, 1, 1), **CONV | {"groups": 3}))
+    result = run_pass(graph, "scale-convolutions")
+    assert ops(result) == ["mul"]
+    assert_same(graph, result)
+
+
+@pytest.mark.parametrize(
+    ("weight", "changed"),
+    [
+        ((3, 1, 1, 1), {"groups": 3, "stride": (2, 1)}),
+        ((3, 1, 1, 1), {"groups": 3, "pad": (0, 0, 1, 0)}),
+        ((3, 1, 1, 2), {"groups": 3}),
+        ((6, 1, 1, 1), {"groups": 3}),
+        ((3, 3, 1, 1), {}),
+    ],
+)
+def test_other_convolutions_stay(weight: tuple[int, ...], changed: dict[str, AttrValue]) -> None:
+    net = Net(1, 3, 4, 4)
+    graph = net.graph(net.op("conv2d", net.x, net.random(*weight), **CONV | changed))
+    assert PASSES["scale-convolutions"](graph) is graph
+
+
 def test_reshapes_and_transposes_merge() -> None:
     net = Net(2, 3, 4)
     y = net.op("reshape", net.op("reshape", net.x, shape=(6, 4)), shape=(4, 6))

@@ -28,6 +28,7 @@ from autotune.graph.passes.recognize_activations import recognize_activations
 from autotune.graph.passes.recognize_attention import recognize_attention
 from autotune.graph.passes.recognize_norms import recognize_norms
 from autotune.graph.passes.remove_noops import remove_noops
+from autotune.graph.passes.scale_convolutions import scale_convolutions
 from autotune.graph.passes.sink_reshapes import sink_reshapes
 from autotune.graph.passes.sink_transposes import sink_transposes
 from autotune.graph.verify import verify
@@ -50,6 +51,7 @@ PASSES: dict[str, Pass] = {
     "sink-transposes": sink_transposes,
     "fold-transposes": fold_transposes,
     "sink-reshapes": sink_reshapes,
+    "scale-convolutions": scale_convolutions,
     "merge-affine": merge_affine,
     "fold-scale": fold_scale,
     "fold-pad": fold_pad,
