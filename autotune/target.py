@@ -101,11 +101,6 @@ class Target:
         return f"x86 -mcpu={self.cpu} -num-cores={self.num_threads}"
 
     @property
-    def triple(self) -> str:
-        """LLVM's target triple."""
-        return cpus.TRIPLE
-
-    @property
     def llvm_features(self) -> str:
         """The features in LLVM's form, those that are off named too, so that the CPU's name brings none back."""
         off = [name for name in machine.known_features() if name not in {*self.features, *_NOT_FOR_CODE}]

@@ -88,10 +88,6 @@ def text(name: str, value: object) -> str:
     return value
 
 
-def optional_text(name: str, value: object) -> str | None:
-    return None if value is None else text(name, value)
-
-
 def key(name: str, value: object) -> str:
     """A short printable name without spaces: a hash, a template, a session id."""
     if not isinstance(value, str) or len(value) > MAX_KEY or not _KEY.match(value):

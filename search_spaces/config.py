@@ -30,11 +30,6 @@ def check_value(name: str, value: object) -> KnobValue:
     )
 
 
-def same_value(a: object, b: object) -> bool:
-    """Equality that keeps True and 1 apart, as JSON does."""
-    return type(a) is type(b) and a == b
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Config(Mapping[str, KnobValue]):
     """Knob values, `template` first and the others sorted by name, so that equal configs are equal bytes."""

@@ -51,11 +51,6 @@ class MatmulShape:
         return math.prod(self.batch)
 
     @property
-    def a_dims(self) -> tuple[int, int]:
-        """Dimensions of `a` that hold rows and the sum."""
-        return (self.rank_a - 1, self.rank_a - 2) if self.trans_a else (self.rank_a - 2, self.rank_a - 1)
-
-    @property
     def b_dims(self) -> tuple[int, int]:
         """Dimensions of `b` that hold the sum and columns."""
         return (self.rank_b - 1, self.rank_b - 2) if self.trans_b else (self.rank_b - 2, self.rank_b - 1)

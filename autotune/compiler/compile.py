@@ -92,10 +92,6 @@ class CompiledModel:
         """
         save_artifact(Path(path), self.program, self.objects, self.constants, self.runtime)
 
-    @property
-    def tuned_kernels(self) -> int:
-        return sum(k.tier is Tier.EXACT for k in self.kernels)
-
 
 def compile_graph(
     graph: Graph,

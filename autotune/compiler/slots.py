@@ -235,12 +235,16 @@ class _Placer:
             return
         layout = self.primary[name]
         if op == "concat" and group.is_view:
-            parts = [self.slot_of.get((p, layout)) for p in group.inputs]
-            if all(p is not None and self.out.slots[p].part_of is not None for p in parts):
-                whole = self.slot_of.get((name, layout))
-                if whole is not None and all(self.out.slots[p].part_of[0] == whole for p in parts if p is not None):  # type: ignore[index]
-                    return
+            whole = self.slot_of.get((name, layout))
+            if whole is not None and all(self._lies_in(whole, part, layout) for part in group.inputs):
+                return
         self._kernel(group)
+
+    def _lies_in(self, whole: int, part: str, layout: Layout) -> bool:
+        """Whether a value of this layout is a part of the memory of the slot `whole`."""
+        slot = self.slot_of.get((part, layout))
+        part_of = self.out.slots[slot].part_of if slot is not None else None
+        return part_of is not None and part_of[0] == whole
 
     def _view(self, source: str, name: str) -> None:
         """A reshape: the same memory, when that is row-major or has nothing to reorder."""

@@ -143,5 +143,5 @@ def load_peer(name: str, model: Path, threads: int, shapes: Shapes) -> Engine:
         return PEERS[name](model, threads, shapes)
     except ImportError:
         raise EngineError(f"{name} is not installed; pip install {name}") from None
-    except Exception as error:
+    except Exception as error:  # engines raise what they like, RuntimeError above all
         raise EngineError(f"{name} cannot load the model: {type(error).__name__}: {str(error)[:200]}") from error

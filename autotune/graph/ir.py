@@ -68,6 +68,13 @@ class Node:
             raise TypeError(f"{self.op}: attribute '{name}' is {value!r}, not a tuple")
         return tuple(int(item) for item in value)
 
+    def number(self, name: str) -> float:
+        """An attribute that holds one number."""
+        value = self.attr(name)
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{self.op}: attribute '{name}' is {value!r}, not a number")
+        return float(value)
+
 
 @dataclass(frozen=True, slots=True)
 class Output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from autotune.errors import WorkloadError
@@ -63,7 +64,7 @@ def _unary(name: str, fn: Callable[[Expr], Expr], check: Callable[[str, Tensor],
 
 
 for _name in _FUNCTIONS:
-    _unary(_name, lambda x, code=_name: unary(code, x))  # type: ignore[misc]
+    _unary(_name, partial(unary, _name))
 _unary("reciprocal", lambda x: 1.0 / x)
 _unary("neg", lambda x: unary("neg", x), numeric)
 _unary("abs", lambda x: unary("abs", x), numeric)

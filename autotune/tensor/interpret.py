@@ -87,7 +87,7 @@ class Interpreter:
     def value(self, e: Expr, box: Box) -> Array:
         """The value at every point: an array that broadcasts to `box.extents`, with extent 1 where it is constant."""
         if isinstance(e, Read):
-            otherwise = None if e.otherwise is None else e.otherwise.value  # type: ignore[attr-defined]
+            otherwise = e.otherwise.value if isinstance(e.otherwise, Const) else None
             found = self._element(self.arrays[e.tensor.name], e, e.indices, e.when, otherwise, box)
             return found.astype(self.number(e.dtype), copy=False)
         if isinstance(e, Const):

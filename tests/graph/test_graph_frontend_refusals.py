@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph import load_model
+from autotune.graph.frontend.node import converts
 from tests.graph.graph_models import Array, make_model
 
 
@@ -260,3 +261,9 @@ def test_external_data_that_is_missing_short_or_malformed(tmp_path: Path) -> Non
         path.write_bytes(model.SerializeToString())
         assert text in refusal(path)
     assert "by path" in refusal(external_model("w.bin"))
+
+
+def test_an_operator_has_one_converter() -> None:
+    """Of two, the one imported last would win in silence."""
+    with pytest.raises(ValueError, match="Relu has a converter already"):
+        converts("Relu")(lambda node: node.input(0))

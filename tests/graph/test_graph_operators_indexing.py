@@ -107,13 +107,6 @@ def test_tile() -> None:
     check(build(node, feeds, old, opset=5), feeds, [np.tile(feeds["x"], (1, 3, 1))])
 
 
-def test_center_crop_pad() -> None:
-    feeds = {"x": random(5, 4, 3)}
-    for axes, size in (([0, 2], (2, 6)), ([-2], (9,)), ([1, 0], (1, 8))):
-        node = helper.make_node("CenterCropPad", ["x", "s"], ["y"], axes=axes)
-        check(build(node, feeds, {"s": np.asarray(size)}, opset=18), feeds)
-
-
 # Einsum ----------------------------------------------------------------------------------------------
 
 

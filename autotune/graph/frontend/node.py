@@ -35,6 +35,8 @@ def converts(*op_types: str) -> Callable[[Converter], Converter]:
 
     def register(function: Converter) -> Converter:
         for op_type in op_types:
+            if op_type in _CONVERTERS:
+                raise ValueError(f"{op_type} has a converter already: {_CONVERTERS[op_type].__qualname__}")
             _CONVERTERS[op_type] = function
         return function
 

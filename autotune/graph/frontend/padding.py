@@ -63,8 +63,11 @@ def _spread(node: OnnxNode, pads: tuple[int, ...], axes: tuple[int, ...]) -> tup
     """Pads of some axes as pads of all axes."""
     if len(pads) != 2 * len(axes):
         raise ModelError(f"{node.label}: {len(pads)} pads for {len(axes)} axes")
-    full = [0] * (2 * node.rank())
-    for position, axis in enumerate(axes):
-        axis = node.axis(axis, node.rank())
-        full[axis], full[axis + node.rank()] = pads[position], pads[position + len(axes)]
+    rank = node.rank()
+    places = [node.axis(axis, rank) for axis in axes]
+    if len(set(places)) < len(places):
+        raise ModelError(f"{node.label}: an axis stands twice in {axes}")
+    full = [0] * (2 * rank)
+    for position, axis in enumerate(places):
+        full[axis], full[axis + rank] = pads[position], pads[position + len(axes)]
     return tuple(full)

@@ -1,4 +1,4 @@
-"""Operators that are reshapes and transposes in another guise: depth to space and back, tile, crop to the center."""
+"""Operators that are reshapes and transposes in another guise: depth to space and back, tile."""
 
 from __future__ import annotations
 
@@ -75,22 +75,3 @@ def _old_repeats(node: OnnxNode) -> list[int]:
     repeats = [1] * node.rank()
     repeats[node.axis(int(axis), node.rank())] = int(tiles)
     return repeats
-
-
-@converts("CenterCropPad")
-def center_crop_pad(node: OnnxNode) -> str:
-    """Each axis cut or filled with zeros on both sides, the odd element at the end."""
-    shape, rank = node.shape(), node.rank()
-    axes = [node.axis(axis, rank) for axis in node.attr_ints("axes", range(rank)) or ()]
-    sizes = node.constant_ints(1, "the shape")
-    if len(axes) != len(sizes) or len(set(axes)) != len(axes) or min(sizes, default=0) < 0:
-        raise ModelError(f"{node.label}: shape {sizes} for the axes {tuple(axes)} of {shape}")
-    ranges, pads = [range(extent) for extent in shape], [0] * (2 * rank)
-    for axis, size in zip(axes, sizes):
-        spare = abs(shape[axis] - size)
-        if size < shape[axis]:
-            ranges[axis] = range(spare // 2, spare // 2 + size)
-        else:
-            pads[axis], pads[axis + rank] = spare // 2, spare - spare // 2
-    cropped = node.sliced(node.input(0), ranges)
-    return node.emit("pad", cropped, pads=tuple(pads), value=0.0) if any(pads) else cropped

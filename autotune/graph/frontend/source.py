@@ -9,7 +9,7 @@ from typing import Union
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
 from autotune.errors import ModelError, UnsupportedError

@@ -50,7 +50,7 @@ def _written_transposed(sweep: Sweep, node: Node) -> str | None:
 
 def _in_place(sweep: Sweep, node: Node) -> str | None:
     orders, first = _orders(node), list(node.int_tuple("first"))
-    operands, scale, kv_heads = list(node.inputs), _number(node, "scale"), node.attr("kv_heads")
+    operands, scale, kv_heads = list(node.inputs), node.number("scale"), node.attr("kv_heads")
     views = [trace(sweep, name) for name in node.inputs[:3]]
     found = [_heads(v, o, f, sweep.values[v.base].size) for v, o, f in zip(views, orders, first, strict=False)]
     if views[2].scale != 1.0:  # the operator scales no values
@@ -82,12 +82,6 @@ def _in_place(sweep: Sweep, node: Node) -> str | None:
 def _is_reshape_of(sweep: Sweep, name: str, base: str, shape: tuple[int, ...]) -> bool:
     node = made_by(sweep, name, "reshape")
     return node is not None and node.inputs[0] == base and node.output.shape == shape
-
-
-def _number(node: Node, name: str) -> float:
-    value = node.attr(name)
-    assert isinstance(value, float)
-    return value
 
 
 class Heads(NamedTuple):

@@ -19,9 +19,7 @@ def fold_transposes(graph: Graph) -> Graph:
     """
     sweep = Sweep(graph)
     for node in sweep:
-        made = (
-            _product(sweep, node) if node.op == "matmul" else _result(sweep, node) if node.op == "transpose" else None
-        )
+        made = _RULES[node.op](sweep, node) if node.op in _RULES else None
         if made is None:
             sweep.keep(node)
         else:

@@ -82,10 +82,7 @@ def _concat(sweep: Sweep, node: Node) -> str | None:
     parts = [name for name in parts if sweep.values[name].shape[axis]] or parts[:1]
     runs: list[tuple[str, _Piece | None]] = []  # parts of the result, each with what it is a slice of
     for name in parts:
-        producer = sweep.producers.get(name)
-        piece = (
-            _Piece(producer.inputs[0], _ranges(producer)) if producer is not None and producer.op == "slice" else None
-        )
+        piece = _piece(sweep.producers.get(name))
         before = runs[-1][1] if runs else None
         whole = before.joined(piece, axis) if before is not None and piece is not None else None
         if whole is not None:
@@ -116,8 +113,7 @@ class _Piece:
 
 
 def _piece(producer: Node | None) -> _Piece | None:
-    sliced = producer is not None and producer.op == "slice"
-    return _Piece(producer.inputs[0], _ranges(producer)) if producer is not None and sliced else None
+    return _Piece(producer.inputs[0], _ranges(producer)) if producer is not None and producer.op == "slice" else None
 
 
 def _gather(sweep: Sweep, node: Node) -> str | None:

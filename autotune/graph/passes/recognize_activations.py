@@ -84,9 +84,8 @@ def _swish(sweep: Sweep, coefficient: float, x: str, other: str) -> tuple[str, d
         inner = product(sweep, gate.inputs[0])
         fits = inner.factors == (x,) and near(coefficient, 1.0)
         return ("swish", {"alpha": inner.coefficient}) if fits else None
-    attrs = dict(gate.attrs)
     if gate.op == "hard_sigmoid":
-        alpha, beta = float(attrs["alpha"]), float(attrs["beta"])  # type: ignore[arg-type]
+        alpha, beta = gate.number("alpha"), gate.number("beta")
         fits = gate.inputs == (x,) and near(coefficient, 1.0) and near(alpha, 1 / 6) and near(beta, 0.5)
     else:
         source, top = _clipped_at_zero(sweep, gate)
