@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.api.observe import observe
 from autotune.compiler.compile import CompiledModel, compile_graph
-from autotune.compiler.tasks import KernelTask, kernel_tasks
-from autotune.graph import load_model, optimize
+from autotune.compiler.tasks import KernelTask, kernel_tasks, merged
+from autotune.graph import load_model
+from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
 
 Shapes = Mapping[str, Sequence[int]]
@@ -20,8 +23,11 @@ def compile(
     database: DatabaseLike = None,
     *,
     shapes: Shapes | None = None,
+    fixed: Mapping[str, object] | None = None,
     strict_fp: bool = False,
     max_memory: int | None = None,
+    skip_passes: Collection[str] = (),
+    dump_graph: str | Path | None = None,
 ) -> CompiledModel:
     """Compile an ONNX model with the best schedules in a database; kernels without a record get defaults.
 
@@ -32,14 +38,19 @@ def compile(
         target: "x86", "native", "x86 -mcpu=haswell -num-cores=2"; None for this machine.
         database: a file, an open Database, None for the user's default file, False for none.
         shapes: dimensions of inputs by name, where the model leaves them open.
+        fixed: arrays by name: inputs that become constants of the program. So a model becomes one program though the
+            value of an input decides shapes.
         strict_fp: no algorithm with larger rounding errors than the operators' definitions, that is no Winograd.
         max_memory: bytes that packed weights and the memory of a run may take together.
+        skip_passes: graph passes to leave out (`autotune passes` lists them).
+        dump_graph: a folder for the graph before the passes and after each that changed it, as text and Graphviz.
 
     Raises:
         ModelError, UnsupportedError: the model is damaged, uses what autotune has not, or needs more than `max_memory`.
         TargetError, DatabaseError: as their names say.
+        InputError: `dump_graph` cannot be written.
     """
-    graph = optimize(load_model(model, shapes))
+    graph = Optimizer(skip_passes, dump_graph)(load_model(model, shapes, as_arrays(fixed)))
     with reading(database) as opened:
         return compile_graph(
             graph, Target.parse(target), opened, object_cache(), strict_fp=strict_fp, max_memory=max_memory
@@ -47,11 +58,23 @@ def compile(
 
 
 def tasks(
-    model: str | Path | bytes, target: str | Target | None = None, *, shapes: Shapes | None = None
+    model: str | Path | bytes,
+    target: str | Target | None = None,
+    *,
+    shapes: Shapes | None = None,
+    inputs: Mapping[str, object] | None = None,
 ) -> tuple[KernelTask, ...]:
     """What there is to tune in a model: its distinct kernels, their layouts, and how often each is used.
 
+    A model whose shapes depend on values is run once, for the kernels of its programs.
+
+    Args:
+        inputs: arrays by name for that run; the others are drawn.
+
     Raises:
         ModelError, UnsupportedError, TargetError: as for `compile`.
+        InputError: an input is unknown, of another form, or of an open shape and not given.
     """
-    return kernel_tasks(optimize(load_model(model, shapes)), Target.parse(target))
+    wanted = Target.parse(target)
+    found = observe(model, wanted, shapes=shapes, inputs=inputs)
+    return merged(task for program in found for task in kernel_tasks(program.graph, wanted))

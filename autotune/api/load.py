@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Union
 
+from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.staged import StagedModel, compile_or_stage
 from autotune.graph import Graph, open_model
+from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
 
 Runnable = Union[CompiledModel, StagedModel]
@@ -21,18 +23,22 @@ def load(
     database: DatabaseLike = None,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    fixed: Mapping[str, object] | None = None,
     strict_fp: bool = False,
     max_memory: int | None = None,
+    skip_passes: Collection[str] = (),
+    dump_graph: str | Path | None = None,
 ) -> Runnable:
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
     Raises:
-        ModelError, UnsupportedError, TargetError, DatabaseError: as for `compile`.
+        ModelError, UnsupportedError, TargetError, DatabaseError, InputError: as for `compile`.
     """
+    optimizer = Optimizer(skip_passes, dump_graph)
     wanted, cache = Target.parse(target), object_cache()
 
     def compiled(graph: Graph) -> CompiledModel:
         with reading(database) as opened:
             return compile_graph(graph, wanted, opened, cache, strict_fp=strict_fp, max_memory=max_memory)
 
-    return compile_or_stage(open_model(model, shapes), compiled)
+    return compile_or_stage(open_model(model, shapes, as_arrays(fixed)), compiled, optimizer)

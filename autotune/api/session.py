@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,8 +43,10 @@ class NodeArg:
         """Its dtype and shape. Raises InputError where the shape is open."""
         shape = tuple(dim for dim in self.shape if isinstance(dim, int))
         if len(shape) != len(self.shape):
+            example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in self.shape) or "1,3,224,224"
             raise InputError(
-                f"'{self.name}' has open dimensions {self.shape}; give its value, or --shape {self.name}=..."
+                f"input '{self.name}' has open dimensions {self.shape}: give --shape {self.name}={example},"
+                f" or its value by --input {self.name}=FILE.npy"
             )
         return TensorSpec(
             self.name, next(d for d, name in _ONNX_TYPES.items() if f"tensor({name})" == self.type), shape
@@ -62,7 +64,7 @@ class InferenceSession:
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
             by the inputs of each run: the first run of a shape compiles.
-        strict_fp, max_memory: as for `autotune.compile`.
+        fixed, strict_fp, max_memory, skip_passes, dump_graph: as for `autotune.compile`; a compiled file has been made.
 
     Raises:
         ModelError, CompiledModelError, TargetError, DatabaseError: the model cannot be used; the message says why.
@@ -77,8 +79,11 @@ class InferenceSession:
         target: str | Target | None = None,
         database: DatabaseLike = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
+        fixed: Mapping[str, object] | None = None,
         strict_fp: bool = False,
         max_memory: int | None = None,
+        skip_passes: Collection[str] = (),
+        dump_graph: str | Path | None = None,
     ) -> None:
         self._providers = providers
         if not isinstance(path_or_bytes, bytes) and is_compiled_file(Path(path_or_bytes)):
@@ -88,7 +93,17 @@ class InferenceSession:
             from autotune.compiler.compile import CompiledModel
 
             wanted = _with_threads(Target.parse(target), sess_options)
-            found = load(path_or_bytes, wanted, database, shapes=shapes, strict_fp=strict_fp, max_memory=max_memory)
+            found = load(
+                path_or_bytes,
+                wanted,
+                database,
+                shapes=shapes,
+                fixed=fixed,
+                strict_fp=strict_fp,
+                max_memory=max_memory,
+                skip_passes=skip_passes,
+                dump_graph=dump_graph,
+            )
             self._model = found.executor if isinstance(found, CompiledModel) else found
         self._outputs = [found.name for found in self.get_outputs()]
 

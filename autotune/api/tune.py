@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from autotune.api.locate import DatabaseLike, object_cache
-from autotune.codegen.object_cache import ObjectCache
+from autotune.api.observe import ObservedProgram, observe
 from autotune.compiler.choose import Chooser
 from autotune.compiler.compile import compile_graph
-from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, model_key
+from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged, model_key
 from autotune.engines.compare import ALLOWED_ERROR, compare
 from autotune.engines.engine import Ours
 from autotune.errors import ConfigError, DatabaseError, InputError
-from autotune.graph import Graph, load_model, optimize, partition
+from autotune.graph import partition
 from autotune.machine import environment
 from autotune.measure.peaks import FmaPeak
 from autotune.measure.pipeline import Pipeline, open_pipeline
@@ -25,7 +25,6 @@ from autotune.measure.timing import paired_speedup
 from autotune.measure.weights import residency
 from autotune.ops import Workload, parse_workload
 from autotune.records import Database, Plan, default_database_path
-from autotune.runtime.feeds import random_feeds
 from autotune.search import STRATEGIES, Budget, Event, TuneOptions, TuneOutcome, TuningTask
 from autotune.search import tune as search
 from autotune.search.recording import earlier_trials
@@ -87,7 +86,8 @@ class TuneReport:
     """
     Attributes:
         search: what became of every task.
-        model: the verdict on the model; None for an operator, and when the run was interrupted before.
+        programs: the verdicts on the programs of the model: none for an operator, and when the run was interrupted
+            before; several where values of the run decide shapes.
         peak_gflops: fp32 FMA peak of the target's threads, measured at the start.
         interrupted: ended by Ctrl-C; everything measured is kept, and the same call continues.
     """
@@ -95,9 +95,21 @@ class TuneReport:
     target: Target
     database: Path
     search: TuneOutcome
-    model: ModelVerdict | None
+    programs: tuple[ModelVerdict, ...]
     peak_gflops: float
     interrupted: bool
+
+    @property
+    def model(self) -> ModelVerdict | None:
+        """The verdict on the model as a whole, where there is one."""
+        if len(self.programs) < 2:
+            return self.programs[0] if self.programs else None
+        tuned, untuned = (
+            sum(verdict.tuned_seconds for verdict in self.programs),
+            sum(verdict.untuned_seconds for verdict in self.programs),
+        )
+        error = max(verdict.error for verdict in self.programs)
+        return ModelVerdict(tuned, untuned, untuned / tuned, all(v.tuned for v in self.programs), error)
 
 
 def tune(
@@ -110,6 +122,7 @@ def tune(
     strategy: str = "xgboost",
     seed: int = 0,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    inputs: Mapping[str, object] | None = None,
     strict_fp: bool = False,
     imports: Sequence[str] = (),
     callbacks: Sequence[TuneCallback] = (),
@@ -129,27 +142,29 @@ def tune(
         strategy: "xgboost" (evolution guided by a cost model), "random" or "grid".
         seed: of everything random.
         shapes: dimensions of a model's inputs by name, where it leaves them open.
+        inputs: arrays by name, to time the model with; the others are drawn. A model whose shapes depend on values is
+            run once with them, and the programs of that run are tuned.
         strict_fp: as for `autotune.compile`.
         imports: modules or .py files with the user's own operators and templates.
         callbacks: told of every event.
         command: what the user typed, for the session's row.
 
     Raises:
-        ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError: as their names say.
+        ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError, InputError: as their
+            names say.
     """
     wanted = Target.parse(target)
     wanted.require_host()
     limit = _budget(budget, trials)
-    graph, workload = _subject(model_or_op, shapes)
     if strategy not in STRATEGY_NAMES:
         raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGY_NAMES)}")
+    subject = _subject(model_or_op, wanted, shapes, inputs, seed, strict_fp)
     options = TuneOptions(strategy=STRATEGY_NAMES[strategy], seed=seed)
     with _writing(database) as opened:
         run = _Run(wanted, opened, options, strict_fp, tuple(imports), callbacks, command)
-        if graph is None:
-            assert workload is not None
-            return run.tune_operator(workload, limit)
-        return run.tune_model(graph, limit)
+        if isinstance(subject, Workload):
+            return run.tune_operator(subject, limit)
+        return run.tune_model(subject, limit)
 
 
 class _Run:
@@ -175,34 +190,42 @@ class _Run:
         task = TuningTask.of(workload, self.target, ideal_seconds=self._ideal(workload), strict_fp=self.strict_fp)
         with open_pipeline(self.target, imports=self.imports) as (pipeline, _):
             outcome = self._search("tuning", [task], budget, pipeline)
-        return self._report(outcome, None, outcome.interrupted)
+        return self._report(outcome, (), outcome.interrupted)
 
-    def tune_model(self, graph: Graph, budget: Budget) -> TuneReport:
-        weight_bytes = sum(array.nbytes for array in graph.constants.values())
-        found = kernel_tasks(graph, self.target, None, object_cache(), strict_fp=self.strict_fp)
+    def tune_model(self, programs: Sequence[ObservedProgram], budget: Budget) -> TuneReport:
+        weight_bytes = sum(array.nbytes for program in programs for array in program.graph.constants.values())
+        found = merged(
+            task
+            for program in programs
+            for task in kernel_tasks(program.graph, self.target, None, object_cache(), strict_fp=self.strict_fp)
+        )
         first = [self._task(task, weight_bytes) for task in found]
         with open_pipeline(self.target, weight_bytes=weight_bytes, imports=self.imports) as (pipeline, _):
             outcome = self._search("tuning", first, budget, pipeline)
             if not outcome.interrupted:
-                outcome = self._follow_up(graph, weight_bytes, outcome, pipeline)
-        if outcome.interrupted:
-            return self._report(outcome, None, True)
+                outcome = self._follow_up(programs, weight_bytes, outcome, pipeline)
+        verdicts: list[ModelVerdict] = []
         try:
-            verdict = self._judge(graph, outcome.session_id)
+            while not outcome.interrupted and len(verdicts) < len(programs):
+                verdicts.append(self._judge(programs[len(verdicts)], outcome.session_id))
         except KeyboardInterrupt:
-            return self._report(outcome, None, True)
-        return self._report(outcome, verdict, False)
+            return self._report(outcome, verdicts, True)
+        return self._report(outcome, verdicts, outcome.interrupted)
 
-    def _follow_up(self, graph: Graph, weight_bytes: int, outcome: TuneOutcome, pipeline: Pipeline) -> TuneOutcome:
+    def _follow_up(
+        self, programs: Sequence[ObservedProgram], weight_bytes: int, outcome: TuneOutcome, pipeline: Pipeline
+    ) -> TuneOutcome:
         """Tunes briefly the kernels that are new, because tuned neighbours give them other layouts, and those that
         would save a transform in other layouts; then again, for what follows from that."""
         for _ in range(ROUNDS):
             choose = Chooser(self.target, self.database, strict_fp=self.strict_fp)
             known = {(task.task.workload.key, task.task.interface) for task in outcome.tasks}
-            found = [
-                *kernel_tasks(graph, self.target, self.database, object_cache(), strict_fp=self.strict_fp),
-                *alternative_tasks(graph, self.target, self.database, object_cache(), strict_fp=self.strict_fp),
-            ]
+            found = merged(
+                task
+                for find in (kernel_tasks, alternative_tasks)
+                for program in programs
+                for task in find(program.graph, self.target, self.database, object_cache(), strict_fp=self.strict_fp)
+            )
             fresh = [
                 self._task(task, weight_bytes)
                 for task in found
@@ -215,17 +238,15 @@ class _Run:
             outcome = _merged(outcome, self._search("tuning kernels in their new layouts", fresh, budget, pipeline))
         return outcome
 
-    def _judge(self, graph: Graph, session_id: str) -> ModelVerdict:
+    def _judge(self, observed: ObservedProgram, session_id: str) -> ModelVerdict:
         """Times the tuned program in turn with the untuned one, and stores which is to be used."""
         self._tell(Phase("timing the model, tuned and untuned in turn"))
-        cache: ObjectCache = object_cache()
+        graph, cache = observed.graph, object_cache()
         tuned = compile_graph(graph, self.target, self.database, cache, heed_plan=False, strict_fp=self.strict_fp)
         untuned = compile_graph(graph, self.target, None, cache, strict_fp=self.strict_fp)
         engines = [Ours(tuned.executor, "tuned"), Ours(untuned.executor, "untuned")]
-        feeds = random_feeds(tuned.program.inputs, self.options.seed)
-        found = compare(
-            engines, feeds, self.target, flops=tuned.program.flops, rounds=MODEL_ROUNDS, reference="untuned"
-        )
+        flops = tuned.program.flops
+        found = compare(engines, observed.feeds, self.target, flops=flops, rounds=MODEL_ROUNDS, reference="untuned")
         ours, before = found.results
         error = ours.max_error if ours.max_error is not None else 0.0
         gain = paired_speedup(ours.samples, before.samples)
@@ -276,8 +297,8 @@ class _Run:
         for callback in self.callbacks:
             callback(phase)
 
-    def _report(self, outcome: TuneOutcome, verdict: ModelVerdict | None, interrupted: bool) -> TuneReport:
-        return TuneReport(self.target, self.database.path, outcome, verdict, self.peak, interrupted)
+    def _report(self, outcome: TuneOutcome, verdicts: Sequence[ModelVerdict], interrupted: bool) -> TuneReport:
+        return TuneReport(self.target, self.database.path, outcome, tuple(verdicts), self.peak, interrupted)
 
 
 @contextmanager
@@ -306,17 +327,22 @@ def _budget(budget: str | float | Budget | None, trials: int | None) -> Budget:
 
 
 def _subject(
-    given: str | Path | bytes | Workload, shapes: Mapping[str, Sequence[int]] | None
-) -> tuple[Graph | None, Workload | None]:
-    """A model's graph or an operator. Text is an operator when it reads like one ("name operand=...") and names no
+    given: str | Path | bytes | Workload,
+    target: Target,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    inputs: Mapping[str, object] | None = None,
+    seed: int = 0,
+    strict_fp: bool = False,
+) -> Workload | tuple[ObservedProgram, ...]:
+    """An operator, or a model's programs. Text is an operator when it reads like one ("name operand=...") and names no
     file."""
-    if isinstance(given, Workload):
-        return None, given
-    if isinstance(given, str) and "=" in given and not Path(given).exists():
-        if shapes:
-            raise InputError("shapes are for a model's inputs; an operator's text has them already")
-        return None, parse_workload(given)
-    return optimize(load_model(given, shapes)), None
+    text = isinstance(given, str) and "=" in given and not Path(given).exists()
+    if isinstance(given, Workload) or text:
+        if shapes or inputs:
+            raise InputError("shapes and inputs are for a model; an operator's text has its shapes already")
+        return given if isinstance(given, Workload) else parse_workload(str(given))
+    found = observe(given, target, shapes=shapes, inputs=inputs, seed=seed, strict_fp=strict_fp)
+    return tuple({id(program.graph): program for program in found}.values())
 
 
 def _merged(first: TuneOutcome, second: TuneOutcome) -> TuneOutcome:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
     JsonOption,
@@ -38,12 +39,15 @@ def bench(
     untuned: Annotated[bool, typer.Option("--untuned", help="Time our untuned program as well.")] = False,
     target: TargetOption = "native",
     shape: ShapeOption = None,
+    inputs: InputOption = None,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Time a model, interleaved with other engines, and check the answers."""
-    from autotune.api.compile import compile
-    from autotune.api.locate import reading
+    from autotune.api.feeds import complete_feeds, shapes_with
+    from autotune.api.load import load
+    from autotune.api.observe import run_observed
+    from autotune.api.session import NodeArg
     from autotune.engines.compare import compare
     from autotune.engines.engine import Ours
     from autotune.engines.peers import load_peer, peer_names
@@ -51,10 +55,10 @@ def bench(
     from autotune.report.coverage import Coverage
     from autotune.runtime.artifact import is_compiled_file, load_artifact
     from autotune.runtime.executor import Executor
-    from autotune.runtime.feeds import random_feeds
     from autotune.target import Target
 
-    shapes = parse_shapes(shape)
+    given = load_arrays(inputs, "--input")
+    shapes = shapes_with(parse_shapes(shape), given)
     names = peer_names(against)
     coverage: Coverage | None = None
     engines: list[Engine] = []
@@ -63,6 +67,7 @@ def bench(
         wanted = Target.from_json(executor.program.target)
         if threads not in (None, wanted.num_threads):
             raise EngineError(f"{model} was compiled for {wanted.num_threads} threads; compile it again for {threads}")
+        feeds = complete_feeds([NodeArg.of(spec) for spec in executor.program.inputs], given, 0)
         engines.append(Ours(executor))
         flops = executor.program.flops
         if names:
@@ -71,20 +76,19 @@ def bench(
     else:
         wanted = Target.parse(target)
         wanted = wanted.with_threads(threads) if threads else wanted
-        with reading(db) as database:
-            compiled = compile(model, wanted, database if database is not None else False, shapes=shapes)
-        coverage = Coverage.of(compiled.kernels)
-        flops = compiled.program.flops
-        engines.append(Ours(compiled.executor))
+        ours = load(model, wanted, db, shapes=shapes)
+        feeds = complete_feeds([NodeArg.of(spec) for spec in ours.inputs], given, 0)
+        programs = run_observed(ours, feeds, given)
+        coverage = Coverage.of([kernel for program in programs for kernel in program.kernels])
+        flops = sum(program.program.flops for program in programs)
+        engines.append(Ours(ours))
         if untuned:
-            engines.append(Ours(compile(model, wanted, False, shapes=shapes).executor, "autotune untuned"))
-        executor = compiled.executor
+            engines.append(Ours(load(model, wanted, False, shapes=shapes), "autotune untuned"))
     for name in names:
         try:
             engines.append(load_peer(name, model, wanted.num_threads, shapes))
         except EngineError as error:
             _note(f"{error}: left out")
-    feeds = random_feeds(executor.program.inputs, 0)
     found = compare(engines, feeds, wanted, flops=flops, rounds=rounds)
     if as_json:
         print_json(_values(model, wanted, found, flops, coverage))

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from autotune.cli.options import JsonOption, ModelArgument, ShapeOption, TargetOption, parse_shapes
 from autotune.cli.text import facts, print_json, print_table
+
+if TYPE_CHECKING:
+    from autotune.graph.frontend import ModelInput, ModelOutput
 
 
 def check(
@@ -13,11 +19,9 @@ def check(
     from autotune.compiler.outline import outline
     from autotune.compiler.tasks import kernel_tasks
     from autotune.graph import open_model, optimize
-    from autotune.graph.frontend import require_static
     from autotune.target import Target
 
     parsed = open_model(model, parse_shapes(shape))
-    require_static(parsed.inputs)
     found = outline(parsed)
     tasks = kernel_tasks(optimize(found.graph), Target.parse(target)) if found.graph is not None else ()
     kernels = sum(task.uses for task in tasks)
@@ -25,10 +29,11 @@ def check(
     values = (
         {} if found.open or found.graph is None else {o.name: found.graph.values[o.value] for o in found.graph.outputs}
     )
-    inputs = {declared.name: f"{declared.dtype}{list(declared.dims or ())}" for declared in parsed.inputs}
+    inputs = {declared.name: _form(declared) for declared in parsed.inputs}
+    unknown = [declared for declared in parsed.inputs if declared.value is None]
     outputs = {
-        name: f"{values[name].dtype}{list(values[name].shape)}" if name in values else "decided by the run"
-        for name in parsed.outputs
+        name: f"{values[name].dtype}{list(values[name].shape)}" if name in values else _form(declared)
+        for name, declared in parsed.outputs.items()
     }
     if as_json:
         print_json(
@@ -41,8 +46,23 @@ def check(
             ("model", f"{model}: every operator is supported"),
             ("inputs", ", ".join(f"{name}: {form}" for name, form in inputs.items()) or "none"),
             ("outputs", ", ".join(f"{name}: {form}" for name, form in outputs.items())),
-            ("kernels", f"{kernels} of {len(tasks)} kinds, {flops / 1e9:.2f} GFLOP"),
-            ("programs", f"{found.segments}{' at least: values of the run decide the shapes' if found.open else ''}"),
+            ("kernels", _kernels(unknown) if unknown else f"{kernels} of {len(tasks)} kinds, {flops / 1e9:.2f} GFLOP"),
+            ("programs", f"{found.segments}{' at least: the run decides the shapes' if found.open else ''}"),
             ("on the host", ", ".join(found.host_nodes) or "nothing"),
         )
     )
+
+
+def _form(declared: ModelInput | ModelOutput) -> str:
+    if declared.dtype is None or declared.dims is None:
+        return f"{declared.dtype or ''} of a shape that the run decides".strip()
+    return f"{declared.dtype}[{', '.join('?' if dim is None else str(dim) for dim in declared.dims)}]"
+
+
+def _kernels(unknown: Sequence[ModelInput]) -> str:
+    """What to give to see them."""
+    shapes = (
+        f"--shape {declared.name}={','.join(str(d) if isinstance(d, int) else '1' for d in declared.dims or ('...',))}"
+        for declared in unknown
+    )
+    return f"made for each shape that a run brings; to see them, give for example {' '.join(shapes)}"

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.feeds import FixOption, load_arrays
 from autotune.cli.options import (
     DbOption,
+    DumpGraphOption,
     JsonOption,
     MaxMemoryOption,
     ModelArgument,
     ShapeOption,
+    SkipPassOption,
     StrictOption,
     TargetOption,
     UntunedOption,
@@ -38,6 +41,9 @@ def compile_model(
     untuned: UntunedOption = False,
     strict_fp: StrictOption = False,
     max_memory: MaxMemoryOption = None,
+    fix: FixOption = None,
+    skip_pass: SkipPassOption = None,
+    dump_graph: DumpGraphOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with the best schedules known to one file."""
@@ -48,7 +54,15 @@ def compile_model(
     limit = parse_size(max_memory)
     start = time.perf_counter()
     compiled = compile(
-        model, target, False if untuned else db, shapes=parse_shapes(shape), strict_fp=strict_fp, max_memory=limit
+        model,
+        target,
+        False if untuned else db,
+        shapes=parse_shapes(shape),
+        fixed=load_arrays(fix, "--fix"),
+        strict_fp=strict_fp,
+        max_memory=limit,
+        skip_passes=skip_pass or (),
+        dump_graph=dump_graph,
     )
     compiled.save(out)
     seconds = time.perf_counter() - start
@@ -65,7 +79,7 @@ def compile_model(
             ("threads", str(program.num_threads)),
         )
     )
-    print_coverage(coverage, tune_command(model, target, shape, db))
+    print_coverage(coverage, tune_command(model, target, shape, fix, db))
 
 
 def _arena(compiled: CompiledModel) -> str:
@@ -86,13 +100,17 @@ def print_coverage(coverage: Coverage, command: str) -> None:
         print(f"to tune them: {command}")
 
 
-def tune_command(model: Path, target: str, shape: list[str] | None, db: Path | None, budget: str = "5m") -> str:
+def tune_command(
+    model: Path, target: str, shape: list[str] | None, fix: list[str] | None, db: Path | None, budget: str = "5m"
+) -> str:
     """What to type to tune the model."""
     import shlex
 
     words = ["autotune", "tune", "--model", str(model)]
     for text in shape or ():
         words += ["--shape", text]
+    for text in fix or ():
+        words += ["--input", text]
     if target != "native":
         words += ["--target", target]
     if db is not None:

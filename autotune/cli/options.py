@@ -35,6 +35,18 @@ MaxMemoryOption = Annotated[
     str | None,
     typer.Option("--max-memory", metavar="SIZE", help="Limit of packed weights and a run's memory: 512M, 2G."),
 ]
+SkipPassOption = Annotated[
+    list[str] | None,
+    typer.Option("--skip-pass", metavar="PASS", help="Leave a graph pass out (`autotune passes` lists them); repeat."),
+]
+DumpGraphOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump-graph",
+        metavar="DIR",
+        help="Write the graph after each pass that changes it, as text and Graphviz.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -101,3 +113,11 @@ def check_writable(path: Path) -> None:
         raise InputError(f"cannot write {path}: it is a folder; name a file")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Raises InputError where the file cannot be written."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
+    DumpGraphOption,
     JsonOption,
     ModelArgument,
     ShapeOption,
+    SkipPassOption,
     TargetOption,
     UntunedOption,
     check_writable,
     parse_shapes,
+    write_text,
 )
 from autotune.cli.text import duration, percent, print_json, print_table, size, table
 
 if TYPE_CHECKING:
-    from autotune.report.profile import KernelProfile, Profile
+    from autotune.report.profile import HostProfile, KernelProfile, Profile
 
 
 def profile(
     model: ModelArgument,
     target: TargetOption = "native",
     shape: ShapeOption = None,
+    inputs: InputOption = None,
     db: DbOption = None,
     untuned: UntunedOption = False,
+    skip_pass: SkipPassOption = None,
+    dump_graph: DumpGraphOption = None,
     passes: Annotated[int, typer.Option("--passes", min=1, help="Runs to take the medians of.")] = 30,
     top: Annotated[int, typer.Option("--top", min=1, help="How many kernels to list, the slowest first.")] = 20,
     trace: Annotated[
@@ -38,19 +46,30 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Time every kernel of a model where it stands, beside what the machine could do and what tuning promised."""
-    from autotune.api.compile import compile
+    from autotune.api.feeds import complete_feeds, shapes_with
+    from autotune.api.load import load
+    from autotune.api.observe import run_observed
+    from autotune.api.session import NodeArg
     from autotune.measure.peaks import measure_peaks
     from autotune.report.profile import profile as profile_model
-    from autotune.runtime.feeds import random_feeds
     from autotune.target import Target
 
     if trace is not None:
         check_writable(trace)
-    wanted = Target.parse(target)
-    compiled = compile(model, wanted, False if untuned else db, shapes=parse_shapes(shape))
-    found = profile_model(compiled, random_feeds(compiled.program.inputs, 0), measure_peaks(wanted), passes)
+    wanted, given = Target.parse(target), load_arrays(inputs, "--input")
+    loaded = load(
+        model,
+        wanted,
+        False if untuned else db,
+        shapes=shapes_with(parse_shapes(shape), given),
+        skip_passes=skip_pass or (),
+        dump_graph=dump_graph,
+    )
+    feeds = complete_feeds([NodeArg.of(spec) for spec in loaded.inputs], given, 0)
+    run_observed(loaded, feeds, given)
+    found = profile_model(loaded, feeds, measure_peaks(wanted), passes)
     if trace is not None:
-        trace.write_text(json.dumps(found.trace()))
+        write_text(trace, json.dumps(found.trace()))
     if as_json:
         print_json(_values(model, found))
     else:
@@ -60,34 +79,50 @@ def profile(
 
 
 def _show(found: Profile, top: int) -> None:
-    shown = table(
-        "kernel", "time", "share", "GFLOP/s", "moves", "of limit", "vs record", "template",
-        right=("time", "share", "GFLOP/s", "moves", "of limit", "vs record"),
-    )  # fmt: skip
-    slowest = sorted(found.kernels, key=lambda kernel: -kernel.seconds)
-    for kernel in slowest[:top]:
-        ratio = kernel.against_record
+    from autotune.report.profile import HostProfile
+
+    numbers = ("time", "share", "GFLOP/s", "moves", "of limit", "on record", "vs record")
+    shown = table("kernel", *numbers, "template", right=numbers)
+    rows: list[KernelProfile | HostProfile] = [*found.kernels, *found.hosts]
+    rows.sort(key=lambda row: -row.seconds)
+    for row in rows[:top]:
+        common = (duration(row.seconds), percent(found.share(row)))
+        if isinstance(row, HostProfile):
+            shown.add_row(row.label, *common, *["-"] * 5, "NumPy on the host")
+            continue
+        against = row.against_record
         shown.add_row(
-            kernel.report.description,
-            duration(kernel.seconds),
-            percent(found.share(kernel)),
-            f"{_gflops(kernel):.1f}",
-            size(kernel.report.nbytes),
-            percent(kernel.of_limit),
-            "-" if ratio is None else f"{ratio:.2f}×",
-            kernel.template,
+            row.report.description,
+            *common,
+            f"{_gflops(row):.1f}",
+            size(row.report.nbytes),
+            percent(row.of_limit),
+            duration(row.report.seconds),
+            "-" if against is None else f"{against:.2f}×",
+            row.template,
         )
     print_table(shown)
-    rest = slowest[top:]
+    rest = rows[top:]
     if rest:
-        print(f"and {len(rest)} more kernels, {duration(sum(kernel.seconds for kernel in rest))} together")
+        print(f"and {len(rest)} more kernels, {duration(sum(row.seconds for row in rest))} together")
     for name, calls, seconds in found.by_template():
         print(f"{percent(seconds / found.seconds):>8} in {calls} kernels of {name}")
-    print(f"{duration(found.seconds)} in {len(found.kernels)} kernels")
-    levels = ", ".join(f"{rate:.0f} GB/s from {name}" for name, _, rate in found.levels)
+    hosts = f" and {len(found.hosts)} host functions" if found.hosts else ""
+    programs = "" if found.programs == 1 else f", in {found.programs} programs"
     print(
-        f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}; Winograd needs fewer multiplications than it is counted by"
+        f"{duration(found.seconds)} in {len(found.kernels)} kernels{hosts}{programs};"
+        f" a whole run takes {duration(found.latency)}"
     )
+    count, here, record = found.recorded
+    if count:
+        held = f"{duration(here)} here, {duration(record)} when tuned ({here / record:.2f}×)"
+        print(f"{count} kernels with a record: {held}")
+    elif found.kernels:
+        reason = Counter(kernel.report.reason for kernel in found.kernels).most_common(1)[0][0]
+        print(f"no kernel has a record to hold its time against: {reason}")
+    if found.levels:
+        levels = ", ".join(f"{rate:.0f} GB/s from {name}" for name, _, rate in found.levels)
+        print(f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}; Winograd multiplies less than it is counted by")
 
 
 def _gflops(kernel: KernelProfile) -> float:
@@ -98,6 +133,9 @@ def _values(model: Path, found: Profile) -> dict[str, object]:
     return {
         "model": str(model),
         "seconds": found.seconds,
+        "latency": found.latency,
+        "programs": found.programs,
+        "recorded": dict(zip(("kernels", "seconds", "record_seconds"), found.recorded)),
         "peak_gflops": found.fp32,
         "bandwidth": {name: rate for name, _, rate in found.levels},
         "kernels": [
@@ -110,9 +148,11 @@ def _values(model: Path, found: Profile) -> dict[str, object]:
                 "bytes": kernel.report.nbytes,
                 "of_limit": kernel.of_limit,
                 "record_seconds": kernel.report.seconds,
+                "against_record": kernel.against_record,
                 "template": kernel.template,
                 "tier": kernel.report.tier.value,
             }
             for kernel in found.kernels
         ],
+        "hosts": [{"node": host.label, "start": host.start, "seconds": host.seconds} for host in found.hosts],
     }

@@ -8,30 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
+    DumpGraphOption,
     RunnableArgument,
     ShapeOption,
+    SkipPassOption,
     TargetOption,
     UntunedOption,
-    pairs,
     parse_shapes,
 )
 from autotune.cli.text import print_json, print_table, table
 from autotune.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from autotune.api.session import NodeArg
     from autotune.runtime.executor import Array
 
 
 def run(
     model: RunnableArgument,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="NAME=FILE", help="The value of an input, as .npy; repeat.")
-    ] = None,
+    inputs: InputOption = None,
     random: Annotated[
         int | None, typer.Option("--random", metavar="SEED", min=0, help="Draw the inputs that have no file.")
     ] = None,
@@ -42,15 +41,24 @@ def run(
     shape: ShapeOption = None,
     db: DbOption = None,
     untuned: UntunedOption = False,
+    skip_pass: SkipPassOption = None,
+    dump_graph: DumpGraphOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outputs, all values included, as JSON.")] = False,
 ) -> None:
     """Run a model once."""
+    from autotune.api.feeds import complete_feeds
     from autotune.api.session import InferenceSession
 
-    files = pairs(inputs, "--input", "data=image.npy")
-    given = {name: _load(name, Path(path)) for name, path in files.items()}
-    session = InferenceSession(model, target=target, database=False if untuned else db, shapes=parse_shapes(shape))
-    feeds = _complete(given, session.get_inputs(), random)
+    given = load_arrays(inputs, "--input")
+    session = InferenceSession(
+        model,
+        target=target,
+        database=False if untuned else db,
+        shapes=parse_shapes(shape),
+        skip_passes=skip_pass or (),
+        dump_graph=dump_graph,
+    )
+    feeds = complete_feeds(session.get_inputs(), given, random)
     results = dict(zip((spec.name for spec in session.get_outputs()), session.run(None, feeds), strict=True))
     saved = _save(results, output) if output is not None else {}
     if as_json:
@@ -61,38 +69,6 @@ def run(
         extra = [str(saved[name])] if saved else []
         shown.add_row(name, str(array.dtype), str(list(array.shape)), *_range(array), *extra)
     print_table(shown)
-
-
-def _load(name: str, path: Path) -> Array:
-    import numpy as np
-
-    try:
-        array: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npy file of numbers"
-        raise InputError(f"--input {name}={path}: cannot read the file: {reason}") from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"--input {name}={path}: an .npz archive; give one .npy file per input")
-    return array
-
-
-def _complete(given: Mapping[str, Array], wanted: Sequence[NodeArg], seed: int | None) -> dict[str, Array]:
-    """All feeds: the files, and random values for the rest where a seed is given."""
-    from autotune.runtime.feeds import random_feeds
-
-    names = [arg.name for arg in wanted]
-    known = ", ".join(f"{arg.name}: {arg.type}{arg.shape}" for arg in wanted)
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise InputError(f"the model has no input {', '.join(unknown)}; it takes {known or 'none'}")
-    missing = [arg for arg in wanted if arg.name not in given]
-    if missing and seed is None:
-        raise InputError(
-            f"no value for input {', '.join(arg.name for arg in missing)}; give --input NAME=FILE.npy or"
-            f" --random SEED; the model takes {known}"
-        )
-    drawn = random_feeds([arg.spec for arg in missing], seed) if seed is not None else {}
-    return {**drawn, **given}
 
 
 def _save(results: Mapping[str, Array], folder: Path) -> dict[str, Path]:

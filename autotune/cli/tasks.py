@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import DbOption, JsonOption, ModelArgument, ShapeOption, TargetOption, parse_shapes
 from autotune.cli.text import duration, percent, print_json, print_table, table
 
@@ -12,6 +13,7 @@ def tasks(
     model: ModelArgument,
     target: TargetOption = "native",
     shape: ShapeOption = None,
+    inputs: InputOption = None,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -23,7 +25,7 @@ def tasks(
     from autotune.target import Target
 
     parsed = Target.parse(target)
-    found = find_tasks(model, parsed, shapes=parse_shapes(shape))
+    found = find_tasks(model, parsed, shapes=parse_shapes(shape), inputs=load_arrays(inputs, "--input"))
     total = sum(task.uses * task.workload.flops for task in found) or 1
     rows: list[dict[str, Any]] = []
     with reading(db) as database:

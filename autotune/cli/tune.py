@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
     JsonOption,
@@ -36,6 +37,7 @@ def tune(
     ] = None,
     target: TargetOption = "native",
     shape: ShapeOption = None,
+    inputs: InputOption = None,
     db: DbOption = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="TIME", help="How long: 90s, 5m, 1h30m [default: 5m].")
@@ -61,9 +63,9 @@ def tune(
     from autotune.api.tune import tune as run_tune
     from autotune.cli.progress import showing
 
-    path = database_path(db)
+    path, given = database_path(db), load_arrays(inputs, "--input")
     command = shlex.join(
-        ["autotune", *_words(model, op, target, shape, db, budget, trials, strategy, seed, strict_fp, imports)]
+        ["autotune", *_words(model, op, target, shape, inputs, db, budget, trials, strategy, seed, strict_fp, imports)]
     )
     try:
         with showing() as progress:
@@ -76,6 +78,7 @@ def tune(
                 strategy=strategy,
                 seed=seed,
                 shapes=parse_shapes(shape),
+                inputs=given,
                 strict_fp=strict_fp,
                 imports=tuple(imports or ()),
                 callbacks=[progress],
@@ -101,6 +104,7 @@ def _words(
     op: str | None,
     target: str,
     shape: list[str] | None,
+    inputs: list[str] | None,
     db: Path | None,
     budget: str | None,
     trials: int | None,
@@ -114,6 +118,8 @@ def _words(
     words += [] if target == "native" else ["--target", target]
     for text in shape or ():
         words += ["--shape", text]
+    for text in inputs or ():
+        words += ["--input", text]
     words += [] if db is None else ["--db", str(db)]
     words += [] if budget is None else ["--budget", budget]
     words += [] if trials is None else ["--trials", str(trials)]
@@ -157,7 +163,10 @@ def _show(report: TuneReport) -> None:
             f"model: tuned {duration(verdict.tuned_seconds)}, untuned {duration(verdict.untuned_seconds)} "
             f"({verdict.speedup:.2f}×), timed in turn on {report.target.num_threads} threads"
         )
-        if not verdict.tuned:
+        if len(report.programs) > 1:
+            kept = sum(program.tuned for program in report.programs)
+            print(f"{len(report.programs)} programs, each timed for itself: {kept} tuned, the others stay untuned")
+        elif not verdict.tuned:
             print("the tuned program is not better as a whole: the model stays untuned; a longer budget may change it")
 
 
@@ -179,6 +188,7 @@ def _values(report: TuneReport, command: str) -> dict[str, Any]:
         "shares": found.shares(),
         "peak_gflops": report.peak_gflops,
         "model": asdict(report.model) if report.model else None,
+        "programs": [asdict(program) for program in report.programs],
         "tasks": [
             {
                 "workload": task.task.workload.key,

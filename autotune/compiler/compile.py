@@ -72,6 +72,10 @@ class CompiledModel:
     arena_lower_bound: int = 0
 
     @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return self.program.inputs
+
+    @property
     def input_names(self) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.program.inputs)
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Union
 
 import numpy as np
 
@@ -41,11 +42,14 @@ MAX_SPECIALISATIONS = 64
 MAX_SPECIALISED_BYTES = 2**31  # packed weights of all of them
 
 
-def compile_or_stage(model: OnnxModel, compile: Callable[[Graph], CompiledModel]) -> CompiledModel | StagedModel:
+def compile_or_stage(
+    model: OnnxModel, compile: Callable[[Graph], CompiledModel], optimize: Callable[[Graph], Graph] = optimize
+) -> CompiledModel | StagedModel:
     """One program where that is possible.
 
     Args:
         compile: makes a program of an optimised graph.
+        optimize: runs the graph passes.
 
     Raises:
         UnsupportedError, ModelError: what no run could bring to work is refused at once.
@@ -53,7 +57,7 @@ def compile_or_stage(model: OnnxModel, compile: Callable[[Graph], CompiledModel]
     with one_line():
         graph = convert_whole(model)
     if graph is None:
-        return StagedModel(model, compile)
+        return StagedModel(model, compile, optimize)
     del model  # weights are held once: not in the file's form, nor as they were before the passes
     verify(graph)
     graph = optimize(graph)
@@ -66,6 +70,29 @@ class Specialisation:
 
     stage: Stage
     program: CompiledModel | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramStep:
+    """What a run did: a program on these feeds."""
+
+    program: CompiledModel
+    feeds: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """What a run did: a host function on these arrays, None for inputs that are left out."""
+
+    label: str
+    node: NodeAttributes
+    arrays: Sequence[Array | None]
+
+    def run(self) -> Sequence[Array]:
+        return run_host(self.node, self.arrays)
+
+
+Step = Union[ProgramStep, HostStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +116,19 @@ class StagedModel:
     Args:
         model: the parsed model.
         compile: makes a program of an optimised graph.
+        optimize: runs the graph passes.
 
     Raises:
         UnsupportedError, ModelError: what no run could bring to work is refused at once.
     """
 
-    def __init__(self, model: OnnxModel, compile: Callable[[Graph], CompiledModel]) -> None:
-        self._model, self._compile = model, compile
+    def __init__(
+        self,
+        model: OnnxModel,
+        compile: Callable[[Graph], CompiledModel],
+        optimize: Callable[[Graph], Graph] = optimize,
+    ) -> None:
+        self._model, self._compile, self._optimize = model, compile, optimize
         self._lock = threading.Lock()
         self._converting = threading.Lock()  # the table of nodes may grow
         self._cache: BoundedCache[Specialisation] = BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, _bytes)
@@ -138,11 +171,12 @@ class StagedModel:
         """How many programs are kept now, beside the first."""
         return len(self._cache)
 
-    def run(self, feeds: Mapping[str, object]) -> list[Array]:
+    def run(self, feeds: Mapping[str, object], watch: Callable[[Step], None] | None = None) -> list[Array]:
         """Outputs in the model's order, as new arrays.
 
         Args:
             feeds: one array per input, of its dtype and of a shape that the model allows.
+            watch: told of each program and each host function before it runs.
 
         Raises:
             InputError: a feed is missing, unknown, or of another dtype or shape; a value is out of its range.
@@ -160,12 +194,20 @@ class StagedModel:
             values.update((name, values[source]) for name, source in special.stage.aliases.items())
             if special.program is not None:
                 program = special.program.program
-                results = special.program.run({spec.name: values[spec.name] for spec in program.inputs})
+                wanted = {spec.name: values[spec.name] for spec in program.inputs}
+                if watch is not None:
+                    watch(ProgramStep(special.program, wanted))
+                results = special.program.run(wanted)
                 values.update((spec.name, array) for (spec, _), array in zip(program.outputs, results))
                 fresh.update(spec.name for spec, _ in program.outputs)
                 segments += 1
             for index in special.stage.hosts:
-                self._run_host(index, values)
+                host = self._host(index, values)
+                if watch is not None:
+                    watch(host)
+                with one_line():
+                    found = host.run()
+                values.update((name, array) for name, array in zip(host.node.proto.output, found) if name)
             hosts += special.stage.hosts
             part = special.stage.rest
         if not self._seen.holds(segments, hosts):
@@ -173,12 +215,10 @@ class StagedModel:
                 self._seen = self._seen.and_also(segments, hosts)
         return [values[name] if name in fresh else values[name].copy() for name in self._model.outputs]
 
-    def _run_host(self, index: int, values: dict[str, Array]) -> None:
+    def _host(self, index: int, values: Mapping[str, Array]) -> HostStep:
         node, constants = self._attributes(index), self._model.initializers
         arrays = [None if not n else values[n] if n in values else constants[n] for n in node.proto.input]
-        with one_line():
-            results = run_host(node, arrays)
-        values.update((name, array) for name, array in zip(node.proto.output, results) if name)
+        return HostStep(node.label, node, arrays)
 
     def _attributes(self, index: int) -> NodeAttributes:
         entry = self._model.nodes[index]
@@ -222,7 +262,7 @@ class StagedModel:
             return stage
 
     def _built(self, stage: Stage) -> Specialisation:
-        return Specialisation(stage, self._compile(optimize(stage.graph)) if stage.graph is not None else None)
+        return Specialisation(stage, self._compile(self._optimize(stage.graph)) if stage.graph is not None else None)
 
 
 class _MoreValuesError(Exception):

@@ -66,6 +66,14 @@ def kernel_tasks(
     return tuple(KernelTask(workload, interface, uses) for (workload, interface), uses in counts.items())
 
 
+def merged(tasks: Iterable[KernelTask]) -> tuple[KernelTask, ...]:
+    """Tasks of several programs: equal ones are one, with the uses of all."""
+    uses: Counter[tuple[Workload, Interface | None]] = Counter()
+    for task in tasks:
+        uses[task.workload, task.interface] += task.uses
+    return tuple(KernelTask(workload, interface, count) for (workload, interface), count in uses.items())
+
+
 def alternative_tasks(
     graph: Graph,
     target: Target,

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     # Not at run time: a process that holds another engine imports nothing of ours that would count as its memory.
+    from autotune.compiler.compile import CompiledModel
+    from autotune.compiler.staged import StagedModel
     from autotune.runtime.executor import Executor
 
 Array = npt.NDArray[Any]
@@ -28,9 +30,9 @@ class Engine(Protocol):
 
 
 class Ours:
-    """A compiled model of this package."""
+    """A compiled model of this package, or one that is compiled while it runs."""
 
-    def __init__(self, executor: Executor, name: str = "autotune") -> None:
+    def __init__(self, executor: Executor | CompiledModel | StagedModel, name: str = "autotune") -> None:
         self.name = name
         self.version = installed("autotune-compiler")
         self._executor = executor

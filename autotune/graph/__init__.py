@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autotune.errors import ModelError
 from autotune.graph.evaluate import evaluate_graph
-from autotune.graph.ir import Graph, Node, Output, Value
+from autotune.graph.ir import Array, Graph, Node, Output, Value
 from autotune.graph.partition import Group, Task, partition, tasks
 from autotune.graph.passes import PASSES, optimize
 from autotune.graph.verify import verify
@@ -36,12 +36,17 @@ __all__ = [
 ]
 
 
-def load_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+def load_model(
+    path_or_bytes: ModelSource,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    fixed: Mapping[str, Array] | None = None,
+) -> Graph:
     """Read an ONNX model whose shapes are all known into a verified Graph.
 
     Args:
         path_or_bytes: a file, or its contents.
         shapes: dimensions of inputs by name, needed where the model leaves them open.
+        fixed: inputs that become constants, with their values.
 
     Raises:
         ModelError: missing, damaged or inconsistent model, or an unknown dimension.
@@ -50,14 +55,18 @@ def load_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] |
     """
     from autotune.graph.frontend import convert_model  # onnx is needed here only
 
-    model = open_model(path_or_bytes, shapes)
+    model = open_model(path_or_bytes, shapes, fixed)
     with one_line():
         graph = convert_model(model)
     verify(graph)
     return graph
 
 
-def open_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] | None = None) -> OnnxModel:
+def open_model(
+    path_or_bytes: ModelSource,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    fixed: Mapping[str, Array] | None = None,
+) -> OnnxModel:
     """Read an ONNX model as a table of nodes, to be converted as a whole or in parts.
 
     Raises:
@@ -67,7 +76,7 @@ def open_model(path_or_bytes: ModelSource, shapes: Mapping[str, Sequence[int]] |
 
     with one_line():
         proto, folder = read_model(path_or_bytes)
-        return parse_model(proto, folder, shapes or {})
+        return parse_model(proto, folder, shapes or {}, fixed)
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.compiler.compile import CompiledModel, KernelReport
+from autotune.compiler.staged import ProgramStep, StagedModel, Step
 from autotune.measure.peaks import Peaks
 from autotune.measure.timing import latency
 from autotune.runtime.executor import Array
@@ -48,15 +50,44 @@ class KernelProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class HostProfile:
+    """One host function: the node, and its median seconds; the start counts from that of the pass."""
+
+    label: str
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
-    """All kernels in order, seconds of a whole pass, and the limits used (GFLOP/s; GB/s per level, all threads)."""
+    """One pass over a model.
+
+    Attributes:
+        kernels, hosts: in the order in which they run.
+        programs: how many the pass was made of.
+        latency: seconds of a run as a caller sees it, median; what it has beyond `seconds` is spent around kernels.
+        fp32, levels: the limits used, in GFLOP/s, and GB/s per level, of all threads.
+    """
 
     kernels: tuple[KernelProfile, ...]
-    seconds: float
+    hosts: tuple[HostProfile, ...]
+    programs: int
+    latency: float
     fp32: float
     levels: tuple[tuple[str, int, float], ...]
 
-    def share(self, kernel: KernelProfile) -> float:
+    @property
+    def seconds(self) -> float:
+        """Of all kernels and host functions together."""
+        return sum(kernel.seconds for kernel in self.kernels) + sum(host.seconds for host in self.hosts)
+
+    @property
+    def recorded(self) -> tuple[int, float, float]:
+        """The kernels with a record: how many, their seconds in the model, and those on record."""
+        found = [(kernel.seconds, kernel.report.seconds) for kernel in self.kernels if kernel.report.seconds]
+        return len(found), sum(here for here, _ in found), sum(record for _, record in found)
+
+    def share(self, kernel: KernelProfile | HostProfile) -> float:
         return kernel.seconds / self.seconds if self.seconds else 0.0
 
     def by_template(self) -> list[tuple[str, int, float]]:
@@ -73,23 +104,62 @@ class Profile:
             {"name": k.report.description, "cat": k.template, "ph": "X", "pid": 0, "tid": 0, "ts": k.start * 1e6,
              "dur": k.seconds * 1e6,
              "args": {"gflops": k.report.flops / k.seconds * 1e-9 if k.seconds else 0.0, "bytes": k.report.nbytes,
-                      "of_limit": k.of_limit, "schedule": k.report.config, "tier": k.report.tier.value}}
+                      "of_limit": k.of_limit, "record_us": k.report.seconds and k.report.seconds * 1e6,
+                      "schedule": k.report.config, "tier": k.report.tier.value}}
             for k in self.kernels
         ]  # fmt: skip
+        events += [
+            {"name": h.label, "cat": "host", "ph": "X", "pid": 0, "tid": 0, "ts": h.start * 1e6, "dur": h.seconds * 1e6}
+            for h in self.hosts
+        ]
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def profile(model: CompiledModel, feeds: Mapping[str, Array], peaks: Peaks, passes: int = 30) -> Profile:
+def profile(model: CompiledModel | StagedModel, feeds: Mapping[str, Array], peaks: Peaks, passes: int = 30) -> Profile:
     """Run the model with a clock reading after each kernel.
 
     Args:
+        model: one that falls into several programs is profiled for what these feeds decide.
         feeds: one array per input.
         peaks: of the model's target, from `measure_peaks`.
         passes: how many; medians are reported.
 
     Raises:
-        InputError: a feed does not fit.
+        InputError, ModelError: a feed does not fit.
     """
+    steps: list[Step] = []
+    if isinstance(model, StagedModel):
+        model.run(feeds)  # makes the programs
+        model.run(feeds, steps.append)
+    else:
+        steps.append(ProgramStep(model, feeds))
+    kernels: list[KernelProfile] = []
+    hosts: list[HostProfile] = []
+    levels: tuple[tuple[str, int, float], ...] = ()
+    now = 0.0
+    for step in steps:
+        if isinstance(step, ProgramStep):
+            levels = _levels(Target.from_json(step.program.program.target), peaks)
+            found = _program(step.program, step.feeds, passes, now, peaks.fp32.all_cores, levels)
+            kernels += found
+            now += sum(kernel.seconds for kernel in found)
+        else:
+            seconds = latency([_timed(step.run) for _ in range(passes)])
+            hosts.append(HostProfile(step.label, now, seconds))
+            now += seconds
+    whole = latency([_timed(lambda: model.run(feeds)) for _ in range(passes)])
+    programs = sum(isinstance(step, ProgramStep) for step in steps)
+    return Profile(tuple(kernels), tuple(hosts), programs, whole, peaks.fp32.all_cores, levels)
+
+
+def _program(
+    model: CompiledModel,
+    feeds: Mapping[str, Array],
+    passes: int,
+    begin: float,
+    fp32: float,
+    levels: Sequence[tuple[str, int, float]],
+) -> list[KernelProfile]:
     executor = model.executor
     executor.run(feeds)  # checks the feeds, and warms up
     context = executor.context()
@@ -100,18 +170,25 @@ def profile(model: CompiledModel, feeds: Mapping[str, Array], peaks: Peaks, pass
         context.own_buffers()
         executor.release(context)
     seconds = [latency(column) for column in found.T]
-    starts = np.cumsum([0.0, *seconds])
-    target = Target.from_json(model.program.target)
-    levels = (
+    starts = np.cumsum([begin, *seconds])
+    return [
+        KernelProfile(report, float(start), one, _least(report, fp32, levels))
+        for report, start, one in zip(model.kernels, starts, seconds)
+    ]
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _levels(target: Target, peaks: Peaks) -> tuple[tuple[str, int, float], ...]:
+    return (
         ("L2", target.l2_bytes * target.num_threads, peaks.l2.all_cores),
         ("L3", target.l3_bytes, peaks.l3.all_cores),
         ("memory", 1 << 62, peaks.dram.all_cores),
     )
-    kernels = tuple(
-        KernelProfile(report, float(start), one, _least(report, peaks.fp32.all_cores, levels))
-        for report, start, one in zip(model.kernels, starts, seconds)
-    )
-    return Profile(kernels, float(sum(seconds)), peaks.fp32.all_cores, levels)
 
 
 def _least(report: KernelReport, fp32: float, levels: Sequence[tuple[str, int, float]]) -> float:

@@ -33,20 +33,19 @@ def test_a_budget_is_a_time_or_a_number_or_both() -> None:
 
 
 def test_text_is_an_operator_or_a_file(tmp_path: Path) -> None:
-    workload = parse_workload("matmul a=8,8 b=8,8")
-    assert _subject("matmul a=8,8 b=8,8", None) == (None, workload)
-    assert _subject(workload, None) == (None, workload)
+    workload, target = parse_workload("matmul a=8,8 b=8,8"), Target.parse(TARGET)
+    assert _subject("matmul a=8,8 b=8,8", target) == workload
+    assert _subject(workload, target) == workload
     path = save(conv_model(), tmp_path / "a=b.onnx")
     for given in (str(path), path, path.read_bytes()):
-        graph, none = _subject(given, None)
-        assert graph is not None
-        assert none is None
+        found = _subject(given, target)
+        assert isinstance(found, tuple) and len(found) == 1 and found[0].feeds["x"].shape == (1, 3, 8, 8)
     with pytest.raises(WorkloadError, match="unknown operator"):
-        _subject("mtmul a=8,8 b=8,8", None)
+        _subject("mtmul a=8,8 b=8,8", target)
     with pytest.raises(ModelError, match="nowhere.onnx"):
-        _subject("nowhere.onnx", None)
+        _subject("nowhere.onnx", target)
     with pytest.raises(InputError, match="shapes"):
-        _subject("matmul a=8,8 b=8,8", {"a": (1,)})
+        _subject("matmul a=8,8 b=8,8", target, {"a": (1,)})
 
 
 def test_tuning_without_a_database_is_refused() -> None:

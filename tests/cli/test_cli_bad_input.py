@@ -126,11 +126,20 @@ MODELS: list[tuple[Callable[[Path], Path], str]] = [
     (truncated, "cut.onnx"),
     (unknown_operator, "Convolve"),
     (unknown_domain, "com.example"),
-    (dynamic, "--shape"),
     (negative, "-4"),
     (huge, "x"),
     (external_outside, "secret.bin"),
 ]
+
+
+@pytest.mark.parametrize("command", ["tasks", "compile", "run", "bench", "tune", "profile"])
+def test_open_dimensions_without_a_shape(command: str, tmp_path: Path) -> None:
+    model = dynamic(tmp_path)
+    more: dict[str, tuple[str | Path, ...]] = {
+        "compile": (model, "-o", tmp_path / "out.at"), "tune": ("--model", model, "--trials", "1"),
+        "run": (model, "--random", "0"),
+    }  # fmt: skip
+    assert "--shape x=1,3,8,8" in refused(command, *more.get(command, (model,)))
 
 
 @pytest.mark.parametrize(("make", "named"), MODELS, ids=[make.__name__ for make, _ in MODELS])

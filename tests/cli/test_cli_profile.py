@@ -65,7 +65,7 @@ def test_passes_of_a_model_with_dumps(model: Path, tmp_path: Path) -> None:
 def test_a_pass_can_be_skipped(model: Path) -> None:
     every = {entry["pass"] for entry in json.loads(invoke("passes", model, "--json").stdout)}
     assert "dead-code" in every
-    some = json.loads(invoke("passes", model, "--skip", "dead-code", "--json").stdout)
+    some = json.loads(invoke("passes", model, "--skip-pass", "dead-code", "--json").stdout)
     assert "dead-code" not in {entry["pass"] for entry in some}
-    done = invoke("passes", model, "--skip", "no-such")
+    done = invoke("passes", model, "--skip-pass", "no-such")
     assert done.exit_code == 1 and "there is no graph pass 'no-such'" in done.stderr

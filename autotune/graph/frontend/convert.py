@@ -58,7 +58,8 @@ def convert_model(model: OnnxModel) -> Graph:
     if walk.waiting:
         raise UnsupportedError(
             f"{len(walk.waiting)} node(s) depend on values of the run: {'; '.join(walk.waiting.values())};"
-            " such a model is several programs: InferenceSession and `autotune run` run it"
+            " such a model is several programs: run it by InferenceSession or `autotune run`, or, where the value of an"
+            " input decides, make it one program by --fix NAME=FILE.npy"
         )
     return walk.graph(tuple(model.outputs))
 

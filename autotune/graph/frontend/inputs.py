@@ -11,7 +11,8 @@ import onnx
 
 from autotune.errors import InputError, ModelError, UnsupportedError
 from autotune.graph.frontend.source import MAX_ELEMENTS, dtype_of
-from autotune.graph.ir import Value
+from autotune.graph.ir import Array, Value
+from autotune.tensor.dtype import DType
 
 Dim = Union[int, str, None]  # static extent, symbol, or unknown
 
@@ -82,7 +83,7 @@ def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]
     names = [declared.name for declared in inputs]
     for name in shapes:
         if name not in names:
-            raise ModelError(f"--shape names '{name}', which is no input; inputs: {', '.join(names) or 'none'}")
+            raise ModelError(f"there is no input '{name}'; inputs: {', '.join(names) or 'none'}")
     symbols: dict[str, int] = {}
     for declared in inputs:
         if declared.name in shapes:
@@ -95,6 +96,21 @@ def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]
         _check_possible(declared.name, dims)
         bound.append(replace(declared, dims=dims))
     return tuple(bound)
+
+
+def fix_inputs(inputs: Sequence[ModelInput], fixed: Mapping[str, Array]) -> tuple[ModelInput, ...]:
+    """The inputs that remain when those in `fixed`, whose shapes are bound, are constants.
+
+    Raises:
+        ModelError: a value has another dtype than its input.
+    """
+    for declared in inputs:
+        array = fixed.get(declared.name)
+        if array is not None and DType(declared.dtype).numpy != array.dtype:
+            raise ModelError(
+                f"input '{declared.name}' is {declared.dtype}, and the value to fix it to {array.dtype}: convert it"
+            )
+    return tuple(declared for declared in inputs if declared.name not in fixed)
 
 
 def require_static(inputs: Sequence[ModelInput]) -> None:

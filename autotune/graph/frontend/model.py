@@ -12,7 +12,14 @@ from onnx import AttributeProto
 from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
-from autotune.graph.frontend.inputs import ModelInput, ModelOutput, bind_shapes, declared_inputs, declared_outputs
+from autotune.graph.frontend.inputs import (
+    ModelInput,
+    ModelOutput,
+    bind_shapes,
+    declared_inputs,
+    declared_outputs,
+    fix_inputs,
+)
 from autotune.graph.frontend.source import opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import scan_body
 from autotune.graph.ir import Array, Value
@@ -110,10 +117,19 @@ class OnnxModel:
         return self.expand(index, form, body)
 
 
-def parse_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]) -> OnnxModel:
+def parse_model(
+    model: onnx.ModelProto,
+    folder: Path | None,
+    shapes: Mapping[str, Sequence[int]],
+    fixed: Mapping[str, Array] | None = None,
+) -> OnnxModel:
     """
+    Args:
+        shapes: dimensions of inputs by name.
+        fixed: inputs that are to be constants, with their values.
+
     Raises:
-        ModelError: the model is inconsistent.
+        ModelError: the model is inconsistent, or `shapes` or `fixed` do not fit it.
         UnsupportedError: an element type, or an opset, that this compiler has not.
     """
     opset, graph = opset_of(model), model.graph
@@ -127,7 +143,10 @@ def parse_model(model: onnx.ModelProto, folder: Path | None, shapes: Mapping[str
         if name in initializers:
             raise ModelError(f"'{name}' is defined twice in the model")
         initializers[name] = sparse_array(sparse, folder, f"initializer '{name}'")
-    inputs = bind_shapes(declared_inputs(graph, set(initializers)), shapes)
+    fixed = fixed or {}
+    bound = {name: array.shape for name, array in fixed.items()}
+    inputs = fix_inputs(bind_shapes(declared_inputs(graph, set(initializers)), {**shapes, **bound}), fixed)
+    initializers.update(fixed)
     defined = set(initializers)
     for declared in inputs:
         if declared.name in defined:

@@ -59,6 +59,13 @@ PASSES: dict[str, Pass] = {
 MAX_ROUNDS = 100  # every pass shrinks the graph or moves it towards a normal form; this only bounds a bug
 
 
+def check_names(names: Collection[str]) -> None:
+    """Raises ModelError for a name that is no pass's."""
+    for name in names:
+        if name not in PASSES:
+            raise ModelError(f"there is no graph pass '{name}'; passes: {', '.join(PASSES)}")
+
+
 def optimize(graph: Graph, skip: Collection[str] = (), on_change: Callable[[str, Graph], None] | None = None) -> Graph:
     """Run the passes in order, again and again, until none changes anything.
 
@@ -70,9 +77,7 @@ def optimize(graph: Graph, skip: Collection[str] = (), on_change: Callable[[str,
     Raises:
         ModelError: `skip` names no pass, or a pass produced a malformed graph (a bug).
     """
-    for name in skip:
-        if name not in PASSES:
-            raise ModelError(f"there is no graph pass '{name}'; passes: {', '.join(PASSES)}")
+    check_names(skip)
     for _ in range(MAX_ROUNDS):
         before = graph
         for name, run in PASSES.items():

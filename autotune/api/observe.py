@@ -1,0 +1,105 @@
+"""The programs that a run is made of: one where the shapes are known, else those that the values of one run lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.api.feeds import complete_feeds, shapes_with
+from autotune.api.locate import object_cache
+from autotune.api.session import NodeArg
+from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.staged import ProgramStep, StagedModel, Step
+from autotune.errors import InputError, ModelError
+from autotune.graph import Graph, one_line, open_model, optimize, verify
+from autotune.graph.frontend import convert_whole
+from autotune.runtime.executor import Array
+from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class ObservedProgram:
+    """An optimised graph, and what it was given in the run."""
+
+    graph: Graph
+    feeds: Mapping[str, Array]
+
+
+def observe(
+    model: str | Path | bytes,
+    target: Target,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    inputs: Mapping[str, object] | None = None,
+    seed: int = 0,
+    strict_fp: bool = False,
+) -> tuple[ObservedProgram, ...]:
+    """The programs of a model; if values of the run decide what they are, it is compiled untuned and run once.
+
+    Args:
+        shapes: dimensions of inputs by name, where the model leaves them open.
+        inputs: arrays by name; the others are drawn.
+        seed: to draw them with.
+
+    Raises:
+        ModelError, UnsupportedError: the model, or a run with these inputs, is impossible.
+        InputError: an input is unknown, of another form, or of an open shape and not given.
+    """
+    given = inputs or {}
+    parsed = open_model(model, shapes_with(shapes, inputs))
+    feeds = complete_feeds([NodeArg.of(declared) for declared in parsed.inputs], given, seed)
+    with one_line():
+        graph = convert_whole(parsed)
+    if graph is not None:
+        verify(graph)
+        return (ObservedProgram(optimize(graph), feeds),)
+    cache = object_cache()
+    graphs: dict[int, Graph] = {}
+    found: list[ObservedProgram] = []
+
+    def compiled(graph: Graph) -> CompiledModel:
+        program = compile_graph(graph, target, None, cache, strict_fp=strict_fp)
+        graphs[id(program)] = graph
+        return program
+
+    def watch(step: Step) -> None:
+        if isinstance(step, ProgramStep):
+            found.append(ObservedProgram(graphs[id(step.program)], dict(step.feeds)))
+
+    run_observed(StagedModel(parsed, compiled), feeds, given, watch)
+    return tuple(found)
+
+
+def run_observed(
+    model: CompiledModel | StagedModel,
+    feeds: Mapping[str, Array],
+    given: Collection[str],
+    watch: Callable[[Step], None] | None = None,
+) -> list[CompiledModel]:
+    """The programs of one run; a model that is one program need not run for that.
+
+    Args:
+        given: inputs that were not drawn. Random values are rarely a shape, so an error tells of the others.
+        watch: told of each step as well.
+    """
+    if isinstance(model, CompiledModel):
+        return [model]
+    found: list[CompiledModel] = []
+
+    def tell(step: Step) -> None:
+        if isinstance(step, ProgramStep):
+            found.append(step.program)
+        if watch is not None:
+            watch(step)
+
+    try:
+        model.run(feeds, tell)
+    except (ModelError, InputError) as error:
+        drawn = [name for name in feeds if name not in given]
+        if not drawn:
+            raise
+        raise type(error)(
+            f"{error}; this run drew the values of {', '.join(drawn)}: give real ones by --input NAME=FILE.npy"
+        ) from error
+    return found
