@@ -41,11 +41,17 @@ class Case:
     target: Target
 
 
+@functools.cache
 def templates() -> tuple[str, ...]:
     """Names of all templates that come with autotune and that this CPU can run."""
     own = (name for name in names() if type(lookup(name).rules).__module__.startswith("autotune."))
     dots = Target.parse("native").has("avx512vnni")
     return tuple(name for name in own if dots or not name.endswith(".dot"))
+
+
+@functools.cache
+def _targets() -> tuple[Target, ...]:
+    return tuple(Target.parse(text) for text in TARGETS)  # a look at the machine takes longer than a small kernel
 
 
 def case(seed: int) -> Case:
@@ -54,7 +60,7 @@ def case(seed: int) -> Case:
     known = templates()
     entry = lookup(known[seed % len(known)])
     for _ in range(TRIES):
-        target = Target.parse(rng.choice(TARGETS))
+        target = rng.choice(_targets())
         workload, interface = _workload(rng, entry, target)
         if entry.applies(workload, target):
             break
