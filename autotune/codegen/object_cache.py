@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import random
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,9 @@ import llvmlite.binding as llvm
 from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
 
 _log = logging.getLogger(__name__)
+
+_LOOK_SHARE = 64
+"""The folder's size is looked at when 1/64 of what is allowed may have been added to it."""
 
 # Part of every key: raise it when the file format or the pipeline of `compile_ir` changes.
 _FORMAT = 4
@@ -49,7 +53,10 @@ class ObjectCache:
     def __init__(self, directory: Path | None, max_bytes: int = 256 << 20) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
-        self._bytes: int | None = None  # this process's idea of the folder's size; unknown until the first `put`
+        self._bytes: int | None = None  # this process's idea of the folder's size, once it has looked
+        # Ten thousands of files take seconds to look at, so that not every process does: how much one may write before
+        # is drawn, and all of them together still look as often as they write so much.
+        self._unseen = random.randrange(max(max_bytes // _LOOK_SHARE, 1))
         if directory is not None:
             try:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -113,11 +120,13 @@ class ObjectCache:
         try:
             temporary.write_bytes(data)
             os.replace(temporary, path)
-            if self._bytes is None:
+            if self._bytes is not None:
+                self._bytes += len(data)
+            elif len(data) > self._unseen:
                 self._bytes = sum(size for _, size, _ in self._files())
             else:
-                self._bytes += len(data)
-            if self._bytes > self._max_bytes:
+                self._unseen -= len(data)
+            if self._bytes is not None and self._bytes > self._max_bytes:
                 self._evict()
         except OSError as error:
             self._switch_off(str(error))

@@ -100,6 +100,26 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def test_a_process_that_writes_little_seldom_looks_at_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def files(cache: ObjectCache) -> list[tuple[float, int, Path]]:
+        looks.append(1)
+        return []
+
+    monkeypatch.setattr(ObjectCache, "_files", files)
+    for index in range(400):
+        put(ObjectCache(tmp_path), fake(str(index)))
+    assert len(looks) < 10  # 400 kB of 256 MB
+    looks.clear()
+    cache = ObjectCache(tmp_path, max_bytes=1 << 20)
+    for index in range(40):
+        put(cache, fake(str(index)))
+    assert looks
+
+
 def test_a_folder_that_cannot_be_used_warns_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
