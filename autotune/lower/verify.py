@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import LoweringError
-from autotune.lower.bounds import least
+from autotune.lower.bounds import least, least_by_cases
 from autotune.lower.ir import (
     REGISTER,
     Barrier,
@@ -114,6 +114,8 @@ def _access(
         if guarded:
             continue
         for room in (index, (index * -1) + (extent - 1)):
-            if room.range(ranges)[0] < 0 and least(room, ranges, facts) < 0:
+            if room.range(ranges)[0] >= 0 or least(room, ranges, facts) >= 0:
+                continue
+            if least_by_cases(room, ranges, facts) < 0:
                 scope = " (registers)" if buffer.scope == REGISTER else ""
                 raise LoweringError(f"{where}: {buffer.name}[{index}]{scope} may leave 0..{extent - 1}")

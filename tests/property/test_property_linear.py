@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.lower.bounds import least
+from autotune.lower.bounds import least, least_by_cases
 from autotune.tensor.expr import Const, Expr, Var, binary, unary
 from autotune.tensor.linear import Div, Linear, Mod, nonnegatives, to_linear
 
@@ -120,10 +120,11 @@ def test_comparisons_as_nonnegative_forms(a: Expr, b: Expr, op: str, box: dict[s
 @given(exprs(), st.lists(exprs(), max_size=3), BOX)
 def test_bounds_under_facts_hold(e: Expr, guards: list[Expr], box: dict[str, tuple[int, int]]) -> None:
     form, facts = to_linear(e, box), tuple(to_linear(g, box) for g in guards)
-    bound = least(form, box, facts)
+    bound, closer = least(form, box, facts), least_by_cases(form, box, facts)
+    assert closer >= bound
     for at in points(box):
         if all(value(f, at) >= 0 for f in facts):
-            assert value(form, at) >= bound
+            assert value(form, at) >= closer
 
 
 def test_bounds_use_the_guard_of_a_tail() -> None:
@@ -133,3 +134,12 @@ def test_bounds_use_the_guard_of_a_tail() -> None:
     room = whole.floordiv(4, box) * -1 + 4
     assert room.range(box)[0] < 0
     assert least(room, box, (whole * -1 + 19,)) == 0
+
+
+def test_bounds_by_cases_know_that_quotients_of_one_variable_vary_together() -> None:
+    box = {"p": (0, 2), "q": (0, 5)}
+    p = Linear.var("p")
+    form = (p * 2).floordiv(3, box) * 2 - p + Linear.var("q")
+    assert least(form, box, ()) == -2
+    assert least_by_cases(form, box, ()) == -1
+    assert least_by_cases(form, box, (Linear.var("q") - 1,)) == 0

@@ -40,6 +40,16 @@ def test_up_sampling_by_two(window: int) -> None:
     check(workload, default_config(workload, on), on)
 
 
+@pytest.mark.parametrize(
+    "sizes", ["9 weight=17,1,3 stride=3 dilation=2 pad=2,1", "6 weight=17,3,4 stride=5 dilation=3"]
+)
+def test_strides_and_dilations_without_a_common_divisor(sizes: str) -> None:
+    """Which input a phase begins with has no simple form then."""
+    on = Target.parse("native")
+    workload = parse_workload(f"conv_transpose1d data=2,17,{sizes}")
+    check(workload, default_config(workload, on), on)
+
+
 def test_taps_that_a_phase_does_not_see_are_skipped() -> None:
     on = Target.parse("native")
     workload = parse_workload("conv_transpose1d data=1,32,14 weight=32,32,3 stride=2")
