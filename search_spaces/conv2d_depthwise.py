@@ -44,12 +44,18 @@ def unrolled_inputs(p: Conv) -> int:
     return p.c // p.groups if p.c // p.groups <= MAX_INPUTS else 1
 
 
+def lane_loads(p: Conv, lanes: int) -> int:
+    """Loads for a vector of input channels: one, and one per lane where vectors and groups do not divide each other."""
+    filters = p.k // p.groups
+    return 1 if lanes % filters == 0 or filters % lanes == 0 else lanes
+
+
 class ChannelVectors:
     """Knobs, default and loops of a convolution in which each channel of a vector has input channels of its own."""
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = sizes(workload)
-        registers = target.num_vector_registers
+        registers, lanes = target.num_vector_registers, target.lanes(DType.f32.bytes)
         knobs = (
             tile("ow_tile", p.ow, limit=28, default=4),
             Choice("oh_tile", divisors(p.oh, 7)),
@@ -63,8 +69,9 @@ class ChannelVectors:
             return c.get_int("ow_tile") * c.get_int("oh_tile") + 2 <= registers + registers // 4
 
         def code_size(c: Config) -> bool:
-            body = c.get_int("ow_tile") * c.get_int("oh_tile") * p.s * unrolled_inputs(p)
-            return body * (p.r if c.get_bool("unroll_kh") else 1) <= MAX_FMAS
+            pixels, rows = c.get_int("ow_tile") * c.get_int("oh_tile"), p.r if c.get_bool("unroll_kh") else 1
+            body = pixels * rows * p.s * unrolled_inputs(p) * lane_loads(p, lanes)
+            return body <= MAX_FMAS or pixels == rows == 1
 
         def whole(c: Config) -> bool:
             return c.get_str("skip") != "all" or c.get_int("ow_tile") >= p.ow
@@ -85,14 +92,17 @@ class ChannelVectors:
         room = max(target.num_vector_registers - 2 * min(p.s, 4), 4)
         tiles = [c for c in space.knob("ow_tile").values if isinstance(c, int) and c <= min(room, 16)]
         # A tile costs as much as a pixel more than its pixels; the tail of a row is code of its own.
-        width = min(tiles, key=lambda t: (-(-p.ow // t) + 2 * (p.ow % t > 0), -t))
-        heights = [c for c in space.knob("oh_tile").values if isinstance(c, int) and c * width <= min(room, 14)]
-        chosen = space.default().replace(ow_tile=width, oh_tile=max(heights, default=1), taps="inside")
-        if not space.satisfies(chosen):
-            chosen = chosen.replace(oh_tile=1, ow_tile=tiles[0])
-        body = chosen.get_int("ow_tile") * chosen.get_int("oh_tile") * p.r * p.s * unrolled_inputs(p)
+        tiles.sort(key=lambda t: (-(-p.ow // t) + 2 * (p.ow % t > 0), -t))
+        heights = [h for h in reversed(space.knob("oh_tile").values) if isinstance(h, int)]
+        shapes = [(w, h) for w in tiles for h in heights if h == 1 or h * w <= min(room, 14)]
+        plain = space.default().replace(taps="inside")
+        chosen = next(
+            tried for tried in (plain.replace(ow_tile=w, oh_tile=h) for w, h in shapes) if space.satisfies(tried)
+        )
+        width, height = chosen.get_int("ow_tile"), chosen.get_int("oh_tile")
+        body = width * height * p.r * p.s * unrolled_inputs(p) * lane_loads(p, target.lanes(DType.f32.bytes))
         skip = "none"
-        if padded_share(p) >= WORTH_SKIPPING and chosen.get_int("oh_tile") == 1:
+        if padded_share(p) >= WORTH_SKIPPING and height == 1:
             skip = "all" if width >= p.ow else "rows"
         return chosen.replace(unroll_kh=body <= MAX_FMAS // 2, skip=skip)
 

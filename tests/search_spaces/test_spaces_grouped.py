@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.search_spaces import templates_for
+from autotune.codegen.kernel import generate
+from autotune.search_spaces import lookup, make_schedule, templates_for
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check_random, conv
 
@@ -36,3 +37,18 @@ def test_first_choice_follows_from_the_channels_of_a_group(channels: int, groups
     ]
     assert names[0] == first
     assert "conv2d.direct" not in names and "conv2d.depthwise" not in names
+
+
+def test_code_stays_small_where_every_lane_is_a_load_of_its_own() -> None:
+    """Seven filters per group, seventeen channels: the largest tile would be 18,000 instructions."""
+    on = Target.parse("x86 -mcpu=x86-64-v4")
+    workload = conv(136, 5, 12, 56, 3, 7, stride=(1, 2), groups=8)
+    template = lookup("conv2d.grouped_across")
+    space = template.space(workload, on)
+    default = template.default(workload, on)
+    assert space.satisfies(default)
+    large = default.replace(ow_tile=4, oh_tile=5, unroll_kh=True)
+    assert "code size" in [c.name for c in space.constraints if not c.holds(large)]
+    for config in (default, *(space.sample(random.Random(n)) for n in range(3))):
+        schedule = make_schedule(workload, config.replace(template=template.name), on)
+        assert generate(schedule, on).ir.count("\n") < 8000
