@@ -6,7 +6,7 @@ from autotune.schedule import Schedule
 from autotune.search_spaces.access import contiguous, indirect, irregular
 from autotune.tensor.layout import Layout
 
-FOLDS = frozenset({"sum", "prod", "max", "min"})
+FOLDS = frozenset({"sum", "prod", "max", "min", "largest"})
 MAX_UNROLLED = 64  # copies of a body along all unrolled loops around it
 
 

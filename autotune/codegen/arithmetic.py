@@ -76,16 +76,23 @@ class Arithmetic:
     def scalef(self, a: Value, b: Value) -> Value:
         """a * 2**floor(b) of f32 vectors of 4, 8 or 16 lanes with AVX-512: rounded once, denormals and infinity too."""
         lanes = max(a.lanes, b.lanes)
-        bits, kind = 32 * lanes, computed_type(DType.f32, lanes)
-        mask = f"i{max(lanes, 8)}"
-        rounding = ", i32" if bits == 512 else ""
-        symbol = f"@llvm.x86.avx512.mask.scalef.ps.{bits}"
-        self.w.declare(f"{kind} {symbol}({kind}, {kind}, {kind}, {mask}{rounding})")
-        first = f"{kind} {self.operand(a, lanes)}"
-        second = f"{kind} {self.operand(b, lanes)}"
-        current = ", i32 4" if bits == 512 else ""
-        text = f"call {kind} {symbol}({first}, {second}, {kind} zeroinitializer, {mask} -1{current})"
-        return Value(self.w.value(text), DType.f32, lanes)
+        kind = computed_type(DType.f32, lanes)
+        return self._masked("scalef", lanes, (kind, self.operand(a, lanes)), (kind, self.operand(b, lanes)))
+
+    def fraction(self, a: Value) -> Value:
+        """a - floor(a) of an f32 vector of 4, 8 or 16 lanes with AVX-512; 0 of infinities."""
+        downwards = ("i32", "1")
+        return self._masked("reduce", a.lanes, (computed_type(DType.f32, a.lanes), a.text), downwards)
+
+    def _masked(self, name: str, lanes: int, *arguments: tuple[str, str]) -> Value:
+        """Call an AVX-512 intrinsic for all lanes, in the current rounding mode."""
+        kind = computed_type(DType.f32, lanes)
+        given = [*arguments, (kind, "zeroinitializer"), (f"i{max(lanes, 8)}", "-1")]
+        if lanes == 16:
+            given.append(("i32", "4"))
+        symbol = f"@llvm.x86.avx512.mask.{name}.ps.{32 * lanes}"
+        self.w.declare(f"{kind} {symbol}({', '.join(kind for kind, _ in given)})")
+        return Value(self.w.value(f"call {kind} {symbol}({', '.join(map(' '.join, given))})"), DType.f32, lanes)
 
     def accumulate(self, total: Value, a: Value) -> Value:
         """total + a, where a total of zero may be of either sign."""

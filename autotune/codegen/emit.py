@@ -257,6 +257,8 @@ class _Emitter:
     def _combine(self, fold: str, total: Value, value: Value) -> Value:
         if fold == "sum" and value.dtype is not DType.bool:
             return self.a.accumulate(total, value)
+        if fold == "largest":
+            return self.a.select(self.a.binary("gt", value, total), value, total)
         # The new value first: the test for NaN is made of the first operand, and so does not wait for the total.
         return self.a.binary({"sum": "or", "prod": "mul"}.get(fold, fold), value, total)
 

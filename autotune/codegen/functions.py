@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autotune.codegen.arithmetic import Arithmetic
-from autotune.codegen.polynomials import FAR, expand, scaled
+from autotune.codegen.polynomials import FAR, FRACTION, exp2_of_fraction, expand, scaled
 from autotune.codegen.power import power
 from autotune.codegen.value import Value, computed_type, constant
 from autotune.codegen.writer import Writer
@@ -28,19 +28,30 @@ class Functions:
         self, writer: Writer, arithmetic: Arithmetic, evaluate: Callable[[Expr], Value], vector_bits: int
     ) -> None:
         self.w, self.a, self.evaluate, self.vector_bits = writer, arithmetic, evaluate, vector_bits
-        self._expanded: dict[int, tuple[Expr, Expr | None]] = {}
+        self._expanded: dict[tuple[int, bool], tuple[Expr, Expr | None]] = {}
 
-    def _expansion(self, e: Expr, make: Callable[[], Expr | None]) -> Expr | None:
+    def _expansion(self, e: Expr, make: Callable[[], Expr | None], special: bool = False) -> Expr | None:
         """What `e` is replaced by, made once: values are remembered by the identity of expressions."""
-        if id(e) not in self._expanded:
-            self._expanded[id(e)] = (e, make())
-        return self._expanded[id(e)][1]
+        key = (id(e), special)
+        if key not in self._expanded:
+            self._expanded[key] = (e, make())
+        return self._expanded[key][1]
+
+    def _scales(self, lanes: int) -> bool:
+        """Whether AVX-512 scales vectors of so many lanes by powers of two, and splits off fractions."""
+        return self.vector_bits == 512 and lanes in (4, 8, 16)
 
     def unary(self, e: Unary, a: Value) -> Value:
         """`e` of the value `a`; f16 and bf16 are computed in f32."""
+        if e.op == FRACTION:
+            return self.a.fraction(a)
         direct = self.a.unary(e.op, a)
         if direct is not None:
             return direct
+        if e.op == "exp2" and a.dtype is DType.f32 and self._scales(a.lanes):
+            form = self._expansion(e, lambda: exp2_of_fraction(_in(e.a, a.dtype)), special=True)
+            assert form is not None
+            return self.evaluate(form)
         form = self._expansion(e, lambda: expand(e.op, _in(e.a, a.dtype)))
         if form is None:
             return self.library(e.op, a)
@@ -82,7 +93,7 @@ class Functions:
 
     def scaled(self, e: Binary, a: Value, b: Value) -> Value:
         """a * 2**b: one instruction of AVX-512, or the integer arithmetic that does the same."""
-        if self.vector_bits == 512 and max(a.lanes, b.lanes) in (4, 8, 16):
+        if self._scales(max(a.lanes, b.lanes)):
             return self.a.scalef(a, b)
         form = self._expansion(e, lambda: scaled(e.a, e.b))
         assert form is not None

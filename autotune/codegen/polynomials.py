@@ -1,5 +1,7 @@
 """exp, log, tanh, erf, sigmoid, sin, cos in float32 as expressions: vector code without a library, to 2 ulp at worst.
 
+gelu, a product with numbers that are nearly 0 or 1, is exact to 3 units of 2**-24 of its argument.
+
 Range reduction by powers of two, then minimax polynomials: of exp as published by N. Juffa, of log as in Cephes, others
 fitted to this use. Multiplications followed by additions are meant as one fused operation each, which codegen makes of
 them.
@@ -11,10 +13,12 @@ import math
 from collections.abc import Sequence
 
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Expr, Reinterpret, binary, const, select, unary
+from autotune.tensor.expr import Binary, Cast, Expr, Reinterpret, Unary, binary, const, select, unary
 
 LDEXP = "ldexp"
 """a * 2**b for a whole number b: not an operator of the tensor language, only of expansions."""
+FRACTION = "fraction"
+"""x - floor(x), 0 of infinities: one instruction of AVX-512. Where it exists, LDEXP takes floor(b) itself."""
 
 _MAGIC = 12582912.0  # 1.5 * 2**23: added to a small number, it leaves the nearest integer in the low bits
 _EXP = (1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1.0, 1.0)
@@ -30,9 +34,15 @@ _EXP_TAIL = (1.38210552e-3, 8.36867467e-3, 4.16682623e-2, 1.66665211e-1, 4.99999
 _GROWTH_TAIL = (1.38706632e-3, 8.36625975e-3, 4.16674353e-2, 1.66665465e-1, 4.99999970e-1)
 # 2**f = 1 + f p(f), relatively exact to 0.22 units of 2**-24.
 _POWER_TAIL = (1.53821121e-4, 1.33873825e-3, 9.61831119e-3, 5.55036739e-2, 2.40226492e-1, 6.93147182e-1)
+# The same with f in 0..1, to 0.04 units: where an instruction raises two to the whole power below.
+_POWER_ABOVE = (2.16129145e-04, 1.24678470e-03, 9.67545155e-03, 5.54852821e-02, 2.40229309e-01, 6.93147063e-01)
 # -log(erfc(x)) = x + x p(x)
 _ERF = (-6.68739540e-6, 9.63240818e-5, -5.63334033e-4, 1.55308552e-3, -6.06634530e-5, -1.91986430e-2, 1.02787636e-1,
         6.36618614e-1, 1.28379181e-1)  # fmt: skip
+# erf(x / sqrt 2) = x p(x**2) / q(x**2) for |x| < 5.5, to 0.3 units of 2**-24.
+_NORMAL_P = (4.57849706e-08, 1.26480043e-05, 3.32200669e-04, 9.32125451e-03, 6.71913203e-02, 7.97884509e-01)
+_NORMAL_Q = (1.19959907e-06, 7.27237679e-05, 1.86908211e-03, 2.84964816e-02, 2.50877998e-01, 1.0)
+_NORMAL_END = 5.5
 # sin(r) = r + r**3 p(r**2), cos(r) = 1 - r**2 / 2 + r**4 q(r**2)
 _SIN = (2.83268855e-6, -1.98530703e-4, 8.33337940e-3, -1.66666672e-1)
 _COS = (-2.88808906e-7, 2.48220204e-5, -1.38889800e-3, 4.16666679e-2)
@@ -46,7 +56,15 @@ def expand(op: str, x: Expr) -> Expr | None:
     """The function as arithmetic, or None when it is left to the C library; float64 is, but for what that lacks."""
     if x.dtype is DType.f32 and op in _EXPANSIONS:
         return _EXPANSIONS[op](x)
+    if op == "gelu":
+        return (x * 0.5) * unary("erf", x * math.sqrt(0.5)) + x * 0.5
     return logistic(x) if op == "sigmoid" else None
+
+
+def exp2_of_fraction(x: Expr) -> Expr:
+    """2**floor(x) * 2**f with f in 0..1: no bounds are needed, the instructions take whatever comes."""
+    f = Unary(FRACTION, x, DType.f32)
+    return Binary(LDEXP, f * _horner(f, _POWER_ABOVE) + _f(1.0), x, DType.f32)
 
 
 def scaled(y: Expr, n: Expr) -> Expr:
@@ -141,6 +159,14 @@ def _erf(x: Expr) -> Expr:
     return _with_sign(part * power + (_f(1.0) - power), x)
 
 
+def _gelu(x: Expr) -> Expr:
+    """x (1 + erf(x / sqrt 2)) / 2; past the end of the quotient erf grows like x, up to 1."""
+    square = binary("min", x * x, _f(_NORMAL_END**2))
+    normal = x * (_horner(square, _NORMAL_P) / _horner(square, _NORMAL_Q))
+    half = x * _f(0.5)
+    return half * _clamp(normal, -1.0, 1.0) + half
+
+
 def _exponent(shifted: Expr) -> Expr:
     """2**(m - 127) of the whole number m that a magic number left in the low bits."""
     return Reinterpret(binary("shl", Reinterpret(shifted, DType.i32), _i(23)), DType.f32)
@@ -203,5 +229,6 @@ _EXPANSIONS = {
     "log": _log,
     "tanh": _tanh,
     "erf": _erf,
+    "gelu": _gelu,
     "sigmoid": _sigmoid,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.lower.ir import Barrier, For, If, LoopProgram, Once, Prefetch, Stmt, Store, show
 
-_FOLD = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}
+_FOLD = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min=", "largest": "largest="}
 
 
 def print_program(program: LoopProgram) -> str:

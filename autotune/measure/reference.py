@@ -33,7 +33,7 @@ Array = npt.NDArray[Any]
 
 _CONFIDENCE = 4.0
 _ORDER = 4.0  # how much better NumPy's blocked and pairwise sums are than one accumulator
-_NO_ROUNDING = ("min", "max", "argmin", "argmax", "argmin_last", "argmax_last")
+_NO_ROUNDING = ("min", "max", "largest", "argmin", "argmax", "argmin_last", "argmax_last")
 
 
 @dataclass(frozen=True, slots=True)

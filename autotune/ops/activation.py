@@ -154,11 +154,6 @@ def gelu(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """0.5 x (1 + erf(x / sqrt 2)), or its tanh approximation."""
     floating("gelu", inputs[0])
     if word("gelu", attrs, "approximate", ("none", "tanh")) == "none":
-        return pointwise("gelu", inputs, _gelu)
+        return pointwise("gelu", inputs, lambda x: unary("gelu", x))
     scale = math.sqrt(8 / math.pi)  # (1 + tanh(z)) / 2 is sigmoid(2 z)
     return pointwise("gelu", inputs, lambda x: x * unary("sigmoid", x * (x * x * (0.044715 * scale) + scale)))
-
-
-def _gelu(x: Expr) -> Expr:
-    half = x * 0.5
-    return half * unary("erf", x * math.sqrt(0.5)) + half

@@ -12,7 +12,7 @@ from autotune.ops.precision import sum_dtype
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Read, binary, cast, const, maximum, minimum, read, select, unary
-from autotune.tensor.stage import Reduction, Tensor, compute, max_, reduce_axis, sum_
+from autotune.tensor.stage import Reduction, Tensor, compute, largest_, reduce_axis, sum_
 
 HEADS_FIRST = "bhsd,bhsd,bhsd,bhsd"
 EXTRAS = ("mask", "lengths")
@@ -210,13 +210,13 @@ class _Rows:
 
         logits = compute(self.shape, logit, "attention_logits")
         j = reduce_axis(self.keys, "j")
-        largest = compute(rows, lambda b, h, i: max_(logits[b, h, i, j], j), "attention_max")
+        largest = compute(rows, lambda b, h, i: largest_(logits[b, h, i, j], j), "attention_max")
 
         def power(b: Expr, h: Expr, i: Expr, j: Expr) -> Expr:
             top: Expr = largest[b, h, i]
             if self._may_be_empty:
                 top = select(binary("eq", top, -math.inf), 0.0, top)
-            return unary("exp", logits[b, h, i, j] - top)
+            return unary("exp2", (logits[b, h, i, j] - top) * math.log2(math.e))
 
         powers = compute(self.shape, power, "attention_exp")
         total = compute(rows, lambda b, h, i: sum_(powers[b, h, i, j], j), "attention_sum")

@@ -15,6 +15,7 @@ from autotune.tensor.stage import (
     Reduction,
     Tensor,
     compute,
+    largest_,
     max_,
     min_,
     prod_,
@@ -117,7 +118,7 @@ def reduce_log_sum_exp(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Te
     axes = axes_of("reduce_log_sum_exp", integers("reduce_log_sum_exp", attrs, "axes", None), len(x.shape))
     keepdims = flag("reduce_log_sum_exp", attrs, "keepdims")
     wide = sum_dtype(x.dtype) if x.dtype.is_float else DType.f64
-    largest = fold_axes(x, axes, True, "log_sum_exp_max", max_, lambda e: cast(wide, e))
+    largest = fold_axes(x, axes, True, "log_sum_exp_max", largest_, lambda e: cast(wide, e))
     shift = compute(  # an infinite largest would leave inf - inf
         largest.shape, lambda *i: select(unary("isinf", largest[i]), 0.0, largest[i]), "log_sum_exp_shift"
     )

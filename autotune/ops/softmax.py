@@ -11,7 +11,7 @@ from autotune.ops.precision import sum_dtype
 from autotune.ops.reduce import fold_axes
 from autotune.ops.registry import operator
 from autotune.tensor.expr import Expr, cast, unary
-from autotune.tensor.stage import Tensor, compute, max_, sum_
+from autotune.tensor.stage import Tensor, compute, largest_, sum_
 
 
 @operator("softmax", axis=-1)
@@ -37,7 +37,8 @@ def _softmax(
     floating(op, x)
     axis = axis_of(op, integer(op, attrs, "axis"), len(x.shape))
     wide = sum_dtype(x.dtype)
-    largest = fold_axes(x, (axis,), True, f"{op}_max", max_)
+    # NaN needs no place in the maximum: its own power is NaN, then the sum, then the whole row.
+    largest = fold_axes(x, (axis,), True, f"{op}_max", largest_)
 
     def row(i: Sequence[Expr]) -> tuple[Expr | int, ...]:
         return tuple(0 if d == axis else e for d, e in enumerate(i))

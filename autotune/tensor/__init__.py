@@ -15,6 +15,7 @@ from autotune.tensor.stage import (
     Tensor,
     compute,
     compute_many,
+    largest_,
     max_,
     min_,
     placeholder,
@@ -28,7 +29,7 @@ from autotune.tensor.stage import (
 
 __all__ = [
     "Axis", "ComputeDef", "Const", "DType", "Expr", "Layout", "Output", "Read", "Reducer", "Stage", "Tensor", "Var",
-    "arg_reducer", "cast", "compute", "compute_many", "const", "extern", "extern_value", "max_", "maximum", "min_",
-    "minimum", "placeholder", "prod_", "read", "recurrence", "reduce", "reduce_axis", "scan", "select", "state", "sum_",
-    "table", "unary",
+    "arg_reducer", "cast", "compute", "compute_many", "const", "extern", "extern_value", "largest_", "max_", "maximum",
+    "min_", "minimum", "placeholder", "prod_", "read", "recurrence", "reduce", "reduce_axis", "scan", "select", "state",
+    "sum_", "table", "unary",
 ]  # fmt: skip

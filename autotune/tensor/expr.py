@@ -46,6 +46,7 @@ UNARY = frozenset(
         "acosh",
         "atanh",
         "erf",
+        "gelu",
         "sigmoid",
         "floor",
         "ceil",

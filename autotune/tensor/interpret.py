@@ -213,6 +213,10 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(np.where(x < 0, power, 1) / (1 + power), x.dtype)
 
 
+def _gelu(x: Array) -> Array:
+    return np.asarray(x * 0.5 * (1 + _erf(x * math.sqrt(0.5))))
+
+
 def _truncdiv(a: Array, b: Array) -> Array:
     """Quotient rounded to zero; 0 when b is 0."""
     quotient: Array = np.floor_divide(a, b)
@@ -243,6 +247,7 @@ _UNARY: dict[str, Callable[[Array], Any]] = {
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "exp2": np.exp2, "log": np.log, "sin": np.sin,
     "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
+    "gelu": _gelu,
     "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil, "round": np.rint, "not": np.invert, "isnan": np.isnan,
     "isinf": np.isinf,
 }  # fmt: skip

@@ -84,14 +84,21 @@ def arg_reducer(name: str, dtype: DType, last: bool = False) -> Reducer:
     )
 
 
+def _largest(dtype: DType) -> Reducer:
+    """max that passes over NaN: one instruction where max needs three."""
+    folded, value = Reducer.left(0, dtype), Reducer.right(0, dtype)
+    return Reducer("largest", (dtype,), (lowest(dtype),), (select(value > folded, value, folded),))
+
+
 BUILTIN: dict[str, Callable[[DType], Reducer]] = {
     "sum": _simple("add", lambda d: const(0, d)),
     "prod": _simple("mul", lambda d: const(1, d)),
     "max": _simple("max", lowest),
     "min": _simple("min", highest),
+    "largest": _largest,
 }
 
 
 def is_builtin(reducer: Reducer) -> bool:
-    """Whether the reducer is one of sum, prod, max, min (and not just named so)."""
+    """Whether the reducer is one of sum, prod, max, min, largest (and not just named so)."""
     return reducer.name in BUILTIN and reducer == BUILTIN[reducer.name](reducer.dtypes[0])

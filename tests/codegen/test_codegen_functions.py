@@ -130,3 +130,19 @@ def test_powers_within_two_ulp_everywhere(target: str) -> None:
         case = f"{name}: {x[worst]!r} ** {y[worst]!r} is {got[worst]!r}, exactly {exact[worst]!r}"
         assert error[worst] <= 2.0, case
         assert np.array_equal(np.signbit(got)[~np.isnan(got)], np.signbit(exact)[~np.isnan(got)]), name
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_gelu_within_three_units_of_its_argument(target: str) -> None:
+    exact = np.vectorize(lambda x: x * math.erfc(-x * math.sqrt(0.5)) / 2, otypes=[np.float64])
+    for name, x in inputs().items():
+        x = x[np.isfinite(x)]
+        (got,) = function("gelu", target)(np.resize(x, COUNT))
+        error = np.abs(got[: x.size].astype(np.float64) - exact(x.astype(np.float64)))
+        unit = np.maximum(np.abs(x.astype(np.float64)) * 2.0**-24, 2.0**-149)
+        worst = int(np.argmax(error / unit))
+        assert error[worst] <= 3 * unit[worst], f"{name}: gelu({x[worst]!r}) is {got[worst]!r}"
+    far = np.resize(np.array([-6.0, -1e3, -3e38, 6.0, 1e3, 3e38, math.inf, math.nan], np.float32), COUNT)
+    (got,) = function("gelu", target)(far)
+    assert not got[:3].any()
+    assert np.array_equal(got[3:8], far[3:8], equal_nan=True)
