@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper
 
 from autotune.compiler.compile import CompiledModel

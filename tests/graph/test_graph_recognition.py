@@ -85,10 +85,21 @@ def one_plus(w: Writer, value: str) -> str:
                 one_plus(w, w("Tanh", w("Mul", w("Mul", x, ROOT), one_plus(w, w("Mul", w("Mul", x, x), 0.044715))))),
             ),
         ),
+        ("gelu", lambda w, x: w("Mul", w("Mul", 0.5, one_plus(w, w("Erf", w("Div", x, w("Sqrt", 2.0))))), x)),
+        ("sigmoid", lambda w, x: w("Div", 1.0, one_plus(w, w("Exp", w("Neg", x))))),
+        ("swish", lambda w, x: w("Mul", x, w("Reciprocal", one_plus(w, w("Exp", w("Neg", x)))))),
+        ("swish", lambda w, x: w("Div", x, w("Add", 1.0, w("Exp", w("Neg", x))))),
         ("swish", lambda w, x: w("Mul", x, w("Sigmoid", x))),
         ("swish", lambda w, x: w("Mul", w("Sigmoid", w("Mul", x, 1.702)), x)),
         ("hard_swish", lambda w, x: w("Div", w("Mul", x, w("Clip", w("Add", x, 3.0), 0.0, 6.0)), 6.0)),
         ("hard_swish", lambda w, x: w("Mul", x, w("HardSigmoid", x, alpha=1 / 6, beta=0.5))),
+        ("hard_swish", lambda w, x: w("Mul", w("Div", x, 6.0), w("Max", 0.0, w("Min", 6.0, w("Add", 3.0, x))))),
+        ("hard_swish", lambda w, x: w("Mul", x, w("Mul", w("Min", w("Relu", w("Add", x, 3.0)), 6.0), 1 / 6))),
+        ("hard_swish", lambda w, x: w("Mul", w("Clip", w("Add", w("Div", x, 6.0), 0.5), 0.0, 1.0), x)),
+        ("hard_sigmoid", lambda w, x: w("Div", w("Clip", w("Add", x, 3.0), 0.0, 6.0), 6.0)),
+        ("hard_sigmoid", lambda w, x: w("Clip", w("Add", w("Mul", x, 0.2), 0.5), 0.0, 1.0)),
+        ("mish", lambda w, x: w("Mul", x, w("Tanh", w("Softplus", x)))),
+        ("mish", lambda w, x: w("Mul", w("Tanh", w("Log", one_plus(w, w("Exp", x)))), x)),
     ],
 )
 def test_activations(op: str, write: Activation) -> None:
@@ -104,12 +115,15 @@ def test_activations(op: str, write: Activation) -> None:
         lambda w, x: w("Mul", x, one_plus(w, w("Erf", w("Div", x, SQRT_2)))),
         lambda w, x: w("Div", w("Mul", x, w("Clip", w("Add", x, 3.0), 0.0, 5.0)), 6.0),
         lambda w, x: w("Mul", "y", w("Sigmoid", x)),
+        lambda w, x: w("Mul", "y", w("Tanh", w("Softplus", x))),
+        lambda w, x: w("Div", x, w("Add", 2.0, w("Exp", w("Neg", x)))),
+        lambda w, x: w("Clip", w("Add", w("Mul", x, 0.2), 0.5), 0.0, 2.0),
     ],
 )
 def test_what_only_resembles_an_activation_stays(write: Activation) -> None:
     w = Writer()
     graph = w.optimized(write(w, "x"), x=random(3, 7), y=random(3, 7, seed=1))
-    assert not {"gelu", "swish", "hard_swish"} & set(ops(graph))
+    assert not {"gelu", "swish", "hard_swish", "hard_sigmoid", "mish"} & set(ops(graph))
 
 
 # Normalisation ---------------------------------------------------------------------------------------
@@ -138,6 +152,56 @@ def test_norms(square: str, quotient: str, centred: bool) -> None:
     assert ops(graph) == ["layer_norm" if centred else "rms_norm"]
 
 
+@pytest.mark.parametrize(
+    "inverse",
+    [
+        lambda w, v: w("Pow", v, -0.5),
+        lambda w, v: w("Reciprocal", w("Pow", v, 0.5)),
+        lambda w, v: w("Sqrt", w("Reciprocal", v)),
+    ],
+)
+@pytest.mark.parametrize("scaled_first", [True, False])
+def test_roots_written_as_powers(inverse: Activation, scaled_first: bool) -> None:
+    w = Writer()
+    factor = inverse(w, w("Add", 1e-6, w("ReduceMean", w("Pow", "x", 2.0), axes=[-1])))
+    scale = random(HIDDEN, seed=1)
+    result = w("Mul", w("Mul", "x", scale), factor) if scaled_first else w("Mul", scale, w("Mul", "x", factor))
+    assert ops(w.optimized(result, x=random(2, 5, HIDDEN))) == ["rms_norm"]
+
+
+def test_mean_squares_as_sums() -> None:
+    for total in ("ReduceSumSquare", "ReduceSum"):
+        w = Writer()
+        if total == "ReduceSum":
+            squares = w("ReduceSum", w("Mul", "x", "x"), integers(-1))
+        else:
+            squares = w("ReduceSumSquare", "x", axes=[-1])
+        root = w("Sqrt", w("Add", w("Div", squares, float(HIDDEN)), 1e-6))
+        assert ops(w.optimized(w("Div", "x", root), x=random(2, 5, HIDDEN))) == ["rms_norm"]
+
+
+@pytest.mark.parametrize("one_sweep", [True, False])
+def test_scale_and_shift_distributed_over_a_normalisation(one_sweep: bool) -> None:
+    """x g + (b - mean g) with g = scale / deviation; the variance by the mean square less the square of the mean."""
+    w = Writer()
+    mean = w("ReduceMean", "x", axes=[-1])
+    if one_sweep:
+        variance = w("Sub", w("ReduceMean", w("Mul", "x", "x"), axes=[-1]), w("Mul", mean, mean))
+    else:
+        variance = w("ReduceMean", w("Pow", w("Sub", "x", mean), 2.0), axes=[-1])
+    gain = w("Mul", w("Reciprocal", w("Sqrt", w("Add", variance, 1e-3))), random(HIDDEN, seed=1))
+    result = w("Add", w("Mul", "x", gain), w("Sub", random(HIDDEN, seed=2), w("Mul", mean, gain)))
+    assert ops(w.optimized(result, x=random(2, 5, HIDDEN))) == ["layer_norm"]
+
+
+def test_the_mean_of_something_else_is_no_normalisation() -> None:
+    w = Writer()
+    centred = w("Sub", "x", w("ReduceMean", "y", axes=[-1]))
+    root = deviation(w, w("Sub", "x", w("ReduceMean", "x", axes=[-1])), "Mul")
+    graph = w.optimized(w("Div", centred, root), x=random(2, HIDDEN), y=random(2, HIDDEN, seed=1))
+    assert "layer_norm" not in ops(graph)
+
+
 def test_a_scale_behind_a_shift_stays_outside() -> None:
     w = Writer()
     x = w("Sub", "x", w("ReduceMean", "x", axes=[-1]))
@@ -151,6 +215,30 @@ def test_softmax() -> None:
     power = w("Exp", w("Sub", "x", w("ReduceMax", "x", axes=[1], keepdims=1)))
     graph = w.optimized(w("Div", power, w("ReduceSum", power, integers(1), keepdims=1)), x=random(2, 5, 3))
     assert ops(graph) == ["softmax"]
+
+
+@pytest.mark.parametrize(
+    ("op", "write"),
+    [
+        ("softmax", lambda w, x: (lambda e: w("Div", e, w("ReduceSum", e, integers(-1))))(w("Exp", x))),
+        (
+            "softmax",
+            lambda w, x: (lambda e: w("Mul", w("Reciprocal", w("ReduceSum", e, integers(-1))), e))(w("Exp", x)),
+        ),
+        ("log_softmax", lambda w, x: w("Log", w("Softmax", x, axis=1))),
+        ("log_softmax", lambda w, x: w("Sub", x, w("ReduceLogSumExp", x, axes=[1]))),
+        (
+            "log_softmax",
+            lambda w, x: (lambda d: w("Sub", d, w("Log", w("ReduceSum", w("Exp", d), integers(1)))))(
+                w("Sub", x, w("ReduceMax", x, axes=[1]))
+            ),
+        ),
+        ("sub", lambda w, x: w("Sub", x, w("ReduceLogSumExp", w("Sin", x), axes=[1]))),
+    ],
+)
+def test_softmax_and_its_logarithm(op: str, write: Activation) -> None:
+    w = Writer()
+    assert ops(w.optimized(write(w, "x"), x=random(2, 5, 3)))[-1] == op
 
 
 # Attention -------------------------------------------------------------------------------------------

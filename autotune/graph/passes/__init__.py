@@ -17,16 +17,21 @@ from autotune.graph.passes.common_subexpressions import merge_common_subexpressi
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.drop_expands import drop_expands
 from autotune.graph.passes.fold_constants import fold_constants
+from autotune.graph.passes.fold_input_scale import fold_input_scale
 from autotune.graph.passes.fold_pad import fold_pad
 from autotune.graph.passes.fold_scale import fold_scale
 from autotune.graph.passes.fold_transposes import fold_transposes
 from autotune.graph.passes.merge_affine import merge_affine
+from autotune.graph.passes.merge_clips import merge_clips
 from autotune.graph.passes.merge_movement import merge_movement
+from autotune.graph.passes.merge_products import merge_products
 from autotune.graph.passes.merge_projections import merge_projections
 from autotune.graph.passes.merge_slices import merge_slices
 from autotune.graph.passes.recognize_activations import recognize_activations
 from autotune.graph.passes.recognize_attention import recognize_attention
 from autotune.graph.passes.recognize_norms import recognize_norms
+from autotune.graph.passes.recognize_softmax import recognize_softmax
+from autotune.graph.passes.reduce_strength import reduce_strength
 from autotune.graph.passes.remove_noops import remove_noops
 from autotune.graph.passes.scale_convolutions import scale_convolutions
 from autotune.graph.passes.sink_reshapes import sink_reshapes
@@ -41,8 +46,11 @@ PASSES: dict[str, Pass] = {
     "remove-noops": remove_noops,
     "merge-movement": merge_movement,
     "common-subexpressions": merge_common_subexpressions,
+    "reduce-strength": reduce_strength,
+    "merge-clips": merge_clips,
     "recognize-activations": recognize_activations,
     "recognize-norms": recognize_norms,
+    "recognize-softmax": recognize_softmax,
     "recognize-attention": recognize_attention,
     "attention-views": attention_views,
     "merge-projections": merge_projections,
@@ -54,6 +62,8 @@ PASSES: dict[str, Pass] = {
     "scale-convolutions": scale_convolutions,
     "merge-affine": merge_affine,
     "fold-scale": fold_scale,
+    "fold-input-scale": fold_input_scale,
+    "merge-products": merge_products,
     "fold-pad": fold_pad,
 }
 MAX_ROUNDS = 100  # every pass shrinks the graph or moves it towards a normal form; this only bounds a bug

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from autotune.graph.ir import Graph, Node
+from autotune.graph.passes.match import is_not_negative
 from autotune.graph.passes.sweep import Sweep
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import AttrValue
@@ -20,7 +21,7 @@ def fold_pad(graph: Graph) -> Graph:
     sweep = Sweep(graph)
     for node in sweep:
         producer = sweep.producers.get(node.inputs[0]) if node.op in FOLDING else None
-        attrs = _with_padding(node, producer) if producer is not None and producer.op == "pad" else None
+        attrs = _with_padding(sweep, node, producer) if producer is not None and producer.op == "pad" else None
         if producer is None or attrs is None:
             sweep.keep(node)
         else:
@@ -28,7 +29,7 @@ def fold_pad(graph: Graph) -> Graph:
     return sweep.result()
 
 
-def _with_padding(node: Node, pad: Node) -> dict[str, AttrValue] | None:
+def _with_padding(sweep: Sweep, node: Node, pad: Node) -> dict[str, AttrValue] | None:
     """The attributes of `node` with the padding of `pad` added, None where that would mean something else."""
     pads, own, value = pad.int_tuple("pads"), node.int_tuple("pad"), pad.attr("value")
     rank = len(own) // 2 + 2
@@ -44,7 +45,8 @@ def _with_padding(node: Node, pad: Node) -> dict[str, AttrValue] | None:
     if any(side >= extent for side, extent in zip(total, node.int_tuple("kernel") * 2, strict=True)):
         return None  # a window in padding only has no largest element and no mean
     if node.op == "max_pool":
-        return attrs if value == -math.inf else None
+        least = value == -math.inf or (value == 0 and is_not_negative(sweep, pad.inputs[0]))
+        return attrs if least else None
     # Explicit zeros count in the average; a pool that leaves out its own padding cannot mix the two.
     if value != 0 or (any(own) and not attrs["count_include_pad"]):
         return None

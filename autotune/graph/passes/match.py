@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from autotune.graph.ir import Node
 from autotune.graph.passes.sweep import Sweep
+from autotune.tensor import DType
 
 MAX_FACTORS = 8
 MAX_STEPS = 64  # up a chain of nodes: what people write is short, and every node may be asked
+_NOT_NEGATIVE = frozenset({"abs", "exp", "hard_sigmoid", "relu", "sigmoid", "softmax", "softplus", "sqrt"})
+_KEEP_SIGN = frozenset(
+    {"add", "avg_pool", "concat", "div", "expand", "max", "max_pool", "min", "mul", "reduce_max", "reduce_mean",
+     "reduce_sum", "reshape", "slice", "transpose"}
+)  # fmt: skip
 ACCURACY = 1e-6  # of numbers that f32 constants stand for
 
 
@@ -18,6 +26,14 @@ class Product(NamedTuple):
 
     coefficient: float
     factors: tuple[str, ...]
+
+
+class Bounded(NamedTuple):
+    """min(max(value, low), high)."""
+
+    value: str
+    low: float
+    high: float
 
 
 class Affine(NamedTuple):
@@ -42,7 +58,7 @@ def number(sweep: Sweep, name: str) -> float | None:
 
 def beside_number(sweep: Sweep, node: Node) -> tuple[str, float] | None:
     """(x, c) of a node `x op c`, or `c op x` of a commutative one, where x has the shape of the result."""
-    for position in (1, 0) if node.op in ("add", "mul") else (1,):
+    for position in (1, 0) if node.op in ("add", "mul", "min", "max") else (1,):
         value, other = number(sweep, node.inputs[position]), node.inputs[1 - position]
         if value is not None and sweep.array(other) is None and sweep.values[other].shape == node.output.shape:
             return other, value
@@ -91,6 +107,47 @@ def affine(sweep: Sweep, name: str) -> Affine:
         else:
             scale = scale * value if node.op == "mul" else scale / value
     return Affine(scale, name, shift)
+
+
+def bounded(sweep: Sweep, name: str) -> Bounded:
+    """The value between bounds, with value as far up as it goes; infinite bounds where there are none."""
+    low, high = -math.inf, math.inf
+    for _ in range(MAX_STEPS):
+        found = _bounds(sweep, made_by(sweep, name, "clip", "relu", "min", "max"))
+        if found is None:
+            break
+        name = found.value  # what lies inside is bounded first
+        low, high = (min(max(bound, low), high) for bound in (found.low, found.high))
+    return Bounded(name, low, high)
+
+
+def _bounds(sweep: Sweep, node: Node | None) -> Bounded | None:
+    if node is None or not DType(node.output.dtype).is_float:
+        return None
+    if node.op == "relu":
+        return Bounded(node.inputs[0], 0.0, math.inf)
+    if node.op == "clip":
+        low, high = node.number("min"), node.number("max")
+        return Bounded(node.inputs[0], min(low, high), high)
+    found = beside_number(sweep, node)
+    if found is None or math.isnan(found[1]):
+        return None
+    return Bounded(found[0], -math.inf, found[1]) if node.op == "min" else Bounded(found[0], found[1], math.inf)
+
+
+def is_not_negative(sweep: Sweep, name: str, steps: int = MAX_FACTORS) -> bool:
+    """Whether the value is known to be zero or more, or NaN, from at most `steps` nodes up."""
+    node = sweep.producers.get(name)
+    if node is None or not steps:
+        array = sweep.array(name)
+        return array is not None and array.size == 1 and bool(np.all(array >= 0))
+    if node.op == "mul" and node.inputs[0] == node.inputs[1]:
+        return True
+    if node.op in ("clip", "max") and bounded(sweep, name).low >= 0:
+        return True
+    if node.op in _KEEP_SIGN:
+        return all(is_not_negative(sweep, operand, steps - 1) for operand in node.inputs)
+    return node.op in _NOT_NEGATIVE
 
 
 def near(value: float, wanted: float) -> bool:

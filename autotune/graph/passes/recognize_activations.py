@@ -1,4 +1,4 @@
-"""Activations written in primitive nodes become one: GELU by erf and by tanh, SiLU, hard-swish.
+"""Activations written in primitive nodes become one: GELU by erf and by tanh, sigmoid, SiLU, Mish, hard variants.
 
 requires: constants folded and common subexpressions merged, so that both uses of x are one value.
 ensures: none of these is left in the forms that exporters write.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.match import Product, affine, made_by, near, number, product
+from autotune.graph.passes.match import Product, affine, bounded, made_by, near, number, product
+from autotune.graph.passes.merge_clips import BOUNDS
 from autotune.graph.passes.sweep import Sweep
 from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
@@ -32,15 +33,53 @@ def recognize_activations(graph: Graph) -> Graph:
 
 
 def _activation(sweep: Sweep, node: Node) -> Found | None:
-    if node.op not in ("mul", "div") or not DType(node.output.dtype).is_float:
+    if not DType(node.output.dtype).is_float:
         return None
-    sweep.producers[node.name] = node  # it is not kept yet
+    if node.op in ("div", "reciprocal"):
+        found = _sigmoid(sweep, node)
+        if found is not None:
+            return found
+    if node.op in ("mul", "div", *BOUNDS):
+        found = _hard_sigmoid(sweep, node)
+        if found is not None:
+            return found
+    return _gated(sweep, node) if node.op in ("mul", "div") else None
+
+
+def _sigmoid(sweep: Sweep, node: Node) -> Found | None:
+    """1 / (1 + exp(-x)), or x over the same."""
+    above, below = (None, node.inputs[0]) if node.op == "reciprocal" else node.inputs
+    scale, value, shift = affine(sweep, below)
+    power = made_by(sweep, value, "exp")
+    inner = made_by(sweep, power.inputs[0], "neg") if power is not None else None
+    if inner is None or (scale, shift) != (1.0, 1.0):
+        return None
+    (x,) = inner.inputs
+    if above is None or number(sweep, above) == 1.0:
+        return (x, "sigmoid", {}) if sweep.values[x].shape == node.output.shape else None
+    return (x, "swish", {"alpha": 1.0}) if above == x else None
+
+
+def _hard_sigmoid(sweep: Sweep, node: Node) -> Found | None:
+    """alpha x + beta between 0 and 1, or a multiple of it that is taken back behind the bounds."""
+    outer = affine(sweep, node.name)
+    bounds = bounded(sweep, outer.value)
+    scale, x, shift = affine(sweep, bounds.value)
+    fits = outer.shift == 0 and bounds.low == 0 and near(outer.scale * bounds.high, 1.0)
+    if not fits or x == bounds.value or sweep.values[x].shape != node.output.shape:
+        return None
+    return x, "hard_sigmoid", {"alpha": scale * outer.scale, "beta": shift * outer.scale}
+
+
+def _gated(sweep: Sweep, node: Node) -> Found | None:
+    """x times a curve of x."""
     coefficient, factors = product(sweep, node.name)
-    del sweep.producers[node.name]
     if len(factors) != 2 or any(sweep.values[name].shape != node.output.shape for name in factors):
         return None
     for x, other in (factors, factors[::-1]):
         found = _gelu(sweep, coefficient, x, other) or _swish(sweep, coefficient, x, other)
+        if found is None and near(coefficient, 1.0) and _is_tanh_of_softplus(sweep, other, x):
+            found = ("mish", {})
         if found is not None:
             return x, *found
     return None
@@ -77,30 +116,27 @@ def _is_cubic(sweep: Sweep, inner: Product, x: str) -> bool:
 
 
 def _swish(sweep: Sweep, coefficient: float, x: str, other: str) -> tuple[str, dict[str, AttrValue]] | None:
-    gate = made_by(sweep, other, "sigmoid", "hard_sigmoid", "clip", "min")
-    if gate is None:
-        return None
-    if gate.op == "sigmoid":
+    gate = made_by(sweep, other, "sigmoid", "hard_sigmoid")
+    if gate is not None and gate.op == "sigmoid":
         inner = product(sweep, gate.inputs[0])
         fits = inner.factors == (x,) and near(coefficient, 1.0)
         return ("swish", {"alpha": inner.coefficient}) if fits else None
-    if gate.op == "hard_sigmoid":
+    if gate is not None:
         alpha, beta = gate.number("alpha"), gate.number("beta")
         fits = gate.inputs == (x,) and near(coefficient, 1.0) and near(alpha, 1 / 6) and near(beta, 0.5)
     else:
-        source, top = _clipped_at_zero(sweep, gate)
+        source, low, high = bounded(sweep, other)
         scale, value, shift = affine(sweep, source)
-        fits = value == x and near(coefficient * top, 1.0) and near(scale * 6, top) and near(shift * 2, top)
+        fits = value == x and low == 0 and near(coefficient * high, 1.0)
+        fits = fits and near(scale * 6, high) and near(shift * 2, high)
     return ("hard_swish", {}) if fits else None
 
 
-def _clipped_at_zero(sweep: Sweep, gate: Node) -> tuple[str, float]:
-    """(y, top) of min(max(y, 0), top); top is NaN when it is something else."""
-    if gate.op == "clip":
-        attrs = dict(gate.attrs)
-        return gate.inputs[0], float(attrs["max"]) if attrs["min"] == 0 else math.nan  # type: ignore[arg-type]
-    top = number(sweep, gate.inputs[1])
-    floor = made_by(sweep, gate.inputs[0], "relu", "max")
-    if top is None or floor is None or (floor.op == "max" and number(sweep, floor.inputs[1]) != 0):
-        return gate.inputs[0], math.nan
-    return floor.inputs[0], top
+def _is_tanh_of_softplus(sweep: Sweep, name: str, x: str) -> bool:
+    curve = made_by(sweep, name, "tanh")
+    inner = made_by(sweep, curve.inputs[0], "softplus", "log") if curve is not None else None
+    if inner is None or inner.op == "softplus":
+        return inner is not None and inner.inputs == (x,)
+    scale, value, shift = affine(sweep, inner.inputs[0])
+    power = made_by(sweep, value, "exp")
+    return power is not None and power.inputs == (x,) and (scale, shift) == (1.0, 1.0)

@@ -1,6 +1,6 @@
 """Attention written in primitive nodes becomes one node: softmax(scale q·kᵀ + mask)·v.
 
-requires: softmax is one node (recognize-norms).
+requires: softmax is one node (recognize-softmax).
 ensures: no product with a softmax of a product is left that the attention operator can express.
 """
 

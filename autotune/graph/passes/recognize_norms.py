@@ -1,16 +1,19 @@
-"""Layer and root-mean-square normalisation and softmax written in primitive nodes become one node each.
+"""Layer and root-mean-square normalisation written in primitive nodes become one node each.
 
-requires: constants folded and common subexpressions merged.
+requires: constants folded and common subexpressions merged; powers are products and roots (reduce-strength).
 ensures: none of these over the last axes is left in the forms that exporters write; scales and shifts behind a
 normalisation are its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.match import beside_number, made_by, number
+from autotune.graph.passes.match import beside_number, made_by
+from autotune.graph.passes.moments import centred, mean_of, under_root, variance_of
 from autotune.graph.passes.sweep import Sweep
 from autotune.ops.broadcast import broadcast_shapes
 from autotune.tensor import DType
@@ -23,7 +26,9 @@ def recognize_norms(graph: Graph) -> Graph:
         found = None
         if DType(node.output.dtype).is_float:
             if node.op in ("div", "mul"):
-                found = _softmax(sweep, node) or _normalised(sweep, node)
+                found = _normalised(sweep, node)
+            elif node.op == "add":
+                found = _distributed(sweep, node)
             if found is None and node.op in ("mul", "add"):
                 found = _with_affine(sweep, node)
         if found is None:
@@ -33,55 +38,93 @@ def recognize_norms(graph: Graph) -> Graph:
     return sweep.result()
 
 
-def _quotient(sweep: Sweep, node: Node) -> list[tuple[str, str]]:
-    """(a, b) where the node is a / b, or a times the reciprocal of b."""
+def _over_root(sweep: Sweep, node: Node) -> Iterator[tuple[str, str]]:
+    """(a, v) where the node is a over the root of v."""
     if node.op == "div":
-        return [(node.inputs[0], node.inputs[1])]
-    found = []
+        root = made_by(sweep, node.inputs[1], "sqrt")
+        if root is not None:
+            yield node.inputs[0], root.inputs[0]
+        return
     for a, inverse in (node.inputs, node.inputs[::-1]):
-        under = made_by(sweep, inverse, "reciprocal", "div")
-        if under is not None and (under.op == "reciprocal" or number(sweep, under.inputs[0]) == 1.0):
-            found.append((a, under.inputs[-1]))
-    return found
+        v = under_root(sweep, inverse)
+        if v is not None:
+            yield a, v
 
 
-def _trailing_axis(sweep: Sweep, mean: Node, x: str) -> int | None:
-    """The first of the axes that a reduction with keepdims folds, if they are the last ones of x."""
-    axes, rank = mean.int_tuple("axes"), len(sweep.values[x].shape)
-    last = mean.inputs[0] == x and mean.attr("keepdims") and axes and axes == tuple(range(axes[0], rank))
-    return axes[0] if last else None
+def _scaled(sweep: Sweep, name: str) -> Iterator[tuple[str, str | None]]:
+    """(x, s) where the value is x times s; s None for one."""
+    yield name, None
+    node = made_by(sweep, name, "mul")
+    if node is not None:
+        yield node.inputs[0], node.inputs[1]
+        yield node.inputs[1], node.inputs[0]
 
 
 def _normalised(sweep: Sweep, node: Node) -> str | None:
-    """x less its mean (or x itself), over the root of the mean of its squares plus epsilon."""
-    for centred, deviation in _quotient(sweep, node):
-        root = made_by(sweep, deviation, "sqrt")
-        shifted = made_by(sweep, root.inputs[0], "add") if root is not None else None
+    """x less its mean (or x itself), over the root of the mean of its squares plus epsilon; perhaps scaled before."""
+    for above, below in _over_root(sweep, node):
+        shifted = made_by(sweep, below, "add")
         beside = beside_number(sweep, shifted) if shifted is not None else None
-        mean = made_by(sweep, beside[0], "reduce_mean") if beside is not None else None
-        if mean is None or beside is None or not _is_square(sweep, mean.inputs[0], centred):
+        if beside is None:
             continue
-        axis = _trailing_axis(sweep, mean, mean.inputs[0])
-        shape = sweep.values[centred].shape
-        if axis is None or shape != node.output.shape:
-            continue
-        dtype = DType(node.output.dtype).numpy
-        ones = sweep.constant(np.ones(shape[axis:], dtype), "ones")
-        minus = made_by(sweep, centred, "sub")
-        average = made_by(sweep, minus.inputs[1], "reduce_mean") if minus is not None else None
-        if minus is not None and average is not None and _trailing_axis(sweep, average, minus.inputs[0]) == axis:
-            zeros = sweep.constant(np.zeros(shape[axis:], dtype), "zeros")
-            operands = (minus.inputs[0], ones, zeros)
-            return sweep.emit(node, "layer_norm", operands, axis=axis, epsilon=beside[1], result=0)
-        return sweep.emit(node, "rms_norm", (centred, ones), axis=axis, epsilon=beside[1])
+        variance, squares = variance_of(sweep, beside[0]), mean_of(sweep, beside[0], squares=True)
+        for x, scale in _scaled(sweep, above):
+            if sweep.values[x].shape != node.output.shape:
+                continue
+            if variance is not None and centred(sweep, x) == variance:
+                found = _layer_norm(sweep, node, variance.value, variance.axis, beside[1], scale, None)
+            elif squares is not None and squares.value == x and _fits(sweep, scale, node, squares.axis):
+                weight = scale or _filled(sweep, node, squares.axis, 1.0)
+                found = sweep.emit(node, "rms_norm", (x, weight), axis=squares.axis, epsilon=beside[1])
+            else:
+                found = None
+            if found is not None:
+                return found
     return None
 
 
-def _is_square(sweep: Sweep, name: str, x: str) -> bool:
-    node = made_by(sweep, name, "mul", "pow")
-    if node is None or node.inputs[0] != x:
-        return False
-    return node.inputs[1] == x if node.op == "mul" else number(sweep, node.inputs[1]) == 2.0
+def _distributed(sweep: Sweep, node: Node) -> str | None:
+    """x g + (b - mean(x) g), where g is a scale over the root of the variance of x plus epsilon."""
+    for left, right in (node.inputs, node.inputs[::-1]):
+        minus, whole = made_by(sweep, right, "sub"), made_by(sweep, left, "mul")
+        part = made_by(sweep, minus.inputs[1], "mul") if minus is not None else None
+        if minus is None or whole is None or part is None:
+            continue
+        for x, gain in (whole.inputs, whole.inputs[::-1]):
+            mean = next((m for m, g in (part.inputs, part.inputs[::-1]) if g == gain), None)
+            if mean is None:
+                continue
+            for inverse, scale in _scaled(sweep, gain):
+                below = under_root(sweep, inverse)
+                shifted = made_by(sweep, below, "add") if below is not None else None
+                beside = beside_number(sweep, shifted) if shifted is not None else None
+                variance = variance_of(sweep, beside[0]) if beside is not None else None
+                if beside is None or variance is None or variance.value != x or mean_of(sweep, mean) != variance:
+                    continue
+                return _layer_norm(sweep, node, x, variance.axis, beside[1], scale, minus.inputs[0])
+    return None
+
+
+def _layer_norm(
+    sweep: Sweep, node: Node, x: str, axis: int, epsilon: float, scale: str | None, bias: str | None
+) -> str | None:
+    if not all(_fits(sweep, operand, node, axis) for operand in (scale, bias)):
+        return None
+    operands = (x, scale or _filled(sweep, node, axis, 1.0), bias or _filled(sweep, node, axis, 0.0))
+    return sweep.emit(node, "layer_norm", operands, axis=axis, epsilon=epsilon, result=0)
+
+
+def _filled(sweep: Sweep, node: Node, axis: int, value: float) -> str:
+    shape, dtype = node.output.shape[axis:], DType(node.output.dtype).numpy
+    return sweep.constant(np.full(shape, value, dtype), "ones" if value else "zeros")
+
+
+def _fits(sweep: Sweep, operand: str | None, node: Node, axis: int) -> bool:
+    """Whether a scale or shift varies along the folded axes only, and makes the result no larger."""
+    if operand is None:
+        return True
+    shape, whole = sweep.values[operand].shape, node.output.shape
+    return len(shape) <= len(whole) - axis and broadcast_shapes(node.op, (shape, whole)) == whole
 
 
 def _with_affine(sweep: Sweep, node: Node) -> str | None:
@@ -93,10 +136,8 @@ def _with_affine(sweep: Sweep, node: Node) -> str | None:
         position, neutral = (1, 1.0) if node.op == "mul" else (2, 0.0)
         if position >= len(norm.inputs):
             continue
-        held, shape = sweep.array(norm.inputs[position]), sweep.values[other].shape
-        axis = norm.attr("axis")
-        fits = isinstance(axis, int) and len(shape) <= len(norm.output.shape) - axis
-        fits = fits and broadcast_shapes(node.op, (shape, norm.output.shape)) == norm.output.shape
+        held, axis = sweep.array(norm.inputs[position]), norm.attr("axis")
+        fits = isinstance(axis, int) and _fits(sweep, other, norm, axis % len(norm.output.shape))
         if held is None or not fits or not bool(np.all(held == neutral)):
             continue
         if node.op == "mul" and len(norm.inputs) == 3:  # a shift that comes before would be scaled too
@@ -105,19 +146,4 @@ def _with_affine(sweep: Sweep, node: Node) -> str | None:
                 continue
         operands = (*norm.inputs[:position], other, *norm.inputs[position + 1 :])
         return sweep.emit(node, norm.op, operands, **dict(norm.attrs))
-    return None
-
-
-def _softmax(sweep: Sweep, node: Node) -> str | None:
-    """exp(x - max(x)) over the sum of the same, along one axis."""
-    for power, total in _quotient(sweep, node):
-        exp, fold = made_by(sweep, power, "exp"), made_by(sweep, total, "reduce_sum")
-        minus = made_by(sweep, exp.inputs[0], "sub") if exp is not None else None
-        largest = made_by(sweep, minus.inputs[1], "reduce_max") if minus is not None else None
-        if fold is None or minus is None or largest is None:
-            continue
-        axes = fold.int_tuple("axes")
-        same = fold.inputs == (power,) and largest.inputs == minus.inputs[:1] and largest.int_tuple("axes") == axes
-        if same and len(axes) == 1 and fold.attr("keepdims") and largest.attr("keepdims"):
-            return sweep.emit(node, "softmax", minus.inputs[:1], axis=axes[0])
     return None

@@ -11,9 +11,12 @@ import numpy as np
 
 from autotune.graph.infer import REDUCTIONS
 from autotune.graph.ir import Graph, Node
+from autotune.graph.passes.match import made_by
 from autotune.graph.passes.sweep import Sweep
+from autotune.tensor import DType
 
 _NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0, "pow": 1.0}
+_INVOLUTIONS = frozenset({"neg", "not"})
 _IDEMPOTENT = frozenset({"relu", "abs", "floor", "ceil"})
 
 
@@ -24,6 +27,8 @@ def remove_noops(graph: Graph) -> Graph:
         source = _unchanged_operand(sweep, node)
         if source is not None:
             sweep.replace(node, source)
+        elif node.op == "cast" and (inner := _widened(sweep, node)) is not None:
+            sweep.replace(node, sweep.emit(node, "cast", (inner,), to=node.output.dtype))
         elif node.op in REDUCTIONS and sweep.values[node.inputs[0]].size == node.output.size > 0:
             sweep.replace(node, sweep.emit(node, "reshape", node.inputs, shape=node.output.shape))
         else:
@@ -37,6 +42,9 @@ def _unchanged_operand(sweep: Sweep, node: Node) -> str | None:
         return _beside_neutral(sweep, node)
     if node.op == "where":
         return _chosen(sweep, node)
+    if node.op in _INVOLUTIONS:
+        producer = made_by(sweep, node.inputs[0], node.op)
+        return producer.inputs[0] if producer is not None else None
     first, attrs = sweep.values[node.inputs[0]], dict(node.attrs)
     if (first.dtype, first.shape) != (node.output.dtype, node.output.shape):
         return None
@@ -54,8 +62,22 @@ def _unchanged_operand(sweep: Sweep, node: Node) -> str | None:
     return first.name if unchanged else None
 
 
+def _widened(sweep: Sweep, node: Node) -> str | None:
+    """The operand of a cast before this one that loses nothing."""
+    before = made_by(sweep, node.inputs[0], "cast")
+    if before is None:
+        return None
+    narrow, wide = (DType(sweep.values[name].dtype) for name in (before.inputs[0], before.name))
+    if narrow in (DType.i64, DType.u64) or (wide is DType.bf16) or wide.bytes < narrow.bytes:
+        return None
+    exact = wide.is_float if narrow is DType.bf16 else np.can_cast(narrow.numpy, wide.numpy, "safe")
+    return before.inputs[0] if exact else None
+
+
 def _chosen(sweep: Sweep, node: Node) -> str | None:
-    """The side of a `where` that a constant condition takes everywhere, when it is not broadcast."""
+    """The side of a `where` that a constant condition takes everywhere, or both sides, when it is not broadcast."""
+    if node.inputs[1] == node.inputs[2]:
+        return node.inputs[1] if sweep.values[node.inputs[1]].shape == node.output.shape else None
     condition = sweep.array(node.inputs[0])
     if condition is None or not condition.size or bool(condition.any()) != bool(condition.all()):
         return None

@@ -40,9 +40,9 @@ class Sweep:
     def __iter__(self) -> Iterator[Node]:
         for node in self.graph.nodes:
             if any(name in self._aliases for name in node.inputs):
-                yield replace(node, inputs=tuple(self._aliases.get(name, name) for name in node.inputs))
-            else:
-                yield node
+                node = replace(node, inputs=tuple(self._aliases.get(name, name) for name in node.inputs))
+            self.producers[node.name] = node
+            yield node
 
     def keep(self, node: Node) -> None:
         self._nodes.append(node)
