@@ -29,7 +29,7 @@ from autotune.tensor.layout import Layout
 MAX_LANES = 32
 LINE = 64  # bytes of a cache line
 MAX_WRITTEN_OUT = 600  # nodes of a body, indices included, in all turns that are written out
-HELD = 16384  # bytes of rows between stages: half of the smallest first-level cache
+HELD = 8  # rows between stages take at most this part of the first-level cache: what comes and goes needs the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class ConeScheduler:
             own = math.prod(a.extent for a in s.stage.axes if maps.get(a.name) not in self.cone.rows)
             held += own * sum(t.dtype.bytes for t in s.stage.outputs) if own > 1 else 0
         enough = self._extent(loop) // self.target.num_threads if len(rows) == 1 else self._extent(loop)
-        most = min(self.options.rows, HELD // max(held, 1), enough)
+        most = min(self.options.rows, self.target.l1_bytes // HELD // max(held, 1), enough)
         divisor = max((n for n in range(1, most + 1) if self._extent(loop) % n == 0), default=1)
         if divisor == 1 and len(rows) > 1:
             divisor = most  # the last turn is code of its own
