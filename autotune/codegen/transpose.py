@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from autotune.codegen.memory import Memory
 
 PIECE = 16  # bytes of a row that a block takes: what shuffles inside of 128-bit lanes can reach
-ALIAS = 4096  # bytes between rows that fall into one set of the first cache, which holds few of them
+ALIAS = 1024  # bytes between rows that fall into few sets of the first cache, too few for the rows of a tile
 
 
 class Turns(NamedTuple):
@@ -133,7 +133,7 @@ def _aliased(buffer: Buffer, places: Sequence[Offset]) -> bool:
 
 
 class _Rows(NamedTuple):
-    """One row of memory per lane, of which `size` elements are loaded at once."""
+    """One row of memory per lane, of which `size` elements are loaded at once: as many as lanes, or pieces."""
 
     m: Memory
     buffer: Buffer
@@ -148,9 +148,13 @@ class _Rows(NamedTuple):
         if isinstance(kept, list):
             return kept
         # Rows g, g + width, ...: one in each 128-bit lane. Then neighbours are interleaved, again and again.
-        groups = [
-            self.joined([self.piece(n, start, width) for n in range(g, m.lanes, width)], width) for g in range(width)
-        ]
+        if self.size == m.lanes > width:
+            groups = [self._whole(g, width)[start // width] for g in range(width)]
+        else:
+            groups = [
+                self.joined([self.piece(n, start, width) for n in range(g, m.lanes, width)], width)
+                for g in range(width)
+            ]
         for _ in range(width.bit_length() - 1):
             pairs = list(zip(groups[: width // 2], groups[width // 2 :], strict=True))
             groups = [
@@ -166,20 +170,44 @@ class _Rows(NamedTuple):
         return self.m.w.scopes[-1].loads.setdefault(self.buffer.name, {})
 
     def piece(self, lane: int, start: int, width: int) -> str:
-        """`width` elements of a lane's row; anything for a lane that is switched off."""
+        """`width` elements of a lane's row, loaded once; anything for a lane that is switched off."""
         if not self.active[lane]:
             return "poison"
-        first = start // self.size * self.size if self.size > width else start
-        key = ("row", _moved(self.places[lane], first), self.size)
-        kind = stored_type(self.buffer.dtype, self.size)
+        key = ("row", _moved(self.places[lane], start), width)
         row = self._kept().get(key)
         if not isinstance(row, str):
             pointer = self.m.x.pointer(self.buffer, key[1], stored_type(self.buffer.dtype))
+            kind = stored_type(self.buffer.dtype, width)
             row = self.m.w.value(f"load {kind}, ptr {pointer}, align {self.buffer.dtype.bytes}")
             self._kept()[key] = row
-        if self.size == width:
-            return row
-        return _shuffled(self.m, kind, row, "poison", range(start - first, start - first + width))
+        return row
+
+    def _whole(self, first: int, width: int) -> list[str]:
+        """From every `width`-th row, whole: vectors of their first pieces, of their second pieces, ...
+
+        Every other piece is taken, never neighbours: LLVM would load these on their own, each from a line that has
+        left the cache since the last one.
+        """
+        kept = self._kept().get(("whole", tuple(self.places), tuple(self.active), first))
+        if isinstance(kept, list):
+            return kept
+        m = self.m
+        kind, count = stored_type(self.buffer.dtype, m.lanes), m.lanes // width
+
+        def picked(a: str, b: str, odd: int) -> str:
+            pieces = [p for p in range(2 * count) if p % 2 == odd]
+            return _shuffled(m, kind, a, b, [p * width + n for p in pieces for n in range(width)])
+
+        def sorted_(rows: list[str]) -> list[str]:
+            if len(rows) == 1:
+                return rows
+            pairs = list(zip(rows[::2], rows[1::2], strict=True))
+            even, odd = (sorted_([picked(a, b, which) for a, b in pairs]) for which in (0, 1))
+            return [v for both in zip(even, odd, strict=True) for v in both]
+
+        found = sorted_([self.piece(n, 0, m.lanes) for n in range(first, m.lanes, width)])
+        self._kept()["whole", tuple(self.places), tuple(self.active), first] = found
+        return found
 
     def joined(self, pieces: list[str], width: int) -> str:
         """One vector of the pieces, one behind the other."""
