@@ -57,7 +57,7 @@ class ChannelVectors:
         p = sizes(workload)
         registers, lanes = target.num_vector_registers, target.lanes(DType.f32.bytes)
         knobs = (
-            tile("ow_tile", p.ow, limit=28, default=4),
+            tile("ow_tile", p.ow, limit=28, default=1),
             Choice("oh_tile", divisors(p.oh, 7)),
             Choice("taps", ("outside", "inside")),
             flag("unroll_kh"),

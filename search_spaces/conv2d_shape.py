@@ -83,7 +83,8 @@ def fused_anchor(workload: Workload, anchors: Container[str]) -> bool:
     if max(anchor.inputs) >= len(workload.inputs):
         return False
     others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-    return others and min(workload.types()[-1].shape) > 0
+    types = workload.types()
+    return others and all(min(types[n].shape, default=1) > 0 for n in (*anchor.inputs, len(types) - 1))
 
 
 def has_room(s: Schedule, p: Conv, x: str, weight: str, block: int, filters: int = 0, sum_only: bool = False) -> bool:

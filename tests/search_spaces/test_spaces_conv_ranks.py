@@ -66,3 +66,10 @@ def test_the_space_of_one_axis_has_no_rows() -> None:
     space = lookup("conv1d.direct").space(workload, on)
     assert space.knob("oh_tile").values == (1,)
     assert space.knob("order").values == ("kw", "wk")
+
+
+def test_a_convolution_without_input_channels_is_zero() -> None:
+    on = Target.parse("native")
+    workload = parse_workload("conv2d data=1,0,5,5 weight=4,0,3,3")
+    assert {t.name for t in templates_for(workload, on)} <= {"generic", "plain"}
+    check(workload, default_config(workload, on), on)

@@ -52,3 +52,11 @@ def test_code_stays_small_where_every_lane_is_a_load_of_its_own() -> None:
     for config in (default, *(space.sample(random.Random(n)) for n in range(3))):
         schedule = make_schedule(workload, config.replace(template=template.name), on)
         assert generate(schedule, on).ir.count("\n") < 8000
+
+
+@pytest.mark.parametrize("width", [2, 3, 4, 9])
+def test_every_width_has_a_default_that_satisfies_the_rules(width: int) -> None:
+    on = Target.parse("x86 -mcpu=x86-64-v4")
+    workload = conv(24, 9, width, 9, 5, 1, groups=3, pad=(2, 0, 2, 0))
+    template = lookup("conv2d.grouped_across")
+    assert template.space(workload, on).satisfies(template.default(workload, on))
