@@ -12,10 +12,12 @@ from autotune.graph import load_model, optimize
 from autotune.measure.protocol import Json, Message
 from autotune.target import Target
 from tests.property.random_graph import Array, Model
-from tests.property.random_graph_steps import random_model
+from tests.property.random_models import random_model
 
 REFUSED = "refused: "
-TOLERANCE = 2e-4  # of the largest value of an output, through up to thirty operators
+TOLERANCE = {"f2": 2e-2, "f4": 2e-4, "f8": 1e-6}
+"""Of the largest value of an output, through up to thirty operators. The reference rounds f16 after each of them, and
+its Erf is f32."""
 
 
 def run(seed: int, target: Target) -> str | None:
@@ -31,13 +33,13 @@ def run(seed: int, target: Target) -> str | None:
     for _ in range(2):  # the second run finds the arena dirty
         found = compiled.run(feeds)
         for info, array in zip(proto.graph.output, found, strict=True):
-            wrong = difference(array, model.values[info.name])
+            wrong = difference(array, model.values[info.name], TOLERANCE[model.dtype.str[1:]])
             if wrong is not None:
                 return f"{info.name} of {' '.join(node.op_type for node in model.nodes)}: {wrong}"
     return None
 
 
-def difference(found: Array, right: Array) -> str | None:
+def difference(found: Array, right: Array, tolerance: float) -> str | None:
     """What sets two arrays apart, None when they agree."""
     if found.shape != right.shape or found.dtype != right.dtype:
         return f"{found.dtype}{list(found.shape)} instead of {right.dtype}{list(right.shape)}"
@@ -45,7 +47,7 @@ def difference(found: Array, right: Array) -> str | None:
         return None if np.array_equal(found, right) else "other integers"
     scale = max(float(np.abs(right).max(initial=0.0)), 1e-3)
     error = float(np.abs(found.astype(np.float64) - right.astype(np.float64)).max(initial=0.0))
-    return None if error <= TOLERANCE * scale else f"off by {error:.2e} of {scale:.2e}"
+    return None if error <= tolerance * scale else f"off by {error:.2e} of {scale:.2e}"
 
 
 def describe(seed: int) -> Model:

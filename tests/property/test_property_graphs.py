@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 
 from tests.property.fuzz import GRAPHS, failures
-from tests.property.random_graph_steps import random_model
+from tests.property.random_models import random_model
 
 CASES = 60
 
