@@ -10,8 +10,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
-from autotune.graph import Graph, load_model, optimize
+from autotune.graph import Graph, evaluate_graph, load_model, optimize
 from autotune.graph.passes import PASSES
 from tests.graph.graph_models import Array, build, check, random
 
@@ -301,6 +302,98 @@ def test_scores_replaced_by_a_number(mask: Array | None, number: float, fused: b
     scores = w("Where", "m" if mask is None else mask, scores, number)
     graph = w.optimized(w("MatMul", w("Softmax", scores, axis=-1), "v"), **given)
     assert ("attention" in ops(graph)) is fused
+
+
+LOWEST = float(np.finfo(np.float32).min)
+CAUSAL = np.tril(np.ones((LENGTH, LENGTH), bool))
+Masking = Callable[[Writer, str, dict[str, Array]], str]
+
+
+def given_mask(given: dict[str, Array], *shape: int) -> str:
+    given[f"m{len(given)}"] = random(*shape, seed=len(given))
+    return f"m{len(given) - 1}"
+
+
+def given_choice(given: dict[str, Array], *, all_of_a_row: bool) -> str:
+    """Who takes part, known when the model runs; of one row nobody does."""
+    choice = np.random.default_rng(3).random((BATCH, 1, LENGTH, LENGTH)) < 0.6
+    choice[..., 0] = True
+    choice[0, 0, 2] = not all_of_a_row
+    given["choice"] = choice
+    return "choice"
+
+
+@pytest.mark.parametrize(
+    "masking",
+    [
+        lambda w, s, g: w("Where", np.triu(np.ones((1, 1, LENGTH, LENGTH), bool), 1), LOWEST, s),
+        lambda w, s, g: w("Where", w("Not", given_choice(g, all_of_a_row=False)), -math.inf, s),
+        lambda w, s, g: w("Where", given_choice(g, all_of_a_row=True), s, LOWEST),
+        lambda w, s, g: w("Add", given_mask(g, HEADS, LENGTH, LENGTH), w("Add", s, given_mask(g, BATCH, 1, 1, LENGTH))),
+        lambda w, s, g: w("Add", w("Where", CAUSAL, s, LOWEST), given_mask(g, BATCH, 1, 1, LENGTH)),
+        lambda w, s, g: w("Where", CAUSAL, w("Where", given_choice(g, all_of_a_row=False), s, -math.inf), -math.inf),
+    ],
+)
+def test_masks_in_other_forms(masking: Masking) -> None:
+    """Numbers in place of scores on either side of a choice, and several masks, are one operand."""
+    w = Writer()
+    given = {name: random(BATCH, HEADS, LENGTH, WIDTH, seed=n) for n, name in enumerate("qkv")}
+    scores = w("Div", w("MatMul", "q", w("Transpose", "k", perm=[0, 1, 3, 2])), 2.0)
+    graph = w.optimized(w("MatMul", w("Softmax", masking(w, scores, given), axis=-1), "v"), **given)
+    assert "attention" in ops(graph)
+    assert not {"softmax", "matmul"} & set(ops(graph))
+
+
+@pytest.mark.parametrize(
+    "masking",
+    [
+        lambda w, s, g: w("Mul", w("Add", s, given_mask(g, LENGTH, LENGTH)), 0.5),
+        lambda w, s, g: w("Add", w("Where", CAUSAL, s, -1e10), given_mask(g, LENGTH, LENGTH)),
+    ],
+)
+def test_masks_that_are_scaled_or_replace_one_another_stay(masking: Masking) -> None:
+    w = Writer()
+    given = {name: random(LENGTH, LENGTH, seed=n) for n, name in enumerate("qkv")}
+    scores = masking(w, w("MatMul", "q", "k"), given)
+    assert "attention" not in ops(w.optimized(w("MatMul", w("Softmax", scores, axis=-1), "v"), **given))
+
+
+def test_rows_without_keys_are_zero() -> None:
+    """`where(isnan(p), 0, p)`, as exporters guard rows of which every key is masked."""
+    w = Writer()
+    given = {name: random(BATCH, HEADS, LENGTH, WIDTH, seed=n) for n, name in enumerate("qkv")}
+    mask = np.zeros((LENGTH, LENGTH), np.float32)
+    mask[1], mask[:, 3] = -np.inf, -np.inf
+    scores = w("Add", w("MatMul", "q", w("Transpose", "k", perm=[0, 1, 3, 2])), mask)
+    probabilities = w("Softmax", scores, axis=-1)
+    guarded = w("Where", w("IsNaN", probabilities), 0.0, probabilities)
+    graph = w.optimized(w("MatMul", guarded, "v"), **given)
+    assert ops(graph) == ["attention"]
+    assert graph.nodes[0].attr("empty_zero") is True
+
+
+def test_half_floats_with_a_softmax_of_floats() -> None:
+    w = Writer()
+    given = {name: random(2, LENGTH, WIDTH, seed=n).astype(np.float16) for n, name in enumerate("qkv")}
+    scores = w("Cast", w("MatMul", "q", w("Transpose", "k", perm=[0, 2, 1])), to=onnx.TensorProto.FLOAT)
+    probabilities = w("Cast", w("Softmax", scores, axis=-1), to=onnx.TensorProto.FLOAT16)
+    result = w("MatMul", probabilities, "v")
+    model = build(w.nodes, given, w.tensors, outputs=[result])
+    graph = optimize(load_model(model.SerializeToString()))
+    assert set(ops(graph)) == {"reshape", "attention"}
+    (expected,) = ReferenceEvaluator(model).run(None, given)
+    found = evaluate_graph(graph, given)[result]
+    np.testing.assert_allclose(found.astype(np.float64), np.asarray(expected, np.float64), atol=4e-3)  # three halves
+
+
+def test_heads_and_batches_as_one_dimension_in_the_middle() -> None:
+    """(length, batch · heads, width), moved to the front for the products and back behind them."""
+    w = Writer()
+    given = {name: random(LENGTH, BATCH, HIDDEN, seed=n) for n, name in enumerate("qkv")}
+    q, k, v = (w("Transpose", w("Reshape", x, integers(LENGTH, BATCH * HEADS, WIDTH)), perm=[1, 0, 2]) for x in "qkv")
+    weights = w("Softmax", w("MatMul", q, w("Transpose", k, perm=[0, 2, 1])), axis=-1)
+    result = w("Reshape", w("Transpose", w("MatMul", weights, v), perm=[1, 0, 2]), integers(LENGTH, BATCH, HIDDEN))
+    assert set(ops(w.optimized(result, **given))) == {"reshape", "attention"}
 
 
 @pytest.mark.parametrize("cut", ["Gather", "Split"])

@@ -40,12 +40,23 @@ def _orders(node: Node) -> list[str]:
 
 
 def _written_transposed(sweep: Sweep, node: Node) -> str | None:
-    source = made_by(sweep, node.inputs[0], "attention")
-    if source is None or source.attr("result") or not sweep.sole_use(source.name):
+    """A transpose of the result, or of the result without a first dimension of 1, as another order of dimensions."""
+    source, perm = made_by(sweep, node.inputs[0], "attention", "reshape"), node.int_tuple("perm")
+    if source is None or not sweep.sole_use(source.name):
+        return None
+    if source.op == "reshape":
+        inner = made_by(sweep, source.inputs[0], "attention")
+        if inner is None or inner.output.shape != (1, *source.output.shape) or not sweep.sole_use(inner.name):
+            return None
+        source, perm = inner, (0, *(p + 1 for p in perm))
+    if source.attr("result"):
         return None
     orders = _orders(source)
-    orders[3] = "".join(orders[3][p] for p in node.int_tuple("perm"))
-    return sweep.emit(node, "attention", source.inputs, **{**dict(source.attrs), "order": ",".join(orders)})
+    orders[3] = "".join(orders[3][p] for p in perm)
+    result = sweep.emit(node, "attention", source.inputs, **{**dict(source.attrs), "order": ",".join(orders)})
+    if sweep.values[result].shape == node.output.shape:
+        return result
+    return sweep.emit(node, "reshape", (result,), shape=node.output.shape)
 
 
 def _in_place(sweep: Sweep, node: Node) -> str | None:

@@ -80,6 +80,10 @@ class Sweep:
         """Whether one node only reads `name`. Errs on the side of no; the next sweep counts afresh."""
         return self._uses[name] == 1
 
+    def uses(self, name: str) -> int:
+        """How many nodes read `name`, or more; a value that leaves the graph counts as two more."""
+        return self._uses[name]
+
     def result(self) -> Graph:
         """The new graph; the old one itself when nothing was replaced."""
         if not self._aliases:
