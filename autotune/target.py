@@ -117,6 +117,14 @@ class Target:
         """Vector registers that code can name: 32 with AVX-512, else 16."""
         return 32 if self.vector_bits == 512 else 16
 
+    @property
+    def adds_beside_multiplies(self) -> bool:
+        """Whether vector additions have execution units of their own, so that they cost multiply-adds no time.
+
+        So it is in all generations of AMD's Zen; Intel's cores of the last decade share the units.
+        """
+        return self.cpu.startswith("znver")
+
     def lanes(self, dtype_bytes: int) -> int:
         """Elements of `dtype_bytes` bytes in one vector."""
         return self.vector_bits // (8 * dtype_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autotune.search_spaces import (
     attention,
     conv2d_depthwise,
+    conv2d_depthwise_rows,
     conv2d_direct,
     conv2d_grouped,
     conv2d_winograd,
@@ -22,6 +23,7 @@ from autotune.search_spaces import (
 TEMPLATE_MODULES = (
     attention,
     conv2d_depthwise,
+    conv2d_depthwise_rows,
     conv2d_direct,
     conv2d_grouped,
     conv2d_winograd,

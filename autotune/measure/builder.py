@@ -42,8 +42,13 @@ def build(candidate: MeasureInput) -> BuildResult | Failure:
 def algorithm_of(workload: Workload, schedule: Schedule) -> str:
     """The name of the algorithm that a schedule computes the workload by; "unknown" for a definition of its own."""
     anchor = workload.anchor
-    names = algorithms(anchor.op) if anchor is not None else ("direct",)
-    return next((name for name in names if schedule.compute == compute_def(workload, name)), "unknown")
+    for name in algorithms(anchor.op) if anchor is not None else ("direct",):
+        try:
+            if schedule.compute == compute_def(workload, name):
+                return name
+        except WorkloadError:  # another algorithm, and not for these sizes
+            continue
+    return "unknown"
 
 
 class Builder(HasWorkers):

@@ -29,6 +29,7 @@ from autotune.ops import (
     softmax,
     spectrum,
     winograd,
+    winograd_rows,
 )
 from autotune.ops.parse import parse_workload
 from autotune.ops.registry import algorithm, algorithms, compute_def, lookup, operator, operators
@@ -74,4 +75,5 @@ __all__ = [
     "softmax",
     "spectrum",
     "winograd",
+    "winograd_rows",
 ]

@@ -46,11 +46,17 @@ def test_a_build_is_a_kernel_with_its_steps(builder: Builder) -> None:
     assert Schedule.replay(compute_def(MATMUL), built.steps).steps_json() == built.steps
 
 
-def test_the_algorithm_follows_from_the_definition() -> None:
-    sides = (WorkloadInput(TensorType("f32", (1, 4, 9, 9))), WorkloadInput(TensorType("f32", (8, 4, 3, 3)), True))
-    attrs = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
-    conv = Workload(sides, (WorkloadNode.make("conv2d", (0, 1), **attrs),), (2,))  # type: ignore[arg-type]
-    for name in algorithms("conv2d"):
+@pytest.mark.parametrize(
+    ("per_group", "groups", "known"),
+    [(4, 1, ("direct", "winograd_f2", "winograd_f4")), (1, 4, ("direct", "winograd_rows"))],
+)
+def test_the_algorithm_follows_from_the_definition(per_group: int, groups: int, known: tuple[str, ...]) -> None:
+    weight = WorkloadInput(TensorType("f32", (4, per_group, 3, 3)), True)
+    attrs = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": groups}
+    node = WorkloadNode.make("conv2d", (0, 1), **attrs)  # type: ignore[arg-type]
+    conv = Workload((WorkloadInput(TensorType("f32", (1, 4, 9, 9))), weight), (node,), (2,))
+    assert set(known) <= set(algorithms("conv2d"))
+    for name in known:
         assert algorithm_of(conv, Schedule(compute_def(conv, name))) == name
     assert algorithm_of(conv, Schedule(compute_def(MATMUL))) == "unknown"
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import WorkloadError
-from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, algorithms, compute_def
+from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, algorithms, compute_def, winograd_rows
 from autotune.tensor import DType
 
 Call = Callable[..., Any]
@@ -31,6 +31,45 @@ def test_winograd_is_direct(
     arrays = [rng.standard_normal((n, c, *image)), rng.standard_normal((k, c, 3, 3))]
     attrs = {**PLAIN, "pad": pad}
     same(run("conv2d", arrays, algorithm=algorithm, **attrs), run("conv2d", arrays, **attrs), 1e-11)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(1, 2), channels=st.integers(1, 3), image=st.tuples(st.integers(8, 12), st.integers(8, 12)),
+    window=st.tuples(st.integers(2, 8), st.integers(1, 5)), pad=st.tuples(*[st.integers(0, 3)] * 4),
+)  # fmt: skip
+def test_rows_are_direct(
+    n: int, channels: int, image: tuple[int, int], window: tuple[int, int], pad: tuple[int, ...], run: Call, same: Call
+) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((n, channels, *image)), rng.standard_normal((channels, 1, *window))]
+    attrs = {**PLAIN, "pad": pad, "groups": channels}
+    same(run("conv2d", arrays, algorithm="winograd_rows", **attrs), run("conv2d", arrays, **attrs), 1e-12)
+
+
+def test_rows_of_a_depthwise_convolution_err_like_the_direct_sum(run: Call) -> None:
+    rng = np.random.default_rng(0)
+    attrs = {**PLAIN, "pad": (2, 2, 2, 2), "groups": 32}
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((1, 32, 14, 14), (32, 1, 5, 5))]
+    exact = run("conv2d", arrays, DType.f64, **attrs)
+    rows, direct = (
+        np.abs(run("conv2d", arrays, algorithm=a, **attrs) - exact).max() for a in ("winograd_rows", "direct")
+    )
+    assert 0 < rows < 2 * direct
+
+
+@pytest.mark.parametrize(("window", "products"), [(2, 3), (3, 4), (4, 6), (5, 7), (7, 10), (9, 12)])
+def test_rows_take_fewer_products(window: int, products: int) -> None:
+    assert winograd_rows.products(window) == products < 2 * window
+
+
+@pytest.mark.parametrize("attrs", [{"groups": 4}, {"groups": 8, "stride": (2, 2)}, {"groups": 8, "dilation": (1, 2)}])
+def test_rows_refuse_other_convolutions(attrs: dict[str, Any]) -> None:
+    weight = WorkloadInput(TensorType("f32", (8, 8 // attrs["groups"], 3, 3)), True)
+    node = WorkloadNode.make("conv2d", (0, 1), **{**PLAIN, **attrs})
+    workload = Workload((WorkloadInput(TensorType("f32", (1, 8, 14, 14))), weight), (node,), (2,))
+    with pytest.raises(WorkloadError, match="winograd_rows needs a depthwise convolution"):
+        compute_def(workload, "winograd_rows")
 
 
 @pytest.mark.parametrize("algorithm", ["winograd_f2", "winograd_f4"])
@@ -60,8 +99,10 @@ def test_flops_are_those_of_the_definition() -> None:
 
 
 def test_algorithms_are_listed_and_refused() -> None:
-    assert algorithms("conv2d") == ("direct", "winograd_f2", "winograd_f4")
-    with pytest.raises(WorkloadError, match="no algorithm 'fft'; known: direct, winograd_f2, winograd_f4"):
+    assert algorithms("conv2d") == ("direct", "winograd_f2", "winograd_f4", "winograd_rows")
+    with pytest.raises(
+        WorkloadError, match="no algorithm 'fft'; known: direct, winograd_f2, winograd_f4, winograd_rows"
+    ):
         compute_def(one(), "fft")
     with pytest.raises(WorkloadError, match="winograd needs a 3x3 kernel with stride 1"):
         compute_def(one(stride=(2, 2)), "winograd_f4")

@@ -1,0 +1,164 @@
+"""Depthwise convolution by F(2, 3) down columns: two rows of outputs share multiplications, see ops.winograd_rows.
+
+One tile is two rows by some columns of one vector of channels. Its four sums are made one after another, each from
+combinations of input rows that neighbouring columns share, and each is added to the two outputs as soon as it is
+complete: three vectors per column are alive at a time. Nothing leaves the registers between the transforms.
+"""
+
+from __future__ import annotations
+
+from autotune.ops import winograd_rows
+from autotune.ops.conv import Conv
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.schedule.state import REGISTER
+from autotune.search_spaces.anchored import anchored, with_layouts
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.conv2d_shape import halo, has_room, operand_layouts, padded_share, plain_conv, sizes
+from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.knobs import Choice, tile
+from autotune.search_spaces.registry import template
+from autotune.search_spaces.space import ConfigSpace, Constraint
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+from autotune.tensor.layout import Layout
+
+MAX_FMAS = 768
+"""Vector multiply-adds in the body of a tile."""
+
+
+WORTH = 0.9
+"""Share of the plain sum's multiplications that must suffice for two transforms to pay."""
+
+MAX_WINDOW = 9
+"""Rows of a window: each piece of three adds a transform of its own to the code."""
+
+
+def _prefer(workload: Workload, target: Target) -> float:
+    """Untuned, where it takes fewer multiplications than the plain sum that skips padding, additions are free, and
+    there are registers for a tile of some width."""
+    p = sizes(workload)
+    tiles = -(-p.oh // winograd_rows.ROWS)
+    ours = tiles * p.ow * winograd_rows.products(p.r) * p.s
+    plain = p.oh * p.ow * p.r * p.s * (1.0 - padded_share(p)) ** 2
+    able = target.adds_beside_multiplies and target.num_vector_registers >= 32
+    return 2.0 if able and ours < WORTH * plain else 0.5
+
+
+@template("conv2d.depthwise_rows", op="conv2d", priority=_prefer, strict=False)
+class DepthwiseRows:
+    """Stride 1, one channel per group, windows of 2 rows or more."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        if not plain_conv(workload):
+            return False
+        anchor = workload.anchor
+        assert anchor is not None
+        p = sizes(workload)
+        blocked = p.c >= target.lanes(DType.f32.bytes) and p.oh >= winograd_rows.ROWS
+        small = p.r <= MAX_WINDOW and winograd_rows.products(p.r) * p.s <= MAX_FMAS
+        return workload.inputs[anchor.inputs[1]].constant and winograd_rows.applies(p) and blocked and small
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        p = sizes(workload)
+        registers = target.num_vector_registers
+        products = winograd_rows.products(p.r) * p.s
+        knobs = (
+            tile("ow_tile", p.ow, limit=14),
+            Choice("taps", ("outside", "inside")),
+            Choice("order", ("khw", "hkw")),
+        )
+
+        def fits(c: Config) -> bool:
+            return 3 * c.get_int("ow_tile") + 4 <= registers + registers // 4
+
+        def code_size(c: Config) -> bool:
+            return c.get_int("ow_tile") * products <= MAX_FMAS
+
+        return ConfigSpace(
+            knobs,
+            (
+                Constraint("registers", fits, "the tile needs more vector registers than there are"),
+                Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
+            ),
+        )
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        space = self.space(workload, target)
+        p = sizes(workload)
+        tiles = [c for c in space.knob("ow_tile").values if isinstance(c, int)]
+        registers = target.num_vector_registers
+        fitting = [t for t in tiles if space.satisfies(space.default().replace(ow_tile=t))]
+        # Narrower ones would combine more columns of inputs than they make outputs.
+        wide = [t for t in fitting if t >= min(p.s - 1, p.ow) and 3 * t + 4 <= registers]
+
+        def cost(t: int) -> float:
+            """In columns: a tile costs a quarter more than its own, the tail of a row is code of its own, and with
+            the combinations of a tile's input rows beside its sums and outputs some are spilled."""
+            crowded = 4 * t + 2 * p.s > registers
+            return (p.ow + -(-p.ow // t) / 4) * (1.05 if crowded else 1.0) + (p.ow % t > 0)
+
+        width = min(wide or fitting[:1], key=lambda t: (cost(t), -t))
+        return space.default().replace(ow_tile=width)
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        p = sizes(workload)
+        lanes = target.lanes(DType.f32.bytes)
+        a = anchored(workload, "winograd_rows")
+        anchor = workload.anchor
+        assert anchor is not None
+        x, out = f"in{anchor.inputs[0]}", a.output
+        layouts = operand_layouts(workload, lanes, p.k)
+        layouts[x] = Layout.blocked(4, [(1, lanes)]).with_halo(_halo(p))
+        s = with_layouts(a.schedule, interface, layouts)
+        s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(0, lanes)]))
+        n, k, oh, ow = a.axes(out)
+        s = s.split(out, k, lanes).split(out, oh, winograd_rows.ROWS).split(out, ow, config.get_int("ow_tile"))
+        shared = [f"{k}.0", f"{oh}.0"] if config.get_str("order") == "khw" else [f"{oh}.0", f"{k}.0"]
+        tile_loops = (f"{oh}.1", f"{ow}.1")
+        s = s.reorder(out, n, *shared, f"{ow}.0", *tile_loops, f"{k}.1")
+        for loop in tile_loops:
+            s = s.unroll(out, loop)
+        s = s.vectorize(out, f"{k}.1").compute_at("wino_y", out, f"{ow}.0", REGISTER)
+        s = self._transforms(s, config, lanes)
+        s = s.partition(out, f"{ow}.0")
+        fused = n
+        for loop in shared:
+            s = s.fuse(out, fused, loop)
+            fused = f"{fused}*{loop}"
+        s = s.parallel(out, fused)
+        if has_room(s, p, x, "wino_u", lanes):
+            for stage in ("wino_v", "wino_m", "wino_y", out):
+                s = s.pad(stage, s.state.stage(stage).stage.axes[1].name)
+        return s
+
+    def _transforms(self, s: Schedule, config: Config, lanes: int) -> Schedule:
+        """From the outputs back to the inputs, in registers."""
+        y, m, v = "wino_y", "wino_m", "wino_v"
+        n, k, t, q, ow, g = _loops(s, y)
+        s = _unrolled(s, y, (n, t, g, q, ow), k, lanes).compute_at(m, y, g, REGISTER)
+        n, k, t, g, ow, e, tap = _loops(s, m)
+        last = (ow, tap) if config.get_str("taps") == "inside" else (tap, ow)
+        s = _unrolled(s, m, (n, t, g, e, *last), k, lanes).compute_at(v, m, e, REGISTER)
+        n, c, t, e, g, w, i = _loops(s, v)
+        return _unrolled(s, v, (n, t, e, g, w, i), c, lanes)
+
+
+def _halo(p: Conv) -> tuple[tuple[int, int], ...]:
+    """Of the input; the last tile of an odd number of rows reads one more."""
+    *other, (top, bottom), columns = halo(p)
+    return (*other, (top, bottom + p.oh % winograd_rows.ROWS), columns)
+
+
+def _loops(s: Schedule, stage: str) -> tuple[str, ...]:
+    return tuple(x.name for x in s.state.stage(stage).stage.all_axes)
+
+
+def _unrolled(s: Schedule, stage: str, loops: tuple[str, ...], channel: str, lanes: int) -> Schedule:
+    """One vector of channels in registers, everything else unrolled in this order."""
+    rank = len(s.state.stage(stage).stage.axes)
+    s = s.layout(stage, Layout.blocked(rank, [(1, lanes)])).reorder(stage, *loops, channel)
+    for loop in loops:
+        if s.state.stage(stage).loop(loop).extent > 1:
+            s = s.unroll(stage, loop)
+    return s.vectorize(stage, channel)

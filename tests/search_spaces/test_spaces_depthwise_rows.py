@@ -1,0 +1,71 @@
+"""Depthwise convolution by rows with shared multiplications: right for any sizes, layouts and knobs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.search_spaces import lookup, templates_for
+from autotune.target import Target
+from tests.search_spaces.conv_cases import EPILOGUES, TARGETS, check, conv, random_interface
+
+NAME = "conv2d.depthwise_rows"
+ZEN, INTEL = Target.parse("x86 -mcpu=znver4"), Target.parse("x86 -mcpu=skylake-avx512")
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+@pytest.mark.parametrize("target", TARGETS)
+def test_random_workloads_configs_and_layouts(target: str, seed: int) -> None:
+    rng, on = random.Random(seed), Target.parse(f"{target} -num-cores=2")
+    channels, r, s = rng.choice((16, 17, 24, 48)), rng.randint(2, 5), rng.randint(1, 5)
+    pad = tuple(rng.randint(0, 2) for _ in range(4))
+    h, w = max(r - pad[0] - pad[2], 1) + rng.randint(1, 6), max(s - pad[1] - pad[3], 1) + rng.randint(0, 9)
+    workload = conv(
+        channels, h, w, channels, r, s, n=rng.choice((1, 2)), pad=(pad[0], pad[1], pad[2], pad[3]), groups=channels,
+        epilogue=rng.choice(EPILOGUES),
+    )  # fmt: skip
+    interface = random_interface(rng, workload, on.lanes(4)) if rng.random() < 0.6 else None
+    check(workload, lookup(NAME).space(workload, on).sample(rng).replace(template=NAME), on, interface)
+
+
+@pytest.mark.parametrize("rows", [8, 9])
+def test_an_odd_last_row_and_channels_beside_the_vector_width(rows: int) -> None:
+    on = Target.parse("native -num-cores=2")
+    workload = conv(24, rows, 9, 24, groups=24, epilogue=("bias", "relu6"))
+    check(workload, lookup(NAME).default(workload, on).replace(template=NAME), on)
+
+
+def test_it_is_the_first_choice_where_additions_are_free_and_padding_is_little() -> None:
+    large, small = conv(32, 14, 14, 32, groups=32), conv(32, 7, 7, 32, 5, pad=(2, 2, 2, 2), groups=32)
+    assert templates_for(large, ZEN)[0].name == NAME
+    for workload, target in ((large, INTEL), (large, Target.parse("x86 -mcpu=znver2")), (small, ZEN)):
+        found = [t.name for t in templates_for(workload, target)]
+        assert found[0] == "conv2d.depthwise" and NAME in found
+
+
+def test_strict_floating_point_leaves_it_out() -> None:
+    names = {t.name for t in templates_for(conv(32, 14, 14, 32, groups=32), ZEN, strict_fp=True)}
+    assert "conv2d.depthwise" in names and NAME not in names
+
+
+@pytest.mark.parametrize(
+    ("window", "changed"),
+    [(3, {"stride": (2, 1)}), (3, {"dilation": (1, 2)}), (1, {}), (11, {}), (3, {"groups": 16})],
+)
+def test_it_is_no_choice_for_others(window: int, changed: dict[str, object]) -> None:
+    workload = conv(32, 24, 24, 32, window, **{"groups": 32, **changed})  # type: ignore[arg-type]
+    assert NAME not in {t.name for t in templates_for(workload, ZEN)}
+
+
+@pytest.mark.parametrize("window", [2, 3, 5, 7, 9])
+def test_default_keeps_its_tile_in_registers(window: int) -> None:
+    for target in TARGETS:
+        on = Target.parse(target)
+        workload = conv(64, 30, 30, 64, window, groups=64, pad=(window // 2,) * 4)
+        config = lookup(NAME).default(workload, on)
+        lookup(NAME).space(workload, on).validate(config)
+        assert 3 * config.get_int("ow_tile") < on.num_vector_registers
