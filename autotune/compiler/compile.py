@@ -27,7 +27,7 @@ from autotune.ops.workload import Workload
 from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact
 from autotune.runtime.executor import Array, Executor
-from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, KernelCall, Program, Ref, TensorSpec
+from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Check, KernelCall, Program, Ref, TensorSpec
 from autotune.runtime.threads import aligned_empty
 from autotune.schedule import Schedule
 from autotune.search_spaces import make_schedule
@@ -288,7 +288,7 @@ def _link(
         frame = [_operand_ref(graph, step, o, ref, constants) for o in kernel.operands]
         frame += [Ref(ARENA, memory.offsets[scratch]), Ref(ARENA, memory.offsets[scratch + 1])]
         calls.append(KernelCall(kernels.number[kernel.ir_hash], tuple(frame), step.workload.describe()))
-    outputs = []
+    outputs, checks = [], []
     for output in graph.outputs:
         value = graph.values[output.value]
         spec = TensorSpec(output.name, value.dtype, value.shape)
@@ -297,7 +297,10 @@ def _link(
             where = Ref(CONSTANTS, constants.add(("output", output.value), value.nbytes, fill))
         else:
             where = ref(a.outputs[output.value])
-        outputs.append((spec, where))
+        if output.complaint:
+            checks.append(Check(where, output.complaint))
+        else:
+            outputs.append((spec, where))
     if max_memory is not None and constants.size + memory.total > max_memory:
         raise TooLarge(constants.size + memory.total)
     packed = constants.packed()
@@ -310,6 +313,7 @@ def _link(
         memory.total,
         packed.nbytes,
         sum(step.workload.flops for step, _ in built),
+        tuple(checks),
     )
     reports = tuple(
         KernelReport(

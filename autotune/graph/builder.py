@@ -19,6 +19,7 @@ class GraphBuilder:
         self._fresh = FreshNames(self.values)
         self._inputs: list[Value] = []
         self._nodes: list[Node] = []
+        self._checks: list[Output] = []
 
     def input(self, value: Value) -> str:
         """Declare a graph input; its name is kept as it is."""
@@ -41,8 +42,13 @@ class GraphBuilder:
         self.values[value.name] = value
         return value.name
 
+    def check(self, name: str, complaint: str) -> None:
+        """Let every run fail with this message where the scalar `name` is not 0."""
+        self._checks.append(Output(f"check {len(self._checks)}", name, complaint))
+
     def build(self, outputs: Sequence[Output]) -> Graph:
-        return Graph(self.name, tuple(self._inputs), tuple(self._nodes), tuple(outputs), dict(self.constants))
+        every = (*outputs, *self._checks)
+        return Graph(self.name, tuple(self._inputs), tuple(self._nodes), every, dict(self.constants))
 
 
 def make_attrs(**attrs: AttrValue) -> Attrs:

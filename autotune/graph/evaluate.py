@@ -23,7 +23,7 @@ def evaluate_graph(graph: Graph, feeds: Mapping[str, Array], dtype: DType | None
         dtype: compute every float in this dtype instead of its own (f64 for a reference).
 
     Raises:
-        InputError: a feed is missing, or has another dtype or shape.
+        InputError: a feed is missing, or has another dtype or shape; or a check of the graph fails.
     """
     held: dict[str, Array] = dict(graph.constants)
     held.update((value.name, _checked_feed(value, feeds)) for value in graph.inputs)
@@ -36,7 +36,10 @@ def evaluate_graph(graph: Graph, feeds: Mapping[str, Array], dtype: DType | None
             readers[name] -= 1
             if not readers[name]:
                 del held[name]
-    return {output.name: held[output.value] for output in graph.outputs}
+    for output in graph.outputs:
+        if output.complaint and held[output.value].any():
+            raise InputError(output.complaint)
+    return {output.name: held[output.value] for output in graph.outputs if not output.complaint}
 
 
 def evaluate_node(node: Node, types: Sequence[Value], arrays: Sequence[Array], dtype: DType | None = None) -> Array:

@@ -78,10 +78,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A graph output: `name` is what the user sees and never changes, `value` is the SSA value behind it."""
+    """A graph output: `name` is what the user sees and never changes, `value` is the SSA value behind it.
+
+    With a `complaint` it is a check instead, which no user sees: a run whose value is not 0 fails with that message.
+    Checks come after all other outputs.
+    """
 
     name: str
     value: str
+    complaint: str = ""
 
 
 @dataclass(frozen=True)

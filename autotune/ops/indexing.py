@@ -1,7 +1,7 @@
 """Operators that pick elements by position: run-time indices, masks of triangles, reversed sequences.
 
 Indices that a model gives at run time may say anything: negative ones count from the end, others are clamped to the
-tensor, so that no memory outside of it is ever touched.
+tensor, so that no memory outside of it is ever touched; `any_outside` tells that there were such.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.ops.checks import axis_of, flag, integer, numeric, require, same_dtype, word
-from autotune.ops.registry import operator
+from autotune.ops.checks import axis_of, flag, integer, integers, numeric, require, same_dtype, word
+from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, binary, cast, const, maximum, minimum, read, select
-from autotune.tensor.stage import Tensor, compute
+from autotune.tensor.expr import Expr, Table, binary, cast, const, maximum, minimum, read, select
+from autotune.tensor.stage import Tensor, compute, max_, reduce_axis
 
 
 def position(raw: Expr, extent: int) -> Expr:
@@ -86,6 +86,28 @@ def gather_nd(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         return x[(*i[:batch], *at, *rest)]
 
     return compute((*lead, *x.shape[batch + depth :]), body, "gather_nd")
+
+
+@operator("any_outside", operands="indices", low=Needed.integers, high=Needed.integers)
+def any_outside(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """i32 scalar: 1 if an index is below `low` or not below `high`, else 0; bounds of all, or one of each column."""
+    (indices,) = inputs
+    index_dtype("any_outside", indices)
+    given = attrs["low"]
+    columns = len(given) if isinstance(given, Sequence) else 1
+    low, high = (integers("any_outside", attrs, name, columns) for name in ("low", "high"))
+    fits = columns == 1 or indices.shape[-1:] == (columns,)
+    require(fits and 0 not in indices.shape, f"any_outside: {columns} bounds for indices of shape {indices.shape}")
+    axes = [reduce_axis(n, f"r{d}") for d, n in enumerate(indices.shape)]
+
+    def bound(values: Sequence[int]) -> Expr:
+        if columns == 1:
+            return const(values[0], DType.i64)
+        return Table("bounds", tuple(map(float, values)), (columns,), (axes[-1].var,), DType.i64)
+
+    at = cast(DType.i64, indices[tuple(axis.var for axis in axes)])
+    outside = select((at < bound(low)) | (at >= bound(high)), const(1, DType.i32), 0)
+    return compute((), lambda: max_(outside, axes) if axes else outside, "any_outside")
 
 
 @operator("one_hot", operands="indices values", axis=-1, depth=1)

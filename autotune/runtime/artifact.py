@@ -22,7 +22,7 @@ from autotune.runtime.executor import Array
 from autotune.runtime.program import Program
 from autotune.target import Target
 
-MAGIC = b"ATMODEL\x02"
+MAGIC = b"ATMODEL\x03"
 _PAGE = 4096
 _HEAD = struct.Struct("<8sQ32s")
 

@@ -23,6 +23,7 @@ Array = npt.NDArray[Any]
 ALIGN = 64
 MAX_CONTEXTS = 4
 _NOWHERE: tuple[Array, int] = (np.empty(0, np.uint8), 0)
+_FLAG = TensorSpec("", "i32", ())
 
 
 class _Form:
@@ -78,6 +79,7 @@ class Context:
         # Where the other outputs lie, but for inputs passed through: made once, copied in every run.
         bytes_of = {ARENA: self.arena, CONSTANTS: constants}
         self.outputs = [_view(bytes_of[r.space], s, r) if r.space in bytes_of else None for s, r in program.outputs]
+        self._checks = [(_view(bytes_of[c.ref.space], _FLAG, c.ref), c.complaint) for c in program.checks]
 
     def read_from(self, arrays: Sequence[Array]) -> None:
         """Let the kernels read the inputs: contiguous ones where they are, others from a copy."""
@@ -88,6 +90,12 @@ class Context:
                 staged, address = self._staged[INPUT][n]
                 np.copyto(staged, array)
                 self._point(INPUT, n, address)
+
+    def check(self) -> None:
+        """Raises InputError when the run that is done had impossible values."""
+        for flag, complaint in self._checks:
+            if flag[()]:
+                raise InputError(complaint)
 
     def write_to(self, output: int, address: int) -> None:
         """Let the kernels write an output straight into memory of the caller."""
@@ -142,7 +150,8 @@ class Executor:
                 overlap the feeds.
 
         Raises:
-            InputError: a feed is missing, unknown, or of another dtype or shape; or an array of `into` does not fit.
+            InputError: a feed is missing, unknown, or of another dtype or shape, or holds an index that is out of
+                range; or an array of `into` does not fit.
             MemoryLimitError: there is no room for intermediate values or outputs.
         """
         try:
@@ -169,6 +178,7 @@ class Executor:
                 context.write_to(n, address)
             if self.program.calls:
                 context.pool.run_plan(context.plan)
+            context.check()
             results = []
             for n, (spec, ref) in enumerate(self.program.outputs):
                 source = direct.get(n)

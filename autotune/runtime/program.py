@@ -37,6 +37,14 @@ class KernelCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """A run that leaves anything but 0 in the i32 at `ref` had impossible values, and fails with this complaint."""
+
+    ref: Ref
+    complaint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Everything but the bytes of objects and constants.
 
@@ -49,6 +57,7 @@ class Program:
         arena_bytes: memory of one run, scratch included.
         constant_bytes: size of the packed weights.
         flops: of one run, 2 per multiply-add.
+        checks: what must hold of a run's values.
     """
 
     target: str
@@ -59,6 +68,7 @@ class Program:
     arena_bytes: int
     constant_bytes: int
     flops: int = 0
+    checks: tuple[Check, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; `from_json` is its inverse."""
@@ -71,6 +81,7 @@ class Program:
             "arena_bytes": self.arena_bytes,
             "constant_bytes": self.constant_bytes,
             "flops": self.flops,
+            "checks": [[[c.ref.space, c.ref.offset], c.complaint] for c in self.checks],
         }
 
     @staticmethod
@@ -93,6 +104,7 @@ class Program:
                 int(data["arena_bytes"]),
                 int(data["constant_bytes"]),
                 int(data["flops"]),
+                tuple(Check(Ref(str(s), int(n)), str(complaint)) for (s, n), complaint in data["checks"]),
             )
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CompiledModelError(
@@ -101,6 +113,7 @@ class Program:
         limits = {ARENA: program.arena_bytes, CONSTANTS: program.constant_bytes, INPUT: len(program.inputs) - 1,
                   OUTPUT: len(program.outputs) - 1}  # fmt: skip
         refs = [r for c in program.calls for r in c.frame] + [r for _, r in program.outputs]
+        refs += [check.ref for check in program.checks]
         for r in refs:
             if not 0 <= r.offset <= limits.get(r.space, -1):
                 raise CompiledModelError(f"the compiled model refers to {r.space} {r.offset}, which does not exist")

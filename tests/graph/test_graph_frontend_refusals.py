@@ -79,7 +79,7 @@ def test_negative_and_huge_dimensions(dims: list[int]) -> None:
 def test_huge_intermediate_is_refused_before_any_memory_is_taken() -> None:
     shape = np.asarray([2**31, 2**31], np.int64)
     model = make_model([helper.make_node("ConstantOfShape", ["s"], ["y"])], {}, ["y"], {"s": shape})
-    assert "impossible shape" in refusal(model)
+    assert "elements, more than" in refusal(model)
     shape = np.asarray([2**15, 2**15], np.int64)
     model = make_model([helper.make_node("ConstantOfShape", ["s"], ["y"])], {}, ["y"], {"s": shape})
     assert "repeated numbers" in refusal(model)
@@ -174,7 +174,7 @@ def test_all_unsupported_uses_are_listed_at_once() -> None:
         (helper.make_node("Add", ["x", "w"], ["y"]), "broadcast"),
         (helper.make_node("Concat", ["x", "w"], ["y"], axis=0), "concat"),
         (helper.make_node("Reshape", ["x", "s"], ["y"]), "does not fit"),
-        (helper.make_node("Add", ["x", "s"], ["y"]), "dtype"),
+        (helper.make_node("Add", ["x", "s"], ["y"]), "input 1 is a tensor(int64), others are a tensor(float)"),
     ],
 )
 def test_impossible_attributes(node: onnx.NodeProto, text: str) -> None:

@@ -25,7 +25,7 @@ def test_gathers_with_constant_indices() -> None:
     )
     for op, indices, attrs in cases:
         check(build(helper.make_node(op, ["x", "i"], ["y"], **attrs), feeds, {"i": indices}), feeds)
-        with pytest.raises(ModelError, match="an index is outside"):
+        with pytest.raises(ModelError, match="an index into .* is outside"):
             load_model(
                 build(helper.make_node(op, ["x", "i"], ["y"], **attrs), feeds, {"i": indices - 9}).SerializeToString()
             )

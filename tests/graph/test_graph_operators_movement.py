@@ -123,7 +123,7 @@ def test_gather(indices: Any, axis: int) -> None:
 
 def test_an_index_outside_its_axis_is_refused() -> None:
     model = build(helper.make_node("Gather", ["x", "i"], ["y"]), {"x": random(3, 4)}, {"i": np.asarray([3])})
-    with pytest.raises(ModelError, match="outside axis 0"):
+    with pytest.raises(ModelError, match="axis 0 is outside of -3..2"):
         load_model(model.SerializeToString())
 
 

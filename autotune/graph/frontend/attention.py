@@ -97,6 +97,9 @@ def rotary_embedding(node: OnnxNode) -> str:
         raise ModelError(f"{node.label}: input of shape {shape} must be 3-D or 4-D")
     dim = node.attr_int("rotary_embedding_dim", 0) or node.builder.values[x].shape[-1]
     positions = (node.input(3),) if node.given(3) else ()
+    for name in positions:
+        rows = node.shape(1)[0]
+        node.must_lie(name, (-rows,), (rows,), "a position")
     turned = node.emit(
         "rotary", x, node.input(1), node.input(2), *positions,
         order="bshd" if len(shape) == 3 else "bhsd", dim=dim, interleaved=bool(node.attr_int("interleaved", 0)),

@@ -16,10 +16,11 @@ from autotune.tensor import DType
 def gather(node: OnnxNode) -> str:
     """Rows of data; one constant index is a slice, indices and data both constant are a constant."""
     axis = node.axis(node.attr_int("axis", 0), node.rank())
+    extent = node.shape()[axis]
+    _check_inside(node, extent, axis)
     if not node.is_constant(1):
         return node.emit("gather", node.input(0), node.input(1), axis=axis)
-    indices, extent = node.constant(1, "the indices").astype(np.int64), node.shape()[axis]
-    _check_inside(node, 1, extent, axis)
+    indices = node.constant(1, "the indices").astype(np.int64)
     if node.is_constant(0):
         return node.new_constant(np.take(node.constant(0, "data"), indices, axis=axis))
     if indices.size != 1:
@@ -32,19 +33,15 @@ def gather(node: OnnxNode) -> str:
     )
 
 
-def _check_inside(node: OnnxNode, place: int, extent: int, axis: int) -> None:
-    """Refuse constant indices that are out of range; those computed at run time are checked there."""
-    if not node.is_constant(place):
-        return
-    indices = node.constant(place, "the indices")
-    if indices.size and not (-extent <= indices.min() and indices.max() < extent):
-        raise ModelError(f"{node.label}: an index is outside axis {axis} of extent {extent}")
+def _check_inside(node: OnnxNode, extent: int, axis: int) -> None:
+    """Refuse indices (input 1) that are out of range; negative ones count from the end."""
+    node.must_lie(node.input(1), (-extent,), (extent,), f"an index into axis {axis}")
 
 
 @converts("GatherElements")
 def gather_elements(node: OnnxNode) -> str:
     axis = node.axis(node.attr_int("axis", 0), node.rank())
-    _check_inside(node, 1, node.shape()[axis], axis)
+    _check_inside(node, node.shape()[axis], axis)
     return node.emit("gather_elements", node.input(0), node.input(1), axis=axis)
 
 
@@ -58,19 +55,17 @@ def gather_nd(node: OnnxNode) -> str:
 
 
 def _check_tuples(node: OnnxNode, first: int) -> None:
-    """Refuse constant tuples of indices into the axes from `first` on that are out of range."""
-    if not node.is_constant(1) or not node.rank(1):
-        return
-    tuples = node.constant(1, "the indices")
-    extents = np.asarray(node.shape()[first : first + tuples.shape[-1]], np.int64)
-    if tuples.size and len(extents) == tuples.shape[-1] and not ((-extents <= tuples) & (tuples < extents)).all():
-        raise ModelError(f"{node.label}: an index is outside of data of shape {node.shape()}")
+    """Refuse tuples of indices (input 1) into the axes from `first` on that are out of range."""
+    depth = node.shape(1)[-1] if node.rank(1) else 0
+    extents = node.shape()[first : first + depth]
+    if extents and len(extents) == depth:
+        node.must_lie(node.input(1), tuple(-n for n in extents), extents, f"an index into data of shape {node.shape()}")
 
 
 @converts("Scatter", "ScatterElements")
 def scatter_elements(node: OnnxNode) -> str:
     axis = node.axis(node.attr_int("axis", 0), node.rank())
-    _check_inside(node, 1, node.shape()[axis], axis)
+    _check_inside(node, node.shape()[axis], axis)
     reduction = node.attr_string("reduction", "none")
     return node.emit("scatter_elements", *node.all_inputs(), axis=axis, reduction=reduction)
 
@@ -86,7 +81,9 @@ def tensor_scatter(node: OnnxNode) -> str:
     """Without write indices, every batch is written from the front."""
     axis = node.axis(node.attr_int("axis", -2), node.rank())
     start = node.input(2) if node.given(2) else node.new_constant(np.zeros(node.shape()[0], np.int64))
-    mode = node.attr_string("mode", "linear")
+    mode, room = node.attr_string("mode", "linear"), node.shape()[axis]
+    last = room - node.shape(1)[axis] if mode == "linear" and node.rank(1) == node.rank() else room - 1
+    node.must_lie(start, (0,), (last + 1,), "a write index")
     return node.emit("tensor_scatter", node.input(0), node.input(1), start, axis=axis, mode=mode)
 
 
@@ -112,6 +109,7 @@ def trilu(node: OnnxNode) -> str:
 @converts("ReverseSequence")
 def reverse_sequence(node: OnnxNode) -> str:
     batch, time = (node.axis(node.attr_int(a, d), node.rank()) for a, d in (("batch_axis", 1), ("time_axis", 0)))
+    node.must_lie(node.input(1), (0,), (node.shape()[time] + 1,), "the length of a sequence")
     return node.emit("reverse_sequence", node.input(0), node.input(1), batch_axis=batch, time_axis=time)
 
 

@@ -146,6 +146,29 @@ class OnnxNode(NodeAttributes):
             raise UnsupportedError(f"{self.label}: a constant of shape {array.shape} made of repeated numbers")
         return self.builder.constant(array, self.hint)
 
+    def must_lie(self, indices: str, low: Sequence[int], high: Sequence[int], what: str) -> None:
+        """Refuse indices outside of low..high-1, at once where they are constant, else in every run that has some.
+
+        Args:
+            indices: a value of integers.
+            low, high: one bound for all of them, or one for each column of the last dimension.
+            what: says what they are, for the message.
+
+        Raises:
+            ModelError: the indices are constant, and some are outside.
+        """
+        shape = self.builder.values[indices].shape
+        if 0 in shape:
+            return
+        bounds = [f"{a}..{b - 1}" for a, b in zip(low, high, strict=True)]
+        complaint = f"{self.label}: {what} is outside of {' × '.join(bounds)}; give others"
+        array = self.builder.constants.get(indices)
+        if array is None:
+            found = self.emit("any_outside", indices, low=tuple(low), high=tuple(high))
+            self.builder.check(found, complaint)
+        elif ((array < np.asarray(low)) | (array >= np.asarray(high))).any():
+            raise ModelError(complaint)
+
     def scalar(self, number: float, like: str) -> str:
         """A scalar constant of the dtype of value `like`."""
         return self.constant_like(number, like, ())

@@ -130,6 +130,8 @@ class _Layer:
         own = dict(extras or {})
         if node.given(4) and not self._all_whole():
             own["lengths"] = node.input(4)
+            steps = node.shape()[1 if self.batch_first else 0]
+            node.must_lie(own["lengths"], (0,), (steps + 1,), "the length of a sequence")
         if self.starts(5):
             own["initial_h"] = self.batch_inside(node.input(5))
         order = ("initial_h", "initial_c", "peephole", "lengths", "recurrent_bias")

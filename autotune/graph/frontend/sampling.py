@@ -38,6 +38,7 @@ def roi_align(node: OnnxNode) -> str:
     coordinates = node.attr_string("coordinate_transformation_mode", usual)
     if coordinates not in ("half_pixel", "output_half_pixel"):
         raise ModelError(f"{node.label}: unknown coordinate_transformation_mode '{coordinates}'")
+    node.must_lie(node.input(2), (0,), node.shape()[:1], "the image of a region")
     return node.emit(
         "roi_align",
         *(node.input(n) for n in range(3)),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autotune.graph.builder import make_attrs
 from autotune.graph.infer import infer
-from autotune.graph.ir import Array, FreshNames, Graph, Node, Output, Value, constant_value
+from autotune.graph.ir import Array, FreshNames, Graph, Node, Value, constant_value
 from autotune.ops.workload import AttrValue
 
 
@@ -88,5 +88,5 @@ class Sweep:
         """The new graph; the old one itself when nothing was replaced."""
         if not self._aliases:
             return self.graph
-        outputs = tuple(Output(o.name, self._aliases.get(o.value, o.value)) for o in self.graph.outputs)
+        outputs = tuple(replace(o, value=self._aliases.get(o.value, o.value)) for o in self.graph.outputs)
         return replace(self.graph, nodes=tuple(self._nodes), outputs=outputs, constants=self._constants)
