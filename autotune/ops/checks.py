@@ -10,6 +10,8 @@ from autotune.errors import WorkloadError
 from autotune.tensor.dtype import DType
 from autotune.tensor.stage import Tensor
 
+MAX_LISTED = 2**26
+
 
 def require(condition: bool, message: str) -> None:
     """Raise WorkloadError with `message` unless the condition holds."""
@@ -28,6 +30,11 @@ def integers(
     require(ok and count in (None, len(items)), f"{op}: {name}={_text(value)} must be {wanted}")
     require(low is None or all(v >= low for v in items), f"{op}: {name}={_text(value)} must be at least {low}")
     return tuple(op_.index(v) for v in items)
+
+
+def listed(op: str, extent: int) -> None:
+    """Raise WorkloadError for an axis that is too long to work out a place for each of its elements."""
+    require(extent <= MAX_LISTED, f"{op}: an axis of {extent} elements, more than {MAX_LISTED}")
 
 
 def integer(op: str, attrs: Mapping[str, Any], name: str, low: int | None = None) -> int:

@@ -18,6 +18,7 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, binary, cast, const, read
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
+MAX_STRIDE = 2**16  # every phase is looked at while compiling
 TRANSPOSED = {"conv_transpose1d": 1, "conv_transpose2d": 2, "conv_transpose3d": 3}
 """Spatial axes of each operator."""
 
@@ -107,6 +108,7 @@ class ConvTranspose:
         pad, extra = integers(op, attrs, "pad", 2 * rank), integers(op, attrs, "output_padding", rank, 0)
         groups = integer(op, attrs, "groups", 1)
         (n, c, *image), (inputs, per_group, *window) = x, weight
+        require(max(stride) <= MAX_STRIDE, f"{op}: stride={stride} is more than {MAX_STRIDE}")
         require(min(per_group, *window) >= 1, f"{op}: weight of shape {weight} is empty")
         require(c % groups == 0, f"{op}: groups={groups} does not divide {c} channels")
         require(inputs == c, f"{op}: data has {c} channels, weight of shape {weight} reads {inputs}")

@@ -24,10 +24,11 @@ def lrn(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     size = integer("lrn", attrs, "size", 1)
     alpha, beta, bias = (number("lrn", attrs, a) for a in ("alpha", "beta", "bias"))
     total = sum_dtype(x.dtype)
-    j = reduce_axis(size, "j")
+    before, after = (min(n, max(x.shape[1] - 1, 0)) for n in ((size - 1) // 2, size // 2))
+    j = reduce_axis(before + 1 + after, "j")
 
     def square(*i: Expr) -> Reduction:
-        channel = i[1] + j.var - (size - 1) // 2
+        channel = i[1] + j.var - before
         inside = (channel >= 0) & (channel < x.shape[1])
         value = cast(total, read(x, (i[0], channel, *i[2:]), when=inside if size > 1 else None))
         return sum_(value * value, j)

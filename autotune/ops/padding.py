@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from autotune.ops.checks import integers, require, word
+from autotune.ops.checks import integers, listed, require, word
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Table, read, select
 from autotune.tensor.stage import Tensor, compute
 
+Places = np.ndarray[Any, np.dtype[np.int64]]
 MAX_RUNS = 4  # of neighbouring elements; more are read by a table
+MAX_TABLE = 2**20
 
 
 @operator("extend", pads=Needed.integers, mode="edge")
@@ -31,18 +33,31 @@ def extend(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         around = (pads[d], pads[d + rank])
         require(n > 0 or not any(around), f"extend: axis {d} of shape {x.shape} has no elements to repeat")
         if any(around):
-            value = _along(value, d, np.pad(np.arange(n), around, mode=mode))  # type: ignore[call-overload]
+            listed("extend", n + sum(around))
+            value = _along(value, d, _places(n, *around, mode))
     return compute(x.shape, lambda *i: x[i], "extend") if value is x else value
 
 
-def _along(x: Tensor, d: int, places: np.ndarray[Any, np.dtype[np.int64]]) -> Tensor:
+def _places(n: int, before: int, after: int, mode: str) -> Places:
+    """The element of n that each place of the extended axis repeats."""
+    at = np.arange(-before, n + after)
+    if mode == "edge" or n == 1:
+        return at.clip(0, n - 1)
+    if mode == "wrap":
+        return at % n
+    back_and_forth = at % (2 * n - 2)
+    return np.minimum(back_and_forth, 2 * n - 2 - back_and_forth)
+
+
+def _along(x: Tensor, d: int, places: Places) -> Tensor:
     """Element `places[o]` of dimension d at o."""
     shape = tuple(len(places) if n == d else e for n, e in enumerate(x.shape))
-    pieces = runs(places.tolist())
+    pieces = runs(places)
 
     def body(*i: Expr) -> Expr:
         o = i[d]
         if len(pieces) > MAX_RUNS:
+            require(len(places) <= MAX_TABLE, f"extend: {len(places)} places that follow no pattern, too many")
             at: Expr = Table("places", tuple(map(float, places)), (len(places),), (o,), DType.i64)
             return x[(*i[:d], at, *i[d + 1 :])]
         value: Expr | None = None
@@ -57,16 +72,20 @@ def _along(x: Tensor, d: int, places: np.ndarray[Any, np.dtype[np.int64]]) -> Te
     return compute(shape, body, f"extend_{d}")
 
 
-def runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The longest stretches (start, stop, step) of places that count up, down, or stay, from left to right."""
+def runs(places: Places, most: int = MAX_RUNS) -> list[tuple[int, int, int]]:
+    """The longest stretches (start, stop, step) of places that count up, down, or stay, from left to right.
+
+    No more than `most` + 1 of them.
+    """
     found: list[tuple[int, int, int]] = []
+    steps = np.diff(places)
+    turns = np.flatnonzero(np.diff(steps)) + 1  # where the step is another one than before
     start = 0
-    while start < len(places):
+    while start < len(places) and len(found) <= most:
         stop, step = start + 1, 1
-        if stop < len(places) and places[stop] - places[start] in (-1, 0, 1):
-            step = places[stop] - places[start]
-            while stop < len(places) and places[stop] - places[stop - 1] == step:
-                stop += 1
+        if stop < len(places) and abs(steps[start]) <= 1:
+            turn = np.searchsorted(turns, start, "right")
+            stop, step = int(turns[turn]) + 1 if turn < len(turns) else len(places), int(steps[start])
         found.append((start, stop, step))
         start = stop
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.ops.checks import flag, integers, number, numeric, require, word
+from autotune.ops.checks import flag, integers, listed, number, numeric, require, word
 from autotune.ops.registry import Needed, operator
 from autotune.ops.resample import (
     COORDINATES,
@@ -56,6 +56,8 @@ def resize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     if 0 in sizes:
         zero = const(0, x.dtype)
         return compute(sizes, lambda *i: zero, "resize")
+    for size in (size for size, n in zip(sizes, x.shape, strict=True) if size != n):
+        listed("resize", size)
     sides = dimensions({**attrs, "sizes": sizes, "scales": scales}, x.shape)
     extrapolation = number("resize", attrs, "extrapolation")
     if mode == "nearest":

@@ -17,6 +17,7 @@ from autotune.tensor.expr import Expr, ExprLike, Read, Table, Var, as_expr, read
 from autotune.tensor.reducer import BUILTIN, Reducer
 
 MAX_ELEMENTS = 2**40
+MAX_RANK = 32  # of NumPy's arrays, before 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,10 @@ def check_shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
     """The shape as a tuple of ints.
 
     Raises:
-        WorkloadError: for negative extents, or more elements than any machine holds.
+        WorkloadError: for negative extents, more elements than any machine holds, or more dimensions than an array has.
     """
+    if len(shape) > MAX_RANK:
+        raise WorkloadError(f"{name}: a shape of {len(shape)} dimensions, more than {MAX_RANK}")
     elements = 1
     for extent in shape:
         if not isinstance(extent, int) or extent < 0:

@@ -93,7 +93,10 @@ def causal_conv_with_state(node: OnnxNode) -> tuple[str, str]:
 def conv_transpose(node: OnnxNode) -> str:
     """A transposed convolution; without a stride it is a convolution with the window turned round."""
     window, extra = transposed_window(node, kernel_of(node, 1))
-    groups, inverse = node.attr_int("group", 1), _turned(node, window, extra)
+    groups = node.attr_int("group", 1)
+    if groups < 1:
+        raise ModelError(f"{node.label}: group={groups} must be positive")
+    inverse = _turned(node, window, extra)
     if inverse is not None:
         result = convolve(node, node.input(0), *inverse)
     else:

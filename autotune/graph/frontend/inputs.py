@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
@@ -10,7 +9,7 @@ from typing import Union
 import onnx
 
 from autotune.errors import InputError, ModelError, UnsupportedError
-from autotune.graph.frontend.source import MAX_ELEMENTS, dtype_of
+from autotune.graph.frontend.source import dtype_of, is_possible
 from autotune.graph.ir import Array, Value
 from autotune.tensor.dtype import DType
 
@@ -177,7 +176,7 @@ def _bind(declared: ModelInput, given: tuple[int, ...], symbols: dict[str, int])
 
 def _check_possible(name: str, dims: Sequence[Dim] | None) -> None:
     known = [dim for dim in dims or () if isinstance(dim, int)]
-    if min(known, default=0) < 0 or math.prod(known) > MAX_ELEMENTS:
+    if not is_possible(known):
         raise ModelError(f"input '{name}' has impossible dimensions {_text(known)}")
 
 

@@ -13,6 +13,8 @@ from autotune.tensor import DType
 def pad(node: OnnxNode) -> str:
     """Negative pads crop. Attributes before opset 11, inputs after."""
     mode = node.attr_string("mode", "constant")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise ModelError(f"{node.label}: unknown mode '{mode}'")
     pads = node.ints_or_input("paddings" if node.opset < 2 else "pads", 1) or ()
     value: float = node.attr_float("value", 0.0)
     if node.given(2) and mode == "constant":
@@ -54,8 +56,6 @@ def _bordered(node: OnnxNode, pads: Sequence[int], mode: str, value: float) -> s
     around = tuple(max(0, p) for p in pads)
     if mode == "constant":
         return node.emit("pad", x, pads=around, value=value)
-    if mode not in ("edge", "reflect", "wrap"):
-        raise ModelError(f"{node.label}: unknown mode '{mode}'")
     return node.emit("extend", x, pads=around, mode=mode)
 
 

@@ -29,8 +29,10 @@ def pool(node: OnnxNode) -> tuple[str, ...]:
     values = node.emit("max_pool", x, **attrs)
     if len(node.proto.output) < 2 or not node.proto.output[1]:
         return (values,)
-    column_major = bool(node.attr_int("storage_order", 0))
-    return values, node.emit("max_pool_index", x, column_major=column_major, **attrs)
+    order = node.attr_int("storage_order", 0)
+    if order not in (0, 1):
+        raise ModelError(f"{node.label}: storage_order={order} is neither 0 nor 1")
+    return values, node.emit("max_pool_index", x, column_major=bool(order), **attrs)
 
 
 def _exponent(node: OnnxNode) -> float:
@@ -74,6 +76,7 @@ def max_unpool(node: OnnxNode) -> str:
     wanted = node.constant_ints(2, "the output's shape") if node.given(2) else whole
     if len(wanted) != len(whole) or any(not 0 <= a <= b for a, b in zip(whole, wanted, strict=False)):
         raise ModelError(f"{node.label}: elements of shape {whole} do not fit into an output of shape {wanted}")
+    node.must_lie(node.input(1), (0,), (math.prod(whole),), "a place")
     zeros = node.constant_like(0, node.input(0), (math.prod(whole),))
     flat = [node.reshaped(node.input(n), (math.prod(shape),)) for n in (1, 0)]
     result = node.reshaped(node.emit("scatter_elements", zeros, *flat, axis=0, reduction="none"), whole)

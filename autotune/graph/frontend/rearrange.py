@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
-from autotune.graph.frontend.source import MAX_ELEMENTS
+from autotune.tensor.stage import check_shape
 
 
 @converts("DepthToSpace")
@@ -59,9 +57,7 @@ def tile(node: OnnxNode) -> str:
     repeats = list(node.constant_ints(1, "the repeats")) if node.opset >= 6 else _old_repeats(node)
     if len(repeats) != len(shape) or min(repeats, default=0) < 0:
         raise ModelError(f"{node.label}: repeats {tuple(repeats)} for a tensor of shape {shape}")
-    result = tuple(n * extent for n, extent in zip(repeats, shape))
-    if math.prod(max(extent, 1) for extent in result) > MAX_ELEMENTS:
-        raise ModelError(f"{node.label}: impossible shape {result}")
+    result = check_shape([n * extent for n, extent in zip(repeats, shape)], "the result")
     pairs = [pair for n, extent in zip(repeats, shape) for pair in ((n, extent) if n != 1 else (extent,))]
     apart = [pair for n, extent in zip(repeats, shape) for pair in ((1, extent) if n != 1 else (extent,))]
     if pairs == apart:

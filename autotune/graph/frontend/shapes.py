@@ -8,8 +8,8 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.node import MAX_BROADCAST_ELEMENTS, OnnxNode, converts
-from autotune.graph.frontend.source import MAX_ELEMENTS
 from autotune.graph.ir import Array
+from autotune.tensor.stage import check_shape
 
 
 @converts("Constant")
@@ -40,9 +40,7 @@ def _constant_array(node: OnnxNode) -> Array:
 @converts("ConstantOfShape")
 def constant_of_shape(node: OnnxNode) -> str:
     """A broadcast view: no memory, whatever the shape says."""
-    shape = node.constant_ints(0, "the shape")
-    if min(shape, default=0) < 0 or math.prod(shape) > MAX_ELEMENTS:
-        raise ModelError(f"{node.label}: impossible shape {shape}")
+    shape = check_shape(node.constant_ints(0, "the shape"), "the result")
     value = node.attr_tensor("value")
     scalar = np.zeros((), np.float32) if value is None else value.reshape(-1)[:1].reshape(())
     return node.new_constant(np.broadcast_to(scalar, shape))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
@@ -12,15 +13,15 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
-from autotune.errors import ModelError, UnsupportedError
+from autotune.errors import ModelError, UnsupportedError, WorkloadError
 from autotune.graph.ir import Array
 from autotune.tensor import DType
+from autotune.tensor.stage import MAX_RANK, check_shape
 
 ModelSource = Union[str, "os.PathLike[str]", bytes]
 
 OLDEST_OPSET = 1
 MAX_SPARSE_ELEMENTS = 2**28
-MAX_ELEMENTS = 2**40  # as for every tensor: sizes beyond are damage or attack
 
 _DTYPES: dict[int, DType] = {
     TensorProto.FLOAT: DType.f32,
@@ -124,6 +125,11 @@ def elem_type_of(dtype: str) -> int:
     return next(number for number, known in _DTYPES.items() if known.value == dtype)
 
 
+def type_name(dtype: str) -> str:
+    """What ONNX calls a tensor of a DType: tensor(float)."""
+    return f"tensor({TensorProto.DataType.Name(elem_type_of(dtype)).lower()})"
+
+
 def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
     """The array of an initializer or attribute, by reference to its bytes where possible.
 
@@ -137,8 +143,8 @@ def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
     """
     dtype = dtype_of(tensor.data_type, where)
     dims = tuple(tensor.dims)
-    if min(dims, default=0) < 0 or math.prod(dims) > MAX_ELEMENTS:
-        raise ModelError(f"{where} has impossible dimensions {dims}")
+    if not is_possible(dims):
+        raise ModelError(f"{where} has impossible dimensions {dims if len(dims) <= MAX_RANK else len(dims)}")
     nbytes = math.prod(dims) * dtype.bytes
     if tensor.data_location == TensorProto.EXTERNAL:
         raw = _external_bytes(tensor, folder, nbytes, where)
@@ -153,6 +159,15 @@ def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
     if len(raw) != nbytes:
         raise ModelError(f"{where} has {len(raw)} bytes of data, its dimensions {dims} need {nbytes}")
     return np.frombuffer(raw, dtype=dtype.numpy).reshape(dims)
+
+
+def is_possible(dims: Sequence[int]) -> bool:
+    """Whether a tensor may have these dimensions: what is beyond is damage or attack."""
+    try:
+        check_shape(dims, "")
+    except WorkloadError:
+        return False
+    return True
 
 
 def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None, where: str) -> Array:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 import onnx
 
@@ -14,6 +14,7 @@ from autotune.graph.frontend.expand import is_function, schema_body
 from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for
 from autotune.graph.frontend.part import Part, Stage, remaining
+from autotune.graph.frontend.source import type_name
 from autotune.graph.host import host_function, run_host
 from autotune.graph.ir import Array, Graph, Output, Value
 
@@ -98,6 +99,7 @@ class Walk:
         inputs = tuple(self._names[name] if name else None for name in entry.proto.input)
         node = OnnxNode(entry.proto, entry.opset, self.model.folder, inputs, self._builder,
                         (lambda name: None) if runs_on_host else self._observe)  # fmt: skip
+        check_types(node)
         try:
             expanded = self._expanded(index, node)
             results = self._convert(node) if expanded is None else ()
@@ -129,7 +131,7 @@ class Walk:
         if not is_function(node.op, node.opset):
             return None
         types = tuple(None if value is None else (value.dtype, value.shape) for value in values)
-        return self.model.expand(index, types, partial(schema_body, node.proto, node.opset, values))
+        return self.model.expand(index, types, functools.partial(schema_body, node.proto, node.opset, values))
 
     def _convert(self, node: OnnxNode) -> Sequence[str]:
         if converter_for(node.proto.domain, node.op) is not None or host_function(node.proto) is None:
@@ -251,6 +253,39 @@ def check_attributes(node: OnnxNode) -> None:
     if not schema.min_input <= len(node.proto.input) <= schema.max_input:
         raise ModelError(f"{node.label}: {len(node.proto.input)} inputs; {node.op} takes {schema.min_input}"
                          + (f" to {schema.max_input}" if schema.max_input != schema.min_input else ""))  # fmt: skip
+
+
+def check_types(node: OnnxNode) -> None:
+    """Refuse inputs of element types that the operator's schema does not allow, and those that must be the same."""
+    if node.proto.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op, node.opset, ""):
+        return
+    parameters = _parameters(node.op, node.opset)
+    bound: dict[str, str] = {}
+    for position, name in enumerate(node.inputs):
+        if name is None or not parameters:
+            continue
+        letter, types, alike = parameters[min(position, len(parameters) - 1)]
+        found = type_name(node.builder.values[name].dtype)
+        if found not in types:
+            raise ModelError(f"{node.label}: input {position} is a {found}; {node.op} takes {', '.join(sorted(types))}")
+        if alike and bound.setdefault(letter, found) != found:
+            raise ModelError(f"{node.label}: input {position} is a {found}, others are a {bound[letter]}; cast one")
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters(op: str, opset: int) -> tuple[tuple[str, frozenset[str], bool], ...]:
+    """Of each input: its type variable, the tensor types that it may have, and whether the variable binds them.
+
+    What the newest form of the operator allows for the same input is allowed in old ones too: exporters do so.
+    """
+    newest = {p.name: p.types for p in onnx.defs.get_schema(op, onnx.defs.onnx_opset_version(), "").inputs}
+    schema = onnx.defs.get_schema(op, opset, "")
+    variables = {constraint.type_param_str for constraint in schema.type_constraints}
+    return tuple(
+        (p.type_str, frozenset(t for t in (*p.types, *newest.get(p.name, ())) if t.startswith("tensor(")),
+         p.is_homogeneous and p.type_str in variables)
+        for p in schema.inputs
+    )  # fmt: skip
 
 
 def _check_old_attributes(node: OnnxNode) -> None:

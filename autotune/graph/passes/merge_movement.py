@@ -13,7 +13,7 @@ def merge_movement(graph: Graph) -> Graph:
     """`reshape(reshape(x))` --> `reshape(x)`; `transpose(transpose(x))` --> `transpose(x)`."""
     sweep = Sweep(graph)
     for node in sweep:
-        producer = sweep.producers.get(node.inputs[0])
+        producer = sweep.producers.get(node.inputs[0]) if node.inputs else None
         if node.op == "reshape" and producer is not None and producer.op == "reshape":
             sweep.replace(node, sweep.emit(node, "reshape", producer.inputs, shape=node.output.shape))
         elif node.op == "transpose" and producer is not None and producer.op == "transpose":

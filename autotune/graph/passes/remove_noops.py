@@ -45,6 +45,8 @@ def _unchanged_operand(sweep: Sweep, node: Node) -> str | None:
     if node.op in _INVOLUTIONS:
         producer = made_by(sweep, node.inputs[0], node.op)
         return producer.inputs[0] if producer is not None else None
+    if not node.inputs:
+        return None
     first, attrs = sweep.values[node.inputs[0]], dict(node.attrs)
     if (first.dtype, first.shape) != (node.output.dtype, node.output.shape):
         return None
