@@ -160,7 +160,7 @@ def winograd(report: Report, workshop: Workshop, name: str, settings: Settings) 
     progress(f"{name}: Winograd against direct {case}")
     entries = {
         f"{template} {label}": config
-        for template in ("conv2d.direct", "conv2d.winograd_f4", "conv2d.winograd_f2")
+        for template in ("conv2d.direct", "conv2d.winograd_f6", "conv2d.winograd_f4", "conv2d.winograd_f2")
         for label, config in entries_of(template, workload, workshop.target, settings).items()
     }
     outcomes = workshop.race(workload, entries, settings.rounds)

@@ -1,4 +1,4 @@
-"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3): a batch of small matrix products between two transforms.
+"""Winograd convolution F(2x2, 3x3), F(4x4, 3x3), F(6x6, 3x3): a batch of small matrix products between transforms.
 
 Transformed weights are prepared at compile time. Tiles are taken in blocks of rows, so that what lies between the
 transforms stays in L2 (Jia et al., PPoPP'18; register tiling as in the direct template). Transformed inputs are made
@@ -6,6 +6,9 @@ either per block (few channels) or once for all output channels, shared by the t
 """
 
 from __future__ import annotations
+
+import functools
+import itertools
 
 from autotune.ops import winograd
 from autotune.ops.conv import Conv
@@ -16,14 +19,17 @@ from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.conv2d_shape import operand_layouts, sizes
+from autotune.search_spaces.conv2d_winograd_cost import Blocking, Cost
 from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.knobs import Choice, tile
-from autotune.search_spaces.registry import template
+from autotune.search_spaces.knobs import Choice
+from autotune.search_spaces.registry import Priority, template
 from autotune.search_spaces.space import ConfigSpace, Constraint
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
 LANE_BYTES = 4
+WIDEST = 28
+Sizes = tuple[int, ...]
 
 
 class Winograd:
@@ -43,25 +49,21 @@ class Winograd:
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
         return winograd.applies(p) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
 
-    def tiles(self, p: Conv) -> tuple[int, int]:
-        return -(-p.oh // self.m), -(-p.ow // self.m)
-
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        p = sizes(workload)
-        lanes, registers = target.lanes(LANE_BYTES), target.num_vector_registers
-        rows, columns = self.tiles(p)
+        vectors, widths, heights, blocks = _choices(Cost(sizes(workload), self.m, target))
         knobs = (
-            Choice("rows", divisors(rows, 28)),
-            Choice("oc_vectors", divisors(p.k // lanes, 4)),
-            tile("tw_tile", columns, limit=28),
-            Choice("th_tile", divisors(rows, 4)),
+            Choice("rows", blocks),
+            Choice("oc_vectors", vectors),
+            Choice("tw_tile", widths),
+            Choice("th_tile", heights),
             Choice("ic_unroll", (1, 2, 4)),
             Choice("transform", ("block", "once")),
+            Choice("prefetch", (0, 2)),
         )
 
         def fits(c: Config) -> bool:
-            vectors, pixels = c.get_int("oc_vectors"), c.get_int("tw_tile") * c.get_int("th_tile")
-            return vectors * pixels + vectors + 1 <= registers + 2
+            needed = registers(c.get_int("oc_vectors"), c.get_int("tw_tile") * c.get_int("th_tile"))
+            return needed <= target.num_vector_registers + 2
 
         def nested(c: Config) -> bool:
             return c.get_int("rows") % c.get_int("th_tile") == 0
@@ -80,31 +82,20 @@ class Winograd:
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
-        space = self.space(workload, target)
         p = sizes(workload)
-        rows, columns = self.tiles(p)
-        a = self.m + 2
-        best, chosen = -1.0, space.default()
-        for vectors in space.knob("oc_vectors").values:
-            for width in space.knob("tw_tile").values:
-                for height in space.knob("th_tile").values:
-                    assert isinstance(vectors, int) and isinstance(width, int) and isinstance(height, int)
-                    if vectors * width * height + vectors + 1 > target.num_vector_registers:
-                        continue
-                    full = columns / (-(-columns // width) * width)
-                    score = vectors * width * height / (vectors + width * height) * full
-                    if score > best:
-                        best = score
-                        chosen = chosen.replace(oc_vectors=vectors, tw_tile=width, th_tile=height)
-        once = rows * columns * p.c * a * a * LANE_BYTES <= 2 * target.l2_bytes or rows < 2 * target.num_threads
-        fitting = []
-        for r in space.knob("rows").values:
-            assert isinstance(r, int)
-            local = a * a * columns * r * LANE_BYTES * (p.c * (not once) + chosen.get_int("oc_vectors") * 16)
-            if r % chosen.get_int("th_tile") == 0 and local <= target.l2_bytes // 2:
-                fitting.append(r)
-        wanted = max(fitting, default=chosen.get_int("th_tile"))
-        return chosen.replace(rows=wanted, ic_unroll=2, transform="once" if once else "block")
+        best = self.cheapest(p, target)[1]
+        ahead = 2 * (p.n * p.c * p.h * p.w * LANE_BYTES > target.l2_bytes)
+        return Config.of(
+            rows=best.block, oc_vectors=best.vectors, tw_tile=best.width, th_tile=best.height, ic_unroll=2,
+            transform="once" if best.once else "block", prefetch=ahead,
+        )  # fmt: skip
+
+    def cheapest(self, p: Conv, target: Target) -> tuple[float, Blocking]:
+        """Estimated cycles and the blocking that should need the fewest."""
+        cost, available = Cost(p, self.m, target), target.num_vector_registers
+        blockings = itertools.starmap(Blocking, itertools.product(*_choices(cost), (False, True)))
+        fitting = (b for b in blockings if b.block % b.height == 0 and registers(b.vectors, b.pixels) <= available)
+        return min((cost.cycles(b), b) for b in fitting)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = sizes(workload)
@@ -112,7 +103,7 @@ class Winograd:
         a = anchored(workload, self.algorithm)
         anchor = workload.anchor
         assert anchor is not None
-        rows, columns = self.tiles(p)
+        rows, columns = Cost(p, self.m, target).tiles
         bottom = rows * self.m + 2 - p.pad[0] - p.h
         right = columns * self.m + 2 - p.pad[1] - p.w
         layouts = operand_layouts(workload, lanes, p.k)
@@ -127,7 +118,7 @@ class Winograd:
         s = _small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", lanes)
         s = _small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[5], REGISTER), "wino_sp", lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns)
-        return self._input_transform(s, a.output, block[0], lanes)
+        return self._input_transform(s, a.output, block[0], config, lanes, f"in{anchor.inputs[0]}")
 
     def _output(
         self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int
@@ -149,7 +140,7 @@ class Winograd:
             return s.parallel(out, shared), ("", shared, f"{k}.1.0")
         return s.parallel(out, shared), (shared, second, f"{k}.1.0")
 
-    def _input_transform(self, s: Schedule, out: str, block: str, lanes: int) -> Schedule:
+    def _input_transform(self, s: Schedule, out: str, block: str, config: Config, lanes: int, image: str) -> Schedule:
         v = "wino_v"
         if block:
             s = s.compute_at(v, out, block)
@@ -164,7 +155,12 @@ class Winograd:
         s = s.vectorize(v, f"{c}.1")
         s = _small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", lanes)
         s = _small(s.compute_at("wino_t", v, tw, REGISTER), "wino_t", lanes)
-        return _small(s.compute_at("wino_tp", "wino_t", s.state.stage("wino_t").stage.axes[5].name, REGISTER), "wino_tp", lanes)
+        s = _small(
+            s.compute_at("wino_tp", "wino_t", s.state.stage("wino_t").stage.axes[5].name, REGISTER), "wino_tp", lanes
+        )
+        if config.get_int("prefetch"):
+            s = s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, config.get_int("prefetch"))
+        return s
 
     def _products(self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int) -> Schedule:
         m, acc = "wino_m", "wino_m.c"
@@ -208,39 +204,56 @@ def _small(s: Schedule, stage: str, lanes: int) -> Schedule:
     return s.vectorize(stage, channel)
 
 
-def _saving(p: Conv, m: int) -> float:
-    """Multiplications of the direct sum per multiplication of F(m), the overhang of the last tiles counted."""
-    used = p.oh * p.ow / (-(-p.oh // m) * -(-p.ow // m) * m * m)
-    return used * 9 * m * m / (m + 2) ** 2
+def _choices(cost: Cost) -> tuple[Sizes, Sizes, Sizes, Sizes]:
+    """Values of oc_vectors, tw_tile, th_tile and rows."""
+    rows, columns = cost.tiles
+    vectors = divisors(cost.p.k // cost.target.lanes(LANE_BYTES), 4)
+    widths = tuple(sorted({-(-columns // groups) for groups in range(-(-columns // WIDEST), columns + 1)}))
+    return vectors, widths, divisors(rows, 4), divisors(rows, 28)
 
 
-def _prefer_f4(workload: Workload, target: Target) -> float:
-    """Untuned, Winograd pays wherever it applies; the larger tile, if it saves enough to pay for its larger weights."""
-    p = sizes(workload)
-    return 1.0 if p.oh * p.ow >= 16 and _saving(p, 4) >= 1.3 * _saving(p, 2) else -1.0
+def registers(vectors: int, pixels: int) -> int:
+    """Vector registers that the products need: accumulators, a vector of filters each, one for a pixel."""
+    return vectors * (pixels + 1) + 1
 
 
-def _prefer_f2(workload: Workload, target: Target) -> float:
-    p = sizes(workload)
-    return 0.5 if p.oh * p.ow >= 16 else -1.0
+@functools.lru_cache(maxsize=256)
+def best_tile(workload: Workload, target: Target) -> int:
+    """The tile size that should be fastest untuned, by the cost of each one's default."""
+    return min(TILES, key=lambda rules: rules.cheapest(sizes(workload), target)[0]).m
 
 
-@template("conv2d.winograd_f4", op="conv2d", priority=_prefer_f4, strict=False)
+def _prefer(m: int) -> Priority:
+    """Untuned, Winograd pays wherever it applies and there are tiles to speak of."""
+
+    def priority(workload: Workload, target: Target) -> float:
+        p = sizes(workload)
+        if p.oh * p.ow < 16:
+            return -1.0
+        return 1.0 if best_tile(workload, target) == m else 0.5
+
+    return priority
+
+
+@template("conv2d.winograd_f4", op="conv2d", priority=_prefer(4), strict=False)
 class WinogradF4(Winograd):
     """Tiles of 4 x 4 outputs: 4 times fewer multiplications."""
 
     algorithm, m = "winograd_f4", 4
 
 
-@template("conv2d.winograd_f2", op="conv2d", priority=_prefer_f2, strict=False)
+@template("conv2d.winograd_f2", op="conv2d", priority=_prefer(2), strict=False)
 class WinogradF2(Winograd):
     """Tiles of 2 x 2 outputs: 2.25 times fewer multiplications, for small images and few channels."""
 
     algorithm, m = "winograd_f2", 2
 
 
-@template("conv2d.winograd_f6", op="conv2d", priority=lambda w, t: -1.0, strict=False)
+@template("conv2d.winograd_f6", op="conv2d", priority=_prefer(6), strict=False)
 class WinogradF6(Winograd):
-    """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications."""
+    """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications, for large images."""
 
     algorithm, m = "winograd_f6", 6
+
+
+TILES: tuple[Winograd, ...] = (WinogradF4(), WinogradF2(), WinogradF6())

@@ -134,17 +134,13 @@ def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], matrices: Mapp
         """Columns of the tiles by the rows of a matrix."""
         at, i = table(f"{name}_m", matrix, total), reduce_axis(len(matrix[0]), "i")
         shape = (size.n, channels, rows, columns, len(matrix), a)
-        return compute(
-            shape, lambda n, k, th, tw, xi, nu: sum_(at(xi, i) * image(n, k, th, tw, i, nu), i), name=name
-        )
+        return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(xi, i) * image(n, k, th, tw, i, nu), i), name=name)
 
     def across(name: str, matrix: Matrix, image: Tensor) -> Tensor:
         """Rows of the tiles by the rows of a matrix."""
         at, j = table(f"{name}_m", matrix, total), reduce_axis(len(matrix[0]), "j")
         shape = (*image.shape[:5], len(matrix))
-        return compute(
-            shape, lambda n, k, th, tw, xi, nu: sum_(at(nu, j) * image[n, k, th, tw, xi, j], j), name=name
-        )
+        return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(nu, j) * image[n, k, th, tw, xi, j], j), name=name)
 
     def pixel(n: Expr, c: Expr, th: Expr, tw: Expr, i: Axis, j: Expr) -> Expr:
         return cast(total, image_element(x, n, c, (th * m + i.var - top, tw * m + j - left), sides))

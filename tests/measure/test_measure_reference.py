@@ -116,6 +116,7 @@ def test_winograd_may_err_more_by_a_stated_factor() -> None:
     assert algorithm_factor("direct") == 1.0
     assert algorithm_factor("winograd_f2") == 1.0
     assert algorithm_factor("winograd_f4") == 4.0
+    assert algorithm_factor("winograd_f6") == 8.0
     reference = make_reference(matmul(64))
     off = (reference.outputs[0] + 3 * reference.tolerances[0]).astype(np.float32)
     assert isinstance(compare(reference, [off], "direct", ""), Failure)

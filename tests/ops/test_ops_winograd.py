@@ -20,7 +20,7 @@ PLAIN: dict[str, Any] = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    algorithm=st.sampled_from(["winograd_f2", "winograd_f4"]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    algorithm=st.sampled_from(["winograd_f2", "winograd_f4", "winograd_f6"]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
     image=st.tuples(st.integers(3, 11), st.integers(3, 11)), pad=st.tuples(*[st.integers(0, 3)] * 4),
 )  # fmt: skip
 def test_winograd_is_direct(
@@ -72,7 +72,7 @@ def test_rows_refuse_other_convolutions(attrs: dict[str, Any]) -> None:
         compute_def(workload, "winograd_rows")
 
 
-@pytest.mark.parametrize("algorithm", ["winograd_f2", "winograd_f4"])
+@pytest.mark.parametrize("algorithm", ["winograd_f2", "winograd_f4", "winograd_f6"])
 def test_single_precision_error_is_small(algorithm: str, run: Call) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s).astype(np.float32) for s in ((1, 64, 14, 14), (64, 64, 3, 3))]
@@ -88,7 +88,8 @@ def one(**attrs: Any) -> Workload:
 
 def test_stages_have_the_names_that_the_template_schedules() -> None:
     definition = compute_def(one(), "winograd_f4")
-    names = ["wino_u", "wino_t", "wino_v", "wino_m", "wino_s", "wino_y", "out0"]
+    transforms = ("wino_t", "wino_v", "wino_s", "wino_y")
+    names = ["wino_u", *transforms, *(f"{name}p" for name in transforms), "wino_m", "out0"]
     assert sorted(s.name for s in definition.stages) == sorted(names)
     assert definition.stage("wino_u").outputs[0].shape == (6, 6, 8, 8)
     assert definition.stage("wino_m").outputs[0].shape == (1, 8, 4, 4, 6, 6)
@@ -99,9 +100,9 @@ def test_flops_are_those_of_the_definition() -> None:
 
 
 def test_algorithms_are_listed_and_refused() -> None:
-    assert algorithms("conv2d") == ("direct", "winograd_f2", "winograd_f4", "winograd_rows")
+    assert algorithms("conv2d") == ("direct", "winograd_f2", "winograd_f4", "winograd_f6", "winograd_rows")
     with pytest.raises(
-        WorkloadError, match="no algorithm 'fft'; known: direct, winograd_f2, winograd_f4, winograd_rows"
+        WorkloadError, match="no algorithm 'fft'; known: direct, winograd_f2, winograd_f4, winograd_f6, winograd_rows"
     ):
         compute_def(one(), "fft")
     with pytest.raises(WorkloadError, match="winograd needs a 3x3 kernel with stride 1"):

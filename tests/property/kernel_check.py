@@ -47,12 +47,14 @@ def check(schedule: Schedule, target: Target, seed: int = 0, special: bool = Fal
             return f"refused: {error}"
         raise
     with Bench(kernel, TaskData(_reference(schedule.compute, seed, special)), max(THREADS)) as bench:
-        found = verify(bench, [_pool(n) for n in THREADS], "winograd_f4" if _winograd(schedule) else "direct")
+        found = verify(bench, [_pool(n) for n in THREADS], _algorithm(schedule))
         return found.message if isinstance(found, Failure) else None
 
 
-def _winograd(schedule: Schedule) -> bool:
-    return any("wino" in s.name for s in schedule.compute.stages)
+def _algorithm(schedule: Schedule) -> str:
+    """Winograd's is known by the edge of its transformed tiles."""
+    edges = [s.outputs[0].shape[-1] for s in schedule.compute.stages if s.name == "wino_m"]
+    return f"winograd_f{edges[0] - 2}" if edges else "direct"
 
 
 @functools.lru_cache(maxsize=8)

@@ -21,7 +21,7 @@ from autotune.target import Target
 from autotune.tensor.layout import Layout
 
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
-ALGORITHMS = ("winograd_f4", "winograd_f2")
+ALGORITHMS = ("winograd_f4", "winograd_f2", "winograd_f6")
 
 
 def conv(c: int, k: int, h: int, w: int, pad: str, batch: int = 1, epilogue: str = "") -> Workload:
