@@ -25,13 +25,15 @@ from __future__ import annotations
 
 from autotune.codegen.jit import compile_ir
 from autotune.codegen.kernel import CompileIr
+from autotune.codegen.runtime_seats import SEATS_IR
 
 _TYPES = """
 ; arrived | phase, sleepers, spin: the counter and the word that waiters poll are on cache lines of their own
 %Barrier = type { i32, [60 x i8], i32, i32, i64, [48 x i8] }
-; pool, thread number, pthread_t
-%Helper = type { ptr, i64, i64 }
-; threads, idle spin | generation, sleepers, function, argument | barrier | one helper per thread, the first unused
+; pool, thread number, pthread_t, the core that the thread was last seen on, ticks until which it must not move
+%Helper = type { ptr, i64, i64, i64, i64 }
+; threads, idle spin | generation, sleepers, function, argument | barrier | one helper per thread, right behind the
+; barrier; of the first only the core is used
 %Pool = type { i64, i64, [48 x i8], i32, i32, ptr, ptr, [40 x i8], %Barrier, [0 x %Helper] }
 %Step = type { ptr, ptr }
 %Plan = type { i64, ptr, i64, ptr }
@@ -44,6 +46,7 @@ declare void @llvm.x86.sse2.pause()
 declare i64 @llvm.readcyclecounter()
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
+declare i32 @sched_getcpu()
 declare i32 @clock_gettime(i32, ptr)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
@@ -56,12 +59,14 @@ declare i32 @pthread_sigmask(i32, ptr, ptr)
 # A sleeper announces itself before the kernel compares the word, and `advance` changes the word before it
 # looks for sleepers; both are sequentially consistent, so one of the two sees the other: no lost wake-up.
 _WAITING = """
-; returns when the word differs from old
-define internal void @await(ptr %word, i32 %old, ptr %sleepers, i64 %spin) {
+; returns when the word differs from old; helpers: null outside of regions
+define internal void @await(ptr %word, i32 %old, ptr %sleepers, i64 %spin, ptr %helpers, i64 %thread, i64 %threads) {
 entry:
   %start = call i64 @llvm.readcyclecounter()
+  %seated.first = icmp eq ptr %helpers, null
   br label %poll
 poll:
+  %seated = phi i1 [ %seated.first, %entry ], [ %seated, %choose ], [ true, %yield ], [ %seated, %sleep ]
   %value = load atomic i32, ptr %word acquire, align 4
   %changed = icmp ne i32 %value, %old
   br i1 %changed, label %done, label %wait
@@ -74,7 +79,12 @@ wait:
 choose:
   ; the system likes to put a woken helper on its waker's core: polling on would keep it from running
   %brief = icmp ult i64 %waited, 20000
-  br i1 %brief, label %poll, label %yield
+  br i1 %brief, label %poll, label %look
+look:
+  br i1 %seated, label %yield, label %seat
+seat:
+  call void @take_seat(ptr %helpers, i64 %thread, i64 %threads)
+  br label %yield
 yield:
   %yielded = call i32 @sched_yield()
   br label %poll
@@ -122,7 +132,8 @@ release:
 wait:
   %spin.at = getelementptr %Barrier, ptr %barrier, i64 0, i32 4
   %spin = load i64, ptr %spin.at
-  call void @await(ptr %phase.at, i32 %phase, ptr %sleepers, i64 %spin)
+  %helpers = getelementptr %Barrier, ptr %barrier, i64 1
+  call void @await(ptr %phase.at, i32 %phase, ptr %sleepers, i64 %spin, ptr %helpers, i64 %thread, i64 %threads)
   br label %done
 done:
   ret void
@@ -151,7 +162,8 @@ entry:
   br label %loop
 loop:
   %seen = phi i32 [ 0, %entry ], [ %next, %work ]
-  call void @await(ptr %generation, i32 %seen, ptr %sleepers, i64 %spin)
+  call void @await(ptr %generation, i32 %seen, ptr %sleepers, i64 %spin, ptr null, i64 0, i64 0)
+  call void @note_seat(ptr %self)
   %next = add i32 %seen, 1
   %function = load ptr, ptr %function.at
   %argument = load ptr, ptr %argument.at
@@ -177,6 +189,8 @@ publish:
   %generation = getelementptr %Pool, ptr %pool, i64 0, i32 3
   %sleepers = getelementptr %Pool, ptr %pool, i64 0, i32 4
   call void @advance(ptr %generation, ptr %sleepers)
+  %self = getelementptr %Pool, ptr %pool, i64 0, i32 9
+  call void @note_seat(ptr %self)
   br label %work
 work:
   call void %function(ptr %argument, i64 0, i64 %threads)
@@ -219,8 +233,8 @@ define ptr @autotune_pool_create(i64 %threads, i64 %idle_spin, i64 %barrier_spin
 entry:
   %blocked = alloca [16 x i64]
   %restored = alloca [16 x i64]
-  ; 256 bytes before the helpers, 24 bytes for each, rounded up to whole cache lines
-  %helpers.size = mul i64 %threads, 24
+  ; 256 bytes before the helpers, 40 bytes for each, rounded up to whole cache lines
+  %helpers.size = mul i64 %threads, 40
   %padded = add i64 %helpers.size, 319
   %size = and i64 %padded, -64
   %pool = call ptr @aligned_alloc(i64 64, i64 %size)
@@ -439,7 +453,7 @@ define void @autotune_time(ptr %pool, ptr %plan, i64 %number, i64 %repeats, ptr 
 
 def runtime_ir() -> str:
     """The IR text of the runtime object."""
-    return "".join((_TYPES, _WAITING, _POOL, _PLAN, _TIMING))
+    return "".join((_TYPES, SEATS_IR, _WAITING, _POOL, _PLAN, _TIMING))
 
 
 def runtime_object(compile_text: CompileIr = compile_ir) -> bytes:

@@ -294,6 +294,26 @@ def test_idle_helpers_sleep_and_close_ends_them() -> None:
     assert eventually(lambda: not task_ids() & helpers)
 
 
+@pytest.mark.skipif(CORES < 2, reason="one core only")
+def test_helpers_on_the_callers_core_may_move_and_are_not_pinned(kernels: Library) -> None:
+    before, allowed = task_ids(), os.sched_getaffinity(0)
+    with ThreadPool(2) as pool:
+        (helper,) = map(int, task_ids() - before)
+        counters = np.zeros(2, np.int64)
+        plan = Plan(pool, [[Step(kernels.address("count"), [counters])] * 100])
+        try:
+            for _ in range(5):
+                for thread in (0, helper):  # together on one core, and free to leave it
+                    os.sched_setaffinity(thread, {min(allowed)})
+                    os.sched_setaffinity(thread, allowed)
+                for _ in range(10):
+                    pool.run_plan(plan)
+                assert os.sched_getaffinity(helper) == allowed
+        finally:
+            os.sched_setaffinity(0, allowed)
+        assert list(counters) == [5000, 5000]
+
+
 def test_helpers_leave_signals_to_the_application() -> None:
     before = task_ids()
     with ThreadPool(2, CORES):
