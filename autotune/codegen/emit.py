@@ -13,7 +13,7 @@ from autotune.codegen.dot import emit_dot
 from autotune.codegen.functions import Functions
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
-from autotune.codegen.polynomials import LDEXP
+from autotune.codegen.polynomials import LDEXP, is_function
 from autotune.codegen.tables import Tables
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
 from autotune.codegen.writer import Writer
@@ -33,6 +33,8 @@ from autotune.lower.ir import (
     Prefetch,
     Stmt,
     Store,
+    expressions,
+    statements,
     variables,
 )
 from autotune.schedule.tensorize import DOT_PRODUCTS
@@ -154,9 +156,13 @@ class _Emitter:
             self.m.lane_var, self.m.lanes = "", 0
         elif stmt.mark == "unroll":
             outside, self.m.unrolled = self.m.unrolled, self.m.with_turns(stmt)
+            marks = [self.w.mark()]
             for n in range(stmt.begin, stmt.begin + stmt.extent):
                 self.x.bind(stmt.var, n)
                 self._all(stmt.body)
+                marks.append(self.w.mark())
+            if _long_chains(stmt):
+                self.w.interleave(marks)
             self.m.unrolled = outside
         elif stmt.mark == "parallel":
             self._parallel(stmt)
@@ -385,6 +391,19 @@ class _Emitter:
         if value.const is not None:
             return self.w.inline(self.w.value(f"add i64 {int(value.const)}, 0"))
         return self.w.inline(value.text)
+
+
+def _long_chains(loop: For) -> bool:
+    """Whether the turns of an unrolled loop are functions' long chains that do not wait for each other."""
+    inner = list(statements(loop.body))
+    if any(s.mark == "unroll" and s.extent > 1 if isinstance(s, For) else not isinstance(s, Store) for s in inner):
+        return False
+    stores = [s for s in inner if isinstance(s, Store)]
+    found = [e for s in stores for e in expressions(s)]
+    written = {buffer.name for s in stores for buffer, _ in s.targets}
+    read = {e.buffer.name for e in found if isinstance(e, Load)}
+    long = any(isinstance(e, Unary) and is_function(e.op) for e in found)
+    return long and all(s.fold is None for s in stores) and not written & read
 
 
 def _is_one(a: Value, b: Value) -> bool:

@@ -67,6 +67,11 @@ def exp2_of_fraction(x: Expr) -> Expr:
     return Binary(LDEXP, f * _horner(f, _POWER_ABOVE) + _f(1.0), x, DType.f32)
 
 
+def is_function(op: str) -> bool:
+    """Whether an f32 is expanded into a long chain of instructions."""
+    return op in _EXPANSIONS
+
+
 def scaled(y: Expr, n: Expr) -> Expr:
     """y * 2**n for a whole f32 n of less than 2**22, in arithmetic that every CPU has.
 

@@ -7,12 +7,17 @@ loop-invariant code motion is needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autotune.errors import CodegenError
 
 INLINE = 1 << 30
+CHAINS = 4  # of instructions that wait for each other, written in turns: more would need more registers
+_NAME = re.compile(r"%[a-z0-9]+")
 MAX_VALUES = 40_000  # a large Winograd kernel has 4,000; LLVM takes seconds for these, and minutes for twice as many
 
 
@@ -30,6 +35,18 @@ class Scope:
     body: list[str] = field(default_factory=list)
     known: dict[object, str] = field(default_factory=dict)
     loads: dict[str, dict[object, object]] = field(default_factory=dict)
+
+
+def _in_turns(pieces: list[list[str]]) -> Iterator[str]:
+    """One line of each piece after the other, none before what it refers to."""
+    rest = [deque((line, line.split(" = ")[0].strip()) for line in piece) for piece in pieces]
+    missing = {name for piece in rest for line, name in piece if " = " in line}
+    while any(rest):
+        for piece in rest:
+            if piece and not missing.intersection(_NAME.findall(piece[0][0].split(" = ", 1)[-1])):
+                line, name = piece.popleft()
+                missing.discard(name)
+                yield line
 
 
 class Writer:
@@ -57,6 +74,23 @@ class Writer:
         name = f"%{self.fresh()}"
         self.scopes[-1].body.append(f"  {name} = {text}")
         return name
+
+    def mark(self) -> tuple[int, int]:
+        """The current place, for `interleave`."""
+        return len(self.scopes), len(self.scopes[-1].body)
+
+    def interleave(self, marks: Sequence[tuple[int, int]]) -> None:
+        """Instructions between successive marks in turns, some pieces at a time: each is a chain that waits for itself.
+
+        A CPU looks ahead for what does not wait, but not over several long chains.
+        """
+        body = self.scopes[-1].body
+        pieces = [body[a:b] for (_, a), (_, b) in itertools.pairwise(marks)]
+        if len({depth for depth, _ in marks}) > 1 or any(line.endswith(":") for line in body[marks[0][1] :]):
+            return
+        del body[marks[0][1] :]
+        for first in range(0, len(pieces), CHAINS):
+            body += _in_turns(pieces[first : first + CHAINS])
 
     def once(self, key: object, text: str) -> str:
         """Like `value`, but reuses an equal value that is in scope."""
