@@ -49,6 +49,16 @@ def failures(
     return refused
 
 
+def every(cases: Generator[tuple[int, str], None, int]) -> tuple[list[tuple[int, str]], int]:
+    """All cases that fail, and how many were refused."""
+    found = []
+    while True:
+        try:
+            found.append(next(cases))
+        except StopIteration as end:
+            return found, int(end.value)
+
+
 def _ask(worker: Worker, seeds: Sequence[int]) -> tuple[list[tuple[int, str]], int] | Failure:
     """The cases that failed, and how many were refused."""
     numbers: list[Json] = list(seeds)
@@ -75,12 +85,19 @@ def main() -> None:
         return
     began, found = time.monotonic(), 0
     entry = GRAPHS if args.graphs else TEMPLATES if args.templates else SCHEDULES
-    for seed, message in failures(range(args.seed, args.seed + args.cases), args.target, entry=entry):
+    cases = failures(range(args.seed, args.seed + args.cases), args.target, entry=entry)
+    refused = 0
+    while True:
+        try:
+            seed, message = next(cases)
+        except StopIteration as end:
+            refused = int(end.value)
+            break
         found += 1
         sys.stdout.write(f"case {seed}: {message.splitlines()[0][:400]}\n")
         sys.stdout.flush()
     seconds = time.monotonic() - began
-    sys.stdout.write(f"{args.cases} cases, {found} failures, {seconds:.0f} s\n")
+    sys.stdout.write(f"{args.cases} cases, {found} failures, {refused} refused, {seconds:.0f} s\n")
     sys.exit(1 if found else 0)
 
 

@@ -12,7 +12,7 @@ from tests.property.random_graph_forms import Unfit
 
 FAMILIES = (random_graph_steps, random_graph_patterns, random_graph_values)  # importing them fills STEPS
 OPSETS = (6, 7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28)
-DTYPES = (*(("float32", 1e4, 9),) * 8, ("float64", 1e4, 9), ("float16", 1e2, 4))
+DTYPES = (*(("float32", 1e4, 5),) * 8, ("float64", 1e4, 5), ("float16", 1e2, 3))
 """Names of dtypes, the size beyond which values are not followed: they would only test rounding, and the most steps."""
 LARGEST = 1 << 14  # elements
 

@@ -82,8 +82,12 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         return parse_workload(text), None
     if entry.name.endswith(".dot"):
         workload = conv_cases.random_dot(rng, family)
-        plain = family == "matmul" or rng.random() < 0.5
-        return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
+        if family == "matmul" or rng.random() < 0.5:
+            return workload, None
+        while True:  # the instruction reads four channels side by side, and the template says so
+            interface = conv_cases.random_interface(rng, workload, target.lanes(4))
+            if interface.layouts[0].block(1) % 4 == 0:
+                return workload, interface
     if family.startswith("conv") and family != "conv2d":
         workload = conv_cases.random_ranked(rng, family)
         plain = rng.random() < 0.4
