@@ -49,7 +49,7 @@ class TuningRecord:
     verified: bool = False
     failure_kind: str | None = None
     failure_message: str | None = None
-    predicted: float | None = None  # the cost model's score when it was proposed; None when it was not asked
+    predicted: float | None = None  # seconds that the cost model expected when it chose it; None when it was not asked
     session_id: str | None = None
     created: float  # seconds since the epoch
     llvm_version: str = ""

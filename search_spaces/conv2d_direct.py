@@ -27,6 +27,7 @@ from autotune.search_spaces.conv2d_shape import (
     plain_conv,
     sizes,
 )
+from autotune.search_spaces.conv_features import direct_numbers
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import template
@@ -131,7 +132,14 @@ class RegisterTiles:
                 Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
                 Constraint("skip", known, "rows of taps can only be skipped for one row of pixels at a time"),
             ),
+            direct_numbers(p, target, lambda c: self._cycles(p, target, c)),
         )
+
+    def _cycles(self, p: Conv, target: Target, config: Config) -> float:
+        """Time of a thread per input channel and tap, in vector multiply-adds; threads take whole rows of tiles."""
+        lanes, vectors, height = (config.get_int(name) for name in ("lanes", "oc_vectors", "oh_tile"))
+        rows = p.n * -(-p.k // (vectors * lanes)) * math.prod(p.out[:-1]) // height
+        return -(-rows // target.num_threads) * row_cost(p, target, lanes, vectors, config.get_int("ow_tile"), height)
 
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
@@ -145,9 +153,7 @@ class RegisterTiles:
             used = vectors * width * height + min(vectors, width * height) + 1
             if used > target.num_vector_registers or not space.satisfies(tried):
                 continue
-            # Threads take whole rows of tiles.
-            rows = p.n * -(-p.k // (vectors * lanes)) * math.prod(p.out[:-1]) // height
-            cost = -(-rows // target.num_threads) * row_cost(p, target, lanes, vectors, width, height)
+            cost = self._cycles(p, target, tried)
             if lanes > 8 and target.cpu in HALF_RATE:
                 cost *= 1.8  # not 2: narrow vectors need twice the instructions
             # Every tile reads the weights of its channels again, from farther away the more there are.

@@ -20,6 +20,7 @@ from autotune.search_spaces.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.conv2d_shape import operand_layouts, sizes
 from autotune.search_spaces.conv2d_winograd_cost import Blocking, Cost
+from autotune.search_spaces.conv_features import winograd_numbers
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice
 from autotune.search_spaces.registry import Priority, template
@@ -50,7 +51,9 @@ class Winograd:
         return winograd.applies(p) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        vectors, widths, heights, blocks = _choices(Cost(sizes(workload), self.m, target))
+        p = sizes(workload)
+        cost = Cost(p, self.m, target)
+        vectors, widths, heights, blocks = _choices(cost)
         knobs = (
             Choice("rows", blocks),
             Choice("oc_vectors", vectors),
@@ -79,6 +82,7 @@ class Winograd:
                 Constraint("rows", nested, "th_tile must divide rows"),
                 Constraint("code size", small, "the unrolled body would not fit the instruction cache"),
             ),
+            winograd_numbers(p, target, self.m, lambda c: cost.cycles(_blocking(c))),
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
@@ -210,6 +214,11 @@ def _choices(cost: Cost) -> tuple[Sizes, Sizes, Sizes, Sizes]:
     vectors = divisors(cost.p.k // cost.target.lanes(LANE_BYTES), 4)
     widths = tuple(sorted({-(-columns // groups) for groups in range(-(-columns // WIDEST), columns + 1)}))
     return vectors, widths, divisors(rows, 4), divisors(rows, 28)
+
+
+def _blocking(c: Config) -> Blocking:
+    vectors, width, height, block = (c.get_int(name) for name in ("oc_vectors", "tw_tile", "th_tile", "rows"))
+    return Blocking(vectors, width, height, block, c.get_str("transform") == "once")
 
 
 def registers(vectors: int, pixels: int) -> int:

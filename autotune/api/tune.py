@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from autotune.api.allowance import Allowance
 from autotune.api.locate import DatabaseLike, object_cache
 from autotune.api.observe import ObservedProgram, observe
 from autotune.compiler.choose import Chooser
@@ -37,7 +38,6 @@ FOLLOW_UP = 8
 ROUNDS = 3
 """How often to look for such kernels: what is measured in new layouts may change the layouts of its neighbours."""
 PEAK_ROUNDS = 50
-MODEL_ROUNDS = 30
 WINOGRAD_GAIN = 4.0
 """F(4×4, 3×3) needs a quarter of the multiplications that the definition counts."""
 
@@ -153,6 +153,7 @@ def tune(
         ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError, InputError: as their
             names say.
     """
+    started = time.monotonic()
     wanted = Target.parse(target)
     wanted.require_host()
     limit = _budget(budget, trials)
@@ -161,7 +162,7 @@ def tune(
     subject = _subject(model_or_op, wanted, shapes, inputs, seed, strict_fp)
     options = TuneOptions(strategy=STRATEGY_NAMES[strategy], seed=seed)
     with _writing(database) as opened:
-        run = _Run(wanted, opened, options, strict_fp, tuple(imports), callbacks, command)
+        run = _Run(wanted, opened, options, strict_fp, tuple(imports), callbacks, command, started, limit.seconds)
         if isinstance(subject, Workload):
             return run.tune_operator(subject, limit)
         return run.tune_model(subject, limit)
@@ -179,17 +180,20 @@ class _Run:
         imports: tuple[str, ...],
         callbacks: Sequence[TuneCallback],
         command: str,
+        started: float,
+        seconds: float | None,
     ) -> None:
         self.target, self.database, self.options = target, database, options
         self.strict_fp = strict_fp
         self.imports, self.callbacks, self.command = imports, callbacks, command
         probe = FmaPeak(target)
         self.peak = max(probe.run() for _ in range(PEAK_ROUNDS))
+        self.time = Allowance(seconds, self.peak, started)
 
     def tune_operator(self, workload: Workload, budget: Budget) -> TuneReport:
         task = TuningTask.of(workload, self.target, ideal_seconds=self._ideal(workload), strict_fp=self.strict_fp)
         with open_pipeline(self.target, imports=self.imports) as (pipeline, _):
-            outcome = self._search("tuning", [task], budget, pipeline)
+            outcome = self._search("tuning", [task], self.time.search(budget), pipeline)
         return self._report(outcome, (), outcome.interrupted)
 
     def tune_model(self, programs: Sequence[ObservedProgram], budget: Budget) -> TuneReport:
@@ -201,7 +205,7 @@ class _Run:
         )
         first = [self._task(task, weight_bytes) for task in found]
         with open_pipeline(self.target, weight_bytes=weight_bytes, imports=self.imports) as (pipeline, _):
-            outcome = self._search("tuning", first, budget, pipeline)
+            outcome = self._search("tuning", first, self.time.first_search(budget, _flops(programs)), pipeline)
             if not outcome.interrupted:
                 outcome = self._follow_up(programs, weight_bytes, outcome, pipeline)
         verdicts: list[ModelVerdict] = []
@@ -234,7 +238,9 @@ class _Run:
             if not fresh or outcome.interrupted:
                 return outcome
             earlier = sum(len(earlier_trials(self.database, task)) for task in fresh)
-            budget = Budget(trials=earlier + FOLLOW_UP * len(fresh))
+            budget = self.time.follow_up(earlier + FOLLOW_UP * len(fresh), _flops(programs))
+            if budget is None:
+                return outcome
             outcome = _merged(outcome, self._search("tuning kernels in their new layouts", fresh, budget, pipeline))
         return outcome
 
@@ -246,7 +252,8 @@ class _Run:
         untuned = compile_graph(graph, self.target, None, cache, strict_fp=self.strict_fp)
         engines = [Ours(tuned.executor, "tuned"), Ours(untuned.executor, "untuned")]
         flops = tuned.program.flops
-        found = compare(engines, observed.feeds, self.target, flops=flops, rounds=MODEL_ROUNDS, reference="untuned")
+        rounds = self.time.rounds(flops)
+        found = compare(engines, observed.feeds, self.target, flops=flops, rounds=rounds, reference="untuned")
         ours, before = found.results
         error = ours.max_error if ours.max_error is not None else 0.0
         gain = paired_speedup(ours.samples, before.samples)
@@ -299,6 +306,10 @@ class _Run:
 
     def _report(self, outcome: TuneOutcome, verdicts: Sequence[ModelVerdict], interrupted: bool) -> TuneReport:
         return TuneReport(self.target, self.database.path, outcome, tuple(verdicts), self.peak, interrupted)
+
+
+def _flops(programs: Sequence[ObservedProgram]) -> list[int]:
+    return [sum(group.workload.flops for group in partition(program.graph)) for program in programs]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from autotune.cli.text import clock, duration, percent
 from autotune.search import (
     Event,
     FinalistsCompared,
+    FinalistsLeft,
     RecordsOutdated,
     TaskResumed,
     TaskStopped,
@@ -77,6 +78,9 @@ class TuneProgress:
                 self._compared += 1
                 if event.problem:
                     self._note(f"{event.task.name}: finalists not compared: {event.problem}")
+            case FinalistsLeft():
+                left = f"{len(event.tasks)} of {len(self._best)} tasks"
+                self._note(f"the time is spent: the finalists of {left} keep the times of their trials")
         self._show()
 
     def lines(self) -> list[str]:
@@ -116,7 +120,7 @@ class TuneProgress:
         yield found
 
     def _note(self, text: str) -> None:
-        (self.live.console if self.live else self.console).print(Text(text))
+        (self.live.console if self.live else self.console).print(Text(text), soft_wrap=True)
 
     def _show(self) -> None:
         if self.live is not None:

@@ -157,6 +157,12 @@ def _show(report: TuneReport) -> None:
         f"{total} in {report.database}; FMA peak {report.peak_gflops:.0f} GFLOP/s"
     )
     print("time: " + ", ".join(f"{part} {percent(share)}" for part, share in found.shares().items()))
+    if found.foresight is not None:
+        seen = found.foresight
+        print(
+            f"cost model: in {seen.trials} trials that it chose, off by {percent(seen.error)} (median); "
+            f"{percent(seen.order)} of pairs in the right order, where chance is 50 %"
+        )
     if report.model is not None:
         verdict = report.model
         print(
@@ -186,6 +192,7 @@ def _values(report: TuneReport, command: str) -> dict[str, Any]:
         "seconds": found.seconds,
         "trials_per_second": found.trials_per_second,
         "shares": found.shares(),
+        "foresight": asdict(found.foresight) if found.foresight else None,
         "peak_gflops": report.peak_gflops,
         "model": asdict(report.model) if report.model else None,
         "programs": [asdict(program) for program in report.programs],
@@ -203,6 +210,7 @@ def _values(report: TuneReport, command: str) -> dict[str, Any]:
                 "gflops": task.gflops,
                 "peak_share": task.gflops / report.peak_gflops if task.gflops else None,
                 "config": dict(task.best.config) if task.best else None,
+                "foresight": asdict(task.foresight) if task.foresight else None,
                 "stopped": task.stopped,
             }
             for task in found.tasks

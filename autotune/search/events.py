@@ -72,5 +72,12 @@ class FinalistsCompared:
     problem: str = ""
 
 
-Event: TypeAlias = TaskResumed | RecordsOutdated | TrialFinished | TaskStopped | FinalistsCompared
+@dataclass(frozen=True, slots=True)
+class FinalistsLeft:
+    """The time was spent before the best configs of these tasks were timed again; the times of their trials stay."""
+
+    tasks: tuple[TuningTask, ...]
+
+
+Event: TypeAlias = TaskResumed | RecordsOutdated | TrialFinished | TaskStopped | FinalistsCompared | FinalistsLeft
 Callback: TypeAlias = Callable[[Event], None]

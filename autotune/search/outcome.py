@@ -2,11 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from autotune.cost_model.metrics import pairwise_accuracy
 from autotune.search.task import TaskSearch, TuningTask
 from autotune.search.trial import Trial
+
+MOST_COMPARED = 2000
+"""Trials of a task whose order is looked at: pairs grow as their square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What a cost model expected against what was measured. Most of these trials were chosen because it liked them,
+    which are the hardest to order.
+
+    Attributes:
+        trials: how many it was asked about, and worked.
+        error: median of |log(measured / expected)|, near the relative error where it is small.
+        order: share of pairs of trials in the right order; a half is chance.
+    """
+
+    trials: int
+    error: float
+    order: float
+
+    @staticmethod
+    def of(trials: Iterable[Trial]) -> Foresight | None:
+        """None when no two trials tell."""
+        known = [(t.predicted, t.cost) for t in trials if t.predicted is not None and t.seconds is not None]
+        if not known:
+            return None
+        expected, seconds = np.array(known[:MOST_COMPARED]).T
+        order = pairwise_accuracy(-expected, seconds)
+        error = float(np.median(np.abs(np.log(seconds / expected))))
+        return None if np.isnan(order) else Foresight(len(known), error, order)
+
+    @staticmethod
+    def together(parts: Iterable[Foresight | None]) -> Foresight | None:
+        """Of several tasks, weighed by their trials."""
+        found = [part for part in parts if part is not None]
+        if not found:
+            return None
+        weights = [part.trials for part in found]
+        error = np.average([part.error for part in found], weights=weights)
+        order = np.average([part.order for part in found], weights=weights)
+        return Foresight(sum(weights), float(error), float(order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +59,7 @@ class TaskOutcome:
     Attributes:
         trials: finished, those of earlier runs included; `new` in this run; `failed` of all.
         best: the fastest verified config; the default itself when nothing beats it; None when nothing works.
+        foresight: how well the cost model knew the trials when it chose them; None before it was asked.
         stopped: why the task ended before the budget did; None otherwise.
     """
 
@@ -25,6 +70,7 @@ class TaskOutcome:
     default_seconds: float | None
     best: Trial | None
     gflops: float | None
+    foresight: Foresight | None
     stopped: str | None
 
     @staticmethod
@@ -38,6 +84,7 @@ class TaskOutcome:
             default_seconds=default.seconds if default is not None else None,
             best=search.best,
             gflops=search.gflops,
+            foresight=Foresight.of(search.trials.values()),
             stopped=search.stopped,
         )
 
@@ -72,6 +119,11 @@ class TuneOutcome:
     @property
     def trials_per_second(self) -> float:
         return self.new_trials / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def foresight(self) -> Foresight | None:
+        """Of the cost models, over all tasks."""
+        return Foresight.together(task.foresight for task in self.tasks)
 
     def shares(self) -> dict[str, float]:
         """Each part's seconds relative to the run's; build and run pass during the others."""

@@ -54,9 +54,15 @@ class Recorder:
         )
 
     def add(
-        self, task: TuningTask, config: Config, build: BuildResult | None, result: MeasureResult | Failure, now: float
+        self,
+        task: TuningTask,
+        config: Config,
+        build: BuildResult | None,
+        result: MeasureResult | Failure,
+        now: float,
+        predicted: float | None = None,
     ) -> None:
-        """Stores one trial; it replaces an earlier one of the same config."""
+        """Stores one trial; it replaces an earlier one of the same config. `predicted`: seconds that were expected."""
         workload, target = task.workload, task.target
         record = TuningRecord(
             workload_key=workload.key,
@@ -72,6 +78,7 @@ class Recorder:
             template=config.template or "",
             steps=build.steps if build else None,
             ir_hash=build.kernel.ir_hash if build else "",
+            predicted=predicted,
             session_id=self.session_id,
             created=now,
             llvm_version=self._llvm,
@@ -109,9 +116,9 @@ def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, TuningRe
     ):
         config = Config.from_json(record.config)
         if record.failure_kind is not None:
-            trial = Trial(config, failure=record.failure_kind)
+            trial = Trial(config, failure=record.failure_kind, predicted=record.predicted)
         elif record.verified:
-            trial = Trial(config, seconds=record.seconds)
+            trial = Trial(config, seconds=record.seconds, predicted=record.predicted)
         else:
             continue
         if _is_valid(task, config):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from autotune.search.trial import Trial
@@ -15,6 +15,10 @@ SAMPLE_TRIES = 100
 
 class Strategy(Protocol):
     """One search over one space. Proposals may be observed late, in any order, or never."""
+
+    @property
+    def predicted(self) -> Mapping[Config, float]:
+        """Seconds that a cost model expected of each config when it was proposed; empty where none was asked."""
 
     def propose(self, count: int) -> list[Config]:
         """Up to `count` valid configs, none proposed or observed before; the space's defaults come first.

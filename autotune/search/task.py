@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.measure.types import MeasureInput
 from autotune.ops.workload import Workload
@@ -122,9 +122,14 @@ class TaskSearch:
             self.since_gain = 0
         self._best_after.append(self.best.cost if self.best else float("inf"))
 
+    def predicted(self, config: Config) -> float | None:
+        """Seconds that the cost model expected when it chose the config, in this run or an earlier one."""
+        trial = self.trials.get(config)
+        return trial.predicted if trial is not None else self._strategy.predicted.get(config)
+
     def replace(self, trial: Trial) -> None:
         """Takes a better measurement of a finished trial instead of the first."""
-        self.trials[trial.config] = trial
+        self.trials[trial.config] = replace(trial, predicted=self.predicted(trial.config))
         self.best = best_trial(self.trials.values())
 
     def recent_gain(self, window: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.errors import MeasureError
 from autotune.search_spaces.config import Config
@@ -12,11 +12,15 @@ from autotune.search_spaces.config import Config
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Either `seconds`, of a kernel whose output was verified, or the `failure` kind."""
+    """Either `seconds`, of a kernel whose output was verified, or the `failure` kind.
+
+    `predicted`: seconds that the cost model expected when it chose the config; None where it was not asked.
+    """
 
     config: Config
     seconds: float | None = None
     failure: str | None = None
+    predicted: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.failure is None):

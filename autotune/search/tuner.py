@@ -24,6 +24,7 @@ from autotune.search.events import (
     Callback,
     Event,
     FinalistsCompared,
+    FinalistsLeft,
     RecordsOutdated,
     TaskResumed,
     TaskStopped,
@@ -41,8 +42,11 @@ from autotune.search.trial import Trial, best_trial
 from autotune.search_spaces.config import Config
 
 HEARTBEAT_SECONDS = 15.0
-SETTLE_SHARE = 0.1
+SETTLE_SHARE = 0.25
 SETTLE_SECONDS = 1.0
+IN_FLIGHT_SECONDS = 2.0
+"""Of a time, what is kept for the finalists: so many seconds for each task, and some for the trials under way, but no
+larger share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,28 +185,32 @@ class _Run:
                     measurement = next(measurements, None)
                 if measurement is None:
                     return
-                search = self._searches[_identity(measurement.candidate)]
+                search, config = self._searches[_identity(measurement.candidate)], measurement.candidate.config
                 with self._shares.spending("record"):
-                    recorder.add(
-                        search.task, measurement.candidate.config, measurement.build, measurement.result, self._wall()
-                    )
+                    build, result, score = measurement.build, measurement.result, search.predicted(config)
+                    recorder.add(search.task, config, build, result, self._wall(), score)
                     if self._clock() - beat > HEARTBEAT_SECONDS:
                         beat = self._clock()
                         recorder.heartbeat(self._wall())
                 self._observe(search, measurement)
 
     def settle(self, recorder: Recorder) -> None:
-        """Times each task's best again, interleaved with its default."""
-        for search in self._searches.values():
-            if self._new[search] and self._options.finalists:
-                with self._shares.spending("wait"):
-                    settled = settle(search, self._options.finalists, self._pipeline)
-                if settled is None:
-                    continue
-                with self._shares.spending("record"):
-                    for trial, build, result in settled.retimed:
-                        recorder.add(search.task, trial.config, build, result, self._wall())
-                self._tell(FinalistsCompared(search.task, settled.trials, settled.problem))
+        """Times each task's best again, interleaved with its default, while there is time; the heaviest come first."""
+        todo = [search for search in self._searches.values() if self._new[search] and self._options.finalists]
+        todo.sort(key=_model_seconds, reverse=True)
+        for place, search in enumerate(todo):
+            if self._budget.seconds is not None and self._elapsed() >= self._budget.seconds:
+                self._tell(FinalistsLeft(tuple(left.task for left in todo[place:])))
+                return
+            with self._shares.spending("wait"):
+                settled = settle(search, self._options.finalists, self._pipeline)
+            if settled is None:
+                continue
+            with self._shares.spending("record"):
+                for trial, build, result in settled.retimed:
+                    score = search.predicted(trial.config)
+                    recorder.add(search.task, trial.config, build, result, self._wall(), score)
+            self._tell(FinalistsCompared(search.task, settled.trials, settled.problem))
 
     def outcome(self, session_id: str, interrupted: bool) -> TuneOutcome:
         tasks = tuple(TaskOutcome.of(search, self._new[search]) for search in self._searches.values())
@@ -219,7 +227,9 @@ class _Run:
         scheduler = TaskScheduler(list(self._searches.values()), warmup)
         seconds_kept = 0.0
         if self._budget.seconds is not None and self._options.finalists:
-            seconds_kept = min(SETTLE_SHARE * self._budget.seconds, SETTLE_SECONDS * len(self._searches))
+            seconds_kept = min(
+                SETTLE_SHARE * self._budget.seconds, IN_FLIGHT_SECONDS + SETTLE_SECONDS * len(self._searches)
+            )
         while True:
             if self._budget.is_spent(self._started(), self._elapsed() + seconds_kept):
                 return
@@ -235,10 +245,11 @@ class _Run:
 
     def _observe(self, search: TaskSearch, measurement: Measurement) -> None:
         config, build, result = measurement.candidate.config, measurement.build, measurement.result
+        score = search.predicted(config)
         if isinstance(result, Failure):
-            trial, message = Trial(config, failure=result.kind), result.message
+            trial, message = Trial(config, failure=result.kind, predicted=score), result.message
         else:
-            trial, message = Trial(config, seconds=result.seconds), ""
+            trial, message = Trial(config, seconds=result.seconds, predicted=score), ""
         with self._shares.spending("search"):
             search.observe(trial)
         self._new[search] += 1
@@ -303,6 +314,11 @@ class _Run:
 
     def _finished(self) -> int:
         return sum(len(search.trials) for search in self._searches.values())
+
+
+def _model_seconds(search: TaskSearch) -> float:
+    """Seconds per inference that depend on the task."""
+    return search.task.weight * (search.best.cost if search.best is not None else 0.0)
 
 
 def _identity(candidate: MeasureInput) -> tuple[str, str]:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from autotune.errors import ConfigError, DatabaseError
 from autotune.measure.failure import Failure
-from autotune.measure.types import MeasureInput
+from autotune.measure.types import MeasureInput, MeasureResult
 from autotune.ops.parse import parse_workload
 from autotune.records import Database, SessionState, Tier
 from autotune.search import recording
@@ -21,6 +21,7 @@ from autotune.search.budget import Budget
 from autotune.search.events import (
     Event,
     FinalistsCompared,
+    FinalistsLeft,
     RecordsOutdated,
     TaskResumed,
     TaskStopped,
@@ -367,3 +368,48 @@ def test_wrong_calls_are_refused(task: TuningTask, database: Database) -> None:
     with pytest.raises(ConfigError, match="unknown search strategy"):
         run([task], "10", strategy="magic")
     assert database.sessions() == []
+
+
+def test_finalists_end_with_the_time(database: Database, space: ConfigSpace) -> None:
+    tasks = [make_task(space, channels) for channels in (8, 16, 24)]
+    pipeline = SimulatedPipeline(landscape, ahead=1)
+    compare = pipeline.compare
+
+    def slow(*args: Any, **kwargs: Any) -> list[MeasureResult | Failure]:
+        pipeline.now += 200.0
+        return compare(*args, **kwargs)
+
+    pipeline.compare = slow  # type: ignore[method-assign]
+    events: list[Event] = []
+    tune(
+        tasks,
+        pipeline=pipeline,
+        database=database,
+        budget=Budget(seconds=100.0),
+        options=TuneOptions(strategy="random"),
+        callbacks=[events.append],
+        clock=pipeline.clock,
+    )
+    (compared,) = (event for event in events if isinstance(event, FinalistsCompared))
+    (left,) = (event for event in events if isinstance(event, FinalistsLeft))
+    assert compared.trials and len(left.tasks) == 2 and compared.task not in left.tasks
+
+
+def test_what_the_model_expected_is_kept_with_the_trials(database: Database, task: TuningTask) -> None:
+    def run(trials: int) -> TuneOutcome:
+        pipeline = SimulatedPipeline(landscape)
+        options = TuneOptions(warmup=4)
+        return tune([task], pipeline=pipeline, database=database, budget=Budget(trials=trials), options=options)
+
+    def expected() -> dict[str, float | None]:
+        return {record.config: record.predicted for record in database.trials(task.workload.key, task.target.key)}
+
+    assert run(12).foresight is None and set(expected().values()) == {None}  # before the model is asked
+    outcome = run(60)
+    found = expected()
+    assert sum(seconds is not None for seconds in found.values()) >= 30
+    seen = outcome.foresight
+    assert seen is not None and seen.trials >= 30 and 0 <= seen.error < 0.5 and 0.3 < seen.order <= 1
+    again = run(64)
+    assert all(expected()[config] == seconds for config, seconds in found.items())  # finalists were timed again
+    assert again.foresight is not None and again.foresight.trials > seen.trials

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.cost_model.calibration import Calibration
 from autotune.cost_model.features import Features
 from autotune.cost_model.model import CostModel, is_stale
 from autotune.search.strategy import Unseen
@@ -60,6 +61,8 @@ class Evolution:
         self._trials: dict[Config, Trial] = {}
         self._trained = 0
         self._vectors: dict[Config, NDArray[np.float32]] = {}
+        self._calibration: Calibration | None = None
+        self.predicted: dict[Config, float] = {}
 
     def propose(self, count: int) -> list[Config]:
         proposals = self._unseen.take(self._space.defaults(), count)
@@ -72,7 +75,12 @@ class Evolution:
             # Chance decides about the fraction, so that proposing one by one explores as much as in batches.
             explored = sum(self._rng.random() < self._options.epsilon for _ in range(wanted))
             proposals += self._unseen.take(self._bred(), wanted - explored)
-        return proposals + self._unseen.sample(count - len(proposals), self._rng)
+        proposals += self._unseen.sample(count - len(proposals), self._rng)
+        if self._calibration is not None and proposals:
+            # The random ones too: among those that the model liked its order is hardest to get right.
+            expected = self._calibration.seconds(np.array(self._score(proposals)))
+            self.predicted |= zip(proposals, expected.tolist(), strict=True)
+        return proposals
 
     def observe(self, trial: Trial) -> None:
         self._unseen.mark(trial.config)
@@ -111,6 +119,7 @@ class Evolution:
             groups = np.zeros(len(seconds), np.int64)
             features = Features.of(self._space.feature_names, list(self._vectors.values()))
             self._model.fit(features, seconds, groups)
+            self._calibration = Calibration.of(self._model.predict(features), seconds)
             self._trained = len(self._trials)
 
     def _score(self, configs: list[Config]) -> list[float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
+from types import MappingProxyType
 
 from autotune.search.strategy import Unseen
 from autotune.search.trial import Trial
@@ -12,6 +14,8 @@ from autotune.search_spaces.space import Space
 
 class GridSearch:
     """Enumerates the space (see `Strategy`)."""
+
+    predicted: Mapping[Config, float] = MappingProxyType({})
 
     def __init__(self, space: Space) -> None:
         self._unseen = Unseen(space)

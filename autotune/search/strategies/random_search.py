@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from autotune.search.strategy import Unseen
 from autotune.search.trial import Trial
@@ -12,6 +14,8 @@ from autotune.search_spaces.space import Space
 
 class RandomSearch:
     """Samples valid configs without repetition (see `Strategy`)."""
+
+    predicted: Mapping[Config, float] = MappingProxyType({})
 
     def __init__(self, space: Space, rng: random.Random) -> None:
         self._space = space
