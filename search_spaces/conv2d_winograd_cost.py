@@ -18,7 +18,8 @@ L2_SHARE, L3_SHARE = 0.6, 0.25
 """Of a cache, what one thread can count on."""
 STREAMED = (32.0, 40.0, 20.0)
 VISITED = (32.0, 20.0, 6.0)
-"""Bytes per cycle from L2, L3 and memory: weights, read in order ahead of their use; what is written, then read."""
+"""Bytes per cycle from L2, L3 and memory, which the threads share: weights, read in order ahead of their use; what is
+written, then read."""
 WRITTEN = 2
 """Reads that a write is worth: the line is fetched first and leaves later."""
 LATENCY = 8
@@ -66,7 +67,7 @@ class Cost:
         line = self.points * columns * BYTES  # one row of tiles, one channel
         inputs, outputs = line * p.c * block, line * vectors * lanes * block
         panel, weights = self.points * p.c * vectors * lanes * BYTES, self.points * p.c * p.k * BYTES
-        moved = weights / STREAMED[2]
+        moved = weights / STREAMED[2] * self.target.num_threads
         reads, again = filters + WRITTEN, (blocks - 1) * weights
         if once:
             moved += again * self._byte(panel, outputs, STREAMED)
@@ -101,4 +102,4 @@ class Cost:
         l2, l3, memory = speeds
         if own + beside <= L2_SHARE * self.target.l2_bytes:
             return 1 / l2
-        return 1 / (l3 if own <= L3_SHARE * self.target.l3_bytes else memory)
+        return 1 / l3 if own <= L3_SHARE * self.target.l3_bytes else self.target.num_threads / memory
