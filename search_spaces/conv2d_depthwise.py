@@ -114,7 +114,7 @@ class ChannelVectors:
         assert anchor is not None
         x, weight = (f"in{i}" for i in anchor.inputs)
         layouts = operand_layouts(workload, lanes, p.k)
-        layouts[x] = blocked_activations(p.c, lanes, p.rank + 2).with_halo(halo(p))
+        layouts[x] = blocked_activations(p.c, lanes, p.rank + 2).with_halo(_border(p, config.get_str("skip")))
         s = with_layouts(a.schedule, interface, layouts)
         width = channel_vector(s, (a.output, x), lanes)
         if s.state.tensor(weight).constant:
@@ -176,6 +176,13 @@ class ChannelVectors:
         for loop in (*(rows[-1:] if config.get_bool("unroll_kh") else ()), *constant):
             s = s.unroll(conv, loop)
         return s.vectorize(conv, vector)
+
+
+def _border(p: Conv, skip: str) -> tuple[tuple[int, int], ...]:
+    """Zeros around the input, on the sides whose taps are not skipped: whoever makes the input has to write them."""
+    spared = {"none": 0, "rows": p.rank - 1, "all": p.rank}[skip]
+    sides = halo(p)
+    return (*sides[:2], *((0, 0) for _ in range(spared)), *sides[2 + spared :])
 
 
 @template("conv1d.depthwise", op="conv1d", priority=1.0)
