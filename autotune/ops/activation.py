@@ -117,7 +117,15 @@ def swish(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """x sigmoid(alpha x); SiLU when alpha is 1."""
     floating("swish", inputs[0])
     alpha = number("swish", attrs, "alpha")
-    return pointwise("swish", inputs, lambda x: x * unary("sigmoid", x if alpha == 1 else x * alpha))
+    return pointwise("swish", inputs, lambda x: _gated(x, x, alpha))
+
+
+def _gated(x: Expr, gate: Expr, factor: float = 1.0) -> Expr:
+    """x sigmoid(factor gate). As a quotient by a power of two it is half the work of the sigmoid on its own.
+
+    Where the power is far from 1, its relative error grows with the gate, but not the result's against x.
+    """
+    return x / (unary("exp2", gate * (-factor * math.log2(math.e))) + 1.0)
 
 
 @operator("softplus", elementwise=True)
@@ -156,4 +164,4 @@ def gelu(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     if word("gelu", attrs, "approximate", ("none", "tanh")) == "none":
         return pointwise("gelu", inputs, lambda x: unary("gelu", x))
     scale = math.sqrt(8 / math.pi)  # (1 + tanh(z)) / 2 is sigmoid(2 z)
-    return pointwise("gelu", inputs, lambda x: x * unary("sigmoid", x * (x * x * (0.044715 * scale) + scale)))
+    return pointwise("gelu", inputs, lambda x: _gated(x, x * (x * x * (0.044715 * scale) + scale)))
