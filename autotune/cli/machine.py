@@ -38,6 +38,8 @@ def machine(
     if limits:
         console.print()
         console.print(_limits(limits, parsed.num_threads))
+        if limits.fp32.all_cores < limits.fp32.one_core * (1 + parsed.num_threads) / 2:
+            console.print("the threads disturbed one another, or other programs did: measure again when it is quiet")
 
 
 def _facts(here: Machine, target: Target) -> Table:

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, final
 
 from autotune import machine
 from autotune.measure.probes import Kernel, Probe, bf16_kernel, fma_kernel, int8_kernel, read_kernel
 from autotune.target import Target
 
-_ROUNDS = 16
+_ROUNDS = 8
 _SECONDS = 0.005  # of one round: long against waking a thread, short against a time slice
+_SWEEPS = 2  # over all limits: a neighbour who disturbs one is often gone a second later
+_MOST_SWEEPS = 6
+_PAUSE_SECONDS = 0.2
+_SCALES = 0.8  # of the threads' number, what throughput that threads do not share reaches at least
+_SHARED_SCALES = 0.9  # of one thread's rate, what the threads reach together where they share
 _MAX_DRAM_BYTES = 1 << 30
 
 
@@ -64,7 +70,10 @@ class FmaPeak:
 
 
 def measure_peaks(target: Target) -> Peaks:
-    """Measure the limits of `target` on this machine; takes about two seconds.
+    """Measure the limits of `target` on this machine; takes about two seconds, up to six beside busy neighbours.
+
+    Each limit is the best of rounds in two sweeps. One thread that is nearly as fast as all of them together means that
+    somebody else was running: such limits are measured again.
 
     Raises:
         TargetError: this machine lacks a feature of the target.
@@ -72,29 +81,79 @@ def measure_peaks(target: Target) -> Peaks:
     threads = target.num_threads
     # Half of a cache is safely inside it; four times the last level is safely outside.
     dram = min(4 * target.l3_bytes, _MAX_DRAM_BYTES, machine.memory_bytes() // 8)
-
-    def optional(kernel: Kernel | None) -> Rate | None:
-        return _rate(kernel, target) if kernel else None
-
-    read = read_kernel(target)
+    fma, read = fma_kernel(target), read_kernel(target)
+    own, shared = _SCALES * threads, _SHARED_SCALES
+    limits = {
+        "fp32": _Limit(fma, target, own),
+        "l1": _Limit(read, target, own, target.l1_bytes // 2, target.l1_bytes // 2),
+        "l2": _Limit(read, target, own, target.l2_bytes // 2, target.l2_bytes // 2),
+        "l3": _Limit(read, target, shared, target.l3_bytes // 2, target.l3_bytes // 2 // threads),
+        "dram": _Limit(read, target, shared, dram, dram // threads),
+    }
+    for name, kernel in (("int8", int8_kernel(target)), ("bf16", bf16_kernel(target))):
+        if kernel is not None:
+            limits[name] = _Limit(kernel, target, own)
+    settle(list(limits.values()))
+    rates = {name: limit.rate for name, limit in limits.items()}
     return Peaks(
-        fp32=_rate(fma_kernel(target), target),
-        int8=optional(int8_kernel(target)),
-        bf16=optional(bf16_kernel(target)),
-        l1=_rate(read, target, target.l1_bytes // 2, target.l1_bytes // 2),
-        l2=_rate(read, target, target.l2_bytes // 2, target.l2_bytes // 2),
-        l3=_rate(read, target, target.l3_bytes // 2, target.l3_bytes // 2 // threads),
-        dram=_rate(read, target, dram, dram // threads),
+        fp32=rates["fp32"],
+        int8=rates.get("int8"),
+        bf16=rates.get("bf16"),
+        l1=rates["l1"],
+        l2=rates["l2"],
+        l3=rates["l3"],
+        dram=rates["dram"],
     )
 
 
-def _rate(kernel: Kernel, target: Target, one_size: int = 1024, each_size: int = 1024) -> Rate:
-    """The rate of a kernel with a buffer of `one_size` bytes on one core, of `each_size` per thread on all."""
-    one = Probe(kernel, target, _whole(one_size))
-    one_core = _best([one])
-    if target.num_threads == 1:
-        return Rate(one_core, one_core)
-    return Rate(one_core, _best([Probe(kernel, target, _whole(each_size)) for _ in range(target.num_threads)]))
+class Sweepable(Protocol):
+    """A limit that is being measured."""
+
+    @property
+    def plausible(self) -> bool:
+        """Whether what was found so far can be the limit."""
+
+    def sweep(self) -> None:
+        """Some rounds; the best of all count."""
+
+
+def settle(limits: Sequence[Sweepable], pause: Callable[[float], None] = time.sleep) -> None:
+    """Two sweeps over all limits, then more over those that are not plausible, with longer and longer pauses."""
+    for number in range(_MOST_SWEEPS):
+        todo = [limit for limit in limits if number < _SWEEPS or not limit.plausible]
+        if todo and number >= _SWEEPS:
+            pause(_PAUSE_SECONDS * (number - _SWEEPS + 1))
+        for limit in todo:
+            limit.sweep()
+
+
+@final
+class _Limit:
+    """The rate of a kernel with a buffer of `one_size` bytes on one core, of `each_size` per thread on all.
+
+    Args:
+        scales: how many times the rate of one core all threads should reach at least.
+    """
+
+    def __init__(
+        self, kernel: Kernel, target: Target, scales: float, one_size: int = 1024, each_size: int = 1024
+    ) -> None:
+        self._groups = [[Probe(kernel, target, _whole(one_size))]]
+        if target.num_threads > 1:
+            self._groups.append([Probe(kernel, target, _whole(each_size)) for _ in range(target.num_threads)])
+        self._best = [0.0] * len(self._groups)
+        self._scales = scales
+
+    @property
+    def rate(self) -> Rate:
+        return Rate(self._best[0], self._best[-1])
+
+    @property
+    def plausible(self) -> bool:
+        return len(self._groups) == 1 or self.rate.all_cores >= self._scales * self.rate.one_core
+
+    def sweep(self) -> None:
+        self._best = [max(best, _best(group)) for best, group in zip(self._best, self._groups, strict=True)]
 
 
 def _whole(size: int) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.codegen.jit import assembly, compile_ir, load_objects
 from autotune.errors import TargetError
-from autotune.measure.peaks import measure_peaks
+from autotune.measure.peaks import measure_peaks, settle
 from autotune.measure.probes import (
     FmaProbe,
     Kernel,
@@ -130,6 +130,29 @@ def test_a_probe_for_another_cpu_is_refused() -> None:
     foreign = replace(HOST, features=(*HOST.features, "made-up"))
     with pytest.raises(TargetError, match="needs made-up, which this machine's .* lacks"):
         FmaProbe(foreign)
+
+
+class Limit:
+    """Plausible after so many sweeps."""
+
+    def __init__(self, good_after: int) -> None:
+        self.sweeps, self.good_after = 0, good_after
+
+    @property
+    def plausible(self) -> bool:
+        return self.sweeps >= self.good_after
+
+    def sweep(self) -> None:
+        self.sweeps += 1
+
+
+def test_what_cannot_be_the_limit_is_measured_again_later() -> None:
+    pauses: list[float] = []
+    good, slow, never = limits = [Limit(0), Limit(4), Limit(99)]
+    settle(limits, pauses.append)
+    assert (good.sweeps, slow.sweeps) == (2, 4)
+    assert 4 < never.sweeps < 10, "it gives up"
+    assert len(pauses) == never.sweeps - 2 and pauses == sorted(pauses)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
