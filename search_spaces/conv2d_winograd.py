@@ -29,6 +29,8 @@ from autotune.target import Target
 from autotune.tensor.layout import Layout
 
 LANE_BYTES = 4
+AHEAD = 2
+"""Tiles by which an image that is not in L2 is fetched before its use."""
 WIDEST = 28
 Sizes = tuple[int, ...]
 
@@ -61,7 +63,6 @@ class Winograd:
             Choice("th_tile", heights),
             Choice("ic_unroll", (1, 2, 4)),
             Choice("transform", ("block", "once")),
-            Choice("prefetch", (0, 2)),
         )
 
         def fits(c: Config) -> bool:
@@ -88,10 +89,9 @@ class Winograd:
     def default(self, workload: Workload, target: Target) -> Config:
         p = sizes(workload)
         best = self.cheapest(p, target)[1]
-        ahead = 2 * (p.n * p.c * p.h * p.w * LANE_BYTES > target.l2_bytes)
         return Config.of(
             rows=best.block, oc_vectors=best.vectors, tw_tile=best.width, th_tile=best.height, ic_unroll=2,
-            transform="once" if best.once else "block", prefetch=ahead,
+            transform="once" if best.once else "block",
         )  # fmt: skip
 
     def cheapest(self, p: Conv, target: Target) -> tuple[float, Blocking]:
@@ -122,7 +122,8 @@ class Winograd:
         s = _small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", lanes)
         s = _small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[5], REGISTER), "wino_sp", lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns)
-        return self._input_transform(s, a.output, block[0], config, lanes, f"in{anchor.inputs[0]}")
+        distant = p.n * p.c * p.h * p.w * LANE_BYTES > target.l2_bytes
+        return self._input_transform(s, a.output, block[0], lanes, f"in{anchor.inputs[0]}" if distant else "")
 
     def _output(
         self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int
@@ -144,7 +145,8 @@ class Winograd:
             return s.parallel(out, shared), ("", shared, f"{k}.1.0")
         return s.parallel(out, shared), (shared, second, f"{k}.1.0")
 
-    def _input_transform(self, s: Schedule, out: str, block: str, config: Config, lanes: int, image: str) -> Schedule:
+    def _input_transform(self, s: Schedule, out: str, block: str, lanes: int, image: str) -> Schedule:
+        """Transformed tiles, in `block` of the output's loops or, if empty, all at once; `image` is fetched ahead."""
         v = "wino_v"
         if block:
             s = s.compute_at(v, out, block)
@@ -159,12 +161,9 @@ class Winograd:
         s = s.vectorize(v, f"{c}.1")
         s = _small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", lanes)
         s = _small(s.compute_at("wino_t", v, tw, REGISTER), "wino_t", lanes)
-        s = _small(
-            s.compute_at("wino_tp", "wino_t", s.state.stage("wino_t").stage.axes[5].name, REGISTER), "wino_tp", lanes
-        )
-        if config.get_int("prefetch"):
-            s = s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, config.get_int("prefetch"))
-        return s
+        column = s.state.stage("wino_t").stage.axes[5].name
+        s = _small(s.compute_at("wino_tp", "wino_t", column, REGISTER), "wino_tp", lanes)
+        return s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, AHEAD) if image else s
 
     def _products(self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int) -> Schedule:
         m, acc = "wino_m", "wino_m.c"
