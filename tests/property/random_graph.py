@@ -45,6 +45,8 @@ class Model:
         exact: tensors whose bits do not depend on the order of additions: where order, equality and rounding may
             decide something.
         shown: tensors that are outputs though nodes read them.
+        open: the model does not say how long the first axis of its inputs is.
+        loose: shapes follow from values of the run, so outputs do not declare any.
     """
 
     rng: random.Random
@@ -56,6 +58,8 @@ class Model:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
+    open: bool = False
+    loose: bool = False
 
     def array(self, shape: Sequence[int], scale: float = 1.0) -> Array:
         drawn = np.random.default_rng(self.rng.getrandbits(32)).standard_normal(tuple(shape)) * scale
@@ -150,14 +154,19 @@ class Model:
         used = [name for name in self.constants if name in read | inner]
         tensors = [numpy_helper.from_array(self.values[name], name) for name in used]
         graph = helper.make_graph(
-            self.nodes, "random", [info(n, self.values[n]) for n in self.inputs],
-            [info(n, self.values[n]) for n in outputs], tensors,
+            self.nodes, "random", [info(n, self.values[n], axis="n" if self.open else None) for n in self.inputs],
+            [info(n, self.values[n], known=not (self.open or self.loose)) for n in outputs], tensors,
         )  # fmt: skip
         return model_of(graph, self.opset)
 
 
-def info(name: str, value: Array) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+def info(name: str, value: Array, *, known: bool = True, axis: str | None = None) -> onnx.ValueInfoProto:
+    """Type and shape of a tensor: only the rank where that is not known, `axis` instead of the first size."""
+    shape: list[int | str | None] = [n if known else None for n in value.shape]
+    if axis is not None and len(shape) > 1:
+        shape[0] = axis
+    code = helper.np_dtype_to_tensor_dtype(value.dtype)
+    return helper.make_tensor_value_info(name, code, shape)
 
 
 def model_of(graph: onnx.GraphProto, opset: int) -> onnx.ModelProto:

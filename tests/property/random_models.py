@@ -6,11 +6,16 @@ import random
 
 import numpy as np
 
-from tests.property import random_graph_patterns, random_graph_steps, random_graph_values
+from tests.property import random_graph_open, random_graph_patterns, random_graph_steps, random_graph_values
 from tests.property.random_graph import STEPS, Array, Model
 from tests.property.random_graph_forms import Unfit
 
-FAMILIES = (random_graph_steps, random_graph_patterns, random_graph_values)  # importing them fills STEPS
+FAMILIES = (
+    random_graph_steps,
+    random_graph_patterns,
+    random_graph_values,
+    random_graph_open,
+)  # importing them fills STEPS
 OPSETS = (6, 7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28)
 DTYPES = (*(("float32", 1e4, 5),) * 8, ("float64", 1e4, 5), ("float16", 1e2, 3))
 """Names of dtypes, the size beyond which values are not followed: they would only test rounding, and the most steps."""
@@ -29,9 +34,11 @@ def random_model(seed: int) -> Model:
     model.input(model.array(shape))
     if rng.random() < 0.3:
         model.input(model.array(shape))
+    model.open = rng.random() < 0.05
     weights = [weight for weight, _ in STEPS]
     for _ in range(rng.randint(1, steps)):
-        before = (len(model.nodes), list(model.constants), dict(model.values), set(model.exact), list(model.inputs))
+        before = (len(model.nodes), list(model.constants), dict(model.values), set(model.exact), list(model.inputs),
+                  model.loose)  # fmt: skip
         try:
             rng.choices([function for _, function in STEPS], weights)[0](model)
             fits = all(
@@ -47,7 +54,7 @@ def random_model(seed: int) -> Model:
             fits = False
         if not fits:
             del model.nodes[before[0] :]
-            model.constants, model.values, model.exact, model.inputs = before[1:]
+            model.constants, model.values, model.exact, model.inputs, model.loose = before[1:]
     if not model.nodes:
         model.one("Relu", model.inputs[0], keeps=True)
     written = [name for node in model.nodes for name in node.output]
