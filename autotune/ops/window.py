@@ -19,14 +19,18 @@ def window_count(
 ) -> int:
     """Number of window positions along one side.
 
-    With `up` (ceil_mode) a last partial window counts too, unless it would start in the padding after the image.
+    With `up` (ceil_mode) a last partial window counts too, unless it would start in the padding after the image. An
+    image without elements may have no position.
 
     Raises:
         WorkloadError: when not even one window fits.
     """
     window = (kernel - 1) * dilation + 1
     padded = size + before + after
-    require(window <= padded, f"{op}: a window of {window} does not fit into the padded {side} {padded}")
+    fits = window <= padded
+    require(fits or not size, f"{op}: a window of {window} does not fit into the padded {side} {padded}")
+    if not fits:
+        return 0
     count = (padded - window) // stride + 1
     if up and (padded - window) % stride and count * stride < size + before:
         count += 1

@@ -98,3 +98,14 @@ def test_impossible_convolutions_are_refused(x: Any, w: Any, attrs: Any, message
     with pytest.raises(WorkloadError, match=message) as caught:
         compute_def(Workload(tuple(map(WorkloadInput, types)), (node,), (2,)))
     assert "\n" not in str(caught.value)
+
+
+def test_an_empty_image_has_as_many_windows_as_fit_into_its_borders() -> None:
+    def shape(x: tuple[int, ...], w: tuple[int, ...], pad: tuple[int, ...]) -> tuple[int, ...]:
+        inputs = tuple(WorkloadInput(TensorType("f32", s)) for s in (x, w))
+        node = WorkloadNode.make("conv2d", (0, 1), **{**ATTRS, "pad": pad})
+        return Workload(inputs, (node,), (2,)).types()[2].shape
+
+    assert shape((1, 3, 5, 0), (4, 3, 1, 1), (0, 0, 0, 0)) == (1, 4, 5, 0)
+    assert shape((1, 3, 5, 0), (4, 3, 3, 3), (1, 1, 1, 1)) == (1, 4, 5, 0)
+    assert shape((1, 3, 5, 0), (4, 3, 3, 3), (1, 1, 1, 2)) == (1, 4, 5, 1)
