@@ -128,7 +128,7 @@ def test_transposes_move_behind_a_value_read_twice() -> None:
     y = net.op("transpose", net.x, perm=(1, 0))
     y = net.op("transpose", net.op("mul", y, net.op("sigmoid", y)), perm=(1, 0))
     graph = run_pass(net.graph(y), "sink-transposes")
-    assert ops(graph) == ["sigmoid", "mul", "transpose", "transpose"]
+    assert ops(graph) == ["sigmoid", "mul"]
 
 
 def test_a_transpose_that_something_else_needs_stays() -> None:
@@ -155,7 +155,7 @@ def test_transposes_move_behind_reductions(keepdims: bool) -> None:
     net = Net(2, 3, 4, 5)
     y = net.op("transpose", net.x, perm=(0, 2, 3, 1))
     graph = run_pass(net.graph(net.op("reduce_mean", y, axes=(1, 2), keepdims=keepdims)), "sink-transposes")
-    assert ops(graph) == ["reduce_mean", "transpose"]
+    assert ops(graph) == (["reduce_mean", "transpose"] if keepdims else ["reduce_mean"])
     assert graph.nodes[0].attr("axes") == (2, 3)
 
 
@@ -222,6 +222,22 @@ def test_two_reshapes_from_one_shape() -> None:
     net = Net(6, 4)
     a, b = (net.op("reshape", net.op(op, net.x), shape=(24,)) for op in ("relu", "exp"))
     assert ops(run_pass(net.graph(net.op("add", a, b)), "sink-reshapes")) == ["relu", "exp", "add", "reshape"]
+
+
+@pytest.mark.parametrize("op", ["transpose", "reshape"])
+def test_long_chains_settle_at_once(op: str) -> None:
+    """Not one step per round: there may be thousands."""
+    net = Net(4, 4, 4)
+    y = net.x
+    for n in range(300):
+        moved = {"perm": (1, 2, 0)} if op == "transpose" else {"shape": (16, 4) if n % 2 else (4, 16)}
+        y = net.op("tanh", net.op(op, y, **moved))
+    rounds: list[str] = []
+    result = optimize(net.graph(y), on_change=lambda name, _: rounds.append(name))
+    assert ops(result)[:300] == ["tanh"] * 300
+    assert len(result.nodes) <= 301
+    assert len(rounds) <= 6
+    assert_same(net.graph(y), result)
 
 
 # All of them -----------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ def kernels(w: Writer, result: str, **feeds: Array) -> list[str]:
         (lambda w, x: w("Add", w("Neg", w("Exp", x)), x), "exp+sub"),
         (lambda w, x: w("Sub", x, w("Neg", w("Exp", x))), "exp+add"),
         (lambda w, x: w("Exp", w("Neg", w("Neg", x))), "exp"),
+        (lambda w, x: w("Sub", x, x), "mul"),
         (lambda w, x: w("Min", w("Max", x, 0.25), 0.75), "clip"),
         (lambda w, x: w("Relu", w("Clip", x, -1.0, 0.5)), "clip"),
         (lambda w, x: w("Exp", w("Cast", w("Cast", x, to=11), to=1)), "exp"),

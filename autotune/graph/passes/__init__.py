@@ -88,14 +88,19 @@ def optimize(graph: Graph, skip: Collection[str] = (), on_change: Callable[[str,
         ModelError: `skip` names no pass, or a pass produced a malformed graph (a bug).
     """
     check_names(skip)
+    settled: dict[str, Graph] = {}  # what each pass had nothing to do on
     for _ in range(MAX_ROUNDS):
         before = graph
         for name, run in PASSES.items():
-            after = graph if name in skip else run(graph)
-            if after is not graph:
-                verify(after)
-                if on_change is not None:
-                    on_change(name, after)
+            if name in skip or settled.get(name) is graph:
+                continue
+            after = run(graph)
+            if after is graph:
+                settled[name] = graph
+                continue
+            verify(after)
+            if on_change is not None:
+                on_change(name, after)
             graph = after
         if graph is before:
             break

@@ -121,6 +121,9 @@ def _root(sweep: Sweep, node: Node, exact: bool) -> str | None:
 
 def _sum(sweep: Sweep, node: Node, exact: bool) -> str | None:
     a, b = node.inputs
+    if a == b and node.op == "sub":  # zero, or NaN; a difference of two products would be a rounding error
+        zero = sweep.constant(np.zeros((), DType(node.output.dtype).numpy), node.name)
+        return sweep.emit(node, "mul", (a, zero))
     right = made_by(sweep, b, "neg")
     if right is not None:
         return sweep.emit(node, "sub" if node.op == "add" else "add", (a, right.inputs[0]))

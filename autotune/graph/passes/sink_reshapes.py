@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Graph, Node
+from autotune.graph.passes.match import MAX_STEPS, made_by
 from autotune.graph.passes.sweep import Sweep
 
 
@@ -30,7 +31,7 @@ def _operands(sweep: Sweep, node: Node) -> list[str] | None:
     for name in node.inputs:
         producer = sweep.producers.get(name)
         if producer is not None and producer.op == "reshape" and producer.output.shape == node.output.shape:
-            sources[name] = producer.inputs[0]
+            sources[name] = _reshaped(sweep, name)
     shapes = {sweep.values[source].shape for source in sources.values()}
     if len(shapes) != 1:
         return None
@@ -48,6 +49,16 @@ def _operands(sweep: Sweep, node: Node) -> list[str] | None:
         else:
             return None
     return found
+
+
+def _reshaped(sweep: Sweep, name: str) -> str:
+    """The value behind reshapes: those that have come here and the one they meet count as one."""
+    for _ in range(MAX_STEPS):
+        producer = made_by(sweep, name, "reshape")
+        if producer is None:
+            break
+        name = producer.inputs[0]
+    return name
 
 
 def _keeps(after: tuple[int, ...], before: tuple[int, ...], count: int) -> bool:

@@ -39,6 +39,9 @@ class _Sinking:
                 self.sweep.keep(node)
                 continue
             inner, perm = made
+            if perm == tuple(range(len(perm))):
+                self.sweep.replace(node, inner)
+                continue
             name = self.sweep.emit(node, "transpose", (inner,), perm=perm)
             self.stands_for[name] = node.name
             self.sweep.replace(node, name)
@@ -50,6 +53,8 @@ class _Sinking:
             return self._elementwise(node)
         if node.op in REDUCTIONS:
             return self._reduction(node)
+        if node.op == "transpose":
+            return self._met(node)
         if node.op == "slice":
             return self._slice(node)
         return self._concat(node) if node.op == "concat" else None
@@ -91,6 +96,14 @@ class _Sinking:
             else:
                 return None
         return self.sweep.emit(node, node.op, operands, **dict(node.attrs)), perm
+
+    def _met(self, node: Node) -> tuple[str, Perm] | None:
+        """A transpose that has come here, and this one: as one it moves on at once, however long the chain."""
+        transposed = self._transpose(node.inputs[0])
+        if transposed is None or node.inputs[0] not in self.stands_for:
+            return None
+        source, perm = transposed
+        return source, tuple(perm[axis] for axis in node.int_tuple("perm"))
 
     def _reduction(self, node: Node) -> tuple[str, Perm] | None:
         transposed = self._transpose(node.inputs[0])

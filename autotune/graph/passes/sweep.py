@@ -39,7 +39,7 @@ class Sweep:
 
     def __iter__(self) -> Iterator[Node]:
         for node in self.graph.nodes:
-            if any(name in self._aliases for name in node.inputs):
+            if not self._aliases.keys().isdisjoint(node.inputs):
                 node = replace(node, inputs=tuple(self._aliases.get(name, name) for name in node.inputs))
             self.producers[node.name] = node
             yield node
