@@ -202,6 +202,8 @@ class ConeScheduler:
                 self.schedule = self.schedule.partition(root, loop)
         if tile is not None:  # rows of the tile are loaded whole and turned in registers
             written_out = tail[0]
+            if shared == [f"{tile[0]}.0"]:  # where no guard says that some of them may be missing
+                self.schedule = self.schedule.partition(root, shared[0])
         if written_out:
             self.schedule = self.schedule.unroll(root, written_out)
         if root in self.partials:

@@ -189,7 +189,8 @@ def partition(state: State, stage: str, loop: str) -> State:
     """
     s = state.stage(stage)
     mark = s.loop(loop).mark
-    check(mark == SERIAL, f"partition {stage}.{loop}: the loop is marked {mark}; only serial loops are partitioned")
+    whole = mark in (SERIAL, PARALLEL)
+    check(whole, f"partition {stage}.{loop}: the loop is marked {mark}; only serial and shared loops are partitioned")
     return state.put(replace(s, partitioned=s.partitioned | {loop}))
 
 

@@ -94,3 +94,12 @@ def test_transposes_by_the_generic_schedule(
     workload = Workload((WorkloadInput(TensorType(dtype, shape)),), (node,), (1,))
     for target in ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2"):
         right(generic_schedule(workload, Target.parse(target), Options(), None), target=target)
+
+
+def test_ragged_tiles_of_a_shared_loop_are_turned_too(right: Right) -> None:
+    """No guard is left in the shared loop over tiles: nothing is gathered."""
+    perm = WorkloadNode.make("transpose", (0,), perm=(1, 0))
+    workload = Workload((WorkloadInput(TensorType("f32", (197, 203))),), (perm,), (1,))
+    schedule = generic_schedule(workload, Target.parse("x86 -mcpu=znver4 -num-cores=2"), Options(), None)
+    assert "insertelement <16 x float>" not in ir(schedule)
+    right(schedule)

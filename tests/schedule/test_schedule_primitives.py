@@ -222,3 +222,12 @@ def test_every_primitive_documents_its_rewrite() -> None:
     assert missing == []
     assert {"split", "reorder", "fuse", "vectorize", "unroll", "parallel", "cache_write", "cache_read", "layout",
             "compute_at", "inline", "rfactor", "partition", "pad", "prefetch"} <= set(names())  # fmt: skip
+
+
+def test_partition_of_a_shared_loop_shares_each_part() -> None:
+    text = body(twice(12, 2).split("y", "i", 5).parallel("y", "i.0").partition("y", "i.0"))
+    assert [line for line in text if "parallel" in line] == [
+        "parallel for y.i.0 in 0..2:",
+        "parallel for y.i.0 in 2..3:",
+    ]
+    assert not any(" if " in line for line in text)

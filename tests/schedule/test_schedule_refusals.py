@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
         relu_of_matmul, lambda s: s.reorder("C", "k", "i", "j").parallel("C", "k"), "would race; use rfactor"),
     "parallel placed stage": (
         relu_of_matmul, lambda s: s.compute_at("C", "D", "i").parallel("C", "i"), "computed inside D, not at the top"),
-    "partition marked": (chain, lambda s: s.unroll("P", "i").partition("P", "i"), "only serial loops are partitioned"),
+    "partition marked": (chain, lambda s: s.unroll("P", "i").partition("P", "i"), "only serial and shared loops are"),
     "pad reduction": (relu_of_matmul, lambda s: s.pad("C", "k"), "no spatial axis 'k'; it has i, j"),
     "prefetch unread": (chain, lambda s: s.prefetch("R", "x", "i", 1), "does not read 'x'; it reads Q"),
     "prefetch now": (chain, lambda s: s.prefetch("P", "x", "i", 0), "distance 0 must be at least 1"),
