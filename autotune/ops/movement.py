@@ -13,6 +13,8 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, const, read, select
 from autotune.tensor.stage import Tensor, compute
 
+MAX_CHAIN = 64  # parts that are asked for one after the other
+
 
 @operator("concat", operands="data*", axis=1)
 def concat(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
@@ -28,9 +30,13 @@ def concat(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     parts = [t for t in inputs if t.shape[axis]] or inputs[:1]
     ends = [sum(t.shape[axis] for t in parts[: n + 1]) for n in range(len(parts))]
 
-    def body(*i: Expr) -> Expr:
+    def chosen(i: Sequence[Expr], first: int, last: int) -> Expr:
+        """The element at i, which is in one of the parts first..last-1."""
+        if last - first > MAX_CHAIN:  # halves, so that the depth stays small
+            middle = (first + last) // 2
+            return select(i[axis] < ends[middle - 1], chosen(i, first, middle), chosen(i, middle, last))
         value: Expr | None = None
-        for n in reversed(range(len(parts))):
+        for n in reversed(range(first, last)):
             start = ends[n - 1] if n else 0
             inside = [i[axis] >= start] if n else []
             inside += [i[axis] < ends[n]] if n + 1 < len(parts) else []
@@ -41,7 +47,8 @@ def concat(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         assert value is not None  # there is at least one operand
         return value
 
-    return compute(tuple(ends[-1] if d == axis else e for d, e in enumerate(first)), body, "concat")
+    shape = tuple(ends[-1] if d == axis else e for d, e in enumerate(first))
+    return compute(shape, lambda *i: chosen(i, 0, len(parts)), "concat")
 
 
 @operator("transpose", perm=Needed.integers)

@@ -35,9 +35,11 @@ def is_compiled(data: bytes) -> bool:
 def is_compiled_file(path: Path) -> bool:
     """Whether the file begins as a compiled model does; False when it cannot be read."""
     try:
+        if not path.is_file():  # a pipe may never give anything
+            return False
         with path.open("rb") as file:
             return is_compiled(file.read(8))
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

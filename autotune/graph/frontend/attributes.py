@@ -10,7 +10,7 @@ import onnx
 from onnx import AttributeProto
 
 from autotune.errors import ModelError
-from autotune.graph.frontend.source import sparse_array, tensor_array
+from autotune.graph.frontend.source import shortened, sparse_array, tensor_array
 from autotune.graph.ir import Array
 
 
@@ -33,7 +33,8 @@ class NodeAttributes:
     @property
     def label(self) -> str:
         """How messages call this node."""
-        return f"node '{self.proto.name or next(iter(self.proto.output), '')}' ({self.op})"
+        name = self.proto.name or next(iter(self.proto.output), "")
+        return f"node '{shortened(name)}' ({shortened(self.op)})"
 
     def _attribute(self, name: str, kind: int) -> AttributeProto | None:
         attribute: AttributeProto

@@ -34,6 +34,7 @@ from autotune.graph.frontend.expand import is_function
 from autotune.graph.frontend.inputs import require_static
 from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.part import Part, Stage, whole
+from autotune.graph.frontend.source import shortened
 from autotune.graph.frontend.walk import Walk, is_known
 from autotune.graph.ir import Array, Graph, Value
 
@@ -118,5 +119,7 @@ def refuse_unknown_nodes(model: OnnxModel) -> None:
             counts[op] += 1
             first.setdefault(op, proto.name or next(iter(proto.output), ""))
     if counts:
-        listing = ", ".join(f"{op} ×{count} (first: '{first[op]}')" for op, count in sorted(counts.items()))
+        listing = ", ".join(
+            f"{shortened(op)} ×{count} (first: '{shortened(first[op])}')" for op, count in sorted(counts.items())
+        )
         raise UnsupportedError(f"{counts.total()} unsupported node(s) of {len(counts)} operator(s): {listing}")

@@ -17,39 +17,83 @@ from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Value
 
 MAX_NODES = 100_000  # functions of functions double with every level
-Functions = Mapping[tuple[str, str, str], onnx.FunctionProto]
+FunctionKey = tuple[str, str, str]
+Functions = Mapping[FunctionKey, onnx.FunctionProto]
 Node = tuple[onnx.NodeProto, int]  # and the opset it is of
 
 
 def functions_of(model: onnx.ModelProto) -> Functions:
-    """The model's own functions by domain, name and overload."""
-    return {(function.domain, function.name, function.overload): function for function in model.functions}
+    """The model's own functions by domain, name and overload.
+
+    Raises:
+        ModelError: one calls itself, if only in a branch or through others, or the model is too many nodes with their
+            bodies written out. Nothing is written out to find that.
+    """
+    functions = {(function.domain, function.name, function.overload): function for function in model.functions}
+    sizes: dict[FunctionKey, int] = {}
+    for key in functions:
+        _count_nodes(functions, key, sizes)
+    if sum(1 + sizes.get(_key(node), 0) for node in model.graph.node) > MAX_NODES and sizes:
+        raise ModelError(f"the functions of the model are more than {MAX_NODES} nodes when written out")
+    return functions
+
+
+def _count_nodes(functions: Functions, start: FunctionKey, sizes: dict[FunctionKey, int]) -> None:
+    """Put into `sizes` how many nodes a function is when written out, those in subgraphs apart, and all it calls."""
+    path: dict[FunctionKey, None] = {}  # the functions that are being counted, each called by the one before
+    todo = [start]
+    while todo:
+        key = todo[-1]
+        if key in sizes:
+            todo.pop()
+            continue
+        called = {_key(node) for node in _all_nodes(functions[key])} & functions.keys()
+        missing = called - sizes.keys()
+        if not missing:
+            sizes[key] = min(sum(1 + sizes.get(_key(node), 0) for node in functions[key].node), MAX_NODES + 1)
+            path.pop(key, None)
+            todo.pop()
+            continue
+        path[key] = None
+        if again := missing & path.keys():
+            raise ModelError(f"the function '{min(again)[1]}' calls itself")
+        todo += missing
+
+
+def _all_nodes(function: onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a function and of the subgraphs in it."""
+    todo = list(function.node)
+    while todo:
+        node = todo.pop()
+        yield node
+        for attribute in node.attribute:
+            todo += attribute.g.node
+
+
+def _key(node: onnx.NodeProto) -> FunctionKey:
+    return node.domain, node.op_type, node.overload
 
 
 def inlined(nodes: Iterable[Node], functions: Functions, prefix: str = "") -> Iterator[Node]:
     """The nodes, with calls of the model's functions written out, however deep.
 
     Raises:
-        ModelError: a function calls itself, or all of them together are too many nodes.
+        ModelError: all of them together are too many nodes.
     """
-    todo: list[tuple[onnx.NodeProto, int, tuple[tuple[str, str, str], ...]]] = []
-    todo += [(proto, opset, ()) for proto, opset in nodes][::-1]
+    todo = list(nodes)[::-1]
     written, calls = len(todo), 0
     while todo:
-        proto, opset, inside = todo.pop()
-        key = (proto.domain, proto.op_type, proto.overload)
-        function = functions.get(key)
+        proto, opset = todo.pop()
+        function = functions.get(_key(proto))
         if function is None:
             yield proto, opset
             continue
-        if key in inside:
-            raise ModelError(f"the function '{function.name}' calls itself")
         body = list(function_body(proto, function, opset, f"{prefix}{function.name}.{calls}/"))
         calls += 1
         written += len(body)
         if written > MAX_NODES:
             raise ModelError(f"the functions of the model are more than {MAX_NODES} nodes when written out")
-        todo += [(p, o, (*inside, key)) for p, o in reversed(body)]
+        todo += reversed(body)
 
 
 def function_body(

@@ -82,7 +82,8 @@ class OnnxModel:
         key = (index, form)
         if key not in self._expanded:
             proto = self.nodes[index].proto
-            prefix = f"{proto.name or next(iter(proto.output), proto.op_type)}.{len(self._expanded)}/"
+            name = proto.name or next(iter(proto.output), proto.op_type)
+            prefix = f"{name.rpartition('/')[2]}.{len(self._expanded)}/"  # its own name alone: names stay short
             entries = [Entry.of(proto, opset) for proto, opset in inlined(nodes(prefix), self.functions, prefix)]
             if len(self.nodes) + len(entries) > MAX_NODES:
                 raise ModelError(f"the model is more than {MAX_NODES} nodes when its functions are written out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
@@ -21,6 +22,7 @@ from autotune.tensor.stage import MAX_RANK, check_shape
 ModelSource = Union[str, "os.PathLike[str]", bytes]
 
 OLDEST_OPSET = 1
+MAX_NAME = 200
 MAX_SPARSE_ELEMENTS = 2**28
 
 _DTYPES: dict[int, DType] = {
@@ -52,9 +54,12 @@ def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
         path = Path(source)
         where = f"'{path}'"
         try:
+            if not (path.is_file() or path.is_dir()):
+                path.stat()  # says why, unless it is a device or a pipe: those may never end
+                raise ModelError(f"cannot read model {where}: it is no file")
             data, folder = path.read_bytes(), path.parent
-        except OSError as error:
-            raise ModelError(f"cannot read model {where}: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+            raise ModelError(f"cannot read model {where}: {getattr(error, 'strerror', None) or error}") from error
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -158,7 +163,9 @@ def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
         return array
     if len(raw) != nbytes:
         raise ModelError(f"{where} has {len(raw)} bytes of data, its dimensions {dims} need {nbytes}")
-    return np.frombuffer(raw, dtype=dtype.numpy).reshape(dims)
+    array = np.frombuffer(raw, dtype=dtype.numpy).reshape(dims)
+    # A byte of a bool may be anything; generated code takes it for 0 or 1.
+    return array.view(np.uint8) != 0 if dtype is DType.bool else array
 
 
 def is_possible(dims: Sequence[int]) -> bool:
@@ -193,6 +200,11 @@ def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None, where: str
     return result.reshape(dims)
 
 
+def shortened(name: str) -> str:
+    """A name for a message: one of thousands of letters is damage or attack."""
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..."
+
+
 def _external_bytes(tensor: TensorProto, folder: Path | None, nbytes: int, where: str) -> bytes:
     """Read external data from a file that really (after links) lies inside `folder`."""
     if folder is None:
@@ -205,17 +217,28 @@ def _external_bytes(tensor: TensorProto, folder: Path | None, nbytes: int, where
         raise ModelError(f"{where}: external data has a malformed offset or length") from error
     path = Path(location)
     root = folder.resolve()
-    real = (root / path).resolve()
+    try:
+        real = (root / path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a null byte
+        raise ModelError(f"{where}: external data {shortened(location)!r} cannot be found: {error}") from error
     if not location or path.is_absolute() or ".." in path.parts or not real.is_relative_to(root):
-        raise ModelError(f"{where}: external data '{location}' is outside the model's folder '{folder}'; refused")
+        raise ModelError(
+            f"{where}: external data '{shortened(location)}' is outside the model's folder '{folder}'; refused"
+        )
     if offset < 0 or length != nbytes:
         raise ModelError(f"{where}: external data offset={offset} length={length} does not fit its {nbytes} bytes")
     try:
-        with real.open("rb") as file:
-            file.seek(offset)
-            raw = file.read(nbytes)
+        found = real.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ModelError(f"{where}: cannot read external data '{real}': it is no file")
+        raw = b""
+        if offset + nbytes <= found.st_size:  # before any memory is taken
+            with real.open("rb") as file:
+                file.seek(offset)
+                raw = file.read(nbytes)
     except OSError as error:
-        raise ModelError(f"{where}: cannot read external data '{real}': {error.strerror or error}") from error
+        name = shortened(str(real))
+        raise ModelError(f"{where}: cannot read external data '{name}': {error.strerror or error}") from error
     if len(raw) != nbytes:
         raise ModelError(f"{where}: external data file '{real}' is too short (truncated copy?)")
     return raw

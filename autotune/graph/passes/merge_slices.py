@@ -78,6 +78,7 @@ def _concat(sweep: Sweep, node: Node) -> str | None:
     for name in node.inputs:
         producer = sweep.producers.get(name)
         inner = producer is not None and producer.op == "concat" and _axis(producer) == axis and sweep.sole_use(name)
+        inner = inner and node.inputs.count(name) == 1  # else parts double with every level
         parts += producer.inputs if producer is not None and inner else (name,)
     parts = [name for name in parts if sweep.values[name].shape[axis]] or parts[:1]
     runs: list[tuple[str, _Piece | None]] = []  # parts of the result, each with what it is a slice of
