@@ -27,22 +27,41 @@ MAX_FMAS = 768
 """Vector multiply-adds in the body of a tile."""
 
 
-WORTH = 0.9
-"""Share of the plain sum's multiplications that must suffice for two transforms to pay."""
+TRANSFORMS = 1.1
+"""Time of a tile by the time of its multiplications alone."""
+
+BORDER = 4.5
+"""What a vector of a zero border costs whoever writes it, in multiply-adds: it passes through the caches too."""
+
+BALANCED = 0.95
+"""Share of the threads' time that may not be lost when they share channels only."""
 
 MAX_WINDOW = 9
 """Rows of a window: each piece of three adds a transform of its own to the code."""
 
 
 def _prefer(workload: Workload, target: Target) -> float:
-    """Untuned, where it takes fewer multiplications than the plain sum that skips padding, additions are free, and
-    there are registers for a tile of some width."""
+    """Untuned, where additions are free, there are registers for a tile of some width, and the multiplications saved
+    are worth more than the transforms and a zero border, beside the plain sum that skips padding and needs none."""
     p = sizes(workload)
-    tiles = -(-p.oh // winograd_rows.ROWS)
-    ours = tiles * p.ow * winograd_rows.products(p.r) * p.s
-    plain = p.oh * p.ow * p.r * p.s * (1.0 - padded_share(p)) ** 2
+    inside = 1.0 - padded_share(p)
+    plain = p.oh * p.ow * p.r * p.s * inside**2
+    ours = TRANSFORMS * -(-p.oh // winograd_rows.ROWS) * p.ow * winograd_rows.products(p.r) * p.s
+    if _edges(p, target) == "apart":
+        ours *= inside
+    else:
+        (_, _, (top, bottom), (left, right)) = _halo(p)
+        ours += BORDER * ((top + p.h + bottom) * (left + p.w + right) - p.h * p.w)
     able = target.adds_beside_multiplies and target.num_vector_registers >= 32
-    return 2.0 if able and ours < WORTH * plain else 0.5
+    return 2.0 if able and ours < plain else 0.5
+
+
+def _edges(p: Conv, target: Target) -> str:
+    """Tiles at the image's edges as code of their own: no zero border has to be written, nothing has to be tested. The
+    loop over rows is cut up for it, so threads share blocks of channels only."""
+    blocks = p.n * -(-p.c // target.lanes(DType.f32.bytes))
+    turns = -(-blocks // target.num_threads)
+    return "apart" if blocks >= BALANCED * turns * target.num_threads else "border"
 
 
 @template("conv2d.depthwise_rows", op="conv2d", priority=_prefer, strict=False)
@@ -67,6 +86,7 @@ class DepthwiseRows:
             tile("ow_tile", p.ow, limit=14),
             Choice("taps", ("outside", "inside")),
             Choice("order", ("khw", "hkw")),
+            Choice("edges", ("border", "apart")),
         )
 
         def fits(c: Config) -> bool:
@@ -75,11 +95,15 @@ class DepthwiseRows:
         def code_size(c: Config) -> bool:
             return c.get_int("ow_tile") * products <= MAX_FMAS
 
+        def whole(c: Config) -> bool:
+            return c.get_str("edges") == "border" or c.get_str("order") == "khw"
+
         return ConfigSpace(
             knobs,
             (
                 Constraint("registers", fits, "the tile needs more vector registers than there are"),
                 Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
+                Constraint("edges", whole, "with edges apart, all rows of a block of channels come together"),
             ),
         )
 
@@ -95,11 +119,11 @@ class DepthwiseRows:
         def cost(t: int) -> float:
             """In columns: a tile costs a quarter more than its own, the tail of a row is code of its own, and with
             the combinations of a tile's input rows beside its sums and outputs some are spilled."""
-            crowded = 4 * t + 2 * p.s > registers
-            return (p.ow + -(-p.ow // t) / 4) * (1.05 if crowded else 1.0) + (p.ow % t > 0)
+            crowded = 4 * t + 3 * p.s > registers
+            return (p.ow + -(-p.ow // t) / 4) * (1.15 if crowded else 1.0) + (p.ow % t > 0)
 
         width = min(wide or fitting[:1], key=lambda t: (cost(t), -t))
-        return space.default().replace(ow_tile=width)
+        return space.default().replace(ow_tile=width, edges=_edges(p, target))
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = sizes(workload)
@@ -109,7 +133,10 @@ class DepthwiseRows:
         assert anchor is not None
         x, out = f"in{anchor.inputs[0]}", a.output
         layouts = operand_layouts(workload, lanes, p.k)
-        layouts[x] = Layout.blocked(4, [(1, lanes)]).with_halo(_halo(p))
+        apart = config.get_str("edges") == "apart"
+        layouts[x] = Layout.blocked(4, [(1, lanes)])
+        if not apart:
+            layouts[x] = layouts[x].with_halo(_halo(p))
         s = with_layouts(a.schedule, interface, layouts)
         s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(0, lanes)]))
         n, k, oh, ow = a.axes(out)
@@ -122,6 +149,9 @@ class DepthwiseRows:
         s = s.vectorize(out, f"{k}.1").compute_at("wino_y", out, f"{ow}.0", REGISTER)
         s = self._transforms(s, config, lanes)
         s = s.partition(out, f"{ow}.0")
+        if apart:
+            s = s.partition(out, f"{oh}.0")
+            shared = [f"{k}.0"]
         fused = n
         for loop in shared:
             s = s.fuse(out, fused, loop)

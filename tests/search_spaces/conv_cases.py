@@ -57,9 +57,11 @@ def conv(
 
 
 def random_conv(rng: random.Random, kind: str) -> Workload:
-    """Awkward sizes and attributes; `kind` is dense, depthwise or grouped."""
-    r, s = rng.choice((1, 2, 3, 3, 5)), rng.choice((1, 3, 3, 5, 7))
-    dilation = (rng.choice((1, 1, 2)), rng.choice((1, 1, 1, 3)))
+    """Awkward sizes and attributes; `kind` is dense, depthwise, grouped, or rows: depthwise without strides."""
+    rows = kind == "rows"
+    r, s = rng.choice((2, 4, 3, 3, 5) if rows else (1, 2, 3, 3, 5)), rng.choice((1, 3, 3, 5, 7))
+    dilation = (1, 1) if rows else (rng.choice((1, 1, 2)), rng.choice((1, 1, 1, 3)))
+    stride = (1, 1) if rows else (rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3)))
     pad = tuple(rng.choice((0, 1, 1, 2)) for _ in range(4))
     h = max((r - 1) * dilation[0] + 1 - pad[0] - pad[2], 1) + rng.choice((0, 1, 4, 6, 9))
     w = max((s - 1) * dilation[1] + 1 - pad[1] - pad[3], 1) + rng.choice((0, 1, 3, 7, 15, 18))
@@ -67,12 +69,14 @@ def random_conv(rng: random.Random, kind: str) -> Workload:
     k, groups = rng.choice((1, *CHANNELS)), 1
     if kind == "depthwise":
         groups, k = c, c * rng.choice((1, 1, 1, 2, 3, 16))
+    elif rows:
+        c = k = groups = rng.choice((16, 17, 24, 32, 48))
     elif kind == "grouped":
         groups = rng.choice((2, 3, 4, 8))
         c, k = groups * rng.choice((2, 3, 4, 16, 17)), groups * rng.choice((1, 2, 4, 7, 16, 32))
     return conv(
-        c, h, w, k, r, s, n=rng.choice((1, 1, 2)), stride=(rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3))),
-        pad=(pad[0], pad[1], pad[2], pad[3]), dilation=dilation, groups=groups, epilogue=rng.choice(EPILOGUES),
+        c, h, w, k, r, s, n=rng.choice((1, 1, 2)), stride=stride, pad=(pad[0], pad[1], pad[2], pad[3]),
+        dilation=dilation, groups=groups, epilogue=rng.choice(EPILOGUES),
     )  # fmt: skip
 
 

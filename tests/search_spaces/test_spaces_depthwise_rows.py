@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autotune.search_spaces import lookup, templates_for
 from autotune.target import Target
-from tests.search_spaces.conv_cases import EPILOGUES, TARGETS, check, conv, random_interface
+from tests.search_spaces.conv_cases import TARGETS, check, check_random, conv
 
 NAME = "conv2d.depthwise_rows"
 ZEN, INTEL = Target.parse("x86 -mcpu=znver4"), Target.parse("x86 -mcpu=skylake-avx512")
@@ -20,23 +20,15 @@ ZEN, INTEL = Target.parse("x86 -mcpu=znver4"), Target.parse("x86 -mcpu=skylake-a
 @given(seed=st.integers(0, 10**6))
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_workloads_configs_and_layouts(target: str, seed: int) -> None:
-    rng, on = random.Random(seed), Target.parse(f"{target} -num-cores=2")
-    channels, r, s = rng.choice((16, 17, 24, 48)), rng.randint(2, 5), rng.randint(1, 5)
-    pad = tuple(rng.randint(0, 2) for _ in range(4))
-    h, w = max(r - pad[0] - pad[2], 1) + rng.randint(1, 6), max(s - pad[1] - pad[3], 1) + rng.randint(0, 9)
-    workload = conv(
-        channels, h, w, channels, r, s, n=rng.choice((1, 2)), pad=(pad[0], pad[1], pad[2], pad[3]), groups=channels,
-        epilogue=rng.choice(EPILOGUES),
-    )  # fmt: skip
-    interface = random_interface(rng, workload, on.lanes(4)) if rng.random() < 0.6 else None
-    check(workload, lookup(NAME).space(workload, on).sample(rng).replace(template=NAME), on, interface)
+    check_random(random.Random(seed), NAME, "rows", Target.parse(f"{target} -num-cores=2"))
 
 
 @pytest.mark.parametrize("rows", [8, 9])
 def test_an_odd_last_row_and_channels_beside_the_vector_width(rows: int) -> None:
     on = Target.parse("native -num-cores=2")
     workload = conv(24, rows, 9, 24, groups=24, epilogue=("bias", "relu6"))
-    check(workload, lookup(NAME).default(workload, on).replace(template=NAME), on)
+    for edges in ("apart", "border"):
+        check(workload, lookup(NAME).default(workload, on).replace(template=NAME, edges=edges), on)
 
 
 def test_it_is_the_first_choice_where_additions_are_free_and_padding_is_little() -> None:
@@ -45,6 +37,13 @@ def test_it_is_the_first_choice_where_additions_are_free_and_padding_is_little()
     for workload, target in ((large, INTEL), (large, Target.parse("x86 -mcpu=znver2")), (small, ZEN)):
         found = [t.name for t in templates_for(workload, target)]
         assert found[0] == "conv2d.depthwise" and NAME in found
+
+
+@pytest.mark.parametrize(("channels", "threads", "edges"), [(32, 2, "apart"), (48, 1, "apart"), (48, 2, "border")])
+def test_edges_are_apart_where_threads_can_share_the_channels(channels: int, threads: int, edges: str) -> None:
+    on = Target.parse(f"x86 -mcpu=znver4 -num-cores={threads}")
+    config = lookup(NAME).default(conv(channels, 14, 14, channels, groups=channels), on)
+    assert config.get_str("edges") == edges
 
 
 def test_strict_floating_point_leaves_it_out() -> None:
