@@ -192,6 +192,7 @@ class ConeScheduler:
         if not order:
             return
         self.schedule = self.schedule.reorder(root, *order)
+        extents = {x: self._extent(x) for x in rows}
         shared = self._parallel(rows)
         serial = [x for x in [*rows, *inner] if x not in shared]
         innermost = next((x for x in reversed(serial) if self._extent(x) > 1), "")
@@ -202,8 +203,9 @@ class ConeScheduler:
                 self.schedule = self.schedule.partition(root, loop)
         if tile is not None:  # rows of the tile are loaded whole and turned in registers
             written_out = tail[0]
-            if shared == [f"{tile[0]}.0"]:  # where no guard says that some of them may be missing
-                self.schedule = self.schedule.partition(root, shared[0])
+            if shared[-1:] == [f"{tile[0]}.0"] and all(extents[x] == 1 for x in shared[:-1]):
+                # Only where no guard says that some of the rows may be missing.
+                self.schedule = self.schedule.partition(root, "*".join(shared))
         if written_out:
             self.schedule = self.schedule.unroll(root, written_out)
         if root in self.partials:
