@@ -28,10 +28,16 @@ MAX_FMAS = 768
 
 
 TRANSFORMS = 1.1
-"""Time of a tile by the time of its multiplications alone."""
+"""Time of a tile by the time of its multiplications alone, or of its additions where these are more."""
+
+LIKE_ADDITIONS = {"add": 1, "sub": 1, "min": 1, "max": 1, "relu": 1, "clip": 2}
+"""Operators behind the convolution that take the units for additions, and how many instructions they are."""
 
 BORDER = 4.5
 """What a vector of a zero border costs whoever writes it, in multiply-adds: it passes through the caches too."""
+
+USUAL_WIDTH = 5
+"""Columns of a tile, about."""
 
 BALANCED = 0.95
 """Share of the threads' time that may not be lost when they share channels only."""
@@ -41,19 +47,24 @@ MAX_WINDOW = 9
 
 
 def _prefer(workload: Workload, target: Target) -> float:
-    """Untuned, where additions are free, there are registers for a tile of some width, and the multiplications saved
-    are worth more than the transforms and a zero border, beside the plain sum that skips padding and needs none."""
+    """Untuned, where additions have units of their own, there are registers for a tile of some width, and the time
+    saved is worth a zero border, beside the plain sum that skips padding, needs no border and adds for free."""
+    if not (target.adds_beside_multiplies and target.num_vector_registers >= 32):
+        return 0.5
     p = sizes(workload)
     inside = 1.0 - padded_share(p)
     plain = p.oh * p.ow * p.r * p.s * inside**2
-    ours = TRANSFORMS * -(-p.oh // winograd_rows.ROWS) * p.ow * winograd_rows.products(p.r) * p.s
-    if _edges(p, target) == "apart":
-        ours *= inside
-    else:
+    apart = _edges(p, target) == "apart"
+    multiplications = winograd_rows.products(p.r) * p.s * (inside if apart else 1.0)
+    width = min(USUAL_WIDTH, p.ow)
+    behind = sum(LIKE_ADDITIONS.get(node.op, 0) for node in workload.nodes)
+    combinations = winograd_rows.additions(p.r) * (width + p.s - 1) / width
+    additions = combinations + winograd_rows.SUMS + winograd_rows.ROWS * behind
+    ours = TRANSFORMS * -(-p.oh // winograd_rows.ROWS) * p.ow * max(multiplications, additions)
+    if not apart:
         (_, _, (top, bottom), (left, right)) = _halo(p)
         ours += BORDER * ((top + p.h + bottom) * (left + p.w + right) - p.h * p.w)
-    able = target.adds_beside_multiplies and target.num_vector_registers >= 32
-    return 2.0 if able and ours < plain else 0.5
+    return 2.0 if ours < plain else 0.5
 
 
 def _edges(p: Conv, target: Target) -> str:

@@ -61,6 +61,12 @@ def products(window: int) -> int:
     return sum(row is not None for piece in pieces(window) for row in piece.taps)
 
 
+def additions(window: int) -> int:
+    """Additions that combine a column of inputs for all products."""
+    rows = [row for piece in pieces(window) for row in piece.inputs if row is not None]
+    return sum(sum(factor != 0 for factor in row) - 1 for row in rows)
+
+
 @algorithm("conv2d", "winograd_rows")
 def winograd_rows(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The stages wino_u (constants only), wino_v, wino_m, wino_y and conv."""

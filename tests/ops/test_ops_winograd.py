@@ -58,9 +58,12 @@ def test_rows_of_a_depthwise_convolution_err_like_the_direct_sum(run: Call) -> N
     assert 0 < rows < 2 * direct
 
 
-@pytest.mark.parametrize(("window", "products"), [(2, 3), (3, 4), (4, 6), (5, 7), (7, 10), (9, 12)])
-def test_rows_take_fewer_products(window: int, products: int) -> None:
+@pytest.mark.parametrize(
+    ("window", "products", "additions"), [(2, 3, 2), (3, 4, 4), (4, 6, 4), (5, 7, 6), (7, 10, 8), (9, 12, 12)]
+)
+def test_rows_take_fewer_products(window: int, products: int, additions: int) -> None:
     assert winograd_rows.products(window) == products < 2 * window
+    assert winograd_rows.additions(window) == additions
 
 
 @pytest.mark.parametrize("attrs", [{"groups": 4}, {"groups": 8, "stride": (2, 2)}, {"groups": 8, "dilation": (1, 2)}])

@@ -39,6 +39,13 @@ def test_it_is_the_first_choice_where_additions_are_free_and_padding_is_little()
         assert found[0] == "conv2d.depthwise" and NAME in found
 
 
+def test_additions_behind_it_count() -> None:
+    for window, first in ((3, "conv2d.depthwise"), (5, NAME)):
+        pad = (window // 2,) * 4
+        workload = conv(32, 28, 28, 32, window, groups=32, pad=pad, epilogue=("bias", "relu6"))
+        assert templates_for(workload, ZEN)[0].name == first
+
+
 @pytest.mark.parametrize(("channels", "threads", "edges"), [(32, 2, "apart"), (48, 1, "apart"), (48, 2, "border")])
 def test_edges_are_apart_where_threads_can_share_the_channels(channels: int, threads: int, edges: str) -> None:
     on = Target.parse(f"x86 -mcpu=znver4 -num-cores={threads}")
