@@ -320,3 +320,28 @@ def feed_forward(m: Model) -> None:
     y = m.one("Add", y, x)
     if width > 2 and m.has("LayerNormalization"):
         m.one("LayerNormalization", y, m.constant(m.array((width,))), m.constant(m.array((width,))), epsilon=1e-3)
+
+
+@step(0.7)
+def attention_operator(m: Model) -> None:
+    """The operator of opset 23: groups of heads, a mask, causal or not."""
+    batch, heads, group = m.rng.choice((1, 2)), m.rng.choice((1, 2)), m.rng.choice((1, 2))
+    queries, keys, size = m.rng.choice((1, 5, 16)), m.rng.choice((3, 8, 17)), m.rng.choice((4, 8))
+    q = m.input(m.array((batch, heads * group, queries, size)))
+    k, v = (m.input(m.array((batch, heads, keys, size))) for _ in range(2))
+    causal = m.rng.randint(0, 1)
+    mask = [] if causal else [m.constant(m.array((queries, keys)))]
+    y = m.one("Attention", q, k, v, *mask, is_causal=causal, softcap=m.rng.choice((0.0, 2.0)))
+    if m.rng.random() < 0.5:
+        m.one("Relu", y)
+
+
+@step(0.5)
+def gated(m: Model) -> None:
+    """A product, one half of which opens or closes the other, as in language models."""
+    x = m.need(3)
+    width = m.shape(x)[2]
+    flat = m.one("MatMul", x, m.weight(width, 16))
+    a, b = m.add("Split", flat, m.ints(8, 8), outputs=2, axis=2)
+    gate = m.one("Swish", a) if m.has("Swish") else m.one("Mul", a, m.one("Sigmoid", a))
+    m.one("MatMul", m.one("Mul", gate, b), m.weight(8, width))
