@@ -6,9 +6,12 @@ interrupted.
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, ParamSpec
 
@@ -80,13 +83,34 @@ def _typer(commands: Mapping[str, Command]) -> typer.Typer:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point: runs one command and exits the process with its code."""
+    with _output():
+        try:
+            # Imported here, so that Ctrl-C during the imports ends in one line too.
+            from autotune.cli.commands import COMMANDS
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(INTERRUPTED)
+        make_app(COMMANDS)(args, prog_name="autotune")
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    """Standard streams that may be closed, read by a `head` that has seen enough, or on a full disk."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lasts
     try:
-        # Imported here, so that Ctrl-C during the imports ends in one line too.
-        from autotune.cli.commands import COMMANDS
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(INTERRUPTED)
-    make_app(COMMANDS)(args, prog_name="autotune")
+        try:
+            yield
+        finally:
+            sys.stdout.flush()  # not at the end of the interpreter, which would tell of it in its own words
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
+            raise
+        if error.errno != errno.EPIPE:
+            print(f"error: cannot write {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is left of the output has nowhere to go
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +143,23 @@ def load_peer(name: str, model: Path, threads: int, shapes: Shapes) -> Engine:
         EngineError: it is not installed, or refuses the model; the message says which.
     """
     try:
-        return PEERS[name](model, threads, shapes)
+        with _chatter_to_stderr():
+            return PEERS[name](model, threads, shapes)
     except ImportError:
         raise EngineError(f"{name} is not installed; pip install {name}") from None
     except Exception as error:  # engines raise what they like, RuntimeError above all
         raise EngineError(f"{name} cannot load the model: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+@contextmanager
+def _chatter_to_stderr() -> Iterator[None]:
+    """Compiled code of others prints on file descriptor 1, which is for results alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # theirs is kept back when it goes into a pipe
+        os.dup2(kept, 1)
+        os.close(kept)

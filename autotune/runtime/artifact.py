@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import struct
-import tempfile
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,20 +47,24 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
     """Write a compiled model, all that `Executor` takes; the file appears whole or not at all.
 
     Raises:
-        CompiledModelError: the file cannot be written (no permission, full disk).
+        CompiledModelError: the file cannot be written (no permission, full disk), or `path` is a device or a pipe.
     """
+    path = Path(os.path.realpath(path))  # a link stays one
+    if path.exists() and not path.is_file():
+        raise CompiledModelError(f"cannot write {path}: it is no ordinary file; name another")
     blobs: list[Any] = [*objects, runtime, np.ascontiguousarray(constants).data.cast("B")]
     header = {"program": program.to_json(), "sizes": [len(b) for b in blobs]}
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     digest = hashlib.sha256(text)
     for blob in blobs:
         digest.update(blob)
+    temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        output = temporary.open("xb")  # with the permissions that the user's other files have
     except OSError as error:
         raise CompiledModelError(f"cannot write {path}: {error.strerror}") from error
     try:
-        with os.fdopen(handle, "wb") as file:
+        with output as file:
             file.write(_HEAD.pack(MAGIC, len(text), digest.digest()))
             file.write(text)
             for blob in blobs:
@@ -70,7 +74,7 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
     except OSError as error:
         raise CompiledModelError(f"cannot write {path}: {error.strerror}; free some space and try again") from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def load_artifact(path: Path) -> tuple[Program, list[bytes], Array, bytes]:

@@ -42,6 +42,10 @@ _DTYPES: dict[int, DType] = {
 }
 
 
+COMPILED = b"ATMODEL"
+"""How files of `autotune compile` begin (`runtime.artifact`)."""
+
+
 def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
     """Parse a model; gives it with the folder that may hold its external data (None for bytes).
 
@@ -60,6 +64,8 @@ def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
             data, folder = path.read_bytes(), path.parent
         except (OSError, ValueError) as error:  # ValueError: a name with a null byte
             raise ModelError(f"cannot read model {where}: {getattr(error, 'strerror', None) or error}") from error
+    if data.startswith(COMPILED):
+        raise ModelError(f"{where} is a compiled model: give the ONNX model it was made from")
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
