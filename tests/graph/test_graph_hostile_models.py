@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 import autotune
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph import evaluate_graph, load_model, optimize, partition
-from tests.graph.graph_models import build, make_model, random
+from tests.graph.graph_models import Array, build, make_model, random
 
 FUNCTIONS = helper.make_opsetid("", 17), helper.make_opsetid("d", 1)
 
@@ -179,7 +179,7 @@ def test_a_concatenation_of_hundreds_of_parts() -> None:
         (helper.make_node("Unsqueeze", ["x", "a"], ["y"]), [4], {"a": np.arange(200)}, "201 dimensions"),
     ],
 )  # fmt: skip
-def test_absurd_attributes(node: onnx.NodeProto, shape: list[int], tensors: dict[str, np.ndarray], text: str) -> None:
+def test_absurd_attributes(node: onnx.NodeProto, shape: list[int], tensors: dict[str, Array], text: str) -> None:
     assert text in refusal(make_model([node], {"x": shape}, ["y"], tensors))
 
 
@@ -199,3 +199,20 @@ def test_loops_are_refused_all_at_once() -> None:
     model = make_model([*nodes, helper.make_node("Relu", ["x"], ["y"])], {"x": [1]}, ["y"])
     with pytest.raises(UnsupportedError, match="4 unsupported.*Loop ×3 .*SequenceEmpty ×1"):
         load_model(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("node", "tensors", "text"),
+    [
+        (helper.make_node("ReduceSum", ["x"], ["y"], keepdims=7), {}, "keepdims=7 is neither 0 nor 1"),
+        (helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1], ceil_mode=2), {}, "ceil_mode=2 is neither"),
+        (helper.make_node("DFT", ["x", "", "n"], ["y"]), {"n": np.asarray([0, 1])}, "the axis is one number, not 2"),
+        (helper.make_node("Range", ["n", "n", "n"], ["y"]), {"n": np.asarray([0, 1])}, "not a tensor of shape (2,)"),
+        (helper.make_node("STFT", ["x", "n", "w"], ["y"]), {"n": np.asarray(1), "w": random(1, 2)},
+         "a window of shape"),
+        (helper.make_node("ConstantOfShape", ["n"], ["y"], value=helper.make_tensor("v", 1, [0], [])),
+         {"n": np.asarray([2])}, "the value is one number"),
+    ],
+)  # fmt: skip
+def test_one_number_is_one_number_and_a_flag_0_or_1(node: onnx.NodeProto, tensors: dict[str, Array], text: str) -> None:
+    assert text in refusal(make_model([node], {"x": [1, 4, 1]}, ["y"], tensors, opset=20))

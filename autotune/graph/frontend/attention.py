@@ -27,11 +27,14 @@ def attention(node: OnnxNode) -> Sequence[str]:
     extras = [(kind, node.input(at)) for kind, at in (("mask", 3), ("lengths", 6)) if node.given(at)]
     features = node.builder.values[names[0]].shape[-1]
     default = 1 / math.sqrt(features) if features else 1.0
+    softcap = node.attr_float("softcap", 0.0)
+    if not 0 <= softcap < math.inf:
+        raise ModelError(f"{node.label}: softcap={softcap} is no bound")
     attrs: dict[str, AttrValue] = {
         "extras": ",".join(kind for kind, _ in extras), "q_heads": heads[0], "kv_heads": heads[1], "first": (0, 0, 0),
         "order": ",".join(orders), "empty_zero": True,
-        "scale": node.attr_float("scale", default), "softcap": node.attr_float("softcap", 0.0),
-        "causal": bool(node.attr_int("is_causal", 0)), "offset": offset,
+        "scale": node.attr_float("scale", default), "softcap": softcap,
+        "causal": node.attr_flag("is_causal"), "offset": offset,
         "window": (node.attr_int("left_window_size", -1), node.attr_int("right_window_size", -1)),
         "precision": dtype_of(node.attr_int("softmax_precision", 0), node.label).value
         if node.has("softmax_precision") else "",
@@ -102,7 +105,7 @@ def rotary_embedding(node: OnnxNode) -> str:
         node.must_lie(name, (-rows,), (rows,), "a position")
     turned = node.emit(
         "rotary", x, node.input(1), node.input(2), *positions,
-        order="bshd" if len(shape) == 3 else "bhsd", dim=dim, interleaved=bool(node.attr_int("interleaved", 0)),
+        order="bshd" if len(shape) == 3 else "bhsd", dim=dim, interleaved=node.attr_flag("interleaved"),
     )  # fmt: skip
     return node.reshaped(turned, shape)
 

@@ -54,6 +54,13 @@ class NodeAttributes:
         attribute = self._attribute(name, AttributeProto.INT)
         return default if attribute is None else attribute.i
 
+    def attr_flag(self, name: str, *, default: bool = False) -> bool:
+        """An integer that must be 0 or 1: what others make of another one differs."""
+        value = self.attr_int(name, int(default))
+        if value not in (0, 1):
+            raise ModelError(f"{self.label}: {name}={value} is neither 0 nor 1")
+        return value == 1
+
     def attr_float(self, name: str, default: float) -> float:
         attribute = self._attribute(name, AttributeProto.FLOAT)
         return default if attribute is None else attribute.f

@@ -80,7 +80,7 @@ def second_operand(node: OnnxNode) -> str:
     if node.opset >= 7:
         return b
     left, right = node.shape(0), node.shape(1)
-    if not node.attr_int("broadcast", 0):
+    if not node.attr_flag("broadcast"):
         if left != right:
             raise ModelError(f"{node.label}: shapes {left} and {right} differ, and broadcast is not 1")
         return b
@@ -94,7 +94,7 @@ def second_operand(node: OnnxNode) -> str:
 
 @converts("Mod")
 def mod(node: OnnxNode) -> str:
-    fmod = bool(node.attr_int("fmod", 0))
+    fmod = node.attr_flag("fmod")
     return node.emit("mod", node.input(0), node.input(1), fmod=fmod)
 
 

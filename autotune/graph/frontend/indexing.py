@@ -103,7 +103,7 @@ def trilu(node: OnnxNode) -> str:
         raise ModelError(f"{node.label}: the diagonal must be one number")
     reach = sum(node.shape()[-2:])  # beyond all elements; keeps row + k from overflowing
     bounded = max(-reach, min(reach, k[0]))
-    return node.emit("trilu", node.input(0), upper=bool(node.attr_int("upper", 1)), k=bounded)
+    return node.emit("trilu", node.input(0), upper=node.attr_flag("upper", default=True), k=bounded)
 
 
 @converts("ReverseSequence")

@@ -14,7 +14,7 @@ def gemm(node: OnnxNode) -> str:
     if node.rank(0) != 2 or node.rank(1) != 2:
         raise ModelError(f"{node.label}: operands {node.shape(0)} and {node.shape(1)} must be matrices")
     alpha, beta = node.attr_float("alpha", 1.0), node.attr_float("beta", 1.0)
-    trans_a, trans_b = bool(node.attr_int("transA", 0)), bool(node.attr_int("transB", 0))
+    trans_a, trans_b = node.attr_flag("transA"), node.attr_flag("transB")
     b = node.input(1)
     if node.is_constant(1):
         array = node.constant(1, "weight")
@@ -38,7 +38,7 @@ def gemm(node: OnnxNode) -> str:
 def _check_addend(node: OnnxNode, product: str) -> None:
     """C broadcasts to the product; before opset 7 only where the attribute `broadcast` says so."""
     shape, c = node.builder.values[product].shape, node.shape(2)
-    free = node.opset >= 7 or node.attr_int("broadcast", 0) != 0
+    free = node.opset >= 7 or node.attr_flag("broadcast")
     fits = len(c) <= 2 and all(own in (1, extent) for own, extent in zip(reversed(c), reversed(shape), strict=False))
     if not fits or not (free or c == shape):
         raise ModelError(f"{node.label}: C of shape {c} does not fit the product of shape {shape}")

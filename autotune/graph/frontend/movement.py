@@ -14,7 +14,7 @@ from autotune.graph.frontend.node import OnnxNode, converts
 def reshape(node: OnnxNode) -> str:
     shape = list(node.constant_ints(1, "the shape"))
     source = node.shape()
-    if not node.attr_int("allowzero", 0):
+    if not node.attr_flag("allowzero"):
         for axis, extent in enumerate(shape):
             if extent == 0:
                 if axis >= len(source):

@@ -103,6 +103,20 @@ class OnnxNode(NodeAttributes):
             raise ModelError(f"{self.label}: {what} must be integers, not {array.dtype}")
         return tuple(int(item) for item in array.reshape(-1))
 
+    def constant_number(self, position: int, what: str) -> int | float:
+        """The one number that an input must be while compiling: a length, a limit, ..."""
+        array = self.constant(position, what)
+        if array.size != 1:
+            raise ModelError(f"{self.label}: {what} is one number, not a tensor of shape {array.shape}")
+        number: int | float = array.reshape(()).item()
+        return number
+
+    def constant_int(self, position: int, what: str) -> int:
+        found = self.constant_ints(position, what)
+        if len(found) != 1:
+            raise ModelError(f"{self.label}: {what} is one number, not {len(found)}")
+        return found[0]
+
     def ints_or_input(self, name: str, position: int) -> tuple[int, ...] | None:
         """Integers that old opsets give as an attribute and new ones as a constant input."""
         if self.has(name):

@@ -17,11 +17,11 @@ def batch_normalization(node: OnnxNode) -> str:
 
     Statistics are per channel; before opset 9, with spatial=0, they are per element of a sample.
     """
-    if node.attr_int("training_mode", 0):
+    if node.attr_flag("training_mode"):
         raise UnsupportedError(f"{node.label}: training_mode=1; export the model for inference")
     if node.rank() < 2:
         raise ModelError(f"{node.label}: data of shape {node.shape()} has no channel axis")
-    spatial = bool(node.attr_int("spatial", 1))
+    spatial = node.attr_flag("spatial", default=True)
     wanted = node.shape()[1:2] if spatial else node.shape()[1:]
     for position in range(1, 5):
         if node.shape(position) != wanted:

@@ -19,20 +19,17 @@ def pool(node: OnnxNode) -> tuple[str, ...]:
         "stride": window.stride,
         "pad": window.pad,
         "dilation": window.dilation,
-        "ceil_mode": bool(node.attr_int("ceil_mode", 0)),
+        "ceil_mode": node.attr_flag("ceil_mode"),
     }
     x = node.input(0)
     if node.op == "AveragePool":
-        return (node.emit("avg_pool", x, count_include_pad=bool(node.attr_int("count_include_pad", 0)), **attrs),)
+        return (node.emit("avg_pool", x, count_include_pad=node.attr_flag("count_include_pad"), **attrs),)
     if node.op == "LpPool":
         return (node.emit("lp_pool", x, p=_exponent(node), **attrs),)
     values = node.emit("max_pool", x, **attrs)
     if len(node.proto.output) < 2 or not node.proto.output[1]:
         return (values,)
-    order = node.attr_int("storage_order", 0)
-    if order not in (0, 1):
-        raise ModelError(f"{node.label}: storage_order={order} is neither 0 nor 1")
-    return values, node.emit("max_pool_index", x, column_major=bool(order), **attrs)
+    return values, node.emit("max_pool_index", x, column_major=node.attr_flag("storage_order"), **attrs)
 
 
 def _exponent(node: OnnxNode) -> float:

@@ -67,7 +67,7 @@ def tile(node: OnnxNode) -> str:
 
 def _old_repeats(node: OnnxNode) -> list[int]:
     """Opset 1: a number of tiles and the axis along which they are laid."""
-    (tiles, axis) = (float(node.constant(n, what).reshape(-1)[0]) for n, what in ((1, "the tiles"), (2, "the axis")))
+    (tiles, axis) = (node.constant_number(n, what) for n, what in ((1, "the tiles"), (2, "the axis")))
     repeats = [1] * node.rank()
     repeats[node.axis(int(axis), node.rank())] = int(tiles)
     return repeats

@@ -37,7 +37,7 @@ def rnn(node: OnnxNode) -> Sequence[str]:
 def gru(node: OnnxNode) -> Sequence[str]:
     """The bias of the hidden gate's recurrent product stays inside where the reset gate multiplies it."""
     layer = _Layer.of(node, gates=3)
-    linear = bool(node.attr_int("linear_before_reset", 0))
+    linear = node.attr_flag("linear_before_reset")
     extras = {}
     bias = layer.bias()
     if linear and node.given(3):
@@ -57,7 +57,7 @@ def lstm(node: OnnxNode) -> Sequence[str]:
         extras["initial_c"] = layer.batch_inside(node.input(6))
     if node.given(7):
         extras["peephole"] = node.input(7)
-    coupled = bool(node.attr_int("input_forget", 0))
+    coupled = node.attr_flag("input_forget")
     return layer.emit("lstm", ("Sigmoid", "Tanh", "Tanh"), layer.bias(), results=3, extras=extras, input_forget=coupled)
 
 
@@ -92,7 +92,7 @@ class _Layer:
         if node.attr_int("hidden_size", hidden) != hidden:
             raise ModelError(f"{node.label}: hidden_size={node.attr_int('hidden_size', 0)}, the weights have {hidden}")
         node.attr_int("output_sequence", 0)  # of old opsets: whether the first result exists, which its name says
-        return _Layer(node, gates, direction, directions, hidden, bool(node.attr_int("layout", 0)))
+        return _Layer(node, gates, direction, directions, hidden, node.attr_flag("layout"))
 
     def bias(self) -> str:
         """Both biases of every gate, added: (directions·gates·hidden), or "" without."""

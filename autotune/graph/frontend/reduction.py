@@ -27,7 +27,7 @@ def reduction_axes(node: OnnxNode) -> tuple[int, ...]:
     """Axes, sorted and non-negative; all axes when none are given, none when that means 'do nothing'."""
     given = node.ints_or_input("axes", 1)
     if not given:
-        return () if node.attr_int("noop_with_empty_axes", 0) else tuple(range(node.rank()))
+        return () if node.attr_flag("noop_with_empty_axes") else tuple(range(node.rank()))
     axes = tuple(sorted(node.axis(axis, node.rank()) for axis in given))
     if len(set(axes)) != len(axes):
         raise ModelError(f"{node.label}: axes {given} repeat an axis")
@@ -39,7 +39,7 @@ def reduce(node: OnnxNode) -> str:
     axes = reduction_axes(node)
     if not axes and node.op in _WITHOUT_EFFECT:
         return node.input(0)
-    return node.emit(_REDUCTIONS[node.op], node.input(0), axes=axes, keepdims=bool(node.attr_int("keepdims", 1)))
+    return node.emit(_REDUCTIONS[node.op], node.input(0), axes=axes, keepdims=node.attr_flag("keepdims", default=True))
 
 
 @converts("ArgMax", "ArgMin")
@@ -48,8 +48,8 @@ def arg_reduce(node: OnnxNode) -> str:
         node.op.lower(),
         node.input(0),
         axis=node.axis(node.attr_int("axis", 0), node.rank()),
-        keepdims=bool(node.attr_int("keepdims", 1)),
-        select_last_index=bool(node.attr_int("select_last_index", 0)),
+        keepdims=node.attr_flag("keepdims", default=True),
+        select_last_index=node.attr_flag("select_last_index"),
     )
 
 
@@ -63,8 +63,8 @@ def cumulative(node: OnnxNode) -> str:
         node.op.lower(),
         node.input(0),
         axis=node.axis(axis, node.rank()),
-        exclusive=bool(node.attr_int("exclusive", 0)),
-        reverse=bool(node.attr_int("reverse", 0)),
+        exclusive=node.attr_flag("exclusive"),
+        reverse=node.attr_flag("reverse"),
     )
 
 
@@ -93,6 +93,6 @@ def cosine_window(node: OnnxNode) -> str:
         "cosine_window",
         kind=node.op[: -len("Window")].lower(),
         size=sizes[0],
-        periodic=bool(node.attr_int("periodic", 1)),
+        periodic=node.attr_flag("periodic", default=True),
         to=to.value,
     )

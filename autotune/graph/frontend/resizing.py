@@ -46,8 +46,8 @@ def resize(node: OnnxNode) -> str:
         coordinates="half_pixel" if coordinates == "tf_half_pixel_for_nn" else coordinates,
         rounding=node.attr_string("nearest_mode", "round_prefer_floor"),
         cubic_a=node.attr_float("cubic_coeff_a", -0.75),
-        antialias=bool(node.attr_int("antialias", 0)),
-        exclude_outside=bool(node.attr_int("exclude_outside", 0)),
+        antialias=node.attr_flag("antialias"),
+        exclude_outside=node.attr_flag("exclude_outside"),
         extrapolation=node.attr_float("extrapolation_value", 0.0),
         roi=roi,
     )

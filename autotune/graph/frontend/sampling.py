@@ -19,7 +19,7 @@ def grid_sample(node: OnnxNode) -> str:
         node.input(1),
         mode=MODES.get(mode, mode),
         padding=node.attr_string("padding_mode", "zeros"),
-        align_corners=bool(node.attr_int("align_corners", 0)),
+        align_corners=node.attr_flag("align_corners"),
     )
 
 
@@ -28,7 +28,7 @@ def affine_grid(node: OnnxNode) -> str:
     size = node.constant_ints(1, "the size")
     if len(size) < 3 or size[0] != node.shape()[:1][0]:
         raise ModelError(f"{node.label}: size {size} for theta of shape {node.shape()}")
-    return node.emit("affine_grid", node.input(0), size=size[2:], align_corners=bool(node.attr_int("align_corners", 0)))
+    return node.emit("affine_grid", node.input(0), size=size[2:], align_corners=node.attr_flag("align_corners"))
 
 
 @converts("RoiAlign")

@@ -13,5 +13,5 @@ def top_k(node: OnnxNode) -> tuple[str, ...]:
     given = node.constant_ints(1, "k") if node.opset >= 10 else (node.attr_int("k", 0),)
     if len(given) != 1 or not 0 <= given[0] <= node.shape()[axis]:
         raise ModelError(f"{node.label}: k is {given}; along axis {axis} there are {node.shape()[axis]} elements")
-    largest, ordered = bool(node.attr_int("largest", 1)), bool(node.attr_int("sorted", 1))
+    largest, ordered = node.attr_flag("largest", default=True), node.attr_flag("sorted", default=True)
     return node.emit_results(2, "top_k", node.input(0), axis=axis, k=given[0], largest=largest, sorted=ordered)

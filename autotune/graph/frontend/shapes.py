@@ -42,7 +42,9 @@ def constant_of_shape(node: OnnxNode) -> str:
     """A broadcast view: no memory, whatever the shape says."""
     shape = check_shape(node.constant_ints(0, "the shape"), "the result")
     value = node.attr_tensor("value")
-    scalar = np.zeros((), np.float32) if value is None else value.reshape(-1)[:1].reshape(())
+    if value is not None and value.size != 1:
+        raise ModelError(f"{node.label}: the value is one number, not a tensor of shape {value.shape}")
+    scalar = np.zeros((), np.float32) if value is None else value.reshape(())
     return node.new_constant(np.broadcast_to(scalar, shape))
 
 
@@ -54,12 +56,11 @@ def shape(node: OnnxNode) -> str:
 
 @converts("Range")
 def range_(node: OnnxNode) -> str:
-    arrays = [node.constant(position, "the range") for position in range(3)]
-    start, limit, delta = (array.reshape(-1)[0].item() for array in arrays)
+    start, limit, delta = (node.constant_number(n, "a bound of the range") for n in range(3))
     count = (limit - start) / delta if delta else math.inf
     if not abs(count) <= MAX_BROADCAST_ELEMENTS:  # NaN too
         raise ModelError(f"{node.label}: impossible range from {start} to {limit} by {delta}")
-    return node.new_constant(np.arange(start, limit, delta, dtype=arrays[0].dtype))
+    return node.new_constant(np.arange(start, limit, delta, dtype=node.constant(0, "the start").dtype))
 
 
 @converts("Size")

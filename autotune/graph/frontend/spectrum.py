@@ -27,15 +27,15 @@ def dft(node: OnnxNode) -> str:
         raise ModelError(f"{node.label}: the last dimension of {node.shape()} must be 1 (real) or 2 (complex)")
     axis = node.attr_int("axis", 1) if node.opset < 20 else -2
     if node.given(2):
-        (axis,) = node.constant_ints(2, "the axis")
+        axis = node.constant_int(2, "the axis")
     axis = node.axis(axis, rank)
     if axis == rank - 1:
         raise ModelError(f"{node.label}: axis {axis} holds the parts of complex numbers")
-    inverse, onesided = bool(node.attr_int("inverse", 0)), bool(node.attr_int("onesided", 0))
+    inverse, onesided = node.attr_flag("inverse"), node.attr_flag("onesided")
     given = node.shape()[axis]
     length = 2 * (given - 1) if inverse and onesided else given
     if node.given(1):
-        (length,) = node.constant_ints(1, "the length")
+        length = node.constant_int(1, "the length")
     if length < 1:
         raise ModelError(f"{node.label}: a transform of length {length}")
     if onesided and not inverse and node.shape()[-1] == 2:
@@ -53,13 +53,13 @@ def dft(node: OnnxNode) -> str:
 @converts("STFT")
 def stft(node: OnnxNode) -> str:
     """The spectrum of overlapping frames of a signal, each times a window."""
-    (step,) = node.constant_ints(1, "the step")
+    step = node.constant_int(1, "the step")
     if node.given(3):
-        (size,) = node.constant_ints(3, "the frame length")
-    elif node.given(2):
+        size = node.constant_int(3, "the frame length")
+    elif node.given(2) and node.rank(2) == 1:
         (size,) = node.shape(2)
     else:
-        size = node.shape()[1]
+        size = node.shape()[1] if node.rank() > 1 else 0
     signal, shape = node.input(0), node.shape()
     signal = node.reshaped(signal, (*shape, 1)) if len(shape) == 2 else signal
     complex_signal = len(shape) == 3 and shape[-1] == 2
@@ -69,7 +69,7 @@ def stft(node: OnnxNode) -> str:
             raise ModelError(f"{node.label}: a window of shape {node.shape(2)} for frames of {size}")
         window = node.emit("cast", node.reshaped(node.input(2), (size, 1)), to="f64")
         x = node.emit("mul", x, window)
-    onesided = bool(node.attr_int("onesided", 1)) and not complex_signal
+    onesided = node.attr_flag("onesided", default=True) and not complex_signal
     return node.emit("cast", _transform(node, x, size, inverse=False, onesided=onesided), to=node.value().dtype)
 
 
@@ -155,7 +155,7 @@ def _roots(length: int, given: int, bins: int, inverse: bool, onesided: bool) ->
 @converts("MelWeightMatrix")
 def mel_weight_matrix(node: OnnxNode) -> str:
     """Triangular filters, evenly spaced in mel, over the bins of a spectrum: [spectrogram bins, mel bins]."""
-    numbers = [node.constant(n, "the filters").reshape(-1)[0].item() for n in range(5)]
+    numbers = [node.constant_number(n, "a number of the filters") for n in range(5)]
     bands, length, rate, low, high = int(numbers[0]), int(numbers[1]), numbers[2], numbers[3], numbers[4]
     bins = length // 2 + 1
     if bands < 1 or length < 1 or rate <= 0 or not 0 <= low < high or bands * bins > MAX_MATRIX:

@@ -19,7 +19,7 @@ def non_max_suppression(node: HostNode) -> tuple[Array]:
     if not 0 <= overlap <= 1:
         raise InputError(f"{node.label}: the threshold of the overlap is {overlap}, not within 0..1")
     least = _scalar(node, 4) if node.optional(4) is not None else -np.inf
-    corners = _corners(boxes.astype(np.float32), bool(node.attr_int("center_point_box", 0)))
+    corners = _corners(boxes.astype(np.float32), node.attr_flag("center_point_box"))
     found = [
         (batch, label, box)
         for batch in range(scores.shape[0])
