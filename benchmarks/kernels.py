@@ -35,7 +35,8 @@ METHOD = (
     "its cores, timed in turn through Python's run(), medians. An engine whose answer is not ONNX Runtime's is "
     "left out. `of limit`: the least time, of the multiply-adds at the FMA peak measured between the cases or of "
     "moving each operand once at the bandwidth of the smallest level that holds the model, over ours; Winograd is "
-    "counted by the plain definition and may exceed 100 %. Losses are printed like wins."
+    "counted by the plain definition and may exceed 100 %, of rows the steps of polynomials are. Losses are printed "
+    "like wins."
 )
 MAX_ERROR = 1e-3  # of the output's range: chains of eight Winograd convolutions stay far below
 PROBES = 6  # the best of several: threads that start late make one look slow
