@@ -64,6 +64,10 @@ def elements(schedule: Schedule, name: str, vector: str | None, lanes: int, turn
     schedule = axis_last(schedule, name, vector)
     order = [x.name for x in s.loops if x.name != vector]
     if s.loop(vector).extent > lanes:
+        last = len(s.stage.axes) - 1
+        if vector == s.stage.axes[last].name and s.loop(vector).extent % lanes:
+            for t in s.stage.outputs:  # each row from a vector's place on: none lies across two cache lines
+                schedule = schedule.layout(t.name, Layout.blocked(last + 1, [(last, lanes)]))
         schedule = schedule.split(name, vector, lanes)
         order += [f"{vector}.0", f"{vector}.1"]
         schedule = schedule.reorder(name, *order)
