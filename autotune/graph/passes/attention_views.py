@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.match import made_by
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.graph.passes.views import View, trace
 from autotune.ops.workload import AttrValue
 
@@ -21,18 +21,7 @@ LETTERS = "bhsd"
 
 def attention_views(graph: Graph) -> Graph:
     """`attention(transpose(reshape(x)), ...)` --> `attention(reshape(x), ..., order=...)`; transposes behind it too."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        found = None
-        if node.op == "attention":
-            found = _in_place(sweep, node)
-        elif node.op == "transpose":
-            found = _written_transposed(sweep, node)
-        if found is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, found)
-    return sweep.result()
+    return rewrite(graph, lambda sweep, node: _RULES[node.op](sweep, node), _RULES)
 
 
 def _orders(node: Node) -> list[str]:
@@ -139,3 +128,6 @@ def _heads(view: View, order: str, first: int, size: int) -> Heads | None:
     found = "".join((*single, *others))
     shape = tuple(extents[x] for x in found)
     return Heads(shape, found, first, group) if not offset and math.prod(shape) == size else None
+
+
+_RULES = {"attention": _in_place, "transpose": _written_transposed}

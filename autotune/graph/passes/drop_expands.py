@@ -9,22 +9,17 @@ from __future__ import annotations
 from autotune.errors import WorkloadError
 from autotune.graph.infer import infer, is_elementwise
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 
 
 def drop_expands(graph: Graph) -> Graph:
     """`add(expand(x), y)` --> `add(x, y)` where y has the full shape;  `f(expand(x))` --> `expand(f(x))`."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        made = _without(sweep, node) if is_elementwise(node.op) else None
-        if made is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, made)
-    return sweep.result()
+    return rewrite(graph, _without)
 
 
 def _without(sweep: Sweep, node: Node) -> str | None:
+    if not is_elementwise(node.op):
+        return None
     operands = list(node.inputs)
     for position, name in enumerate(node.inputs):
         producer = sweep.producers.get(name)

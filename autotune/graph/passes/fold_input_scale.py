@@ -13,21 +13,14 @@ from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.passes.affine import along_axis, constant_operand
 from autotune.graph.passes.fold_scale import WEIGHTED
 from autotune.graph.passes.match import made_by
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.conv_transpose import TRANSPOSED
 
 
 def fold_input_scale(graph: Graph) -> Graph:
     """`conv2d(x * s, w)` --> `conv2d(x, w * s)`;  `conv2d(x + b, w)` --> `conv2d(x, w) + sum of w * b`."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        folded = _folded(sweep, node) if node.op in WEIGHTED else None
-        if folded is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, folded)
-    return sweep.result()
+    return rewrite(graph, _folded, WEIGHTED)
 
 
 def _folded(sweep: Sweep, node: Node) -> str | None:

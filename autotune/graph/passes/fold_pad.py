@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.match import is_not_negative
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.match import is_not_negative, made_by
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import AttrValue
 
@@ -18,15 +18,15 @@ FOLDING = frozenset({*CONVOLUTIONS, "avg_pool", "max_pool"})
 
 def fold_pad(graph: Graph) -> Graph:
     """`conv2d(pad(x))` --> `conv2d(x)` with the padding added to its own."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        producer = sweep.producers.get(node.inputs[0]) if node.op in FOLDING else None
-        attrs = _with_padding(sweep, node, producer) if producer is not None and producer.op == "pad" else None
-        if producer is None or attrs is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, sweep.emit(node, node.op, (producer.inputs[0], *node.inputs[1:]), **attrs))
-    return sweep.result()
+    return rewrite(graph, _folded, FOLDING)
+
+
+def _folded(sweep: Sweep, node: Node) -> str | None:
+    pad = made_by(sweep, node.inputs[0], "pad")
+    attrs = _with_padding(sweep, node, pad) if pad is not None else None
+    if pad is None or attrs is None:
+        return None
+    return sweep.emit(node, node.op, (pad.inputs[0], *node.inputs[1:]), **attrs)
 
 
 def _with_padding(sweep: Sweep, node: Node, pad: Node) -> dict[str, AttrValue] | None:

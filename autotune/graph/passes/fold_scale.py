@@ -10,7 +10,7 @@ import numpy as np
 
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.passes.affine import along_axis, constant_operand
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.conv_transpose import TRANSPOSED
 
@@ -19,14 +19,7 @@ WEIGHTED = frozenset({*CONVOLUTIONS, *TRANSPOSED, "matmul"})
 
 def fold_scale(graph: Graph) -> Graph:
     """`conv2d(x, w) * s` --> `conv2d(x, w * s)`, and the same for other convolutions and matmul."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        folded = _folded(sweep, node) if node.op == "mul" else None
-        if folded is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, folded)
-    return sweep.result()
+    return rewrite(graph, _folded, ("mul",))
 
 
 def _folded(sweep: Sweep, node: Node) -> str | None:

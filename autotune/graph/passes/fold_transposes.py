@@ -7,7 +7,7 @@ moves its innermost dimension where swapping the last two would not.
 from __future__ import annotations
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.workload import AttrValue
 
 
@@ -17,14 +17,7 @@ def fold_transposes(graph: Graph) -> Graph:
     Of a transpose that moves more than the last two dimensions, the part that leaves rows whole stays: it is a copy
     of rows, and may be shared with other operands.
     """
-    sweep = Sweep(graph)
-    for node in sweep:
-        made = _RULES[node.op](sweep, node) if node.op in _RULES else None
-        if made is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, made)
-    return sweep.result()
+    return rewrite(graph, lambda sweep, node: _RULES[node.op](sweep, node), _RULES)
 
 
 def _product(sweep: Sweep, node: Node) -> str | None:

@@ -11,20 +11,13 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.affine import combined, constant_operand
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.tensor import DType
 
 
 def merge_affine(graph: Graph) -> Graph:
     """`(x + a) * b` --> `x * b + a*b`;  `x * a * b` --> `x * (a*b)`;  `x + a + y + b` --> `x + y + (a+b)`."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        merged = _without_sub(sweep, node) if node.op == "sub" else _merged(sweep, node) or _gathered(sweep, node)
-        if merged is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, merged)
-    return sweep.result()
+    return rewrite(graph, _merged)
 
 
 def _without_sub(sweep: Sweep, node: Node) -> str | None:
@@ -36,6 +29,12 @@ def _without_sub(sweep: Sweep, node: Node) -> str | None:
 
 
 def _merged(sweep: Sweep, node: Node) -> str | None:
+    if node.op == "sub":
+        return _without_sub(sweep, node)
+    return _in_a_row(sweep, node) or _gathered(sweep, node)
+
+
+def _in_a_row(sweep: Sweep, node: Node) -> str | None:
     outer = constant_operand(sweep, node) if node.op in ("add", "mul") else None
     producer = sweep.producers.get(outer.other) if outer else None
     if outer is None or producer is None or not sweep.sole_use(producer.name):

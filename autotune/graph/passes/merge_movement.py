@@ -6,25 +6,25 @@ requires: a verified graph.    ensures: no reshape of a reshape, no transpose of
 from __future__ import annotations
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.match import made_by
+from autotune.graph.passes.sweep import Sweep, rewrite
 
 
 def merge_movement(graph: Graph) -> Graph:
     """`reshape(reshape(x))` --> `reshape(x)`; `transpose(transpose(x))` --> `transpose(x)`."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        producer = sweep.producers.get(node.inputs[0]) if node.inputs else None
-        if node.op == "reshape" and producer is not None and producer.op == "reshape":
-            sweep.replace(node, sweep.emit(node, "reshape", producer.inputs, shape=node.output.shape))
-        elif node.op == "transpose" and producer is not None and producer.op == "transpose":
-            inner = producer.int_tuple("perm")
-            perm = tuple(inner[axis] for axis in node.int_tuple("perm"))
-            sweep.replace(node, sweep.emit(node, "transpose", producer.inputs, perm=perm))
-        elif node.op == "transpose" and _keeps_order(node, sweep.values[node.inputs[0]].shape):
-            sweep.replace(node, sweep.emit(node, "reshape", node.inputs, shape=node.output.shape))
-        else:
-            sweep.keep(node)
-    return sweep.result()
+    return rewrite(graph, _merged, ("reshape", "transpose"))
+
+
+def _merged(sweep: Sweep, node: Node) -> str | None:
+    inner = made_by(sweep, node.inputs[0], node.op)
+    if node.op == "reshape":
+        return sweep.emit(node, "reshape", inner.inputs, shape=node.output.shape) if inner is not None else None
+    if inner is not None:
+        before = inner.int_tuple("perm")
+        return sweep.emit(node, "transpose", inner.inputs, perm=tuple(before[axis] for axis in node.int_tuple("perm")))
+    if _keeps_order(node, sweep.values[node.inputs[0]].shape):
+        return sweep.emit(node, "reshape", node.inputs, shape=node.output.shape)
+    return None
 
 
 def _keeps_order(node: Node, shape: tuple[int, ...]) -> bool:

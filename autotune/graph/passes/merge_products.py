@@ -10,21 +10,14 @@ import numpy as np
 
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.passes.match import made_by
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 
 MAX_MULTIPLICATIONS = 2**33  # while compiling: seconds
 
 
 def merge_products(graph: Graph) -> Graph:
     """`(x · A) · B` --> `x · (A · B)`."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        merged = _merged(sweep, node) if node.op == "matmul" else None
-        if merged is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, merged)
-    return sweep.result()
+    return rewrite(graph, _merged, ("matmul",))
 
 
 def _merged(sweep: Sweep, node: Node) -> str | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.passes.match import made_by
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 
 
 class Projection(NamedTuple):
@@ -25,14 +25,7 @@ class Projection(NamedTuple):
 
 def merge_projections(graph: Graph) -> Graph:
     """`attention(x·a + p, x·b + q, x·c + r)` --> `attention(y, y, y)` with y = x·[a b c] + [p q r]."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        found = _merged(sweep, node) if node.op == "attention" else None
-        if found is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, found)
-    return sweep.result()
+    return rewrite(graph, _merged, ("attention",))
 
 
 def _merged(sweep: Sweep, node: Node) -> str | None:

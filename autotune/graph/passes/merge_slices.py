@@ -13,21 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 
 Ranges = list[range]
 
 
 def merge_slices(graph: Graph) -> Graph:
     """`slice(slice(x))` --> `slice(x)`; `slice(concat(a, b))` --> `slice(a)`; `concat(slice(x), slice(x))` --> `x`."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        made = _RULES[node.op](sweep, node) if node.op in _RULES else None
-        if made is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, made)
-    return sweep.result()
+    return rewrite(graph, lambda sweep, node: _RULES[node.op](sweep, node), _RULES)
 
 
 def _ranges(node: Node) -> Ranges:

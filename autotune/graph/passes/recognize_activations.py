@@ -11,7 +11,7 @@ import math
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.match import Product, affine, bounded, made_by, near, number, product
 from autotune.graph.passes.merge_clips import BOUNDS
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
 
@@ -21,15 +21,15 @@ Found = tuple[str, str, dict[str, AttrValue]]
 
 def recognize_activations(graph: Graph) -> Graph:
     """`x * (erf(x / sqrt 2) + 1) * 0.5` --> `gelu(x)`, `x * sigmoid(x)` --> `swish(x)`, ..."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        found = _activation(sweep, node)
-        if found is None:
-            sweep.keep(node)
-        else:
-            x, op, attrs = found
-            sweep.replace(node, sweep.emit(node, op, (x,), **attrs))
-    return sweep.result()
+    return rewrite(graph, _recognized)
+
+
+def _recognized(sweep: Sweep, node: Node) -> str | None:
+    found = _activation(sweep, node)
+    if found is None:
+        return None
+    x, op, attrs = found
+    return sweep.emit(node, op, (x,), **attrs)
 
 
 def _activation(sweep: Sweep, node: Node) -> Found | None:

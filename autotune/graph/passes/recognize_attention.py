@@ -11,20 +11,13 @@ from typing import NamedTuple
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.masks import Mask, fits, is_causal, one_mask, unmasked
 from autotune.graph.passes.match import made_by, number, product
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.tensor import DType
 
 
 def recognize_attention(graph: Graph) -> Graph:
     """`matmul(softmax(matmul(q, k) * s + mask), v)` --> `attention(q, k, v, mask)` of 2-D to 4-D operands."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        found = _attention(sweep, node) if node.op == "matmul" else None
-        if found is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, found)
-    return sweep.result()
+    return rewrite(graph, _attention, ("matmul",))
 
 
 class _Weights(NamedTuple):

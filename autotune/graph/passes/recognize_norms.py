@@ -14,28 +14,21 @@ import numpy as np
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.match import beside_number, made_by
 from autotune.graph.passes.moments import centred, mean_of, under_root, variance_of
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.broadcast import broadcast_shapes
 from autotune.tensor import DType
 
 
 def recognize_norms(graph: Graph) -> Graph:
     """`(x - mean(x)) / sqrt(mean((x - mean(x))²) + e) * s + b` --> `layer_norm(x, s, b)`, and so on."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        found = None
-        if DType(node.output.dtype).is_float:
-            if node.op in ("div", "mul"):
-                found = _normalised(sweep, node)
-            elif node.op == "add":
-                found = _distributed(sweep, node)
-            if found is None and node.op in ("mul", "add"):
-                found = _with_affine(sweep, node)
-        if found is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, found)
-    return sweep.result()
+    return rewrite(graph, _norm, ("add", "div", "mul"))
+
+
+def _norm(sweep: Sweep, node: Node) -> str | None:
+    if not DType(node.output.dtype).is_float:
+        return None
+    found = _distributed(sweep, node) if node.op == "add" else _normalised(sweep, node)
+    return found if found is not None or node.op == "div" else _with_affine(sweep, node)
 
 
 def _over_root(sweep: Sweep, node: Node) -> Iterator[tuple[str, str]]:

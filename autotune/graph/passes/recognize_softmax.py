@@ -9,28 +9,18 @@ from __future__ import annotations
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.match import made_by, number
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.tensor import DType
 
 
 def recognize_softmax(graph: Graph) -> Graph:
     """`exp(x - max(x)) / sum(exp(x - max(x)))` --> `softmax(x)`;  `log(softmax(x))` --> `log_softmax(x)`."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        found = None
-        if DType(node.output.dtype).is_float:
-            if node.op in ("div", "mul"):
-                found = _softmax(sweep, node)
-            elif node.op in ("log", "sub"):
-                found = _log_softmax(sweep, node)
-        if found is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, found)
-    return sweep.result()
+    return rewrite(graph, lambda sweep, node: _RULES[node.op](sweep, node), _RULES)
 
 
 def _softmax(sweep: Sweep, node: Node) -> str | None:
+    if not DType(node.output.dtype).is_float:
+        return None
     pairs = [node.inputs] if node.op == "div" else []
     if node.op == "mul":
         for power, inverse in (node.inputs, node.inputs[::-1]):
@@ -87,3 +77,6 @@ def _without_largest(sweep: Sweep, name: str, axis: int) -> str:
     if minus is None or largest is None or largest.inputs != minus.inputs[:1] or _axis(largest) != axis:
         return name
     return minus.inputs[0]
+
+
+_RULES = {"div": _softmax, "mul": _softmax, "log": _log_softmax, "sub": _log_softmax}

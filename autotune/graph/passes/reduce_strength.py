@@ -15,7 +15,7 @@ import numpy as np
 from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.passes.match import beside_number, is_not_negative, made_by, number
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.tensor import DType
 
 WIDE = frozenset({"f32", "f64"})  # dtypes in which a second rounding is no matter
@@ -30,15 +30,12 @@ MOVEMENT = frozenset({"reshape", "transpose", "slice", "concat", "expand", "pad"
 
 def reduce_strength(graph: Graph) -> Graph:
     """`x ** 2` --> `x * x`;  `x / 3` --> `x * (1 / 3)`;  `sqrt(x * x)` --> `abs(x)`;  `x + neg(y)` --> `x - y`."""
-    sweep, exact = Sweep(graph), _decided_by_a_bit(graph)
-    for node in sweep:
-        rule = _RULES.get(node.op)
-        made = rule(sweep, node, node.name in exact) if rule is not None and _is_float(node) else None
-        if made is None:
-            sweep.keep(node)
-        else:
-            sweep.replace(node, made)
-    return sweep.result()
+    exact = _decided_by_a_bit(graph)
+
+    def cheaper(sweep: Sweep, node: Node) -> str | None:
+        return _RULES[node.op](sweep, node, node.name in exact) if _is_float(node) else None
+
+    return rewrite(graph, cheaper, _RULES)
 
 
 def _is_float(node: Node) -> bool:

@@ -8,21 +8,21 @@ shifts around it, is fused like them, and takes whatever layout its neighbours h
 from __future__ import annotations
 
 from autotune.graph.ir import Array, Graph, Node
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.conv import CONVOLUTIONS
 
 
 def scale_convolutions(graph: Graph) -> Graph:
     """`conv2d(x, w (C, 1, 1, 1), groups=C)` --> `x * w (1, C, 1, 1)`, and the same of any rank."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        weight = sweep.array(node.inputs[1]) if node.op in CONVOLUTIONS else None
-        if weight is None or not _only_scales(node, weight):
-            sweep.keep(node)
-            continue
-        scale = sweep.constant(weight.reshape(1, *weight.shape[:1], *weight.shape[2:]), node.inputs[1])
-        sweep.replace(node, sweep.emit(node, "mul", (node.inputs[0], scale)))
-    return sweep.result()
+    return rewrite(graph, _product, CONVOLUTIONS)
+
+
+def _product(sweep: Sweep, node: Node) -> str | None:
+    weight = sweep.array(node.inputs[1])
+    if weight is None or not _only_scales(node, weight):
+        return None
+    scale = sweep.constant(weight.reshape(1, *weight.shape[:1], *weight.shape[2:]), node.inputs[1])
+    return sweep.emit(node, "mul", (node.inputs[0], scale))
 
 
 def _only_scales(node: Node, weight: Array) -> bool:

@@ -9,20 +9,20 @@ from __future__ import annotations
 from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.match import MAX_STEPS, made_by
-from autotune.graph.passes.sweep import Sweep
+from autotune.graph.passes.sweep import Sweep, rewrite
 
 
 def sink_reshapes(graph: Graph) -> Graph:
     """`f(reshape(x), c)` --> `reshape(f(x, c))`."""
-    sweep = Sweep(graph)
-    for node in sweep:
-        operands = _operands(sweep, node) if is_elementwise(node.op) else None
-        if operands is None:
-            sweep.keep(node)
-        else:
-            inner = sweep.emit(node, node.op, operands, **dict(node.attrs))
-            sweep.replace(node, sweep.emit(node, "reshape", (inner,), shape=node.output.shape))
-    return sweep.result()
+    return rewrite(graph, _sunk)
+
+
+def _sunk(sweep: Sweep, node: Node) -> str | None:
+    operands = _operands(sweep, node) if is_elementwise(node.op) else None
+    if operands is None:
+        return None
+    inner = sweep.emit(node, node.op, operands, **dict(node.attrs))
+    return sweep.emit(node, "reshape", (inner,), shape=node.output.shape)
 
 
 def _operands(sweep: Sweep, node: Node) -> list[str] | None:

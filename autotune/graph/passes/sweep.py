@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
 from autotune.graph.builder import make_attrs
@@ -13,6 +13,8 @@ from autotune.ops.workload import AttrValue
 
 class Sweep:
     """Visits every node once, operands already renamed; the pass keeps it, or puts another value in its place.
+
+    A pass that asks one question per node is a rule for `rewrite`; others drive the sweep themselves:
 
         sweep = Sweep(graph)
         for node in sweep:
@@ -90,3 +92,22 @@ class Sweep:
             return self.graph
         outputs = tuple(replace(o, value=self._aliases.get(o.value, o.value)) for o in self.graph.outputs)
         return replace(self.graph, nodes=tuple(self._nodes), outputs=outputs, constants=self._constants)
+
+
+Rule = Callable[[Sweep, Node], "str | None"]
+
+
+def rewrite(graph: Graph, rule: Rule, ops: Container[str] | None = None) -> Graph:
+    """The graph with each node replaced by the value that `rule` makes for it; None keeps the node.
+
+    Args:
+        ops: operators of the nodes that the rule is asked about; every node by default.
+    """
+    sweep = Sweep(graph)
+    for node in sweep:
+        made = rule(sweep, node) if ops is None or node.op in ops else None
+        if made is None:
+            sweep.keep(node)
+        else:
+            sweep.replace(node, made)
+    return sweep.result()
