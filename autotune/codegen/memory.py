@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Indexer, Offset, PerLane
@@ -133,7 +133,10 @@ class Memory:
         except PerLane:
             offset = None
         if offset is None or offset.lane not in (0, 1):
-            shuffled = self._shuffled(buffer, indices, when) if mask is None else None
+            if mask is None:
+                shuffled = self._shuffled(buffer, indices, when)
+            else:
+                shuffled = self._shuffled_partly(buffer, indices, mask, fallback)
             return shuffled or self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
         if offset.lane == 0 and mask is not None and mask.lanes:
             return self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
@@ -162,15 +165,38 @@ class Memory:
             self._permuted(buffer, indices)
             or transposed(self, buffer, indices, when)
             or interleaved(self, buffer, indices)
+            or self._permuted(buffer, indices, aligned=False)
         )
 
-    def _permuted(self, buffer: Buffer, indices: tuple[Linear, ...]) -> Value | None:
-        """Lanes whose elements lie in two neighbouring vectors of the buffer: these are loaded and shuffled.
+    def _shuffled_partly(
+        self, buffer: Buffer, indices: tuple[Linear, ...], mask: Value, fallback: Value | None
+    ) -> Value | None:
+        """The same for lanes of which some, known while compiling, read the fallback."""
+        on = mask_bits(mask)
+        if on is None or len(on) != self.lanes:
+            return None
+        found = self._permuted(buffer, indices, on=on) or self._permuted(buffer, indices, on=on, aligned=False)
+        return None if found is None else self.a.select(mask, found, fallback or constant(0, buffer.dtype))
+
+    def _permuted(
+        self, buffer: Buffer, indices: tuple[Linear, ...], on: Sequence[bool] | None = None, aligned: bool = True
+    ) -> Value | None:
+        """Lanes whose elements lie in two vectors of the buffer: these are loaded and shuffled.
 
         None where the elements are further apart, or at places that are not known relative to each other.
+
+        Args:
+            buffer: where the elements are.
+            indices: of a lane's element.
+            on: the lanes that read; None for all.
+            aligned: take neighbouring vectors at multiples of their length, which other loads share; else those that
+                begin with the first element and end with the last.
         """
         active = (True,) * self.lanes if self.mask is None else mask_bits(self.mask)
         if buffer.scope == REGISTER or active is None:
+            return None
+        active = active if on is None else tuple(a and b for a, b in zip(active, on, strict=True))
+        if not any(active):
             return None
         flat, places = self.x.flat(buffer, indices), []
         try:
@@ -188,12 +214,20 @@ class Memory:
         touched = [p.const for p, on in zip(places, active, strict=True) if on]
         least, most = min(touched), max(touched)
         first = least // width * width
-        if width == 1 or most >= first + 2 * width:
-            return None
-        second = first + width if most >= first + width else first
+        if aligned:
+            if width == 1 or most >= first + 2 * width:
+                return None
+            second = first + width if most >= first + width else first
+        else:
+            # Everything between two elements that exist exists.
+            width = 1 << min(most + 1 - least, self.lanes).bit_length() - 1
+            if most + 1 - least > 2 * width:
+                return None
+            first, second = least, most + 1 - width
         low, high = (self._vector(buffer, Offset(at, places[0].terms, 1), width) for at in (first, second))
         kind = computed_type(low.dtype, width)
-        picked = ", ".join(f"i32 {p.const - first}" if on else "i32 poison" for p, on in zip(places, active))
+        at = [p.const - first if p.const < first + width else p.const - second + width for p in places]
+        picked = ", ".join(f"i32 {n}" if on else "i32 poison" for n, on in zip(at, active))
         text = f"shufflevector {kind} {low.text}, {kind} {high.text}, <{self.lanes} x i32> <{picked}>"
         return Value(self.w.once(text, text), low.dtype, self.lanes)
 

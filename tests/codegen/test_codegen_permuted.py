@@ -1,4 +1,4 @@
-"""Lanes that lie in two neighbouring vectors are shuffled from these; others are gathered one by one."""
+"""Lanes that lie in two vectors are shuffled from these; others are gathered one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autotune.measure.verify import verify
 from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
 from autotune.target import Target
-from autotune.tensor import ComputeDef, Expr, compute, placeholder
+from autotune.tensor import ComputeDef, Expr, compute, placeholder, read
 
 LANES = 8
 
@@ -37,6 +37,8 @@ def vectorized(index: Callable[[Expr], Expr], extent: int, rows: int = 3) -> Sch
         (lambda j: j * 2, 16, True),
         (lambda j: j // 2, 4, True),  # rows of half a vector
         (lambda j: j // 2 + 2, 7, True),  # rows that start anywhere
+        (lambda j: j * 2, 17, True),  # in three vectors at multiples, in two that overlap
+        (lambda j: j * 2 + 1, 17, True),
         (lambda j: j * 3, 24, False),  # three vectors
     ],
 )
@@ -47,5 +49,22 @@ def test_result_and_instructions(index: Callable[[Expr], Expr], extent: int, shu
     assert ("insertelement" in ir) != shuffled
     rng = np.random.default_rng(0)
     inputs = tuple(rng.standard_normal(t.shape).astype(np.float32) for t in s.compute.inputs)
+    with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
+        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+
+
+@pytest.mark.parametrize("extent", [12, 13, 15, 16])
+def test_lanes_outside_of_the_image_read_the_padding(extent: int) -> None:
+    """Every second element from the one before the row on: the first lane and the last ones are padding."""
+    x = placeholder((3, extent), name="in0")
+    y = compute(
+        (3, LANES),
+        lambda i, j: read(x, (i, j * 2 - 1), when=(j * 2 >= 1) & (j * 2 - 1 < extent), otherwise=-5.0) + 1.0,
+        name="y",
+    )
+    s = Schedule(ComputeDef.build([x], [y]))
+    s, target = s.vectorize("y", s.state.stage("y").stage.axes[1].name), Target.parse("native")
+    assert "insertelement" not in generate(s, target).ir
+    inputs = (np.random.default_rng(0).standard_normal((3, extent)).astype(np.float32),)
     with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
         assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
