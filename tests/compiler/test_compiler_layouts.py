@@ -168,5 +168,6 @@ def test_decided_layouts_compute_the_same(layouts: tuple[Layout, ...], database:
     model = compile_graph(graph, host, database)
     assert sum(report.description.startswith("layout") for report in model.kernels) < 4
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 32, 14, 14)).astype(np.float32)}
-    (y,) = model.run(feeds)
-    np.testing.assert_allclose(y, evaluate_graph(graph, feeds)["y"], rtol=1e-4, atol=1e-3)
+    (y,), right = model.run(feeds), evaluate_graph(graph, feeds)["y"]
+    # Winograd's error is that of the largest numbers.
+    np.testing.assert_allclose(y, right, rtol=1e-4, atol=3e-5 * np.abs(right).max())
