@@ -122,6 +122,8 @@ def _show(found: Profile, top: int) -> None:
         print(f"no kernel has a record to hold its time against: {reason}")
     if found.levels:
         levels = ", ".join(f"{rate:.0f} GB/s from {name}" for name, _, rate in found.levels)
+        if found.disturbed:
+            print("the limits are too low, as kernels show: other programs ran while they were measured; repeat this")
         print(f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}; Winograd multiplies less than it is counted by")
 
 
@@ -135,6 +137,7 @@ def _values(model: Path, found: Profile) -> dict[str, object]:
         "seconds": found.seconds,
         "latency": found.latency,
         "programs": found.programs,
+        "disturbed": found.disturbed,
         "recorded": dict(zip(("kernels", "seconds", "record_seconds"), found.recorded)),
         "peak_gflops": found.fp32,
         "bandwidth": {name: rate for name, _, rate in found.levels},

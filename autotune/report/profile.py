@@ -16,6 +16,10 @@ from autotune.runtime.executor import Array
 from autotune.search_spaces.config import Config
 from autotune.target import Target
 
+SURE_SECONDS, BEYOND = 2e-5, 1.1
+"""A kernel of so many seconds that is so much faster than a limit shows the limit to be wrong; operands that a cache
+still holds let smaller ones seem so."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelProfile:
@@ -80,6 +84,12 @@ class Profile:
     def seconds(self) -> float:
         """Of all kernels and host functions together."""
         return sum(kernel.seconds for kernel in self.kernels) + sum(host.seconds for host in self.hosts)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether kernels are faster than the limits, which then were measured beside other programs."""
+        plain = (k for k in self.kernels if "winograd" not in k.template and k.seconds > SURE_SECONDS)
+        return any(k.of_limit > BEYOND for k in plain)
 
     @property
     def recorded(self) -> tuple[int, float, float]:

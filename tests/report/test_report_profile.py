@@ -1,0 +1,38 @@
+"""What a profile says about its own limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.compiler.compile import KernelReport
+from autotune.records import Tier
+from autotune.report.profile import HostProfile, KernelProfile, Profile
+
+
+def kernel(template: str, seconds: float, least: float, recorded: float | None = None) -> KernelProfile:
+    report = KernelReport("k", "key", f'{{"template":"{template}"}}', Tier.MISS, "", recorded, 100, 64)
+    return KernelProfile(report, 0.0, seconds, least)
+
+
+def profile(*kernels: KernelProfile) -> Profile:
+    return Profile(kernels, (), 1, 1.0, 100.0, ())
+
+
+def test_a_kernel_beyond_a_limit_tells_that_the_limit_is_wrong() -> None:
+    assert not profile(kernel("conv2d.direct", 1e-3, 0.99e-3)).disturbed
+    assert profile(kernel("conv2d.direct", 1e-3, 2e-3)).disturbed
+    assert not profile(kernel("conv2d.winograd_f4", 1e-3, 2e-3)).disturbed, "it multiplies less than is counted"
+    assert not profile(kernel("generic", 1e-6, 2e-6)).disturbed, "its operands may be in a nearer cache"
+
+
+def test_times_are_held_against_records() -> None:
+    found = profile(kernel("a", 2.0, 1.0, 1.6), kernel("b", 3.0, 1.0))
+    assert found.recorded == (1, 2.0, 1.6)
+    assert found.kernels[0].against_record == pytest.approx(1.25) and found.kernels[1].against_record is None
+    assert found.seconds == 5.0
+    with_host = replace(found, hosts=(HostProfile("NonZero", 5.0, 5.0),))
+    assert with_host.seconds == 10.0 and with_host.share(with_host.hosts[0]) == 0.5
+    trace = with_host.trace()["traceEvents"]
+    assert isinstance(trace, list) and [event["cat"] for event in trace] == ["a", "b", "host"]
