@@ -144,13 +144,19 @@ class InferenceSession:
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, object], run_options: object = None
     ) -> list[Array]:
-        """The named outputs (all of them for None) as new arrays.
+        """The named outputs (all of them for None, or for no names) as new arrays.
+
+        Args:
+            input_feed: arrays of the inputs' dtypes by name; lists and numbers are converted.
 
         Raises:
             InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
         """
+        _check_mapping(input_feed)
+        if isinstance(output_names, str):
+            raise InputError(f"output_names must be a list of names or None, not the string {output_names!r}")
         results = self._model.run(input_feed)
-        if output_names is None:
+        if not output_names:
             return results
         unknown = [n for n in output_names if n not in self._outputs]
         if unknown:
@@ -166,6 +172,7 @@ class InferenceSession:
         Raises:
             InputError: as for `run`, or an array does not fit.
         """
+        _check_mapping(input_feed)
         if isinstance(self._model, Executor):
             self._model.run(input_feed, outputs)
             return
@@ -177,6 +184,11 @@ class InferenceSession:
                 form = f"{results[name].dtype}{list(results[name].shape)}"
                 raise InputError(f"the array for output {name!r} must be {form}")
             array[...] = results[name]
+
+
+def _check_mapping(feeds: object) -> None:
+    if not isinstance(feeds, (dict, Mapping)):
+        raise InputError(f"the inputs must be a mapping of names to arrays, not {type(feeds).__name__}")
 
 
 def _with_threads(target: Target, options: Any) -> Target:

@@ -35,7 +35,7 @@ from autotune.graph.frontend import (
 )
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import run_host
-from autotune.runtime.executor import Array
+from autotune.runtime.executor import Array, as_feed
 from autotune.tensor.dtype import DType
 
 MAX_SPECIALISATIONS = 64
@@ -182,8 +182,9 @@ class StagedModel:
             InputError: a feed is missing, unknown, or of another dtype or shape; a value is out of its range.
             ModelError: these shapes or values make the model impossible.
         """
-        values = {name: np.asarray(array) for name, array in feeds.items()}
-        check_feeds(self._model.inputs, {name: (_dtype(name, a), a.shape) for name, a in values.items()})
+        dtypes = {declared.name: DType(declared.dtype).numpy for declared in self._model.inputs}
+        values = {name: as_feed(name, a, dtypes[name]) if name in dtypes else np.empty(0) for name, a in feeds.items()}
+        check_feeds(self._model.inputs, {name: (_fed(a), a.shape) for name, a in values.items()})
         fresh: set[str] = set()  # results of programs: arrays that nobody else has
         part: Part | None = self._whole
         segments = 0
@@ -282,3 +283,11 @@ def _dtype(name: str, array: Array) -> str:
         return DType.of(array.dtype).value
     except KeyError as error:
         raise ModelError(f"'{name}' is of dtype {array.dtype}, which no tensor has") from error
+
+
+def _fed(array: Array) -> str:
+    """What an array's dtype is called; one that no tensor has fits no input."""
+    try:
+        return DType.of(array.dtype).value
+    except KeyError:
+        return str(array.dtype)

@@ -226,7 +226,7 @@ class Executor:
             raise InputError(f"the model takes {wanted or 'no inputs'}; got {', '.join(map(str, feeds)) or 'nothing'}")
         arrays: list[Array] = []
         for name, (_, spec, dtype) in self._specs.items():
-            array = np.asarray(feeds[name])
+            array = as_feed(name, feeds[name], dtype)
             if array.shape != spec.shape or array.dtype != dtype:
                 raise InputError(
                     f"input {name!r} must be {spec.dtype}{list(spec.shape)}, got {array.dtype}{list(array.shape)}"
@@ -272,6 +272,27 @@ class Executor:
         self._free: list[Context] = []  # the last used comes first: its arena is in the caches
         self._made = self._waiting = 0
         self._returned = threading.Condition()
+
+
+def as_feed(name: str, value: object, dtype: np.dtype[Any]) -> Array:
+    """What was given for an input as an array. Lists and numbers have no dtype of their own: they get the input's.
+
+    Raises:
+        InputError: no array can be made of it.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"input {name!r} is no array: {' '.join(str(error).split())}") from error
+    if hasattr(value, "dtype") or array.dtype == dtype:
+        return array
+    if array.dtype.kind in "biuf" and np.can_cast(array.dtype, dtype, "same_kind"):
+        return array.astype(dtype)
+    if array.dtype.kind in "iu" and dtype.kind in "iu" and (array.astype(dtype) == array).all():
+        return array.astype(dtype)
+    return array
 
 
 def _view(memory: Array, spec: TensorSpec, ref: Ref) -> Array:

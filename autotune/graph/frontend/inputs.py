@@ -133,7 +133,7 @@ def check_feeds(inputs: Sequence[ModelInput], given: Mapping[str, tuple[str, tup
     """
     if given.keys() != {declared.name for declared in inputs}:
         wanted = ", ".join(f"{declared.name}: {declared.dtype}[{_text(declared.dims)}]" for declared in inputs)
-        raise InputError(f"the model takes {wanted or 'no inputs'}; got {', '.join(given) or 'nothing'}")
+        raise InputError(f"the model takes {wanted or 'no inputs'}; got {', '.join(map(str, given)) or 'nothing'}")
     symbols: dict[str, int] = {}
     for declared in inputs:
         dtype, shape = given[declared.name]
