@@ -14,6 +14,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import anchored, with_layouts
 from autotune.search_spaces.config import Config
+from autotune.search_spaces.conv2d_depthwise import channel_vector
 from autotune.search_spaces.conv2d_shape import halo, has_room, operand_layouts, padded_share, plain_conv, sizes
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, tile
@@ -149,6 +150,8 @@ class DepthwiseRows:
         if not apart:
             layouts[x] = layouts[x].with_halo(_halo(p))
         s = with_layouts(a.schedule, interface, layouts)
+        narrow = channel_vector(s, (x, out), lanes)
+        lanes = narrow if narrow > 1 else lanes  # a vector across blocks would be a load per channel, in nine copies
         s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(0, lanes)]))
         n, k, oh, ow = a.axes(out)
         s = s.split(out, k, lanes).split(out, oh, winograd_rows.ROWS).split(out, ow, config.get_int("ow_tile"))

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.search_spaces import lookup, templates_for
+from autotune.codegen.kernel import generate
+from autotune.search_spaces import Interface, lookup, make_schedule, templates_for
 from autotune.target import Target
+from autotune.tensor.layout import Layout
 from tests.search_spaces.conv_cases import TARGETS, check, check_random, conv
 
 NAME = "conv2d.depthwise_rows"
@@ -75,3 +77,12 @@ def test_default_keeps_its_tile_in_registers(window: int) -> None:
         config = lookup(NAME).default(workload, on)
         lookup(NAME).space(workload, on).validate(config)
         assert 3 * config.get_int("ow_tile") < on.num_vector_registers
+
+
+def test_vectors_are_as_narrow_as_the_blocks_of_the_data() -> None:
+    """Across blocks every channel would be a load of its own: 80,000 instructions."""
+    workload = conv(17, 10, 16, 17, 5, 3, groups=17, pad=(1, 2, 0, 1))
+    layouts = [Layout.blocked(4, [(1, block)]) for block in (8, 16, 16)]
+    config = lookup(NAME).default(workload, ZEN).replace(template=NAME, edges="apart", ow_tile=9)
+    schedule = make_schedule(workload, config, ZEN, Interface(tuple(layouts)))
+    assert generate(schedule, ZEN).ir.count("\n") < 20_000
