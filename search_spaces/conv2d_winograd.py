@@ -48,7 +48,7 @@ class Winograd:
         types = workload.types()
         p = sizes(workload)
         lanes = target.lanes(LANE_BYTES)
-        whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2
+        whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2 and min(p.n, p.c) > 0
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
         return winograd.applies(p) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
 

@@ -16,7 +16,7 @@ from autotune.measure.verify import verify
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
-from autotune.search_spaces import Config, Interface, lookup, make_schedule
+from autotune.search_spaces import Config, Interface, lookup, make_schedule, templates_for
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
@@ -73,3 +73,9 @@ def test_wider_halos_than_needed_and_a_halo_on_the_output() -> None:
     interface = Interface((wide, Layout.row_major(4), out, out))
     for algorithm in ALGORITHMS:
         check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, target), target, interface)
+
+
+def test_an_empty_batch_is_no_case_for_it() -> None:
+    on = Target.parse("x86 -mcpu=znver4 -num-cores=2")
+    empty = parse_workload("conv2d data=0,16,5,5 weight=16,16,3,3 pad=1")
+    assert not any("winograd" in t.name for t in templates_for(empty, on))
