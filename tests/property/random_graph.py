@@ -164,7 +164,7 @@ def info(name: str, value: Array, *, known: bool = True, axis: str | None = None
     """Type and shape of a tensor: only the rank where that is not known, `axis` instead of the first size."""
     shape: list[int | str | None] = [n if known else None for n in value.shape]
     if axis is not None and len(shape) > 1:
-        shape[0] = axis
+        shape[0] = f"{axis}{shape[0]}"  # of one name only what is equally long
     code = helper.np_dtype_to_tensor_dtype(value.dtype)
     return helper.make_tensor_value_info(name, code, shape)
 
