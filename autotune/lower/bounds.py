@@ -26,15 +26,20 @@ def least(form: Linear, ranges: Ranges, facts: Facts) -> int:
 
 
 def least_by_cases(form: Linear, ranges: Ranges, facts: Facts) -> int:
-    """`least`, for each value of the variables inside divisions where these are few.
+    """`least`, for each value of those variables inside divisions that have the fewest.
 
     Quotients and remainders of one variable do not vary by themselves, but intervals know nothing of that: for p in
     0..2, 2 * ((2 * p) // 3) - p is -1 at least, and -2 by intervals.
     """
-    names = sorted({name for term in form.terms if isinstance(term, (Div, Mod)) for name in term.arg.variables()})
-    spans = [ranges.get(name, UNBOUNDED) for name in names]
-    count = math.prod(max(hi - lo + 1, 0) for lo, hi in spans)
-    if not 1 <= count <= MAX_CASES or form.is_opaque:
+    inside = {name for term in form.terms if isinstance(term, (Div, Mod)) for name in term.arg.variables()}
+    names: list[str] = []
+    spans: list[tuple[int, int]] = []
+    count = 1
+    known_spans = ((*ranges.get(name, UNBOUNDED), name) for name in inside)
+    for lo, hi, name in sorted(known_spans, key=lambda span: (span[1] - span[0], span[2])):
+        if 1 <= (hi - lo + 1) * count <= MAX_CASES:
+            names, spans, count = [*names, name], [*spans, (lo, hi)], (hi - lo + 1) * count
+    if not names or form.is_opaque:
         return least(form, ranges, facts)
 
     def cases() -> Iterator[int]:

@@ -143,3 +143,5 @@ def test_bounds_by_cases_know_that_quotients_of_one_variable_vary_together() -> 
     assert least(form, box, ()) == -2
     assert least_by_cases(form, box, ()) == -1
     assert least_by_cases(form, box, (Linear.var("q") - 1,)) == 0
+    wide = form + Linear.var("f").floordiv(10, {})
+    assert least_by_cases(wide, {**box, "f": (0, 9999)}, ()) == -1
