@@ -45,9 +45,11 @@ def unrolled_inputs(p: Conv) -> int:
 
 
 def lane_loads(p: Conv, lanes: int) -> int:
-    """Loads for a vector of input channels: one, and one per lane where vectors and groups do not divide each other."""
+    """Loads for a vector of input channels: one, and one per lane where vectors and groups do not divide each other,
+    or where channels are too few to lie in vectors."""
     filters = p.k // p.groups
-    return 1 if lanes % filters == 0 or filters % lanes == 0 else lanes
+    whole = lanes % filters == 0 or filters % lanes == 0
+    return 1 if whole and p.c >= lanes else lanes
 
 
 class ChannelVectors:
