@@ -28,7 +28,7 @@ MODELS = ("resnet50", "resnet18", "squeezenet", "mobilenetv2")
 BOUND = 1.2
 MIB = 1 << 20
 COLD, WARM, FILE = "autotune, first build of all", "autotune, from ONNX", "autotune, compiled file"
-# Weights after the transform, per weight before it: 6×6 or 4×4 numbers for every 3×3.
+# Weights after the transform, per weight before it: 8×8, 6×6 or 4×4 numbers for every 3×3.
 GROWTH = {"conv2d.winograd_f4": 36 / 9, "conv2d.winograd_f2": 16 / 9, "conv2d.winograd_f6": 64 / 9}
 METHOD = (
     "A fresh process per figure: import the engine (ours with InferenceSession and compile, which load lazily), note "
