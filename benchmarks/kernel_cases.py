@@ -101,12 +101,12 @@ class Net:
 
 
 def products(m: int, *widths: int, layers: int) -> onnx.ModelProto:
-    """`layers` products of m rows, their widths going round."""
+    """`layers` products of m rows, their widths going round; without the bias a chain would be one product."""
     net = Net()
     x = net.input(m, widths[0])
     for layer in range(layers):
         k, n = widths[layer % len(widths)], widths[(layer + 1) % len(widths)]
-        x = net.node("MatMul", x, net.weight(k, n, fan_in=k))
+        x = net.node("Gemm", x, net.weight(k, n, fan_in=k), net.weight(n, fan_in=1))
     return net.model(x)
 
 
