@@ -20,6 +20,8 @@ STREAMED = (32.0, 40.0, 20.0)
 VISITED = (32.0, 20.0, 6.0)
 """Bytes per cycle from L2, L3 and memory, which the threads share: weights, read in order ahead of their use; what is
 written, then read."""
+MEMORY = 9.0
+"""Bytes per cycle that memory gives to all threads together, whatever is computed meanwhile."""
 WRITTEN = 2
 """Reads that a write is worth: the line is fetched first and leaves later."""
 LATENCY = 8
@@ -80,7 +82,7 @@ class Cost:
         moved += (p.c + 2 * p.k) * p.oh * p.ow * BYTES * self._byte(p.c * p.h * p.w * BYTES, 0)
         units, threads = p.n * blocks * (filters if once else 1), self.target.num_threads
         work = p.n * (filters * self._products(vectors, width, height) + self._transforms() + moved)
-        return work * -(-units // threads) / units
+        return max(work * -(-units // threads) / units, weights / MEMORY)
 
     def _products(self, vectors: int, width: int, height: int) -> float:
         """Cycles of the products for one block of filters."""
