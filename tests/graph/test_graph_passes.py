@@ -240,6 +240,14 @@ def test_other_convolutions_stay(weight: tuple[int, ...], changed: dict[str, Att
     assert PASSES["scale-convolutions"](graph) is graph
 
 
+def test_a_convolution_of_bytes_stays() -> None:
+    net = Net(1, 3, 4, 4)
+    bytes_ = net.op("cast", net.x, to="u8")
+    weight = net.builder.constant(np.array([-1, 2, 3], np.int8).reshape(3, 1, 1, 1))
+    graph = net.graph(net.op("conv2d", bytes_, weight, **CONV | {"groups": 3}))
+    assert PASSES["scale-convolutions"](graph) is graph
+
+
 def test_reshapes_and_transposes_merge() -> None:
     net = Net(2, 3, 4)
     y = net.op("reshape", net.op("reshape", net.x, shape=(6, 4)), shape=(4, 6))
