@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.report import Report, Row, parser, progress
-from tests.property.fuzz import GRAPHS, SCHEDULES, TEMPLATES, failures
+from tests.property.fuzz import GRAPHS, SCHEDULES, TEMPLATES, failures, tally
 from tests.property.template_check import templates
 
 CASES = 12_000
@@ -48,15 +48,8 @@ CONFIGS = Kind("configs of templates", TEMPLATES, 20_000)
 
 def count(name: str, cases: Generator[tuple[int, str], None, int], number: int) -> Row:
     """Run the cases; failures are printed as they come."""
-    begun, found = time.monotonic(), 0
-    while True:
-        try:
-            seed, message = next(cases)
-        except StopIteration as end:
-            refused = int(end.value)
-            break
-        found += 1
-        progress(f"{name}, case {seed}: {message.splitlines()[0][:300]}")
+    begun = time.monotonic()
+    found, refused = tally(cases, lambda line: progress(f"{name}, {line}"))
     seconds = time.monotonic() - begun
     return {"kind": name, "cases": number, "failures": found, "refused": refused, "seconds": seconds}
 
@@ -64,13 +57,13 @@ def count(name: str, cases: Generator[tuple[int, str], None, int], number: int) 
 def only(kind: Kind, cases: int, seed: int, out: Path | None) -> int:
     """Cases of one kind."""
     report = Report("fuzz", METHOD)
-    row = count(kind.name, failures(range(seed, seed + cases), TARGETS[0], entry=kind.entry), cases)
-    report.table("property cases", [row])
+    found = count(kind.name, failures(range(seed, seed + cases), TARGETS[0], entry=kind.entry), cases)
+    report.table("property cases", [found])
     report.claim(f"{kind.name} run", cases, "at least", kind.least)
-    report.claim(f"{kind.name} that came out wrong", int(row["failures"] or 0), "at most", 0)
-    report.claim(f"{kind.name} refused", int(row["refused"] or 0), "at most", 0)
+    report.claim(f"{kind.name} that came out wrong", int(found["failures"] or 0), "at most", 0)
+    report.claim(f"{kind.name} refused", int(found["refused"] or 0), "at most", 0)
     report.finish(out)
-    return 1 if row["failures"] else 0
+    return 1 if found["failures"] else 0
 
 
 def main(arguments: list[str] | None = None) -> int:

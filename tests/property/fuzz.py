@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
@@ -70,6 +70,18 @@ def _ask(worker: Worker, seeds: Sequence[int]) -> tuple[list[tuple[int, str]], i
     return [(int(seed), str(message)) for seed, message in bad.items()], int(str(answer.body["refused"]))
 
 
+def tally(cases: Generator[tuple[int, str], None, int], tell: Callable[[str], object]) -> tuple[int, int]:
+    """Run the cases of `failures`, telling of each failure as it comes; how many failed, and how many were refused."""
+    failed = 0
+    while True:
+        try:
+            seed, message = next(cases)
+        except StopIteration as end:
+            return failed, int(end.value)
+        failed += 1
+        tell(f"case {seed}: {message.splitlines()[0][:400]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
@@ -83,19 +95,10 @@ def main() -> None:
         sys.stdout.write(describe(args.show) + "\n")
         sys.stdout.write(str(list(failures([args.show], args.target)) or "right") + "\n")
         return
-    began, found = time.monotonic(), 0
+    began = time.monotonic()
     entry = GRAPHS if args.graphs else TEMPLATES if args.templates else SCHEDULES
     cases = failures(range(args.seed, args.seed + args.cases), args.target, entry=entry)
-    refused = 0
-    while True:
-        try:
-            seed, message = next(cases)
-        except StopIteration as end:
-            refused = int(end.value)
-            break
-        found += 1
-        sys.stdout.write(f"case {seed}: {message.splitlines()[0][:400]}\n")
-        sys.stdout.flush()
+    found, refused = tally(cases, lambda line: sys.stderr.write(f"{line}\n"))
     seconds = time.monotonic() - began
     sys.stdout.write(f"{args.cases} cases, {found} failures, {refused} refused, {seconds:.0f} s\n")
     sys.exit(1 if found else 0)
