@@ -29,9 +29,12 @@ from autotune.target import Target
 from autotune.tensor.layout import Layout
 
 LANE_BYTES = 4
+ROW, COLUMN = 4, 5
+"""Axes of a tile."""
 AHEAD = 2
 """Tiles by which an image that is not in L2 is fetched before its use."""
 WIDEST = 28
+TILES = (4, 2, 6)
 Sizes = tuple[int, ...]
 
 
@@ -53,8 +56,7 @@ class Winograd:
         return winograd.applies(p) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        p = sizes(workload)
-        cost = Cost(p, self.m, target)
+        cost = Cost(sizes(workload), self.m, target)
         vectors, widths, heights, blocks = _choices(cost)
         knobs = (
             Choice("rows", blocks),
@@ -83,23 +85,15 @@ class Winograd:
                 Constraint("rows", nested, "th_tile must divide rows"),
                 Constraint("code size", small, "the unrolled body would not fit the instruction cache"),
             ),
-            winograd_numbers(p, target, self.m, lambda c: cost.cycles(_blocking(c))),
+            winograd_numbers(cost, _blocking),
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
-        p = sizes(workload)
-        best = self.cheapest(p, target)[1]
+        best = cheapest(sizes(workload), self.m, target)[1]
         return Config.of(
             rows=best.block, oc_vectors=best.vectors, tw_tile=best.width, th_tile=best.height, ic_unroll=2,
             transform="once" if best.once else "block",
         )  # fmt: skip
-
-    def cheapest(self, p: Conv, target: Target) -> tuple[float, Blocking]:
-        """Estimated cycles and the blocking that should need the fewest."""
-        cost, available = Cost(p, self.m, target), target.num_vector_registers
-        blockings = itertools.starmap(Blocking, itertools.product(*_choices(cost), (False, True)))
-        fitting = (b for b in blockings if b.block % b.height == 0 and registers(b.vectors, b.pixels) <= available)
-        return min((cost.cycles(b), b) for b in fitting)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = sizes(workload)
@@ -117,10 +111,10 @@ class Winograd:
         s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes)]))
         s = s.cache_write("wino_m")
         s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
-        s = _small(s.compute_at("wino_y", a.output, block[2], REGISTER), "wino_y", lanes)
-        s = _small(s.compute_at("wino_yp", "wino_y", a.axes("wino_y")[4], REGISTER), "wino_yp", lanes)
-        s = _small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", lanes)
-        s = _small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[5], REGISTER), "wino_sp", lanes)
+        s = _small(s.compute_at("wino_y", a.output, block[2], REGISTER), "wino_y", ROW, lanes)
+        s = _small(s.compute_at("wino_yp", "wino_y", a.axes("wino_y")[ROW], REGISTER), "wino_yp", ROW, lanes)
+        s = _small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
+        s = _small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns)
         distant = p.n * p.c * p.h * p.w * LANE_BYTES > target.l2_bytes
         return self._input_transform(s, a.output, block[0], lanes, f"in{anchor.inputs[0]}" if distant else "")
@@ -159,10 +153,10 @@ class Winograd:
         for loop in (xi, nu, j):
             s = s.unroll(v, loop)
         s = s.vectorize(v, f"{c}.1")
-        s = _small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", lanes)
-        s = _small(s.compute_at("wino_t", v, tw, REGISTER), "wino_t", lanes)
-        column = s.state.stage("wino_t").stage.axes[5].name
-        s = _small(s.compute_at("wino_tp", "wino_t", column, REGISTER), "wino_tp", lanes)
+        s = _small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", ROW, lanes)
+        s = _small(s.compute_at("wino_t", v, tw, REGISTER), "wino_t", COLUMN, lanes)
+        column = s.state.stage("wino_t").stage.axes[COLUMN].name
+        s = _small(s.compute_at("wino_tp", "wino_t", column, REGISTER), "wino_tp", COLUMN, lanes)
         return s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, AHEAD) if image else s
 
     def _products(self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int) -> Schedule:
@@ -192,11 +186,10 @@ def _planes(lanes: int) -> Layout:
     return Layout((*outer, (1, lanes)), ((0, 0),) * 6)
 
 
-def _small(s: Schedule, stage: str, lanes: int) -> Schedule:
-    """A transform of one tile, unrolled: one vector of channels, in registers; column by column if it goes down."""
+def _small(s: Schedule, stage: str, along: int, lanes: int) -> Schedule:
+    """A transform of one tile, unrolled: one vector of channels, in registers, a column (or row) after the other."""
     state = s.state.stage(stage)
-    channel, row, column = (state.stage.axes[n].name for n in (1, 4, 5))
-    first = column if stage in ("wino_t", "wino_tp", "wino_s", "wino_sp") else row
+    channel, first = (state.stage.axes[n].name for n in (1, along))
     s = s.layout(stage, Layout.blocked(6, [(1, lanes)]))
     outer = [state.stage.axes[n].name for n in (0, 2, 3)] + [first]
     others = [*outer, *(x.name for x in state.loops if x.name not in (*outer, channel))]
@@ -226,9 +219,18 @@ def registers(vectors: int, pixels: int) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def best_tile(workload: Workload, target: Target) -> int:
-    """The tile size that should be fastest untuned, by the cost of each one's default."""
-    return min(TILES, key=lambda rules: rules.cheapest(sizes(workload), target)[0]).m
+def cheapest(p: Conv, m: int, target: Target) -> tuple[float, Blocking]:
+    """Estimated cycles of tiles of m x m outputs, and the blocking that should need the fewest."""
+    cost, available = Cost(p, m, target), target.num_vector_registers
+    blockings = itertools.starmap(Blocking, itertools.product(*_choices(cost), (False, True)))
+    fitting = (b for b in blockings if b.block % b.height == 0 and registers(b.vectors, b.pixels) <= available)
+    cycles, best = min((cost.cycles(b), b) for b in fitting)
+    return max(cycles, cost.loading), best
+
+
+def best_tile(p: Conv, target: Target) -> int:
+    """The tile size that should be fastest untuned."""
+    return min(TILES, key=lambda m: cheapest(p, m, target)[0])
 
 
 def _prefer(m: int) -> Priority:
@@ -238,7 +240,7 @@ def _prefer(m: int) -> Priority:
         p = sizes(workload)
         if p.oh * p.ow < 16:
             return -1.0
-        return 1.0 if best_tile(workload, target) == m else 0.5
+        return 1.0 if best_tile(p, target) == m else 0.5
 
     return priority
 
@@ -262,6 +264,3 @@ class WinogradF6(Winograd):
     """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications, for large images."""
 
     algorithm, m = "winograd_f6", 6
-
-
-TILES: tuple[Winograd, ...] = (WinogradF4(), WinogradF2(), WinogradF6())

@@ -1,8 +1,8 @@
 """What a Winograd convolution should cost: the rule by which an untuned kernel gets its tile size and its blocking.
 
 Cycles of multiply-adds, plus the bytes that the blocked loops move between caches, each taken from the smallest cache
-that holds what is used between two visits. Fitted to sweeps over ResNet's, VGG's and U-Net's shapes with cold weights
-on an AVX-512 machine: the config it chooses costs 4 % more than the best one found there, at most 17 %.
+that holds what is used between two visits. Fitted to sweeps of 20 to 40 configs over ten shapes of ResNet, VGG and
+U-Net with cold weights on an AVX-512 machine: what it chooses is at most 9 % slower than the best one found there.
 """
 
 from __future__ import annotations
@@ -60,15 +60,25 @@ class Cost:
         """Elements of a transformed tile."""
         return (self.m + 2) ** 2
 
+    @property
+    def weights(self) -> int:
+        """Bytes of the transformed weights."""
+        return self.points * self.p.c * self.p.k * BYTES
+
+    @property
+    def loading(self) -> float:
+        """Cycles in which memory gives the weights, whatever the blocking and however many threads."""
+        return self.weights / MEMORY
+
     def cycles(self, blocking: Blocking) -> float:
-        """Estimated cycles of the slowest thread."""
+        """Estimated cycles of the slowest thread; memory may take longer, see `loading`."""
         vectors, width, height, block, once = blocking
         p, lanes = self.p, self.target.lanes(BYTES)
         rows, columns = self.tiles
         filters, blocks = p.k // lanes // vectors, rows // block
         line = self.points * columns * BYTES  # one row of tiles, one channel
         inputs, outputs = line * p.c * block, line * vectors * lanes * block
-        panel, weights = self.points * p.c * vectors * lanes * BYTES, self.points * p.c * p.k * BYTES
+        panel, weights = self.points * p.c * vectors * lanes * BYTES, self.weights
         moved = weights / STREAMED[2] * self.target.num_threads
         reads, again = filters + WRITTEN, (blocks - 1) * weights
         if once:
@@ -82,7 +92,7 @@ class Cost:
         moved += (p.c + 2 * p.k) * p.oh * p.ow * BYTES * self._byte(p.c * p.h * p.w * BYTES, 0)
         units, threads = p.n * blocks * (filters if once else 1), self.target.num_threads
         work = p.n * (filters * self._products(vectors, width, height) + self._transforms() + moved)
-        return max(work * -(-units // threads) / units, weights / MEMORY)
+        return work * -(-units // threads) / units
 
     def _products(self, vectors: int, width: int, height: int) -> float:
         """Cycles of the products for one block of filters."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from autotune.ops.conv import Conv
 from autotune.search_spaces.config import Config
+from autotune.search_spaces.conv2d_winograd_cost import Blocking, Cost
 from autotune.search_spaces.space import Derived
 from autotune.target import Target
 
@@ -53,14 +54,10 @@ def direct_numbers(p: Conv, target: Target, cycles: Callable[[Config], float]) -
     )
 
 
-def winograd_numbers(p: Conv, target: Target, m: int, cycles: Callable[[Config], float]) -> tuple[Derived, ...]:
-    """For F(m×m, 3×3) in blocks of `rows` rows of tiles, multiplied `th_tile` × `tw_tile` tiles at a time.
-
-    Args:
-        cycles: as for `direct_numbers`.
-    """
-    lanes, points = target.lanes(LANE_BYTES), (m + 2) ** 2
-    along, columns = -(-p.oh // m), -(-p.ow // m)
+def winograd_numbers(cost: Cost, blocking: Callable[[Config], Blocking]) -> tuple[Derived, ...]:
+    """For Winograd in blocks of `rows` rows of tiles, multiplied `th_tile` × `tw_tile` tiles at a time."""
+    p, target, points = cost.p, cost.target, cost.points
+    lanes, (along, columns) = target.lanes(LANE_BYTES), cost.tiles
 
     def once(c: Config) -> bool:
         return c.get_str("transform") == "once"
@@ -75,7 +72,7 @@ def winograd_numbers(p: Conv, target: Target, m: int, cycles: Callable[[Config],
 
     return (
         *_tile("th_tile", "tw_tile", columns),
-        Derived("cycles", cycles),
+        Derived("cycles", lambda c: cost.cycles(blocking(c))),
         Derived("scratch_bytes", scratch),
         Derived("weight_bytes", lambda c: points * p.c * c.get_int("oc_vectors") * lanes * LANE_BYTES),
         Derived("image_bytes", lambda c: p.c * _pixels(c, "th_tile", "tw_tile") * LANE_BYTES),

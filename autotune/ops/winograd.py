@@ -71,7 +71,7 @@ def winograd_f4(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 
 @algorithm("conv2d", "winograd_f6")
 def winograd_f6(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications, errors some thirty times larger."""
+    """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications, errors up to twice those of 4 x 4."""
     return _winograd(inputs, attrs, F6)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import WorkloadError
-from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, algorithms, compute_def, winograd_rows
+from autotune.ops import (
+    TensorType,
+    Workload,
+    WorkloadInput,
+    WorkloadNode,
+    algorithms,
+    compute_def,
+    winograd,
+    winograd_rows,
+)
 from autotune.tensor import DType
 
 Call = Callable[..., Any]
@@ -110,3 +119,12 @@ def test_algorithms_are_listed_and_refused() -> None:
         compute_def(one(), "fft")
     with pytest.raises(WorkloadError, match="winograd needs a 3x3 kernel with stride 1"):
         compute_def(one(stride=(2, 2)), "winograd_f4")
+
+
+@pytest.mark.parametrize("matrices", [winograd.F2, winograd.F4, winograd.F6])
+def test_transforms_are_products_of_sparse_halves(matrices: Mapping[str, winograd.Matrix]) -> None:
+    for matrix in (np.array(matrices["BT"]), np.array(matrices["AT"]).T):
+        signs, parts = (np.array(half) for half in winograd.halves(tuple(map(tuple, matrix))))
+        np.testing.assert_array_equal(signs @ parts, matrix)
+        assert set(np.unique(signs)) <= {-1.0, 0.0, 1.0}
+        assert np.count_nonzero(parts) < np.count_nonzero(matrix)

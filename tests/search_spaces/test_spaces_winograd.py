@@ -17,6 +17,9 @@ from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, Interface, lookup, make_schedule, templates_for
+from autotune.search_spaces.conv2d_shape import sizes
+from autotune.search_spaces.conv2d_winograd import cheapest
+from autotune.search_spaces.conv2d_winograd_cost import Blocking, Cost
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
@@ -79,3 +82,17 @@ def test_an_empty_batch_is_no_case_for_it() -> None:
     on = Target.parse("x86 -mcpu=znver4 -num-cores=2")
     empty = parse_workload("conv2d data=0,16,5,5 weight=16,16,3,3 pad=1")
     assert not any("winograd" in t.name for t in templates_for(empty, on))
+
+
+@pytest.mark.parametrize("m", [2, 4, 6])
+def test_where_memory_bounds_a_tile_size_its_best_blocking_is_still_chosen(m: int) -> None:
+    target = Target.parse("x86 -mcpu=znver4 -num-cores=8")
+    workload = conv(512, 512, 7, 7, "1")
+    cost = Cost(sizes(workload), m, target)
+    cycles, best = cheapest(cost.p, m, target)
+    assert cycles >= cost.loading
+    for config in lookup(f"conv2d.winograd_f{m}").space(workload, target).enumerate():
+        vectors, width, height, rows = (config.get_int(k) for k in ("oc_vectors", "tw_tile", "th_tile", "rows"))
+        if vectors * (width * height + 1) < target.num_vector_registers:
+            other = Blocking(vectors, width, height, rows, config.get_str("transform") == "once")
+            assert cost.cycles(best) <= cost.cycles(other)
