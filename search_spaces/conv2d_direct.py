@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
@@ -56,10 +57,24 @@ class RegisterTiles:
 
     filters = 0  # dimension of the weight that is an output channel
     dot: DotProduct | None = None  # the instruction that folds neighbouring input channels into each lane
+    packed = ""  # the stage of constants that the sum reads instead of the weight
+    skipped: tuple[int, ...] = ()  # dimensions of the data in which terms that are zero are always left out
+
+    def algorithm(self, config: Config) -> str:
+        """Which definition of the convolution is scheduled."""
+        return "direct"
 
     def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         """Numbers of output channels that one vector may hold, the default first."""
         raise NotImplementedError
+
+    def most_vectors(self, p: Conv, lanes: int) -> int:
+        """How many vectors of output channels a tile may hold; they share the input channels."""
+        return min(-(-p.k // p.groups // lanes), 4)
+
+    def bands(self, p: Conv, lanes: int) -> int:
+        """How many groups the vectors of output channels read, all together."""
+        return -(-p.k // lanes)
 
     def shape(self, workload: Workload) -> Conv:
         """Sizes of the sum that a tile computes."""
@@ -96,10 +111,9 @@ class RegisterTiles:
         p = self.shape(workload)
         registers = target.num_vector_registers
         widths = self.vector_widths(p, target.lanes(DType.f32.bytes))
-        vectors = -(-p.k // p.groups // widths[-1])
         knobs = (
             Choice("lanes", widths),
-            Choice("oc_vectors", tuple(range(1, min(vectors, 4) + 1))),
+            Choice("oc_vectors", tuple(range(1, self.most_vectors(p, widths[-1]) + 1))),
             tile("ow_tile", p.ow, limit=28, default=1),
             Choice("oh_tile", divisors(p.oh, 7)),
             Choice("ic_unroll", divisors(self.channels(p, widths[0]) // (self.dot.extent if self.dot else 1), 4)),
@@ -138,8 +152,18 @@ class RegisterTiles:
     def _cycles(self, p: Conv, target: Target, config: Config) -> float:
         """Time of a thread per input channel and tap, in vector multiply-adds; threads take whole rows of tiles."""
         lanes, vectors, height = (config.get_int(name) for name in ("lanes", "oc_vectors", "oh_tile"))
-        rows = p.n * -(-p.k // (vectors * lanes)) * math.prod(p.out[:-1]) // height
+        rows = p.n * -(-self.bands(p, lanes) // vectors) * math.prod(p.out[:-1]) // height
         return -(-rows // target.num_threads) * row_cost(p, target, lanes, vectors, config.get_int("ow_tile"), height)
+
+    def estimate(self, p: Conv, target: Target, config: Config) -> float:
+        """The same of whole tiles where weights come from; narrow vectors take half the time on some CPUs."""
+        lanes, vectors = config.get_int("lanes"), config.get_int("oc_vectors")
+        cost = self._cycles(p, target, config)
+        if lanes > 8 and target.cpu in HALF_RATE:
+            cost *= 1.8  # not 2: narrow vectors need twice the instructions
+        # Every tile reads the weights of its channels again, from farther away the more there are.
+        near = p.c // p.groups * p.taps * vectors * lanes * DType.f32.bytes
+        return cost * (1 + near / (2 * target.l2_bytes * config.get_int("ow_tile") * config.get_int("oh_tile")))
 
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
@@ -153,12 +177,7 @@ class RegisterTiles:
             used = vectors * width * height + min(vectors, width * height) + 1
             if used > target.num_vector_registers or not space.satisfies(tried):
                 continue
-            cost = self._cycles(p, target, tried)
-            if lanes > 8 and target.cpu in HALF_RATE:
-                cost *= 1.8  # not 2: narrow vectors need twice the instructions
-            # Every tile reads the weights of its channels again, from farther away the more there are.
-            near = p.c // p.groups * p.taps * vectors * lanes * DType.f32.bytes
-            cost *= 1 + near / (2 * target.l2_bytes * width * height)
+            cost = self.estimate(p, target, tried)
             if cost < best:
                 best, chosen = cost, tried
         body = chosen.get_int("oc_vectors") * chosen.get_int("ow_tile") * chosen.get_int("oh_tile")
@@ -179,14 +198,21 @@ class RegisterTiles:
         x, weight = (f"in{i}" for i in anchor.inputs)
         lanes, block = config.get_int("lanes"), config.get_int("oc_vectors") * config.get_int("lanes")
         inputs = self.channels(p, lanes)
-        a = anchored(workload)
+        a = anchored(workload, self.algorithm(config), self.packed)
         layouts = operand_layouts(workload, target.lanes(DType.f32.bytes), p.k)
-        layouts[weight], border = self.operands(workload, inputs, block)
+        filters, border = self.operands(workload, inputs, block)
         layouts[x] = self.activations(p, target.lanes(DType.f32.bytes)).with_halo(border)
-        s = with_layouts(a.schedule, interface, layouts)
+        if self.packed:
+            s = with_layouts(a.schedule, interface, layouts).precompute(self.packed).layout(self.packed, filters)
+            weight = self.packed
+        else:
+            s = with_layouts(a.schedule, interface, {**layouts, weight: filters})
         s = self._sum(self._output(s, a, config, workload), a, config, inputs, p.rank)
-        for d in self.padded_rows(workload) if config.get_bool("skip_rows") else ():
-            s = s.skip_padding(a.anchor, x, 2 + d)
+        rows = self.padded_rows(workload) if config.get_bool("skip_rows") else []
+        for d in (*self.skipped, *(2 + row for row in rows)):
+            s = s.skip_padding(a.anchor, x, d)
+        if self.packed:
+            p = replace(p, groups=1)  # bands end at the last group
         if has_room(s, p, x, weight, block, self.filters):
             s = s.pad(a.output, a.axes(a.output)[1])
         if has_room(s, p, x, weight, block, self.filters, sum_only=True):
@@ -222,7 +248,7 @@ class RegisterTiles:
         """The sum over input channels and window, for one tile."""
         conv, lanes = a.anchor, config.get_int("lanes")
         n, k, *axes = a.axes(conv)
-        c, *taps, ks = a.reduce_axes(conv)
+        (*bands, c), (*taps, ks) = a.reduce_axes(conv)[:-rank], a.reduce_axes(conv)[-rank:]
         s = s.layout(conv, Layout.blocked(len(axes) + 2, [(1, lanes)]))
         pixels = axes[max(rank - 2, 0) : rank]
         deep = [x for x in axes if x not in pixels]
@@ -233,7 +259,8 @@ class RegisterTiles:
         # What is shared stays in a register while it is used: few weights are kept for many pixels, or the reverse.
         few = config.get_int("oc_vectors") <= config.get_int("ow_tile") * config.get_int("oh_tile")
         shared = (*pixels, f"{k}.0") if few else (f"{k}.0", *pixels)
-        s = s.reorder(conv, n, *deep, f"{c}.0", *taps, ks, f"{inner}.0", f"{inner}.1", *shared, f"{k}.1", *neighbours)
+        terms = (*bands, f"{c}.0", *taps, ks, f"{inner}.0", f"{inner}.1")
+        s = s.reorder(conv, n, *deep, *terms, *shared, f"{k}.1", *neighbours)
         for loop in (f"{inner}.1", *shared, *((ks,) if config.get_bool("unroll_kw") else ())):
             s = s.unroll(conv, loop)
         s = s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1")

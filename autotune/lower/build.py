@@ -252,7 +252,8 @@ class NestBuilder:
                     guards.append(inside)
         for condition in s.where if reduced else ():
             forms = nonnegatives(condition, self.ranges, values)
-            assert forms is not None  # rfactor makes affine ones
+            if forms is None:
+                raise LoweringError(f"{s.name}: nothing can be left out where {condition}, which is not affine")
             guards += [form for form in forms if form.range(self.ranges)[0] < 0]
         folded = {s.variable(x.name) for x in s.loops if x.reduce}
         for split in s.relations:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import State
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Read
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Var, walk
 from autotune.tensor.linear import conjunction
 from autotune.tensor.reducer import is_builtin
 
@@ -15,6 +15,7 @@ from autotune.tensor.reducer import is_builtin
 def skip_padding(state: State, stage: str, tensor: str, dimension: int) -> State:
     """Do not add products with the zero padding of a tensor along one dimension.
 
+    Conditions on the variables of its index there, and on no others, are such padding.
     It pays where the test is known from loops outside of much work. Equal as long as the other factors are finite:
     zero times infinity is left out too.
 
@@ -37,10 +38,14 @@ def skip_padding(state: State, stage: str, tensor: str, dimension: int) -> State
         f"{where}: it is read without padding, or the padding is not zero",
     )
     assert read.when is not None
-    index = read.indices[dimension]
-    parts = tuple(p for p in conjunction(read.when) if isinstance(p, Binary) and index in (p.a, p.b))
+    along = _variables(read.indices[dimension])
+    parts = tuple(p for p in conjunction(read.when) if _variables(p) <= along)
     check(bool(parts), f"{where}: it is not padded along dimension {dimension}")
     return state.put(replace(s, where=(*s.where, *(p for p in parts if p not in s.where))))
+
+
+def _variables(e: Expr) -> set[str]:
+    return {v.name for v in walk(e) if isinstance(v, Var)}
 
 
 def _factors(e: Expr) -> list[Expr]:

@@ -66,3 +66,11 @@ def test_only_sums_may_leave_out_zeros() -> None:
     pool = Schedule(compute_def(parse_workload("max_pool data=1,3,6,5 kernel=3,3 pad=1")))
     with pytest.raises(ScheduleError, match="no sum"):
         pool.skip_padding("out0", "in0", 2)
+
+
+def test_bands_of_groups_are_padding_along_channels() -> None:
+    grouped = parse_workload("conv2d data=1,12,3,3 weight=12,6,1,1 groups=2")
+    s = Schedule(compute_def(grouped, "bands8")).precompute("bands_w").skip_padding("out0", "in0", 1)
+    (condition,) = conditions(s.reorder("out0", "n", "k", "b", "o0", "o1", "c", "r0", "r1"))
+    assert "out0.b" in condition and "out0.c" not in condition
+    assert right(s)

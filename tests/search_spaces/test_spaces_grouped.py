@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.codegen.kernel import generate
+from autotune.lower import lower, print_program
+from autotune.ops import conv_bands
 from autotune.search_spaces import lookup, make_schedule, templates_for
+from autotune.search_spaces.conv2d_shape import sizes
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check_random, conv
 
-NAMES = ("conv2d.grouped", "conv2d.grouped_across")
+NAMES = ("conv2d.grouped", "conv2d.grouped_bands", "conv2d.grouped_across")
 
 
 @settings(max_examples=10, deadline=None, derandomize=True)
@@ -28,7 +31,8 @@ def test_random_workloads_configs_and_layouts(target: str, name: str, seed: int)
     (96, 2, "conv2d.grouped"),  # 48 channels per group: three vectors
     (64, 4, "conv2d.grouped"),
     (128, 32, "conv2d.grouped_across"),  # 4 channels per group, as in ResNeXt
-    (66, 2, "conv2d.grouped_across"),  # 33: no vector fits
+    (136, 4, "conv2d.grouped_bands"),  # 34, as in ShuffleNet: no vector of four lies in one group
+    (272, 4, "conv2d.grouped_bands"),  # 68: vectors of four would, wide ones are faster
 ])  # fmt: skip
 def test_first_choice_follows_from_the_channels_of_a_group(channels: int, groups: int, first: str) -> None:
     names = [
@@ -37,6 +41,19 @@ def test_first_choice_follows_from_the_channels_of_a_group(channels: int, groups
     ]
     assert names[0] == first
     assert "conv2d.direct" not in names and "conv2d.depthwise" not in names
+
+
+def test_a_vector_in_one_group_reads_the_channels_of_that_one_only() -> None:
+    """Of nine vectors of filters in four groups of 34, three lie in two groups."""
+    on = Target.parse("x86 -mcpu=x86-64-v4")
+    workload = conv(136, 28, 28, 136, 1, groups=4, pad=(0, 0, 0, 0))
+    rules = lookup("conv2d.grouped_bands")
+    program = print_program(
+        lower(make_schedule(workload, rules.default(workload, on).replace(template=rules.name), on))
+    )
+    bands, among = program.index("for out0.c.b in 0..2:"), program.index("  if (")
+    assert bands < among < program.index("for out0.c.c.0")
+    assert conv_bands.groups_of(sizes(workload), 16) == (1, 1, 2, 1, 2, 1, 2, 1, 1)
 
 
 def test_code_stays_small_where_every_lane_is_a_load_of_its_own() -> None:
