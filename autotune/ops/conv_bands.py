@@ -1,7 +1,7 @@
 """Grouped convolution in bands: a vector of filters reads the channels of all groups it touches.
 
-Groups of 34 channels do not divide into vectors. Where a vector of filters lies in two groups, it is multiplied with the
-channels of both; the weights of the group that a filter is not in are zero. The activations are broadcast, as
+Groups of 34 channels do not divide into vectors. Where a vector of filters lies in two groups, it is multiplied with
+the channels of both; the weights of the group that a filter is not in are zero. The activations are broadcast, as
 in a dense convolution, whatever the sizes of groups and vectors.
 """
 

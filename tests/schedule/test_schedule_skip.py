@@ -12,6 +12,7 @@ from autotune.measure.failure import Failure
 from autotune.measure.reference import make_reference
 from autotune.measure.verify import verify
 from autotune.ops import compute_def, parse_workload
+from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
 from autotune.target import Target
@@ -27,8 +28,8 @@ def with_border() -> Schedule:
     )
 
 
-def right(s: Schedule) -> bool:
-    with Bench(build_kernel(s, Target.parse("native")), TaskData(make_reference(WORKLOAD)), 2) as bench:
+def right(s: Schedule, workload: Workload = WORKLOAD) -> bool:
+    with Bench(build_kernel(s, Target.parse("native")), TaskData(make_reference(workload)), 2) as bench:
         return not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
 
 
@@ -73,4 +74,4 @@ def test_bands_of_groups_are_padding_along_channels() -> None:
     s = Schedule(compute_def(grouped, "bands8")).precompute("bands_w").skip_padding("out0", "in0", 1)
     (condition,) = conditions(s.reorder("out0", "n", "k", "b", "o0", "o1", "c", "r0", "r1"))
     assert "out0.b" in condition and "out0.c" not in condition
-    assert right(s)
+    assert right(s, grouped)
