@@ -9,7 +9,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import AttributeProto, TensorProto, helper
 
 from autotune.errors import ModelError
 from autotune.graph import load_model, optimize
@@ -38,6 +38,15 @@ def test_squeeze(axes: list[int] | None) -> None:
     old: dict[str, Any] = {} if axes is None or -1 in axes else {"axes": axes}
     expected = np.squeeze(feeds["x"], tuple(old["axes"]) if old else None)
     check(build(helper.make_node("Squeeze", ["x"], ["y"], **old), feeds, opset=11), feeds, [expected])
+
+
+def test_squeeze_of_an_empty_list() -> None:
+    """Of an attribute all axes of 1, of an operand none: what onnx.reference does."""
+    feeds = {"x": random(1, 3, 1)}
+    node = helper.make_node("Squeeze", ["x"], ["y"])
+    node.attribute.append(AttributeProto(name="axes", type=AttributeProto.INTS))
+    check(build(node, feeds, opset=11), feeds, [feeds["x"].reshape(3)])
+    check(build(helper.make_node("Squeeze", ["x", "a"], ["y"]), feeds, {"a": np.zeros(0, np.int64)}), feeds)
 
 
 @pytest.mark.parametrize("axes", [[0], [1, 3], [-1]])

@@ -128,7 +128,10 @@ def integer_product(m: Model) -> None:
     rng = np.random.default_rng(m.rng.getrandbits(32))
     zero = m.constant(np.array(m.rng.choice((0, 3)), np.uint8))
     if m.values[x].ndim == 4 and m.rng.random() < 0.6:
-        shape = (m.rng.choice((1, 8, 17)), m.shape(x)[1], *m.rng.choice(((1, 1), (3, 3), (2, 1))))
+        window = m.rng.choice(((1, 1), (3, 3), (2, 1)))
+        if any(n < k for n, k in zip(m.shape(x)[2:], window, strict=True)):
+            raise Unfit("a window beyond the image")
+        shape = (m.rng.choice((1, 8, 17)), m.shape(x)[1], *window)
         y = m.one("ConvInteger", x, m.constant(rng.integers(-127, 128, shape).astype(np.int8)), zero, keeps=True)
     else:
         weight = m.constant(rng.integers(-127, 128, (m.shape(x)[-1], m.rng.choice((1, 5, 16)))).astype(np.int8))

@@ -6,7 +6,13 @@ import random
 
 import numpy as np
 
-from tests.property import random_graph_open, random_graph_patterns, random_graph_steps, random_graph_values
+from tests.property import (
+    random_graph_branches,
+    random_graph_open,
+    random_graph_patterns,
+    random_graph_steps,
+    random_graph_values,
+)
 from tests.property.random_graph import STEPS, Array, Model
 from tests.property.random_graph_forms import Unfit
 
@@ -15,6 +21,7 @@ FAMILIES = (
     random_graph_patterns,
     random_graph_values,
     random_graph_open,
+    random_graph_branches,
 )  # importing them fills STEPS
 OPSETS = (6, 7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28)
 DTYPES = (*(("float32", 1e4, 5),) * 8, ("float64", 1e4, 5), ("float16", 1e2, 3))

@@ -44,11 +44,13 @@ def flatten(node: OnnxNode) -> str:
 
 @converts("Squeeze")
 def squeeze(node: OnnxNode) -> str:
+    """An empty attribute (before opset 13) means all axes of 1, as none does; an empty operand means no axis."""
     shape = node.shape()
     given = node.ints_or_input("axes", 1)
-    axes = (
-        {node.axis(a, len(shape)) for a in given} if given is not None else {a for a, e in enumerate(shape) if e == 1}
-    )
+    if given is None or (not given and node.has("axes")):
+        axes = {axis for axis, extent in enumerate(shape) if extent == 1}
+    else:
+        axes = {node.axis(axis, len(shape)) for axis in given}
     if any(shape[axis] != 1 for axis in axes):
         raise ModelError(f"{node.label}: axes {sorted(axes)} of {shape} are not all 1")
     return node.reshaped(node.input(0), [extent for axis, extent in enumerate(shape) if axis not in axes])

@@ -22,6 +22,7 @@ from autotune.graph.passes.fold_pad import fold_pad
 from autotune.graph.passes.fold_scale import fold_scale
 from autotune.graph.passes.fold_transposes import fold_transposes
 from autotune.graph.passes.merge_affine import merge_affine
+from autotune.graph.passes.merge_branches import merge_branches
 from autotune.graph.passes.merge_clips import merge_clips
 from autotune.graph.passes.merge_movement import merge_movement
 from autotune.graph.passes.merge_products import merge_products
@@ -65,6 +66,7 @@ PASSES: dict[str, Pass] = {
     "fold-input-scale": fold_input_scale,
     "merge-products": merge_products,
     "fold-pad": fold_pad,
+    "merge-branches": merge_branches,
 }
 MAX_ROUNDS = 100  # every pass shrinks the graph or moves it towards a normal form; this only bounds a bug
 
