@@ -13,6 +13,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER, StageState
 from autotune.search_spaces.access import contiguous, innermost, irregular, stride, widest
 from autotune.search_spaces.fusion import Cone
+from autotune.search_spaces.held import held_elements, registers_for_rows, vectors_held, written_out
 from autotune.search_spaces.placed import (
     FOLDS,
     elements,
@@ -71,6 +72,7 @@ class ConeScheduler:
         self.inner = dict.fromkeys((cone.root, *cone.below), "")
         self.rows_at = ""
         self.block = ""
+        self.held = 0  # vectors of a row, where they stay in registers from stage to stage
         self.partials: dict[str, tuple[str, ...]] = {}
 
     def stage(self, name: str) -> StageState:
@@ -88,6 +90,9 @@ class ConeScheduler:
             self._parallel([x.name for x in self.stage(root).loops])
             return self.schedule
         along = self.vector in self.cone.rows
+        sums = [s for s in map(self.stage, self.cone.below) if s.stage.reducer is not None]
+        if not along and self.vector is not None and all(self._contiguous_fold(s) for s in sums):
+            self.held = vectors_held(self.schedule.state, self.cone, self.reader, self.vector, self.lanes, self.target)
         for name in (root, *self.cone.below):
             s = self.stage(name)
             if s.stage.reducer is not None and not (along or (self.vector and name in (root, *self.accumulators))):
@@ -129,6 +134,10 @@ class ConeScheduler:
         """Axes along which one turn of the row loops needs more than one position of a stage."""
         rows, maps = self.cone.rows, self.cone.maps[name]
         return [a.name for a in self.stage(name).stage.axes if a.extent > 1 and maps.get(a.name) not in rows]
+
+    def _own_rows(self, name: str) -> list[str]:
+        """Axes of a stage that run along the row loops in step with them."""
+        return [own for own, x in self.cone.maps[name].items() if x in self.cone.rows]
 
     def _contiguous_fold(self, s: StageState) -> str | None:
         """The reduce axis along which a sum reads contiguous memory."""
@@ -177,17 +186,20 @@ class ConeScheduler:
             self.schedule = self.schedule.split(root, loop, size)
             rows = [f"{x}.0" if x == loop else x for x in rows]
             inner.insert(0, f"{loop}.1")
-        written_out = ""
+        unrolled: list[str] = []
         scan = s.stage.scan_axis is not None
-        if tile is None and not folds and not self._lane_sums(root) and not (scan and self.vector):
+        if self.held:
+            unrolled = [x for x in inner if self._extent(x) > 1]
+            inner, tail = [], [*inner, *tail]
+        elif tile is None and not folds and not self._lane_sums(root) and not (scan and self.vector):
             # Of a scan, several rows at once: each waits for its own step before.
             chosen = [x for x in (rows if scan else inner or rows) if self._extent(x) > 1][-1:]
             turns = self._turns(chosen)
             if turns > 1:
                 self.schedule = self.schedule.split(root, chosen[0], turns)
                 rows, inner = ([f"{x}.0" if x == chosen[0] else x for x in part] for part in (rows, inner))
-                written_out = f"{chosen[0]}.1"
-                tail.insert(0, written_out)
+                unrolled = [f"{chosen[0]}.1"]
+                tail.insert(0, unrolled[0])
         order = [*rows, *inner, *folds, *tail]
         if not order:
             return
@@ -202,12 +214,12 @@ class ConeScheduler:
             if apart and self._has_edges(loop):
                 self.schedule = self.schedule.partition(root, loop)
         if tile is not None:  # rows of the tile are loaded whole and turned in registers
-            written_out = tail[0]
+            unrolled = tail[:1]
             if shared[-1:] == [f"{tile[0]}.0"] and all(extents[x] == 1 for x in shared[:-1]):
                 # Only where no guard says that some of the rows may be missing.
                 self.schedule = self.schedule.partition(root, "*".join(shared))
-        if written_out:
-            self.schedule = self.schedule.unroll(root, written_out)
+        for loop in unrolled:
+            self.schedule = self.schedule.unroll(root, loop)
         if root in self.partials:
             self.schedule = folded_lanes(self.schedule, root)
         elif lane_loop and self._extent(lane_loop) > 1:
@@ -230,9 +242,12 @@ class ConeScheduler:
             own = math.prod(a.extent for a in s.stage.axes if maps.get(a.name) not in self.cone.rows)
             held += own * sum(t.dtype.bytes for t in s.stage.outputs) if own > 1 else 0
         enough = self._extent(loop) // self.target.num_threads if len(rows) == 1 else self._extent(loop)
-        most = min(self.options.rows, self.target.l1_bytes // HELD // max(held, 1), enough)
+        room = self.target.l1_bytes // HELD // max(held, 1)
+        if self.held:
+            room = registers_for_rows(self.target) // self.held
+        most = min(self.options.rows, room, enough)
         divisor = max((n for n in range(1, most + 1) if self._extent(loop) % n == 0), default=1)
-        if divisor == 1 and len(rows) > 1:
+        if divisor == 1 and len(rows) > 1 and not self.held:
             divisor = most  # the last turn is code of its own
         return (loop, axis, divisor) if divisor > 1 else None
 
@@ -366,7 +381,7 @@ class ConeScheduler:
         deep = name in self.reader
         at = self.inner[host] if deep else self.rows_at
         row = next((own for own, x in self.cone.maps[name].items() if x == self.block), None) if not deep else None
-        small = deep or (row is None and not self._own_axes(name))
+        small = deep or bool(self.held) or (row is None and not self._own_axes(name))
         self.schedule = self.schedule.compute_at(name, host, at, REGISTER if small else LOCAL)
         if deep and host != self.cone.root:
             along = self._host_vector(name, host)
@@ -384,8 +399,13 @@ class ConeScheduler:
             self.schedule = scanned(self.schedule, name, along, self.lanes)
         elif self._lane_sums(name):  # one element at a time: the lanes are those of the sums in it
             self.inner[name] = s.loops[-1].name
+        elif self.held:
+            self.schedule = held_elements(self.schedule, name, self.lanes, self._own_rows(name))
         else:
             self.schedule, self.inner[name] = elements(self.schedule, name, along, self.lanes, self.options.unroll)
+        if self.held:
+            for part in (name, *self.partials.get(name, ())):
+                self.schedule = written_out(self.schedule, part)
 
     def _lane_sums(self, name: str) -> bool:
         """Whether a stage is, or has inside its loops, a sum that is kept lane by lane."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autotune.codegen.kernel import build_kernel
 from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
-from autotune.ops.workload import Workload
+from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.runtime.function import KernelFunction
 from autotune.search_spaces import Config, Interface, lookup, make_schedule
 from autotune.search_spaces.generic import generic_schedule, options_of
@@ -26,6 +26,10 @@ TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
 BLOCKED = Layout.blocked(4, [(1, 16)])
 HALO = BLOCKED.with_halo(((0, 0), (0, 0), (1, 1), (1, 1)))
 ROWS = Layout.row_major(4)
+ROW_OPERATORS: dict[str, tuple[int, dict[str, float]]] = {  # number of weights, attributes besides the axis
+    "softmax": (0, {}), "log_softmax": (0, {}), "lp_norm": (0, {"p": 2}),
+    "layer_norm": (2, {"epsilon": 1e-5, "result": 0}), "rms_norm": (1, {"epsilon": 1e-5}),
+}  # fmt: skip
 
 
 def check(workload: Workload, config: Config, target: Target, interface: Interface | None) -> None:
@@ -67,10 +71,10 @@ def test_defaults_of_common_layers(text: str, layouts: tuple[Layout, ...] | None
     check(workload, lookup("generic").default(workload, chosen), chosen, interface)
 
 
-def loops(text: str, *layouts: Layout) -> str:
-    workload, target = parse_workload(text), Target.parse("x86 -mcpu=haswell -num-cores=2")
-    config = lookup("generic").default(workload, target).replace(template="generic")
-    return print_program(lower(make_schedule(workload, config, target, Interface(layouts) if layouts else None)))
+def loops(text: str, *layouts: Layout, target: str = "x86 -mcpu=haswell -num-cores=2") -> str:
+    workload, chosen = parse_workload(text), Target.parse(target)
+    config = lookup("generic").default(workload, chosen).replace(template="generic")
+    return print_program(lower(make_schedule(workload, config, chosen, Interface(layouts) if layouts else None)))
 
 
 def test_softmax_is_one_loop_over_rows() -> None:
@@ -85,6 +89,28 @@ def test_several_rows_are_folded_before_they_are_used() -> None:
     text = loops("softmax data=12,197,197")
     assert "local softmax_max: f32[1, 4, 1]" in text
     assert "for softmax_max.i1 in 0..4" in text.split("for out0.i1.0 in 0..49")[1].split("softmax_exp.i1")[0]
+
+
+def test_short_rows_stay_in_registers() -> None:
+    text = loops("softmax data=12,128,128", target="x86 -mcpu=x86-64-v4 -num-cores=2")
+    assert "register softmax_exp: f32[1, 2, 128]" in text
+    assert "local" not in text
+    assert text.count("for") == text.count("unroll for") + text.count("vectorize for") + 2  # heads, pairs of rows
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_short_rows_of_any_length(seed: int) -> None:
+    rng = random.Random(seed)
+    shape, target = (rng.choice((1, 3, 8)), rng.randint(1, 12), rng.randint(1, 330)), Target.parse(rng.choice(TARGETS))
+    kind, dtype = rng.choice(tuple(ROW_OPERATORS)), rng.choice(("f32", "f16"))
+    weights, attrs = ROW_OPERATORS[kind]
+    inputs = [WorkloadInput(TensorType(dtype, shape))]
+    inputs += [WorkloadInput(TensorType(dtype, shape[-1:]), True)] * weights
+    node = WorkloadNode.make(kind, tuple(range(len(inputs))), axis=-1, **attrs)
+    workload = Workload(tuple(inputs), (node,), (len(inputs),))
+    config = lookup("generic").space(workload, target).sample(rng)
+    check(workload, config, target, random_interface(workload, rng))
 
 
 def test_rows_that_fill_the_cache_are_folded_one_at_a_time() -> None:
