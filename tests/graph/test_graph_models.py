@@ -16,7 +16,7 @@ from benchmarks import zoo
         ("resnet18", 24, 21),
         ("squeezenet", 39, 23),
         ("mobilenetv2", 55, 32),
-        ("shufflenet", 111, 31),
+        ("shufflenet", 111, 33),
     ],
 )
 def test_fusion(name: str, groups: int, distinct: int) -> None:

@@ -36,6 +36,7 @@ from autotune.graph.passes.reduce_strength import reduce_strength
 from autotune.graph.passes.remove_noops import remove_noops
 from autotune.graph.passes.scale_convolutions import scale_convolutions
 from autotune.graph.passes.sink_reshapes import sink_reshapes
+from autotune.graph.passes.sink_shuffles import sink_shuffles
 from autotune.graph.passes.sink_transposes import sink_transposes
 from autotune.graph.verify import verify
 
@@ -66,6 +67,7 @@ PASSES: dict[str, Pass] = {
     "fold-input-scale": fold_input_scale,
     "merge-products": merge_products,
     "fold-pad": fold_pad,
+    "sink-shuffles": sink_shuffles,
     "merge-branches": merge_branches,
 }
 MAX_ROUNDS = 100  # every pass shrinks the graph or moves it towards a normal form; this only bounds a bug
