@@ -16,7 +16,7 @@ from autotune.tensor.expr import Expr, binary, cast, const, read, unary
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
 
-@operator("col2im", image=Needed.integers, kernel=Needed.integers, stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1))
+@operator("col2im", image=Needed.integers, kernel=Needed.spatial, stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1))
 def col2im(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Columns (N, C * taps, windows) added up where they came from: (N, C, *image)."""
     (x,) = inputs

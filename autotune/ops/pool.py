@@ -102,7 +102,7 @@ class Pool:
 
 
 POOLING: dict[str, Any] = {
-    "kernel": Needed.pair, "stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "ceil_mode": False,
+    "kernel": Needed.spatial, "stride": (1, 1), "pad": (0, 0, 0, 0), "dilation": (1, 1), "ceil_mode": False,
 }  # fmt: skip
 
 

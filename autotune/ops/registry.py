@@ -33,6 +33,7 @@ class Needed(enum.Enum):
     integer = "an integer"
     integers = "integers"
     pair = "two integers"
+    spatial = "an integer per spatial dimension"
     name = "a name"
 
 

@@ -144,17 +144,10 @@ class Workload:
         return flops(self)
 
     def describe(self) -> str:
-        """One line for people: operators, shapes and the attributes that differ from the plain case."""
-        from autotune.ops.registry import lookup
+        """One line for people, which `parse_workload` reads, too."""
+        from autotune.ops.describe import describe
 
-        shapes = " ".join(("const " if i.constant else "") + str(i.type) for i in self.inputs)
-        attrs = [
-            f"{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
-            for node in self.nodes
-            for name, value in node.attrs
-            if value != lookup(node.op).defaults.get(name)
-        ]
-        return " ".join([f"{'+'.join(n.op for n in self.nodes)}({shapes})", *attrs])
+        return describe(self)
 
 
 def _tuples(value: Any) -> AttrValue:

@@ -51,7 +51,7 @@ def test_a_profile_shows_all_programs_and_host_functions_of_a_run(folder: Path) 
     found = json.loads(done.stdout)
     assert found["programs"] == 2
     assert [host["node"] for host in found["hosts"]] == ["node 'find' (NonZero)"]
-    assert [kernel["kernel"].split("(")[0] for kernel in found["kernels"]] == ["abs", "cast+neg"]
+    assert [kernel["kernel"].split(" data=")[0] for kernel in found["kernels"]] == ["abs", "cast"]
     starts = [found["kernels"][0]["start"], found["hosts"][0]["start"], found["kernels"][1]["start"]]
     assert starts[0] == 0.0 and starts == sorted(starts)
     assert found["seconds"] == pytest.approx(sum(part["seconds"] for part in found["kernels"] + found["hosts"]))
@@ -62,10 +62,10 @@ def test_a_profile_shows_all_programs_and_host_functions_of_a_run(folder: Path) 
 def test_a_profile_with_given_inputs(folder: Path) -> None:
     images = f"x={folder / 'images.npy'}"
     found = json.loads(invoke("profile", folder / "batch.onnx", *TARGET, "--input", images, "--json").stdout)
-    assert found["programs"] == 1 and any("f32[3,16,8,8]" in kernel["kernel"] for kernel in found["kernels"])
+    assert found["programs"] == 1 and any("3,16,8,8" in kernel["kernel"] for kernel in found["kernels"])
     shape = f"shape={folder / 'shape.npy'}"
     found = json.loads(invoke("profile", folder / "reshape.onnx", *TARGET, "--input", shape, "--json").stdout)
-    assert sorted(kernel["kernel"].split("(")[0] for kernel in found["kernels"]) == ["matmul", "relu", "softmax"]
+    assert sorted(kernel["kernel"].split()[0] for kernel in found["kernels"]) == ["matmul", "relu", "softmax"]
 
 
 @pytest.mark.parametrize("command", ["profile", "tasks"])
@@ -81,7 +81,7 @@ def test_what_is_missing_is_said(folder: Path, command: str) -> None:
 def test_tasks_are_those_of_all_programs(folder: Path) -> None:
     shape = f"shape={folder / 'shape.npy'}"
     found = json.loads(invoke("tasks", folder / "reshape.onnx", *TARGET, "--input", shape, "--json").stdout)
-    assert sorted(task["operator"].split("(")[0] for task in found["tasks"]) == ["matmul", "relu", "softmax"]
+    assert sorted(task["operator"].split()[0] for task in found["tasks"]) == ["matmul", "relu", "softmax"]
 
 
 def test_tuning_gives_a_verdict_per_program_that_later_runs_heed(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_tuning_gives_a_verdict_per_program_that_later_runs_heed(tmp_path: Path)
         strategy="random",
         inputs={"shape": SHAPE},
     )
-    assert sorted(task.task.name.split("(")[0] for task in report.search.tasks) == ["matmul", "relu", "softmax"]
+    assert sorted(task.task.name.split()[0] for task in report.search.tasks) == ["matmul", "relu", "softmax"]
     assert len(report.programs) == 2 and report.model is not None
     assert report.model.tuned_seconds == pytest.approx(sum(one.tuned_seconds for one in report.programs))
     with pytest.raises(ModelError, match="no input 'z'"):

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autotune.graph import evaluate_graph, load_model, optimize, partition
+from autotune.ops import parse_workload
 
 Array = NDArray[Any]
 Dims = Sequence[int | str | None] | None
@@ -79,7 +80,7 @@ def check(model: onnx.ModelProto, feeds: Mapping[str, Array], expected: Sequence
             assert array.dtype == wanted.dtype
             np.testing.assert_allclose(array, wanted, rtol=2e-5, atol=2e-5)
     for group in partition(graph):
-        group.workload.types()
+        assert parse_workload(group.workload.describe()) == group.workload
 
 
 def _reference(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:

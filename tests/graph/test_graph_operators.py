@@ -246,6 +246,12 @@ def test_clip(low: float | None, high: float | None, form: str) -> None:
         check(build(helper.make_node("Clip", inputs, ["y"]), feeds | bounds), feeds | bounds)
 
 
+def test_clip_by_integers_that_no_float_holds() -> None:
+    feeds = {"x": np.array([0, 2**53, 2**53 + 2, 2**60], np.int64)}
+    bounds = {"low": np.array(2**53 + 1, np.int64), "high": np.array(2**59 + 1, np.int64)}
+    check(build(helper.make_node("Clip", ["x", "low", "high"], ["y"]), feeds, bounds), feeds)
+
+
 def test_prelu_and_where() -> None:
     feeds = {"x": random(2, 3, 4)}
     check(build(helper.make_node("PRelu", ["x", "s"], ["y"]), feeds, {"s": random(3, 1, seed=1)}), feeds)

@@ -35,7 +35,10 @@ def clip(node: OnnxNode) -> str:
                 return _clip_by_values(node)
             if node.constant(position, name).size != 1:
                 raise ModelError(f"{node.label}: '{name}' must be a scalar, not {node.shape(position)}")
-            bounds.append(float(node.constant(position, name).reshape(())))
+            bound = node.constant(position, name).reshape(())
+            if float(bound) != bound.item():
+                return _clip_by_values(node)  # an i64 that no float holds
+            bounds.append(float(bound))
         else:
             bounds.append(node.attr_float(name, default))
     low, high = bounds

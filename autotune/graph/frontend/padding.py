@@ -55,7 +55,8 @@ def _bordered(node: OnnxNode, pads: Sequence[int], mode: str, value: float) -> s
         return x
     around = tuple(max(0, p) for p in pads)
     if mode == "constant":
-        return node.emit("pad", x, pads=around, value=value)
+        floating = DType(node.value().dtype).is_float
+        return node.emit("pad", x, pads=around, value=float(value) if floating else int(value))
     return node.emit("extend", x, pads=around, mode=mode)
 
 
