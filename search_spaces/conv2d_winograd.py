@@ -128,7 +128,8 @@ class Winograd:
         s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
         once = config.get_str("transform") == "once"
         first, second = (f"{k}.0", f"{oh}.0.0") if once else (f"{oh}.0.0", f"{k}.0")
-        inner = (f"{oh}.0.1", f"{ow}.0", f"{k}.1.0", f"{oh}.1", f"{ow}.1", f"{k}.1.1")
+        # Along a row, products and outputs follow each other in memory; a channel's vectors lie planes apart.
+        inner = (f"{oh}.0.1", f"{k}.1.0", f"{ow}.0", f"{oh}.1", f"{ow}.1", f"{k}.1.1")
         s = s.reorder(out, n, first, second, *inner)
         s = s.unroll(out, f"{oh}.1").unroll(out, f"{ow}.1").vectorize(out, f"{k}.1.1")
         shared = f"{n}*{first}"
@@ -136,8 +137,8 @@ class Winograd:
         if once:
             s = s.fuse(out, shared, second)
             shared = f"{shared}*{second}"
-            return s.parallel(out, shared), ("", shared, f"{k}.1.0")
-        return s.parallel(out, shared), (shared, second, f"{k}.1.0")
+            return s.parallel(out, shared), ("", shared, f"{ow}.0")
+        return s.parallel(out, shared), (shared, second, f"{ow}.0")
 
     def _input_transform(self, s: Schedule, out: str, block: str, lanes: int, image: str) -> Schedule:
         """Transformed tiles, in `block` of the output's loops or, if empty, all at once; `image` is fetched ahead."""
