@@ -127,7 +127,7 @@ class _Emitter:
         elif isinstance(stmt, Store):
             self._store(stmt)
         elif isinstance(stmt, Prefetch):
-            self.m.prefetch(stmt.buffer, stmt.indices)
+            self.m.prefetch(stmt.buffer, stmt.indices, stmt.level)
         elif isinstance(stmt, Once):
             first = self.w.value("icmp eq i64 %tid, 0")
             label = self.w.open_branch(first)

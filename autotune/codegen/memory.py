@@ -335,8 +335,8 @@ class Memory:
         self.x.bind(variable, LANE)
         self.lanes, self.lane_var, self.mask = lanes, variable, mask
 
-    def prefetch(self, buffer: Buffer, indices: tuple[Linear, ...]) -> None:
-        """Ask for a cache line; never faults."""
+    def prefetch(self, buffer: Buffer, indices: tuple[Linear, ...], level: int) -> None:
+        """Ask for a cache line, into cache `level`; never faults."""
         saved = self.x.bound(self.lane_var)
         if self.lane_var:
             self.x.bind(self.lane_var, 0)
@@ -349,7 +349,7 @@ class Memory:
         if self.lane_var and saved is not None:
             self.x.bind(self.lane_var, saved)
         self.w.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.w.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+        self.w.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {4 - level}, i32 1)")
 
 
 def _is_register(buffer: Buffer, offset: Offset, lanes: int) -> bool:

@@ -396,7 +396,7 @@ class NestBuilder:
         out: list[Stmt] = []
         values = self.regions.values(s)
         variable = s.variable(loop)
-        for name, at, distance in s.prefetch:
+        for name, at, distance, level in s.prefetch:
             if at != loop:
                 continue
             inside = s.loops[s.position(loop) + 1 :]
@@ -409,7 +409,7 @@ class NestBuilder:
                     logical = [to_linear(i, self.ranges, values).substitute(later, ranges) for i in r.indices]
                     if any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
                         continue
-                    stmt: Stmt = Prefetch(self.buffers[name], self._physical(r.tensor, logical, ranges))
+                    stmt: Stmt = Prefetch(self.buffers[name], self._physical(r.tensor, logical, ranges), level)
                     # One request for each round of the unrolled loops that matters to the address.
                     for v in sorted({v for i in logical for v in i.variables()} & set(written_out)):
                         stmt = For(v, 0, written_out[v], UNROLL, (stmt,))

@@ -31,7 +31,7 @@ def _kept(state: State, s: StageState, t: Tensor, d: int) -> int | None:
         return None
     oldest = 0
     for reader in state.stages:
-        if any(name == t.name for name, _, _ in reader.prefetch):
+        if any(f.tensor == t.name for f in reader.prefetch):
             return None
         ranges = {a.name: (0, max(a.extent - 1, 0)) for a in reader.stage.all_axes}
         for r in reader.reads():

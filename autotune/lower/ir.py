@@ -109,8 +109,11 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
+    """Ask for the cache line of an element, into cache `level` (1: the nearest)."""
+
     buffer: Buffer
     indices: tuple[Linear, ...]
+    level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,7 @@ def map_linears(stmt: Stmt, fn: Callable[[Linear], Linear]) -> Stmt:
         targets = tuple((b, tuple(map(opaque, i))) for b, i in stmt.targets)
         return Store(targets, tuple(map_expr(v, leaf) for v in stmt.values), stmt.fold)
     if isinstance(stmt, Prefetch):
-        return Prefetch(stmt.buffer, tuple(map(opaque, stmt.indices)))
+        return replace(stmt, indices=tuple(map(opaque, stmt.indices)))
     new = replace(stmt, when=conditions(stmt.when)) if isinstance(stmt, If) else stmt
     return with_body(new, tuple(map_linears(s, fn) for s in body_of(new)))
 

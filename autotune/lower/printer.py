@@ -38,7 +38,8 @@ def print_body(body: tuple[Stmt, ...], depth: int = 0) -> list[str]:
         elif isinstance(stmt, Barrier):
             out.append(f"{pad}barrier")
         elif isinstance(stmt, Prefetch):
-            out.append(f"{pad}prefetch {stmt.buffer.name}[{', '.join(map(str, stmt.indices))}]")
+            into = f" to L{stmt.level}" if stmt.level > 1 else ""
+            out.append(f"{pad}prefetch{into} {stmt.buffer.name}[{', '.join(map(str, stmt.indices))}]")
         elif isinstance(stmt, Store):
             # Several targets are written together, after all values are known.
             places = ", ".join(f"{buffer.name}[{', '.join(map(str, indices))}]" for buffer, indices in stmt.targets)

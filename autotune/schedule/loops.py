@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from autotune.schedule.consistent import consistent
 from autotune.schedule.registry import check, primitive
-from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE, Fuse, Loop, Split, StageState, State
+from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE, Fetch, Fuse, Loop, Split, StageState, State
 from autotune.tensor.reducer import is_builtin
 
 MAX_LANES = 64
@@ -233,8 +233,8 @@ def pad(state: State, stage: str, axis: str) -> State:
 
 
 @primitive
-def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int) -> State:
-    """Ask for the cache lines of `tensor` that `loop` will read `distance` iterations later.
+def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int, level: int = 1) -> State:
+    """Ask for the cache lines of `tensor` that `loop` will read `distance` iterations later, into cache `level`.
 
     One request for each round of the unrolled loops inside `loop`; of serial ones, only for the first round.
 
@@ -250,7 +250,8 @@ def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int) ->
     near = [p for p in state.stages if p.at is not None and any(t.name == tensor for t in p.stage.outputs)]
     check(not near, f"prefetch {stage}: {tensor} is computed inside another stage; what is computed nearby is near")
     check(distance >= 1, f"prefetch {stage}: distance {distance} must be at least 1")
-    return state.put(replace(s, prefetch=(*s.prefetch, (tensor, loop, distance))))
+    check(level in (1, 2, 3), f"prefetch {stage}: caches are numbered 1 to 3, got {level}")
+    return state.put(replace(s, prefetch=(*s.prefetch, Fetch(tensor, loop, distance, level))))
 
 
 def settled(state: State, changed: StageState, step: str) -> State:
@@ -272,7 +273,7 @@ def _check_free(s: StageState, loop: str, step: str) -> None:
     check(mark == SERIAL, f"{step} {s.name}.{loop}: the loop is already marked {mark}")
     check(loop not in s.partitioned, f"{step} {s.name}.{loop}: the loop is already partitioned; {step} first")
     check(loop not in s.alternating, f"{step} {s.name}.{loop}: the loop already alternates; {step} first")
-    fetched = any(at == loop for _, at, _ in s.prefetch)
+    fetched = any(f.loop == loop for f in s.prefetch)
     check(not fetched, f"{step} {s.name}.{loop}: the loop already prefetches; {step} first")
 
 

@@ -111,7 +111,7 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
         check(free, f"compute_at {stage}: loop {outer.name} of {consumer} is marked {outer.mark}")
     check(bool(state.consumers(s)), f"compute_at {stage}: nothing reads it")
     mine = {t.name for t in s.stage.outputs}
-    fetching = [x.name for x in state.stages if any(name in mine for name, _, _ in x.prefetch)]
+    fetching = [x.name for x in state.stages if any(f.tensor in mine for f in x.prefetch)]
     check(not fetching, f"compute_at {stage}: {', '.join(fetching)} prefetches it; what is computed nearby is near")
     for reader in state.consumers(s):
         inside = is_inside(state, reader, c, position)

@@ -82,8 +82,8 @@ class Schedule:
     def tensorize(self, stage: str, loop: str, instruction: str) -> Schedule:
         return self.then("tensorize", stage, loop, instruction)
 
-    def prefetch(self, stage: str, tensor: str, loop: str, distance: int) -> Schedule:
-        return self.then("prefetch", stage, tensor, loop, distance)
+    def prefetch(self, stage: str, tensor: str, loop: str, distance: int, level: int = 1) -> Schedule:
+        return self.then("prefetch", stage, tensor, loop, distance, level)
 
     def inline(self, stage: str) -> Schedule:
         return self.then("inline", stage)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from autotune.errors import ScheduleError
 from autotune.tensor.compute_def import ComputeDef
@@ -52,6 +53,15 @@ class Fuse:
     inner_extent: int
 
 
+class Fetch(NamedTuple):
+    """Cache lines of a tensor to ask for, `distance` iterations of a loop ahead of their use, into cache `level`."""
+
+    tensor: str
+    loop: str
+    distance: int
+    level: int
+
+
 @dataclass(frozen=True, slots=True)
 class StageState:
     """One stage and what was decided about it.
@@ -65,7 +75,7 @@ class StageState:
         scope: where a computed-at stage keeps its tensors: "register" or "local" (per thread).
         partitioned: loops to split into the range where no guard is needed, and the rest.
         padded: axes whose guard is dropped because all memory touched beyond their extent exists.
-        prefetch: (tensor name, loop, distance in iterations) requests.
+        prefetch: requests for cache lines.
         alternating: loops that run backwards in every other turn of a recurrence.
         where: conditions on the axes under which a point is folded; the others stand for the reducer's identity
             (the rest of the last block of a factored reduction).
@@ -79,7 +89,7 @@ class StageState:
     scope: str = LOCAL
     partitioned: frozenset[str] = frozenset()
     padded: frozenset[str] = frozenset()
-    prefetch: tuple[tuple[str, str, int], ...] = ()
+    prefetch: tuple[Fetch, ...] = ()
     where: tuple[Expr, ...] = ()
     alternating: frozenset[str] = frozenset()
 

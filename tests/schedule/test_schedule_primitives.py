@@ -177,6 +177,7 @@ def test_rfactor() -> None:
 
 def test_prefetch_is_ahead() -> None:
     assert body(twice().prefetch("y", "x", "i", 3))[2] == "    prefetch x[y.i + 3, 0]"
+    assert body(twice().prefetch("y", "x", "i", 3, 2))[2] == "    prefetch to L2 x[y.i + 3, 0]"
 
 
 def test_prefetch_of_a_blocked_tensor_follows_its_layout() -> None:

@@ -95,6 +95,7 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
     "pad reduction": (relu_of_matmul, lambda s: s.pad("C", "k"), "no spatial axis 'k'; it has i, j"),
     "prefetch unread": (chain, lambda s: s.prefetch("R", "x", "i", 1), "does not read 'x'; it reads Q"),
     "prefetch now": (chain, lambda s: s.prefetch("P", "x", "i", 0), "distance 0 must be at least 1"),
+    "prefetch to nowhere": (chain, lambda s: s.prefetch("P", "x", "i", 1, 4), "caches are numbered 1 to 3, got 4"),
     "prefetch what is near": (
         chain, lambda s: s.compute_at("P", "Q", "i").prefetch("Q", "P", "j", 1), "what is computed nearby is near"),
     "place what is prefetched": (
