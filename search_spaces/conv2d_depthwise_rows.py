@@ -34,6 +34,9 @@ TRANSFORMS = 1.1
 LIKE_ADDITIONS = {"add": 1, "sub": 1, "min": 1, "max": 1, "relu": 1, "clip": 2}
 """Operators behind the convolution that take the units for additions, and how many instructions they are."""
 
+MAX_LOADS = 192
+"""Elements that a tile may load where channels do not lie side by side: up to a hundred instructions each, in all copies."""
+
 BORDER = 4.5
 """What a vector of a zero border costs whoever writes it, in multiply-adds: it passes through the caches too."""
 
@@ -152,9 +155,12 @@ class DepthwiseRows:
         s = with_layouts(a.schedule, interface, layouts)
         narrow = channel_vector(s, (x, out), lanes)
         lanes = narrow if narrow > 1 else lanes  # a vector across blocks would be a load per channel, in nine copies
+        columns = config.get_int("ow_tile")
+        if s.state.layout(s.state.tensor(x)).block(1) % lanes:
+            columns, lanes = _small_tile(p, columns, lanes)
         s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(0, lanes)]))
         n, k, oh, ow = a.axes(out)
-        s = s.split(out, k, lanes).split(out, oh, winograd_rows.ROWS).split(out, ow, config.get_int("ow_tile"))
+        s = s.split(out, k, lanes).split(out, oh, winograd_rows.ROWS).split(out, ow, columns)
         shared = [f"{k}.0", f"{oh}.0"] if config.get_str("order") == "khw" else [f"{oh}.0", f"{k}.0"]
         tile_loops = (f"{oh}.1", f"{ow}.1")
         s = s.reorder(out, n, *shared, f"{ow}.0", *tile_loops, f"{k}.1")
@@ -186,6 +192,19 @@ class DepthwiseRows:
         s = _unrolled(s, m, (n, t, g, e, *last), k, lanes).compute_at(v, m, e, REGISTER)
         n, c, t, e, g, w, i = _loops(s, v)
         return _unrolled(s, v, (n, t, e, g, w, i), c, lanes)
+
+
+def _small_tile(p: Conv, columns: int, lanes: int) -> tuple[int, int]:
+    """(columns, lanes) of a tile whose channels are loaded one by one: as much of it as the code has room for."""
+
+    def loads() -> int:
+        return winograd_rows.products(p.r) * (columns + p.s - 1) * lanes
+
+    while columns > 1 and loads() > MAX_LOADS:
+        columns -= 1
+    while lanes > 1 and loads() > MAX_LOADS:
+        lanes //= 2
+    return columns, lanes
 
 
 def _halo(p: Conv) -> tuple[tuple[int, int], ...]:

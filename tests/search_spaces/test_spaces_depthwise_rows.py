@@ -86,3 +86,13 @@ def test_vectors_are_as_narrow_as_the_blocks_of_the_data() -> None:
     config = lookup(NAME).default(workload, ZEN).replace(template=NAME, edges="apart", ow_tile=9)
     schedule = make_schedule(workload, config, ZEN, Interface(tuple(layouts)))
     assert generate(schedule, ZEN).ir.count("\n") < 20_000
+
+
+def test_channels_that_are_loaded_one_by_one_come_in_small_tiles() -> None:
+    """Each copy of the tile, for edges and tails, would otherwise load every channel of every position."""
+    workload = conv(24, 5, 23, 24, 3, 7, pad=(2, 1, 2, 1), groups=24)
+    rows, blocked = Layout.row_major(4), Layout.blocked(4, [(1, 16)])
+    config = lookup(NAME).default(workload, ZEN).replace(template=NAME, edges="apart", order="khw", ow_tile=7)
+    plain = [rows] * (len(workload.inputs) - 1)
+    schedule = make_schedule(workload, config, ZEN, Interface((plain[0], rows, *plain[1:], blocked)))
+    assert len(generate(schedule, ZEN, check=False).ir.splitlines()) < 20_000
