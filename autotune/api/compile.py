@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, object_cache, reading
@@ -14,11 +15,14 @@ from autotune.graph import load_model
 from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
 
+if TYPE_CHECKING:
+    from autotune.graph.frontend import ModelSource
+
 Shapes = Mapping[str, Sequence[int]]
 
 
 def compile(
-    model: str | Path | bytes,
+    model: ModelSource,
     target: str | Target | None = None,
     database: DatabaseLike = None,
     *,
@@ -58,7 +62,7 @@ def compile(
 
 
 def tasks(
-    model: str | Path | bytes,
+    model: ModelSource,
     target: str | Target | None = None,
     *,
     shapes: Shapes | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, object_cache, reading
@@ -14,11 +14,14 @@ from autotune.graph import Graph, open_model
 from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
 
+if TYPE_CHECKING:
+    from autotune.graph.frontend import ModelSource
+
 Runnable = Union[CompiledModel, StagedModel]
 
 
 def load(
-    model: str | Path | bytes,
+    model: ModelSource,
     target: str | Target | None = None,
     database: DatabaseLike = None,
     *,

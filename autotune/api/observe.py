@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from autotune.api.feeds import complete_feeds, shapes_with
 from autotune.api.locate import object_cache
@@ -13,7 +12,7 @@ from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.staged import ProgramStep, StagedModel, Step
 from autotune.errors import InputError, ModelError
 from autotune.graph import Graph, one_line, open_model, optimize, verify
-from autotune.graph.frontend import convert_whole
+from autotune.graph.frontend import ModelSource, convert_whole
 from autotune.runtime.executor import Array
 from autotune.target import Target
 
@@ -27,7 +26,7 @@ class ObservedProgram:
 
 
 def observe(
-    model: str | Path | bytes,
+    model: ModelSource,
     target: Target,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from autotune.errors import InputError
 from autotune.runtime.artifact import is_compiled_file, load_artifact
-from autotune.runtime.executor import Array, Executor
+from autotune.runtime.executor import Array, Executor, require_fit
 from autotune.runtime.program import Program, TensorSpec
 from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.api.locate import DatabaseLike  # brings SQLite, which a compiled model does not need
     from autotune.compiler.staged import StagedModel
+    from autotune.graph.frontend import ModelSource
     from autotune.graph.frontend.inputs import ModelInput, ModelOutput
 
 _ONNX_TYPES = {
@@ -57,9 +59,9 @@ class InferenceSession:
     """A model ready to run. Several threads may call `run` at once.
 
     Args:
-        path_or_bytes: an ONNX model, or a file that `autotune compile` wrote.
+        path_or_bytes: an ONNX model (a path, bytes or onnx.ModelProto), or a file that `autotune compile` wrote.
         sess_options: accepted for compatibility with ONNX Runtime; only `intra_op_num_threads` is used.
-        providers: accepted for compatibility; autotune runs on the CPU.
+        providers, provider_options: accepted for compatibility; autotune runs on the CPU.
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
@@ -72,9 +74,10 @@ class InferenceSession:
 
     def __init__(
         self,
-        path_or_bytes: str | Path | bytes,
+        path_or_bytes: ModelSource,
         sess_options: Any = None,
         providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
         *,
         target: str | Target | None = None,
         database: DatabaseLike = None,
@@ -85,9 +88,9 @@ class InferenceSession:
         skip_passes: Collection[str] = (),
         dump_graph: str | Path | None = None,
     ) -> None:
-        self._providers = providers
-        if not isinstance(path_or_bytes, bytes) and is_compiled_file(Path(path_or_bytes)):
-            self._model: Executor | StagedModel = Executor(*load_artifact(Path(path_or_bytes)))
+        path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
+        if path is not None and is_compiled_file(path):
+            self._model: Executor | StagedModel = Executor(*load_artifact(path))
         else:
             from autotune.api.load import load
             from autotune.compiler.compile import CompiledModel
@@ -138,8 +141,18 @@ class InferenceSession:
             return [NodeArg.of(spec) for spec, _ in model.program.outputs]
         return [NodeArg.of(spec) for spec in model.outputs]
 
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """None: the weights are constants of the program."""
+        return []
+
     def get_providers(self) -> list[str]:
         return ["CPUExecutionProvider"]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return {"CPUExecutionProvider": {}}
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session cannot be pickled or copied: make one from the model in each process")
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, object], run_options: object = None
@@ -153,14 +166,16 @@ class InferenceSession:
             InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
         """
         _check_mapping(input_feed)
-        if isinstance(output_names, str):
-            raise InputError(f"output_names must be a list of names or None, not the string {output_names!r}")
+        if isinstance(output_names, str) or not isinstance(output_names or (), Iterable):
+            raise InputError(f"output_names must be a list of names or None, not {output_names!r}")
         results = self._model.run(input_feed)
         if not output_names:
             return results
         unknown = [n for n in output_names if n not in self._outputs]
         if unknown:
-            raise InputError(f"no output named {', '.join(unknown)}; the model has {', '.join(self._outputs)}")
+            raise InputError(
+                f"no output named {', '.join(map(str, unknown))}; the model has {', '.join(self._outputs)}"
+            )
         return [results[self._outputs.index(n)] for n in output_names]
 
     def run_into(self, outputs: Mapping[str, Array], input_feed: Mapping[str, object]) -> None:
@@ -173,6 +188,8 @@ class InferenceSession:
             InputError: as for `run`, or an array does not fit.
         """
         _check_mapping(input_feed)
+        if not isinstance(outputs, Mapping):
+            raise InputError(f"the outputs must be a mapping of names to arrays, not {type(outputs).__name__}")
         if isinstance(self._model, Executor):
             self._model.run(input_feed, outputs)
             return
@@ -180,9 +197,8 @@ class InferenceSession:
         for name, array in outputs.items():
             if name not in results:
                 raise InputError(f"no output named {name!r}; the model has {', '.join(self._outputs)}")
-            if array.shape != results[name].shape or array.dtype != results[name].dtype:
-                form = f"{results[name].dtype}{list(results[name].shape)}"
-                raise InputError(f"the array for output {name!r} must be {form}")
+            require_fit(name, array, results[name].shape, results[name].dtype)
+        for name, array in outputs.items():
             array[...] = results[name]
 
 

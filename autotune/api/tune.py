@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from autotune.api.allowance import Allowance
 from autotune.api.locate import DatabaseLike, object_cache
@@ -31,6 +31,9 @@ from autotune.search import tune as search
 from autotune.search.recording import earlier_trials
 from autotune.search_spaces import templates_for
 from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.graph.frontend import ModelSource
 
 DEFAULT_BUDGET = "5m"
 FOLLOW_UP = 8
@@ -113,7 +116,7 @@ class TuneReport:
 
 
 def tune(
-    model_or_op: str | Path | bytes | Workload,
+    model_or_op: ModelSource | Workload,
     target: str | Target | None = None,
     database: DatabaseLike = None,
     *,
@@ -338,7 +341,7 @@ def _budget(budget: str | float | Budget | None, trials: int | None) -> Budget:
 
 
 def _subject(
-    given: str | Path | bytes | Workload,
+    given: ModelSource | Workload,
     target: Target,
     shapes: Mapping[str, Sequence[int]] | None = None,
     inputs: Mapping[str, object] | None = None,

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotune.codegen.jit import compile_ir
 from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, generate
@@ -33,6 +34,9 @@ from autotune.schedule import Schedule
 from autotune.search_spaces import make_schedule
 from autotune.target import Target
 from autotune.tensor.dtype import DType
+
+if TYPE_CHECKING:
+    from autotune.graph.frontend import ModelSource
 
 DIRECT_BYTES = 1 << 16
 
@@ -146,7 +150,7 @@ def compile_graph(
 
 
 def compile_model(
-    model: str | Path | bytes, target: Target, database: Database | None = None, cache: ObjectCache | None = None,
+    model: ModelSource, target: Target, database: Database | None = None, cache: ObjectCache | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> CompiledModel:  # fmt: skip
     """Read, optimise and compile an ONNX model."""

@@ -211,12 +211,8 @@ class Executor:
         for name, array in into.items():
             if name not in names:
                 raise InputError(f"no output named {name!r}; the model has {', '.join(names)}")
-            spec, form = self.program.outputs[names[name]][0], self._forms[names[name]]
-            fits = isinstance(array, np.ndarray) and array.shape == form.shape and array.dtype == form.dtype
-            if not fits or not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
-                raise InputError(
-                    f"the array for output {name!r} must be {spec.dtype}{list(spec.shape)}, C-contiguous and writeable"
-                )
+            form = self._forms[names[name]]
+            require_fit(name, array, form.shape, form.dtype)
             found[names[name]] = array
         return found
 
@@ -293,6 +289,14 @@ def as_feed(name: str, value: object, dtype: np.dtype[Any]) -> Array:
     if array.dtype.kind in "iu" and dtype.kind in "iu" and (array.astype(dtype) == array).all():
         return array.astype(dtype)
     return array
+
+
+def require_fit(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise InputError unless an output of that form can be written into what the caller gave."""
+    fits = isinstance(array, np.ndarray) and array.shape == shape and array.dtype == dtype
+    if not fits or not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
+        form = f"{DType.of(dtype)}{list(shape)}"
+        raise InputError(f"the array for output {name!r} must be {form}, C-contiguous and writeable")
 
 
 def _view(memory: Array, spec: TensorSpec, ref: Ref) -> Array:

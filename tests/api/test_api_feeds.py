@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import io
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
 import autotune
-from autotune.errors import InputError
+from autotune.errors import InputError, ModelError
 
 TARGET = "native -num-cores=1"
 X = np.asarray([[1, -2, 3], [-4, 5, -6]], np.float32)
@@ -91,11 +94,52 @@ def test_names_of_outputs(session: autotune.InferenceSession) -> None:
     feeds = {"x": X, "i": [0, 1]}
     assert [a.shape for a in session.run(["twice", "y", "twice"], feeds)] == [(2,), (2, 3), (2,)]
     assert len(session.run([], feeds)) == 2
-    for names, text in ((["q"], "no output named q"), ("y", "must be a list")):
+    for names, text in ((["q"], "no output named q"), ([3], "no output named 3"), ("y", "be a list"), (3, "be a list")):
         with pytest.raises(InputError, match=text):
-            session.run(names, feeds)
+            session.run(names, feeds)  # type: ignore[arg-type]
     for wrong in ([X], None, X):
         with pytest.raises(InputError, match="must be a mapping"):
             session.run(None, wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the model takes x"):
         session.run(None, {"x": X})
+
+
+OUTPUT: dict[str, Any] = {
+    "list": [[0.0] * 3] * 2,
+    "dtype": np.empty((2, 3), np.float64),
+    "shape": np.empty((3, 2), np.float32),
+    "strided": np.empty((3, 2), np.float32).T,
+    "read_only": read_only(),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUT)
+def test_arrays_that_no_output_fits(session: autotune.InferenceSession, name: str) -> None:
+    twice = np.zeros(2, np.uint8)
+    with pytest.raises(InputError, match=r"'y' must be f32\[2, 3\], C-contiguous and writeable"):
+        session.run_into({"twice": twice, "y": OUTPUT[name]}, {"x": X, "i": [1, 2]})
+    assert not twice.any()
+    with pytest.raises(InputError, match="the outputs must be a mapping"):
+        session.run_into([twice], {"x": X, "i": [1, 2]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", [onnx.load_from_string, bytearray, memoryview])
+def test_a_model_in_memory(form: Any) -> None:
+    session = autotune.InferenceSession(
+        form(relu_and_sum(2)), None, ["CPUExecutionProvider"], [{}], target=TARGET, database=False
+    )
+    np.testing.assert_array_equal(session.run(["y"], {"x": X, "i": [1, 2]})[0], WANTED)
+    assert session.get_provider_options() == {"CPUExecutionProvider": {}}
+    assert session.get_overridable_initializers() == []
+
+
+@pytest.mark.parametrize("wrong", [None, 3, io.BytesIO(b"")])
+def test_what_is_no_model(wrong: Any) -> None:
+    with pytest.raises(ModelError, match="a model is a path, bytes or an onnx.ModelProto, not "):
+        autotune.InferenceSession(wrong)
+
+
+def test_a_session_is_not_copied(session: autotune.InferenceSession) -> None:
+    for copy_of in (copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="a session cannot be pickled or copied"):
+            copy_of(session)

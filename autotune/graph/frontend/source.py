@@ -11,7 +11,7 @@ from typing import Union
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import TensorProto, numpy_helper
 
 from autotune.errors import ModelError, UnsupportedError, WorkloadError
@@ -19,7 +19,8 @@ from autotune.graph.ir import Array
 from autotune.tensor import DType
 from autotune.tensor.stage import MAX_RANK, check_shape
 
-ModelSource = Union[str, "os.PathLike[str]", bytes]
+ModelSource = Union[str, "os.PathLike[str]", bytes, onnx.ModelProto]
+"""A file, its contents, or the model itself."""
 
 OLDEST_OPSET = 1
 MAX_NAME = 200
@@ -47,13 +48,21 @@ COMPILED = b"ATMODEL"
 
 
 def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
-    """Parse a model; gives it with the folder that may hold its external data (None for bytes).
+    """Parse a model; gives it with the folder that may hold its external data (None when it came from no file).
 
     Raises:
         ModelError: no such file, unreadable, not ONNX, truncated, or of an opset that is too old or too new.
     """
-    if isinstance(source, bytes):
-        data, folder, where = source, None, "the given bytes"
+    folder, where = None, "the given bytes"
+    if isinstance(source, onnx.ModelProto):
+        try:
+            data, where = source.SerializeToString(), "the given model"
+        except (EncodeError, ValueError) as error:  # above 2 GiB
+            raise ModelError(f"the given model cannot be serialized ({error}): save it, and give the path") from error
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        data = bytes(source)
+    elif not isinstance(source, (str, os.PathLike)):
+        raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, not {type(source).__name__}")
     else:
         path = Path(source)
         where = f"'{path}'"
