@@ -28,8 +28,12 @@ MODELS = ("resnet50", "resnet18", "squeezenet", "mobilenetv2")
 BOUND = 1.2
 MIB = 1 << 20
 COLD, WARM, FILE = "autotune, first build of all", "autotune, from ONNX", "autotune, compiled file"
-# Weights after the transform, per weight before it: 8×8, 6×6 or 4×4 numbers for every 3×3.
-GROWTH = {"conv2d.winograd_f4": 36 / 9, "conv2d.winograd_f2": 16 / 9, "conv2d.winograd_f6": 64 / 9}
+# Weights after the transform, per weight before it: 8×8, 6×6 or 4×4 numbers for every 3×3; 7×7 for a first layer's
+# window of 7×7, once for each of its four phases.
+GROWTH = {
+    "conv2d.winograd_f4": 36 / 9, "conv2d.winograd_f2": 16 / 9, "conv2d.winograd_f6": 64 / 9,
+    "conv2d.winograd_image": 4.0,
+}  # fmt: skip
 METHOD = (
     "A fresh process per figure: import the engine (ours with InferenceSession and compile, which load lazily), note "
     "the resident memory (the baseline), load the model from its file, run it three times, note the peak since the "

@@ -53,7 +53,14 @@ class Winograd:
         lanes = target.lanes(LANE_BYTES)
         whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2 and min(p.n, p.c) > 0
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-        return winograd.applies(p) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
+        return (
+            winograd.applies(p, self.m)
+            and p.stride == (1, 1)
+            and p.r == 3
+            and whole
+            and others
+            and {types[i].dtype for i in anchor.inputs} == {"f32"}
+        )
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         cost = Cost(sizes(workload), self.m, target)
@@ -111,10 +118,10 @@ class Winograd:
         s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes)]))
         s = s.cache_write("wino_m")
         s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
-        s = _small(s.compute_at("wino_y", a.output, block[2], REGISTER), "wino_y", ROW, lanes)
-        s = _small(s.compute_at("wino_yp", "wino_y", a.axes("wino_y")[ROW], REGISTER), "wino_yp", ROW, lanes)
-        s = _small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
-        s = _small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
+        s = small(s.compute_at("wino_y", a.output, block[2], REGISTER), "wino_y", ROW, lanes)
+        s = small(s.compute_at("wino_yp", "wino_y", a.axes("wino_y")[ROW], REGISTER), "wino_yp", ROW, lanes)
+        s = small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
+        s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns)
         distant = p.n * p.c * p.h * p.w * LANE_BYTES > target.l2_bytes
         return self._input_transform(s, a.output, block[0], lanes, f"in{anchor.inputs[0]}" if distant else "")
@@ -154,10 +161,10 @@ class Winograd:
         for loop in (xi, nu, j):
             s = s.unroll(v, loop)
         s = s.vectorize(v, f"{c}.1")
-        s = _small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", ROW, lanes)
-        s = _small(s.compute_at("wino_t", v, tw, REGISTER), "wino_t", COLUMN, lanes)
+        s = small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", ROW, lanes)
+        s = small(s.compute_at("wino_t", v, tw, REGISTER), "wino_t", COLUMN, lanes)
         column = s.state.stage("wino_t").stage.axes[COLUMN].name
-        s = _small(s.compute_at("wino_tp", "wino_t", column, REGISTER), "wino_tp", COLUMN, lanes)
+        s = small(s.compute_at("wino_tp", "wino_t", column, REGISTER), "wino_tp", COLUMN, lanes)
         return s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, AHEAD, 2) if image else s
 
     def _products(self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int) -> Schedule:
@@ -187,12 +194,12 @@ def _planes(lanes: int) -> Layout:
     return Layout((*outer, (1, lanes)), ((0, 0),) * 6)
 
 
-def _small(s: Schedule, stage: str, along: int, lanes: int) -> Schedule:
-    """A transform of one tile, unrolled: one vector of channels, in registers, a column (or row) after the other."""
+def small(s: Schedule, stage: str, along: int, lanes: int, vector: int = 1) -> Schedule:
+    """A transform of one tile, unrolled: one vector (of channels), in registers, a column (or row) after the other."""
     state = s.state.stage(stage)
-    channel, first = (state.stage.axes[n].name for n in (1, along))
-    s = s.layout(stage, Layout.blocked(6, [(1, lanes)]))
-    outer = [state.stage.axes[n].name for n in (0, 2, 3)] + [first]
+    channel, first = (state.stage.axes[n].name for n in (vector, along))
+    s = s.layout(stage, Layout.blocked(6, [(vector, lanes)]))
+    outer = [state.stage.axes[n].name for n in range(4) if n != vector] + [first]
     others = [*outer, *(x.name for x in state.loops if x.name not in (*outer, channel))]
     s = s.reorder(stage, *others, channel)
     for loop in others:

@@ -142,7 +142,7 @@ def algorithm_factor(algorithm: str) -> float:
 
     Winograd's transforms amplify rounding (Barabasz et al., 2018: about twofold for F(2×2,3×3), tenfold for
     F(4×4,3×3), twice that for F(6×6,3×3) with these points), but its sums are nine times shorter, which is worth a
-    factor of three. Everything else only reorders sums.
+    factor of three. More taps amplify more and shorten more. Everything else only reorders sums.
     """
     return {"winograd_f4": 4.0, "winograd_f6": 8.0}.get(algorithm, 1.0)
 

@@ -1,83 +1,117 @@
-"""Winograd's minimal filtering F(m x m, 3 x 3): the same convolution with fewer multiplications (Lavin, CVPR 2016).
+"""Winograd's minimal filtering F(m x m, r x r): the same convolution with fewer multiplications (Lavin, CVPR 2016).
 
-Tiles of m x m outputs are computed from (m+2) x (m+2) inputs in a transformed domain, where the sum over channels
+Tiles of m x m outputs are computed from (m+r-1) x (m+r-1) inputs in a transformed domain, where the sum over channels
 is a batch of matrix products. The transforms' matrices are tables: unrolled, their zeros and ones cost nothing.
+
+With a stride the image is taken apart: every stride-th row and column, once from each start, are channels of their own,
+and so are the taps that they meet. That leaves a convolution without stride, of fewer taps over more channels.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from autotune.ops.checks import floating, require, same_dtype
 from autotune.ops.conv import Conv
 from autotune.ops.precision import accumulator
 from autotune.ops.registry import algorithm
 from autotune.ops.window import image_element, overhang
-from autotune.tensor.expr import Expr, cast
+from autotune.tensor.expr import Expr, cast, read
 from autotune.tensor.stage import Axis, Tensor, compute, reduce_axis, sum_, table
 
 Matrix = tuple[tuple[float, ...], ...]
 
-# Interpolation points 0, 1, -1 and infinity.
-F2: dict[str, Matrix] = {
-    "BT": ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-    "G": ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
-    "AT": ((1, 1, 1, 0), (0, 1, -1, -1)),
-}
-# Interpolation points 0, 1, -1, 2, -2 and infinity.
-F4: dict[str, Matrix] = {
-    "BT": (
-        (4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0), (0, -2, -1, 2, 1, 0), (0, 2, -1, -2, 1, 0),
-        (0, 4, 0, -5, 0, 1),
-    ),
-    "G": (
-        (1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6), (1 / 24, 1 / 12, 1 / 6),
-        (1 / 24, -1 / 12, 1 / 6), (0, 0, 1),
-    ),
-    "AT": ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
-}  # fmt: skip
-# Interpolation points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity.
-F6: dict[str, Matrix] = {
-    "BT": (
-        (1, 0, -21 / 4, 0, 21 / 4, 0, -1, 0), (0, 1, 1, -17 / 4, -17 / 4, 1, 1, 0),
-        (0, -1, 1, 17 / 4, -17 / 4, -1, 1, 0), (0, 1 / 2, 1 / 4, -5 / 2, -5 / 4, 2, 1, 0),
-        (0, -1 / 2, 1 / 4, 5 / 2, -5 / 4, -2, 1, 0), (0, 2, 4, -5 / 2, -5, 1 / 2, 1, 0),
-        (0, -2, 4, 5 / 2, -5, -1 / 2, 1, 0), (0, -1, 0, 21 / 4, 0, -21 / 4, 0, 1),
-    ),
-    "G": (
-        (1, 0, 0), (-2 / 9, -2 / 9, -2 / 9), (-2 / 9, 2 / 9, -2 / 9), (1 / 90, 1 / 45, 2 / 45),
-        (1 / 90, -1 / 45, 2 / 45), (32 / 45, 16 / 45, 8 / 45), (32 / 45, -16 / 45, 8 / 45), (0, 0, 1),
-    ),
-    "AT": (
-        (1, 1, 1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 1 / 2, -1 / 2, 0), (0, 1, 1, 4, 4, 1 / 4, 1 / 4, 0),
-        (0, 1, -1, 8, -8, 1 / 8, -1 / 8, 0), (0, 1, 1, 16, 16, 1 / 16, 1 / 16, 0),
-        (0, 1, -1, 32, -32, 1 / 32, -1 / 32, 1),
-    ),
-}  # fmt: skip
+PAIRS = tuple(tuple(map(Fraction, points)) for points in (("1", "-1", "1/2", "-1/2", "2", "-2"),
+                                                          ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))  # fmt: skip
+"""Interpolation points beside infinity, for an even and for an odd number of them: what opposite points share is
+computed once. More of them would cost most of the precision."""
+MOST = 8
+"""Points of a transformed tile, along one side."""
+
+
+class Transforms(NamedTuple):
+    """Matrices of F(m, r) with a = m + r - 1 points: of inputs (a x a), of taps (a x r), of products (m x a)."""
+
+    BT: Matrix
+    G: Matrix
+    AT: Matrix
+
+
+@functools.cache
+def transforms(m: int, r: int) -> Transforms:
+    """Cook and Toom's: a polynomial of degree a - 1 by its values at a points, one of them infinity."""
+    count = m + r - 2
+    finite = PAIRS[count % 2][:count]
+    inputs, taps = [], []
+    for point in finite:
+        others = [p for p in finite if p != point]
+        scale = math.prod((point - p for p in others), start=Fraction(1))
+        sign = -1 if point == 0 and scale < 0 else 1  # so that the first tap is taken as it is
+        inputs.append([sign * c for c in _with_roots(others)] + [Fraction(0)])
+        taps.append([sign * point**power / scale for power in range(r)])
+    last = Fraction(1)
+    return Transforms(
+        _floats([*inputs, _with_roots(finite)]),
+        _floats([*taps, [last * (power == r - 1) for power in range(r)]]),
+        _floats([[*(p**power for p in finite), last * (power == m - 1)] for power in range(m)]),
+    )
+
+
+def _with_roots(roots: Sequence[Fraction]) -> list[Fraction]:
+    """Coefficients of the product of (x - root), constant first."""
+    coefficients = [Fraction(1)]
+    for root in roots:
+        shifted, scaled = [Fraction(0), *coefficients], [*(root * c for c in coefficients), Fraction(0)]
+        coefficients = [x - y for x, y in zip(shifted, scaled, strict=True)]
+    return coefficients
+
+
+def _floats(matrix: Sequence[Sequence[Fraction]]) -> Matrix:
+    return tuple(tuple(map(float, row)) for row in matrix)
 
 
 @algorithm("conv2d", "winograd_f2")
 def winograd_f2(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Tiles of 2 x 2 outputs: 2.25 times fewer multiplications, errors like the direct sum's."""
-    return _winograd(inputs, attrs, F2)
+    return _winograd(inputs, attrs, 2)
 
 
 @algorithm("conv2d", "winograd_f4")
 def winograd_f4(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Tiles of 4 x 4 outputs: 4 times fewer multiplications, errors some ten times larger."""
-    return _winograd(inputs, attrs, F4)
+    return _winograd(inputs, attrs, 4)
 
 
 @algorithm("conv2d", "winograd_f6")
 def winograd_f6(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications, errors up to twice those of 4 x 4."""
-    return _winograd(inputs, attrs, F6)
+    return _winograd(inputs, attrs, 6)
 
 
-def applies(size: Conv) -> bool:
-    """Whether Winograd computes this convolution: 3 x 3, stride 1, dilation 1, one group."""
-    return (size.window, size.stride, size.dilation, size.groups) == ((3, 3), (1, 1), (1, 1), 1)
+def taps(size: Conv) -> int:
+    """Taps along one side that are left of a square window when its stride, the same both ways, is taken apart."""
+    return -(-size.r // size.stride[0])
+
+
+def channels(size: Conv) -> int:
+    """Channels of the image taken apart."""
+    return size.c * math.prod(size.stride)
+
+
+def edge(size: Conv, m: int) -> int:
+    """Points along one side of a transformed tile of m x m outputs."""
+    return m + taps(size) - 1
+
+
+def applies(size: Conv, m: int) -> bool:
+    """Whether tiles of m x m outputs compute this convolution: square, dense, and points enough."""
+    square = size.r == size.s and size.stride[0] == size.stride[1]
+    dense = size.dilation == (1, 1) and size.groups == 1
+    return square and dense and taps(size) > 1 and edge(size, m) <= MOST
 
 
 def halves(matrix: Matrix) -> tuple[Matrix, Matrix]:
@@ -105,28 +139,44 @@ def _transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], matrices: Mapping[str, Matrix]) -> Tensor:
-    """The stages wino_u (constants only), wino_tp, wino_t, wino_vp, wino_v, wino_m, wino_sp, wino_s, wino_yp, wino_y
-    and conv: weights; inputs down and across the tile; products; outputs down and across. `p` is the sparse first
-    half of a transform."""
+def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], m: int) -> Tensor:
+    """The stages wino_x (with a stride only), wino_u (constants only), wino_tp, wino_t, wino_vp, wino_v, wino_m,
+    wino_sp, wino_s, wino_yp, wino_y and conv: the image taken apart; weights; inputs down and across the tile;
+    products; outputs down and across. `p` is the sparse first half of a transform."""
     x, weight = inputs
     same_dtype("conv2d", inputs)
     size = Conv.of("conv2d", x.shape, weight.shape, attrs)
     floating("conv2d winograd", x)
-    require(applies(size), "conv2d: winograd needs a 3x3 kernel with stride 1, dilation 1 and groups 1")
+    require(
+        applies(size, m),
+        f"conv2d: winograd_f{m} needs a square kernel of 2 to {MOST + 1 - m} taps per stride, the same stride "
+        "both ways, dilation 1 and groups 1",
+    )
     total = accumulator(x.dtype)
-    signs, parts = halves(matrices["BT"])
-    sums, weights = halves(_transposed(matrices["AT"]))
-    a, m = len(matrices["BT"]), len(matrices["AT"])
+    matrices = transforms(m, taps(size))
+    signs, parts = halves(matrices.BT)
+    sums, weights = halves(_transposed(matrices.AT))
+    a, step, inner = edge(size, m), size.stride[0], channels(size)
     rows, columns = -(-size.oh // m), -(-size.ow // m)
     top, left = size.pad[:2]
-    sides = overhang(size.h, rows, a, m, 1, top), overhang(size.w, columns, a, m, 1, left)
 
-    g = table("G", matrices["G"], total)
-    r, s = reduce_axis(3, "r"), reduce_axis(3, "s")
+    def phase(q: Expr) -> tuple[Expr, Expr, Expr]:
+        """Channel, first row and first column of channel q of the image taken apart."""
+        return q % size.c, q // (step * size.c), q // size.c % step
+
+    g = table("G", matrices.G, total)
+    r, s = reduce_axis(taps(size), "r"), reduce_axis(taps(size), "s")
+
+    def tap(k: Expr, q: Expr) -> Expr:
+        if step == 1:
+            return weight[k, q, r, s]
+        c, row, column = phase(q)
+        at = r.var * step + row, s.var * step + column
+        return read(weight, (k, c, *at), when=(at[0] < size.r) & (at[1] < size.s) if size.r % step else None)
+
     u = compute(
-        (a, a, size.k, size.c),
-        lambda xi, nu, k, c: sum_(g(xi, r) * cast(total, weight[k, c, r, s]) * g(nu, s), (r, s)),
+        (a, a, size.k, inner),
+        lambda xi, nu, k, c: sum_(g(xi, r) * cast(total, tap(k, c)) * g(nu, s), (r, s)),
         name="wino_u",
     )
 
@@ -142,15 +192,29 @@ def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], matrices: Mapp
         shape = (*image.shape[:5], len(matrix))
         return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(nu, j) * image[n, k, th, tw, xi, j], j), name=name)
 
-    def pixel(n: Expr, c: Expr, th: Expr, tw: Expr, i: Axis, j: Expr) -> Expr:
-        return cast(total, image_element(x, n, c, (th * m + i.var - top, tw * m + j - left), sides))
-
     def of(tensor: Tensor) -> Callable[..., Expr]:
         return lambda *at: tensor[at]
 
-    t = down("wino_t", signs, of(down("wino_tp", parts, pixel, size.c)), size.c)
+    window = a * step  # of the image, that a tile reads
+    sides = overhang(size.h, rows, window, m * step, 1, top), overhang(size.w, columns, window, m * step, 1, left)
+    if step > 1:
+        apart = compute(
+            (size.n, inner, (rows - 1) * m + a, (columns - 1) * m + a),
+            lambda n, q, i, j: image_element(
+                x, n, phase(q)[0], (i * step + phase(q)[1] - top, j * step + phase(q)[2] - left), sides
+            ),
+            name="wino_x",
+        )
+
+    def pixel(n: Expr, c: Expr, th: Expr, tw: Expr, i: Axis, j: Expr) -> Expr:
+        at = th * m + i.var, tw * m + j
+        if step > 1:
+            return cast(total, apart[(n, c, *at)])
+        return cast(total, image_element(x, n, c, (at[0] - top, at[1] - left), sides))
+
+    t = down("wino_t", signs, of(down("wino_tp", parts, pixel, inner)), inner)
     v = across("wino_v", signs, across("wino_vp", parts, t))
-    c = reduce_axis(size.c, "c")
+    c = reduce_axis(inner, "c")
     products = compute(
         (size.n, size.k, rows, columns, a, a),
         lambda n, k, th, tw, xi, nu: sum_(u[xi, nu, k, c] * v[n, c, th, tw, xi, nu], c),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,24 @@ def test_winograd_is_direct(
     arrays = [rng.standard_normal((n, c, *image)), rng.standard_normal((k, c, 3, 3))]
     attrs = {**PLAIN, "pad": pad}
     same(run("conv2d", arrays, algorithm=algorithm, **attrs), run("conv2d", arrays, **attrs), 1e-11)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    algorithm=st.sampled_from(["winograd_f2", "winograd_f4", "winograd_f6"]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    stride=st.integers(1, 4), data=st.data(),
+)  # fmt: skip
+def test_strides_and_larger_windows_are_direct(
+    algorithm: str, sizes: tuple[int, int, int], stride: int, data: st.DataObject, run: Call, same: Call
+) -> None:
+    window = data.draw(st.integers(stride + 1, stride * (9 - int(algorithm[-1]))))
+    h, w = (data.draw(st.integers(window, window + 9 * stride)) for _ in range(2))
+    pad = data.draw(st.tuples(*[st.integers(0, window)] * 4))
+    rng = np.random.default_rng(0)
+    n, c, k = sizes
+    arrays = [rng.standard_normal((n, c, h, w)), rng.standard_normal((k, c, window, window))]
+    attrs = {**PLAIN, "pad": pad, "stride": (stride, stride)}
+    same(run("conv2d", arrays, algorithm=algorithm, **attrs), run("conv2d", arrays, **attrs), 1e-10)
 
 
 @settings(max_examples=40, deadline=None)
@@ -84,13 +102,24 @@ def test_rows_refuse_other_convolutions(attrs: dict[str, Any]) -> None:
         compute_def(workload, "winograd_rows")
 
 
-@pytest.mark.parametrize("algorithm", ["winograd_f2", "winograd_f4", "winograd_f6"])
-def test_single_precision_error_is_small(algorithm: str, run: Call) -> None:
+@pytest.mark.parametrize(("m", "window", "stride"), [(2, 3, 1), (4, 3, 1), (6, 3, 1), (4, 7, 2), (4, 5, 1), (6, 5, 2)])
+def test_single_precision_error_is_small(m: int, window: int, stride: int, run: Call) -> None:
     rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((1, 64, 14, 14), (64, 64, 3, 3))]
-    exact = run("conv2d", arrays, DType.f64, **PLAIN)
-    error = np.abs(run("conv2d", arrays, algorithm=algorithm, **PLAIN) - exact).max()
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((1, 64, 14, 14), (64, 64, window, window))]
+    attrs = {**PLAIN, "stride": (stride, stride)}
+    exact = run("conv2d", arrays, DType.f64, **attrs)
+    error = np.abs(run("conv2d", arrays, algorithm=f"winograd_f{m}", **attrs) - exact).max()
     assert 0 < error < 1e-4 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize(("m", "taps"), [(m, taps) for m in (2, 4, 6) for taps in range(2, 10 - m)])
+def test_transforms_err_about_as_those_of_the_largest_tile_at_most(m: int, taps: int) -> None:
+    def amplification(m: int, taps: int) -> float:
+        """How much larger than the direct sum's terms, all of size one, those of an output are, at most."""
+        inputs, weights, outputs = (np.abs(matrix) for matrix in winograd.transforms(m, taps))
+        return float((outputs @ (weights.sum(1) * inputs.sum(1))).max() / taps)
+
+    assert amplification(m, taps) <= 1.3 * amplification(6, 3)
 
 
 def one(**attrs: Any) -> Workload:
@@ -117,13 +146,15 @@ def test_algorithms_are_listed_and_refused() -> None:
         WorkloadError, match="no algorithm 'fft'; known: direct, winograd_f2, winograd_f4, winograd_f6, winograd_rows"
     ):
         compute_def(one(), "fft")
-    with pytest.raises(WorkloadError, match="winograd needs a 3x3 kernel with stride 1"):
-        compute_def(one(stride=(2, 2)), "winograd_f4")
+    for attrs in ({"stride": (1, 2)}, {"dilation": (2, 2)}, {"stride": (3, 3)}):
+        with pytest.raises(WorkloadError, match="winograd_f4 needs a square kernel of 2 to 5 taps per stride"):
+            compute_def(one(**attrs), "winograd_f4")
 
 
-@pytest.mark.parametrize("matrices", [winograd.F2, winograd.F4, winograd.F6])
-def test_transforms_are_products_of_sparse_halves(matrices: Mapping[str, winograd.Matrix]) -> None:
-    for matrix in (np.array(matrices["BT"]), np.array(matrices["AT"]).T):
+@pytest.mark.parametrize(("m", "taps"), [(2, 3), (4, 3), (6, 3), (4, 4), (4, 5), (6, 2)])
+def test_transforms_are_products_of_sparse_halves(m: int, taps: int) -> None:
+    matrices = winograd.transforms(m, taps)
+    for matrix in (np.array(matrices.BT), np.array(matrices.AT).T):
         signs, parts = (np.array(half) for half in winograd.halves(tuple(map(tuple, matrix))))
         np.testing.assert_array_equal(signs @ parts, matrix)
         assert set(np.unique(signs)) <= {-1.0, 0.0, 1.0}

@@ -52,9 +52,9 @@ def check(schedule: Schedule, target: Target, seed: int = 0, special: bool = Fal
 
 
 def _algorithm(schedule: Schedule) -> str:
-    """Winograd's is known by the edge of its transformed tiles."""
-    edges = [s.outputs[0].shape[-1] for s in schedule.compute.stages if s.name == "wino_m"]
-    return f"winograd_f{edges[0] - 2}" if edges else "direct"
+    """Winograd's is known by the edge of its tiles of outputs."""
+    edges = [s.outputs[0].shape[-2] for s in schedule.compute.stages if s.name == "wino_s"]
+    return f"winograd_f{edges[0]}" if edges else "direct"
 
 
 @functools.lru_cache(maxsize=8)

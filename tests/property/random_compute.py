@@ -222,11 +222,14 @@ def _winograd(rng: random.Random) -> ComputeDef:
     algorithm = rng.choice([a for a in algorithms("conv2d") if a != "direct"])
     c, k = rng.choice((1, 3, 8)), rng.choice((1, 5, 16))
     x = b.input("f32", (1, c, rng.randint(4, 9), rng.randint(4, 11)))
+    stride, groups = 1, 1
     if algorithm == "winograd_rows":
         weight, groups = b.input("f32", (c, 1, rng.randint(2, 4), rng.randint(1, 3)), True), c
     else:
-        weight, groups = b.input("f32", (k, c, 3, 3), True), 1
-    y = b.node("conv2d", x, weight, pad=_pads(rng, 1), groups=groups)
+        stride = rng.choice((1, 1, 2))
+        window = 3 if stride == 1 else rng.randint(3, 4)
+        weight = b.input("f32", (k, c, window, window), True)
+    y = b.node("conv2d", x, weight, stride=(stride, stride), pad=_pads(rng, 1), groups=groups)
     return compute_def(b.build(y), algorithm)
 
 

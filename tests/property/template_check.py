@@ -70,9 +70,24 @@ def case(seed: int) -> Case:
     return Case(workload, config.replace(template=entry.name), interface, target)
 
 
+def _image(rng: random.Random) -> Workload:
+    """A strided convolution of few channels."""
+    stride = rng.choice((2, 2, 3, 4))
+    window = rng.randint(stride + 1, 5 * stride)
+    pad = ",".join(str(rng.randint(0, window - 1)) for _ in range(4))
+    h, w = rng.randint(window, 45), rng.randint(window, 90)
+    rest = rng.choice(("", "+ bias", "+ bias + relu", "+ bias + residual + relu"))
+    c, k = rng.randint(1, 4), rng.choice((16, 32, 64))
+    text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},{window},{window}"
+    return parse_workload(f"{text} stride={stride} pad={pad} {rest}")
+
+
 def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Workload, Interface | None]:
     """A workload of the template's family, with awkward sizes, and layouts for it."""
     family = entry.op or rng.choice(("conv2d", "matmul", "", "", ""))
+    if entry.name == "conv2d.winograd_image":
+        workload = _image(rng)
+        return workload, None if rng.random() < 0.4 else conv_cases.random_interface(rng, workload, target.lanes(4))
     if "winograd" in entry.name:
         c, k = rng.choice((16, 32, 48, 64)), rng.choice((16, 32, 64))
         h, w = rng.randint(3, 17), rng.randint(3, 17)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from autotune.codegen.kernel import build_kernel
 from autotune.measure.bench import Bench, TaskData
+from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
 from autotune.measure.reference import make_reference
 from autotune.measure.verify import verify
@@ -37,7 +38,7 @@ def check(
     schedule = make_schedule(workload, config.replace(template=f"conv2d.{algorithm}"), target, interface)
     pools = [ThreadPool(1), ThreadPool(2)]
     with Bench(build_kernel(schedule, target), TaskData(make_reference(workload)), 2) as bench:
-        found = verify(bench, pools, algorithm)
+        found = verify(bench, pools, algorithm_of(workload, schedule))
     for pool in pools:
         pool.close()
     assert not isinstance(found, Failure), f"{workload.describe()} {config.to_json()} {target}: {found}"
@@ -76,6 +77,46 @@ def test_wider_halos_than_needed_and_a_halo_on_the_output() -> None:
     interface = Interface((wide, Layout.row_major(4), out, out))
     for algorithm in ALGORITHMS:
         check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, target), target, interface)
+
+
+def first_layer(text: str) -> Workload:
+    return parse_workload(f"conv2d {text}")
+
+
+FIRST_LAYERS = (
+    "data=1,3,40,65 weight=32,3,7,7 stride=2 pad=3 + bias + relu",
+    "data=2,1,23,20 weight=16,1,5,5 stride=2 pad=0,1,2,0 + residual",
+    "data=1,3,47,47 weight=64,3,11,11 stride=4 pad=2",
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("text", FIRST_LAYERS)
+def test_first_layers(text: str, target: str) -> None:
+    parsed, entry = Target.parse(target), lookup("conv2d.winograd_image")
+    workload = first_layer(text)
+    check(workload, "winograd_image", entry.default(workload, parsed), parsed)
+
+
+def test_a_first_layer_in_given_layouts() -> None:
+    target, entry = Target.parse(TARGETS[0]), lookup("conv2d.winograd_image")
+    workload = first_layer(FIRST_LAYERS[0])
+    image = Layout.row_major(4).with_halo([(0, 0), (0, 0), (3, 4), (5, 3)])
+    out = Layout.blocked(4, [(1, target.lanes(4))]).with_halo([(0, 0), (0, 0), (1, 1), (1, 2)])
+    interface = Interface((image, Layout.row_major(4), Layout.row_major(4), out))
+    check(workload, "winograd_image", entry.default(workload, target), target, interface)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("data=1,3,224,224 weight=64,3,7,7 stride=2 pad=3", "conv2d.winograd_image"),
+        ("data=1,3,224,224 weight=32,3,3,3 stride=2 pad=1", "conv2d.direct"),
+        ("data=1,3,224,224 weight=64,3,3,3 pad=1", "conv2d.direct"),
+    ],
+)
+def test_first_layers_are_winograd_where_it_pays(text: str, first: str) -> None:
+    assert templates_for(first_layer(text), Target.parse("x86 -mcpu=znver4 -num-cores=2"))[0].name == first
 
 
 def test_an_empty_batch_is_no_case_for_it() -> None:
