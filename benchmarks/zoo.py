@@ -18,9 +18,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.convnets import convnext_tiny, efficientnet_b0, mobilenetv3_large, resnext50, yolov5s
+from benchmarks.decoders import gpt2, llama
 from benchmarks.segmentation import unet
 from benchmarks.sequences import lstm
-from benchmarks.transformers import bert_base, vit_base
+from benchmarks.transformers import bert_base, swin_tiny, vit_base
 
 F32 = NDArray[np.float32]
 CLASSES = 1000
@@ -136,7 +138,7 @@ class Net:
         self._nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attrs))
         return name
 
-    def tensor(self, array: F32 | NDArray[np.int64]) -> str:
+    def tensor(self, array: F32 | NDArray[np.int64] | NDArray[np.bool_]) -> str:
         name = f"weight_{len(self._tensors)}"
         self._tensors.append(numpy_helper.from_array(array, name))
         return name
@@ -192,7 +194,7 @@ class Net:
             [helper.make_tensor_value_info(result, TensorProto.FLOAT, gives)],
             self._tensors,
         )
-        return _finished(graph, 13)
+        return _finished(graph, 14)
 
 
 def resnet18(net: Net) -> onnx.ModelProto:
@@ -257,12 +259,20 @@ def vgg16(net: Net) -> onnx.ModelProto:
 
 WRITTEN: dict[str, Callable[[Net], onnx.ModelProto]] = {
     "bert_base": bert_base,
+    "convnext_tiny": convnext_tiny,
+    "efficientnet_b0": efficientnet_b0,
+    "gpt2": gpt2,
+    "llama": llama,
     "lstm": lstm,
     "mobilenetv2": mobilenetv2,
+    "mobilenetv3_large": mobilenetv3_large,
     "resnet18": resnet18,
+    "resnext50": resnext50,
+    "swin_tiny": swin_tiny,
     "unet": unet,
     "vgg16": vgg16,
     "vit_base": vit_base,
+    "yolov5s": yolov5s,
 }
 
 
