@@ -50,6 +50,7 @@ class Heads:
     window=(-1, -1),
     precision="",
     empty_zero=True,
+    fill=-math.inf,
     result=0,
 )
 def attention(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
@@ -57,11 +58,11 @@ def attention(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 
     Each of q, k, v and the result is 4-D; its word in `order` names its dimensions: b(atch), h(ead), s(equence), d
     (feature). `first` is where the heads of q, k, v begin in their operands: one tensor may hold all three.
-    `extras` names the other operands, in order: "mask" (bool: who takes part; else added; it broadcasts to (batch,
-    heads, queries, keys), and missing last keys are masked), "lengths" (keys of each batch that count). The position
-    of query i is i + `offset` (with lengths: so that the last query is at the last key); `causal` masks later keys,
-    `window` = (left, right) those further away, -1 leaves a side open. Softmax works in `precision`, "" for q's
-    own. With `empty_zero` a row of which every key is masked gives zeros, else NaN.
+    `extras` names the other operands, in order: "mask" (bool: who takes part, and `fill` stands in for the scores of
+    the others; else added; it broadcasts to (batch, heads, queries, keys), and missing last keys are masked), "lengths"
+    (keys of each batch that count). The position of query i is i + `offset` (with lengths: so that the last query is at
+    the last key); `causal` masks later keys, `window` = (left, right) those further away, -1 leaves a side open.
+    Softmax works in `precision`, "" for q's own. With `empty_zero` a row without keys left gives zeros, else NaN.
     `result`: 0 the values; 1 to 4 scores (batch, heads, queries, keys): scaled, capped, masked, softmax.
     """
     rows = _Rows(inputs, attrs)
@@ -96,7 +97,7 @@ class _Rows:
         self.scale, self.softcap = number(op, attrs, "scale"), number(op, attrs, "softcap")
         self.causal, self.offset = flag(op, attrs, "causal"), integer(op, attrs, "offset")
         self.window = integers(op, attrs, "window", 2, -1)
-        self.empty_zero = flag(op, attrs, "empty_zero")
+        self.empty_zero, self.fill = flag(op, attrs, "empty_zero"), number(op, attrs, "fill")
         known = ("", *(d.value for d in DType if d.is_float))
         self.precision = DType(word(op, attrs, "precision", known) or self.q.tensor.dtype)
         self.wide = sum_dtype(DType.f64 if self.precision is DType.f64 else self.q.tensor.dtype)
@@ -164,7 +165,9 @@ class _Rows:
             lowest = False if mask.dtype is DType.bool else -math.inf if mask.dtype.is_float else 0
             given = read(mask, at, when=within, otherwise=lowest)
             if mask.dtype is DType.bool:
-                value = select(given, value, never)
+                value = select(given, value, const(self.fill, value.dtype))
+                if within is not None and self.fill != -math.inf:
+                    value = select(within, value, never)
             else:
                 added = cast(value.dtype, given)
                 value = select(binary("eq", added, never), never, value + added) if self.empty_zero else value + added

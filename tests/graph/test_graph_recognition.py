@@ -282,17 +282,18 @@ def test_attention_of_split_heads(mask: str, twice: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mask", "number", "fused"),
+    ("mask", "number", "fill"),
     [
-        (np.tril(np.ones((LENGTH, LENGTH), bool)), -3e38, True),
-        (np.eye(LENGTH, dtype=bool), -1e10, True),
-        (np.zeros((LENGTH, LENGTH), bool), -1e10, False),  # the mean of the values: no score counts
-        (np.eye(LENGTH, dtype=bool), -100.0, False),
-        (None, -np.inf, True),
-        (None, -1e10, False),
+        (np.tril(np.ones((LENGTH, LENGTH), bool)), -3e38, -np.inf),
+        (np.eye(LENGTH, dtype=bool), -1e10, -np.inf),
+        (np.zeros((LENGTH, LENGTH), bool), -1e10, -1e10),  # the mean of the values: no score counts
+        (np.tril(np.ones((LENGTH, LENGTH), bool)), -1e4, -1e4),  # as GPT-2 does: lower scores would come through
+        (np.eye(LENGTH, dtype=bool), 2.0, 2.0),
+        (None, -np.inf, -np.inf),
+        (None, -1e10, -1e10),
     ],
 )
-def test_scores_replaced_by_a_number(mask: Array | None, number: float, fused: bool) -> None:
+def test_scores_replaced_by_a_number(mask: Array | None, number: float, fill: float) -> None:
     w = Writer()
     given = {name: random(BATCH, HEADS, LENGTH, WIDTH, seed=n) for n, name in enumerate("qkv")}
     if mask is None:
@@ -301,7 +302,9 @@ def test_scores_replaced_by_a_number(mask: Array | None, number: float, fused: b
     scores = w("MatMul", "q", w("Transpose", "k", perm=[0, 1, 3, 2]))
     scores = w("Where", "m" if mask is None else mask, scores, number)
     graph = w.optimized(w("MatMul", w("Softmax", scores, axis=-1), "v"), **given)
-    assert ("attention" in ops(graph)) is fused
+    (node,) = (node for node in graph.nodes if node.op == "attention")
+    assert node.attr("fill") == fill
+    assert node.attr("causal") is (number == -3e38)
 
 
 LOWEST = float(np.finfo(np.float32).min)

@@ -25,6 +25,6 @@ def random_attention(rng: random.Random) -> Workload:
     )
     if rng.random() < 0.6:
         masks = (f"{queries},{keys}", f"1,1,{keys}", f"{batch},1,1,{keys}", f"{batch},{heads * group},{queries},{keys}")
-        text += f" mask={rng.choice(masks)}{rng.choice(('', ':bool'))} extras=mask"
+        text += f" mask={rng.choice(masks)}{rng.choice(('', ':bool', ':bool fill=-0.5'))} extras=mask"
     text += rng.choice(("", " causal=true", " causal=true offset=-1", " softcap=2.0", " window=1,2"))
     return parse_workload(text + rng.choice(("", "", " + relu")))

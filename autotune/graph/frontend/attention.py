@@ -32,7 +32,7 @@ def attention(node: OnnxNode) -> Sequence[str]:
         raise ModelError(f"{node.label}: softcap={softcap} is no bound")
     attrs: dict[str, AttrValue] = {
         "extras": ",".join(kind for kind, _ in extras), "q_heads": heads[0], "kv_heads": heads[1], "first": (0, 0, 0),
-        "order": ",".join(orders), "empty_zero": True,
+        "order": ",".join(orders), "empty_zero": True, "fill": -math.inf,
         "scale": node.attr_float("scale", default), "softcap": softcap,
         "causal": node.attr_flag("is_causal"), "offset": offset,
         "window": (node.attr_int("left_window_size", -1), node.attr_int("right_window_size", -1)),

@@ -43,7 +43,7 @@ def _mask(sweep: Sweep, node: Node | None) -> tuple[str, Mask] | None:
         condition, a, b = node.inputs
         for scores, other, kept in ((a, b, True), (b, a, False)):
             value = number(sweep, other)
-            if value is not None and value <= NEVER and sweep.values[scores].shape == node.output.shape:
+            if value is not None and sweep.values[scores].shape == node.output.shape:
                 return scores, Mask(condition, value, kept)
         return None
     for scores, mask in (node.inputs, node.inputs[::-1]):
@@ -71,6 +71,8 @@ def fits(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
 def is_causal(sweep: Sweep, mask: Mask, extents: tuple[int, ...]) -> bool:
     """Whether a constant mask adds nothing up to the diagonal and rules out what is beyond it."""
     array = sweep.array(mask.name)
+    if mask.value is not None and mask.value > NEVER:
+        return False
     if array is None or array.shape[-2:] != extents or array.size != extents[0] * extents[1] or array.size < 2:
         return False
     square = array.reshape(extents)
@@ -81,14 +83,22 @@ def is_causal(sweep: Sweep, mask: Mask, extents: tuple[int, ...]) -> bool:
     return bool(np.all(square[~later] == 0) and np.all(square[later] <= NEVER))
 
 
-def one_mask(sweep: Sweep, like: Node, masks: tuple[Mask, ...], dtype: np.dtype[np.generic]) -> str | None:
-    """All masks as one operand of attention: bool, or numbers of `dtype` to add. None where that is another softmax."""
-    if all(mask.value == -np.inf for mask in masks) or (len(masks) == 1 and _leaves_some(sweep, masks[0])):
+def one_mask(
+    sweep: Sweep, like: Node, masks: tuple[Mask, ...], dtype: np.dtype[np.generic]
+) -> tuple[str, float] | None:
+    """All masks as one operand of attention: bool, or numbers of `dtype` to add; and what a bool one puts in place.
+
+    None where the operator would compute another softmax.
+    """
+    first, *others = masks
+    replacing = not others and first.value is not None
+    if replacing or all(mask.value == -np.inf for mask in masks):
         names = [m.name if m.kept else sweep.emit(like, "not", (m.name,)) for m in masks]
-        return _joined(sweep, like, "and", names)
+        fill = -np.inf if others or first.value is None or _leaves_some(sweep, first) else first.value
+        return _joined(sweep, like, "and", names), fill
     if any(mask.value is not None and mask.value > ABSORBING for mask in masks):
         return None
-    return _joined(sweep, like, "add", [_as_numbers(sweep, like, mask, dtype) for mask in masks])
+    return _joined(sweep, like, "add", [_as_numbers(sweep, like, mask, dtype) for mask in masks]), -np.inf
 
 
 def _joined(sweep: Sweep, like: Node, op: str, names: list[str]) -> str:
@@ -106,9 +116,9 @@ def _as_numbers(sweep: Sweep, like: Node, mask: Mask, dtype: np.dtype[np.generic
 
 
 def _leaves_some(sweep: Sweep, mask: Mask) -> bool:
-    """Whether a constant bool mask keeps a score of each row, so that what replaces others counts for nothing.
+    """Whether a constant bool mask keeps a score of each row, and what replaces others counts for nothing beside it.
 
     A finite number in place of all scores of a row is a softmax of its own.
     """
-    array: Array | None = sweep.array(mask.name) if mask.value is not None else None
+    array: Array | None = sweep.array(mask.name) if mask.value is not None and mask.value <= NEVER else None
     return array is not None and array.ndim > 0 and bool((array == mask.kept).any(-1).all())

@@ -6,6 +6,7 @@ ensures: no product with a softmax of a product is left that the attention opera
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from autotune.graph.ir import Graph, Node
@@ -58,16 +59,18 @@ def _attention(sweep: Sweep, node: Node) -> str | None:
         return None
     heads = scores.shape[-3] if rank > 2 else 1
     orders = ("bhsd", "bhsd" if first.attr("trans_b") else "bhds", "bhds" if node.attr("trans_b") else "bhsd", "bhsd")
-    operands = [_four_dimensional(sweep, node, name) for name in (q, k, v)]
+    operands, fill = [_four_dimensional(sweep, node, name) for name in (q, k, v)], -math.inf
     if masks:
         mask = one_mask(sweep, node, masks, DType(scores.dtype).numpy)
         if mask is None:
             return None
-        operands.append(mask)
+        name, fill = mask
+        operands.append(name)
     result = sweep.emit(
         node, "attention", operands, extras="mask" if masks else "", q_heads=heads, kv_heads=heads, first=(0, 0, 0),
         order=",".join(orders), scale=found.scale, softcap=0.0, causal=causal, offset=0, window=(-1, -1),
-        precision=scores.dtype if scores.dtype != own else "", empty_zero=weights.empty_zero, result=0,
+        precision=scores.dtype if scores.dtype != own else "", empty_zero=weights.empty_zero, fill=fill,
+        result=0,
     )  # fmt: skip
     return result if rank == 4 else sweep.emit(node, "reshape", (result,), shape=node.output.shape)
 
