@@ -30,6 +30,7 @@ FOLDS = frozenset(  # read every element once or a few times: what is computed f
         "reduce_sum", "reduce_sum_square", "rms_norm", "softmax",
     }
 )  # fmt: skip
+REREADS = frozenset({"rotary"})  # read each element of their shape twice, which may lie elsewhere
 VIEWS = frozenset({"reshape", "concat"})
 COMPUTE = frozenset({*CONVOLUTIONS, *TRANSPOSED, "matmul"})  # take their epilogues before other anchors do
 RESULT = "result"  # the attribute that says which of an operator's results a node is
@@ -104,7 +105,7 @@ class _Clusters:
             if self._expression_size(grown) > MAX_EXPRESSION:
                 break
             members, tail = grown, region[-1]
-        if anchor.op in FOLDS:
+        if anchor.op in FOLDS or anchor.op in REREADS:
             members = self._with_producers(members, anchor)
         self.claim(members)
 
@@ -116,9 +117,10 @@ class _Clusters:
     def _with_producers(self, members: dict[str, Node], reader: Node) -> dict[str, Node]:
         """A cluster with the elementwise nodes that only it reads, as far as they have the shape that `reader` reads.
 
-        An elementwise reader reads its own shape, and may read it elsewhere: through a transpose or a slice.
+        An elementwise reader, or one of pairs, reads its own shape, and may read it elsewhere: through a transpose or a
+        slice.
         """
-        pointwise = is_elementwise(reader.op)
+        pointwise = is_elementwise(reader.op) or reader.op in REREADS
         shape = reader.output.shape if pointwise else self.graph.values[reader.inputs[0]].shape
         todo = [reader]
         while todo:

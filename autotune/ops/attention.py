@@ -264,8 +264,9 @@ class _Rows:
 def rotary(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Rotary position embedding: pairs of the first `dim` features turned by an angle that depends on the position.
 
-    cos and sin are (batch, sequence, dim/2), or (positions, dim/2) when `positions` (batch, sequence) chooses rows.
-    The partner of a feature is dim/2 away, or its neighbour when `interleaved`.
+    cos and sin are (batch or 1, sequence, dim/2), or (positions, dim/2) when `positions` (batch, sequence) chooses
+    rows; or of `dim` values instead of dim/2, one per feature. The partner of a feature is dim/2 away, or its neighbour
+    when `interleaved`.
     """
     x, cosine, sine, *positions = inputs
     own = floating("rotary", x)
@@ -277,7 +278,10 @@ def rotary(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     extents = dict(zip(order, x.shape, strict=True))
     half = dim // 2
     require(dim % 2 == 0 and dim <= extents["d"], f"rotary: dim={dim} must be even and at most {extents['d']}")
-    needed = (cosine.shape[:1] if positions else (extents["b"], extents["s"])) + (half,)
+    single = not positions and cosine.shape[:1] == (1,)  # for all batches
+    each = half > 0 and cosine.shape[-1:] == (dim,)  # feature
+    rows = cosine.shape[:1] if positions else (1 if single else extents["b"], extents["s"])
+    needed = (*rows, dim if each else half)
     for t, name in ((cosine, "cos"), (sine, "sin")):
         require(t.shape == needed and t.dtype is own, f"rotary: {name} is {t.dtype}{t.shape}, needs {own}{needed}")
     for t in positions:
@@ -291,11 +295,11 @@ def rotary(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         at = dict(zip(order, index, strict=True))
         d = at["d"]
         rotated = d < dim if dim < extents["d"] else None
-        angle = d // 2 if interleaved else d % half
+        angle = d if each else d // 2 if interleaved else d % half
         partner = d + 1 - 2 * (d % 2) if interleaved else (d + half) % dim
         if rotated is not None:
-            angle, partner = minimum(angle, half - 1), minimum(partner, extents["d"] - 1)
-        row: tuple[Expr, ...] = (at["b"], at["s"])
+            angle, partner = minimum(angle, needed[-1] - 1), minimum(partner, extents["d"] - 1)
+        row: tuple[Expr | int, ...] = (0 if single else at["b"], at["s"])
         if positions:
             raw = cast(DType.i64, positions[0][at["b"], at["s"]])
             count = cosine.shape[0]

@@ -31,6 +31,7 @@ from autotune.graph.passes.merge_slices import merge_slices
 from autotune.graph.passes.recognize_activations import recognize_activations
 from autotune.graph.passes.recognize_attention import recognize_attention
 from autotune.graph.passes.recognize_norms import recognize_norms
+from autotune.graph.passes.recognize_rotary import recognize_rotary
 from autotune.graph.passes.recognize_softmax import recognize_softmax
 from autotune.graph.passes.reduce_strength import reduce_strength
 from autotune.graph.passes.remove_noops import remove_noops
@@ -53,6 +54,7 @@ PASSES: dict[str, Pass] = {
     "recognize-activations": recognize_activations,
     "recognize-norms": recognize_norms,
     "recognize-softmax": recognize_softmax,
+    "recognize-rotary": recognize_rotary,
     "recognize-attention": recognize_attention,
     "attention-views": attention_views,
     "merge-projections": merge_projections,

@@ -11,12 +11,14 @@ import math
 from typing import NamedTuple
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.match import made_by
+from autotune.graph.passes.match import MAX_STEPS, made_by
 from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.graph.passes.views import View, trace
 from autotune.ops.workload import AttrValue
 
 LETTERS = "bhsd"
+NEAR = 3
+"""Nodes up that are looked at where the farthest value cannot be read in place: a copy may be among those above."""
 
 
 def attention_views(graph: Graph) -> Graph:
@@ -51,8 +53,8 @@ def _written_transposed(sweep: Sweep, node: Node) -> str | None:
 def _in_place(sweep: Sweep, node: Node) -> str | None:
     orders, first = _orders(node), list(node.int_tuple("first"))
     operands, scale, kv_heads = list(node.inputs), node.number("scale"), node.attr("kv_heads")
-    views = [trace(sweep, name) for name in node.inputs[:3]]
-    found = [_heads(v, o, f, sweep.values[v.base].size) for v, o, f in zip(views, orders, first, strict=False)]
+    seen_from = [_readable(sweep, *operand) for operand in zip(node.inputs[:3], orders, first, strict=False)]
+    views, found = [view for view, _ in seen_from], [heads for _, heads in seen_from]
     if views[2].scale != 1.0:  # the operator scales no values
         found[2] = None
     if found[0] is not None and found[0].group > 1:
@@ -77,6 +79,16 @@ def _in_place(sweep: Sweep, node: Node) -> str | None:
         return None
     attrs: dict[str, AttrValue] = {"order": ",".join(orders), "first": tuple(first), "scale": scale}
     return sweep.emit(node, "attention", operands, **{**dict(node.attrs), **attrs, "kv_heads": kv_heads})
+
+
+def _readable(sweep: Sweep, name: str, order: str, first: int) -> tuple[View, Heads | None]:
+    """The operand as a view of what lies as far up as the operator can read it from."""
+    for steps in (MAX_STEPS, *range(NEAR, 0, -1)):
+        view = trace(sweep, name, steps)
+        heads = _heads(view, order, first, sweep.values[view.base].size)
+        if heads is not None:
+            break
+    return view, heads
 
 
 def _is_reshape_of(sweep: Sweep, name: str, base: str, shape: tuple[int, ...]) -> bool:
