@@ -35,7 +35,7 @@ LIKE_ADDITIONS = {"add": 1, "sub": 1, "min": 1, "max": 1, "relu": 1, "clip": 2}
 """Operators behind the convolution that take the units for additions, and how many instructions they are."""
 
 MAX_LOADS = 192
-"""Elements that a tile may load where channels do not lie side by side: up to a hundred instructions each, in all copies."""
+"""Elements that a tile may load where channels do not lie side by side: up to a hundred instructions each."""
 
 BORDER = 4.5
 """What a vector of a zero border costs whoever writes it, in multiply-adds: it passes through the caches too."""
