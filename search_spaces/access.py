@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from autotune.schedule.state import StageState, State
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Cast, Expr, Read, children
+from autotune.tensor.expr import Cast, Expr, Read, Table, Var, children
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, to_linear
 
@@ -53,6 +53,12 @@ def irregular(state: State, stage: StageState, axis: str) -> int:
 def indirect(stage: StageState) -> bool:
     """Some element is read at a place that was itself read from memory."""
     return any(isinstance(e, Read) for r in stage.reads() for i in r.indices for e in _nodes(i))
+
+
+def tabled(stage: StageState, axis: str) -> bool:
+    """Some element is read at a place that a table of constants has for each position along `axis`."""
+    tables = [e for r in stage.reads() for i in r.indices for e in _nodes(i) if isinstance(e, Table)]
+    return any(isinstance(e, Var) and e.name == axis for t in tables for e in _nodes(t))
 
 
 def contiguous(state: State, stage: StageState, axis: str) -> bool:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from autotune.schedule import Schedule
 from autotune.schedule.state import StageState, State
-from autotune.search_spaces.access import CHEAP, EXPENSIVE, values
-from autotune.tensor.expr import Binary, Expr, Read, Unary, Var
+from autotune.search_spaces.access import CHEAP, EXPENSIVE, innermost, values
+from autotune.tensor.expr import Binary, Expr, Read, Unary, Var, walk
 
 MAX_BODY = 400  # nodes of an expression that inlining may make
+MAX_LOADS = 4  # of an element that is mixed of mixtures, each of them computed again for every reader
 
 
 def inline_cheap(schedule: Schedule) -> Schedule:
@@ -32,9 +33,24 @@ def inline_cheap(schedule: Schedule) -> Schedule:
         reads = [r for c in readers for r in c.reads() if r.tensor.name == name]
         longest = max(sum(1 for b in c.stage.body for _ in values(b)) for c in readers)
         again = sum(points(c) for c in readers) > points(s) or len(reads) > 1
-        if longest + size * len(reads) <= MAX_BODY and not (again and costly(s)):
+        if longest + size * len(reads) <= MAX_BODY and not (again and (costly(s) or _mixed_again(state, s, readers))):
             schedule = schedule.inline(name)
     return schedule
+
+
+def _mixed_again(state: State, s: StageState, readers: list[StageState]) -> bool:
+    """Whether a reader mixes elements that are mixtures themselves, as a resize along two axes does: too many loads, or
+    loads that are not of whole vectors."""
+    loads = len({(r.tensor.name, r.indices) for r in s.reads()})
+    for c in readers if loads > 1 else ():
+        reads = {r.indices for r in reads_of(c, s.name)}
+        d = innermost(state.layout(c.stage.outputs[-1]), c.stage.outputs[-1].shape)
+        if len(reads) > 1 and d is not None:
+            moved = [i for indices in reads for i in indices if not isinstance(i, Var)]
+            apart = any(isinstance(x, Var) and x.name == c.stage.axes[d].name for i in moved for x in walk(i))
+            if apart or loads * len(reads) > MAX_LOADS:
+                return True
+    return False
 
 
 def points(s: StageState) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER, StageState
-from autotune.search_spaces.access import contiguous, innermost, irregular, stride, widest
+from autotune.search_spaces.access import contiguous, innermost, irregular, stride, tabled, widest
 from autotune.search_spaces.fusion import Cone
 from autotune.search_spaces.held import held_elements, registers_for_rows, vectors_held, written_out
 from autotune.search_spaces.placed import (
@@ -30,6 +30,7 @@ from autotune.tensor.layout import Layout
 MAX_LANES = 32
 LINE = 64  # bytes of a cache line
 MAX_WRITTEN_OUT = 600  # nodes of a body, indices included, in all turns that are written out
+MAX_TABLED = 2400  # the same where elements are at places from a table
 HELD = 8  # rows between stages take at most this part of the first-level cache: what comes and goes needs the rest
 
 
@@ -336,6 +337,8 @@ class ConeScheduler:
         if not chosen:
             return 1
         extent, most = self._extent(chosen[0]), self.options.unroll
+        if tabled(self.stage(self.cone.root), str(self.vector)) and self._size() * extent <= MAX_TABLED:
+            return extent  # places that are known are loaded as vectors and shuffled, not gathered
         while most > 1 and self._size() * most > MAX_WRITTEN_OUT:
             most //= 2
         divisor = max(u for u in range(1, most + 1) if extent % u == 0)

@@ -383,10 +383,13 @@ class _Emitter:
             return constant(offset.const, DType.i64)
         return Value(self.x.materialise(offset), DType.i64)
 
-    def _opaque_index(self, e: Expr) -> str:
-        """An index read from memory, or from a table; the same in all lanes."""
+    def _opaque_index(self, e: Expr) -> str | int:
+        """An index read from memory, or from a table; the same in all lanes, or known in the one that is asked for."""
         if self.m.lanes and self.m.lane_var in variables(e):
-            raise PerLane
+            known = self.tables.known(e) if isinstance(e, Table) else None
+            if known is None:
+                raise PerLane
+            return known
         value = self.value(e)
         if value.const is not None:
             return self.w.inline(self.w.value(f"add i64 {int(value.const)}, 0"))

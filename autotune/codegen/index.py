@@ -35,7 +35,7 @@ class PerLane(Exception):
 class Indexer:
     """Evaluates `Linear` forms and addresses of buffers."""
 
-    def __init__(self, writer: Writer, evaluate: Callable[[Expr], str]) -> None:
+    def __init__(self, writer: Writer, evaluate: Callable[[Expr], str | int]) -> None:
         self.writer = writer
         self.bases: dict[str, str] = {}
         self._env: dict[str, Binding] = {}

@@ -67,6 +67,9 @@ class Memory:
         try:
             offset = self.x.offset(c)
         except PerLane:
+            places = self._places(c)
+            if places is not None and not any(p.terms for p in places):
+                return mask_constant([p.const >= 0 for p in places])
             return self.per_lane(lambda: self.condition(c))
         if not offset.lane:
             if not offset.terms:
@@ -198,17 +201,9 @@ class Memory:
         active = active if on is None else tuple(a and b for a, b in zip(active, on, strict=True))
         if not any(active):
             return None
-        flat, places = self.x.flat(buffer, indices), []
-        try:
-            for n in range(self.lanes):
-                self.x.bind(self.lane_var, n)
-                places.append(self.x.offset(flat))
-                if places[n].terms != places[0].terms:
-                    return None
-        except PerLane:  # read from memory
+        places = self._places(self.x.flat(buffer, indices))
+        if places is None:
             return None
-        finally:
-            self.x.bind(self.lane_var, LANE)
         # Vectors of `width` elements at multiples of `width` lie inside the buffer, whole.
         width = math.gcd(self.lanes, buffer.elements, *(c for _, c in places[0].terms))
         touched = [p.const for p, on in zip(places, active, strict=True) if on]
@@ -230,6 +225,21 @@ class Memory:
         picked = ", ".join(f"i32 {n}" if on else "i32 poison" for n, on in zip(at, active))
         text = f"shufflevector {kind} {low.text}, {kind} {high.text}, <{self.lanes} x i32> <{picked}>"
         return Value(self.w.once(text, text), low.dtype, self.lanes)
+
+    def _places(self, value: Linear) -> list[Offset] | None:
+        """A form in each lane; None where they are not known relative to each other."""
+        places: list[Offset] = []
+        try:
+            for n in range(self.lanes):
+                self.x.bind(self.lane_var, n)
+                places.append(self.x.offset(value))
+                if places[n].terms != places[0].terms:
+                    return None
+        except PerLane:  # read from memory
+            return None
+        finally:
+            self.x.bind(self.lane_var, LANE)
+        return places
 
     def _vector(self, buffer: Buffer, offset: Offset, width: int) -> Value:
         """Neighbouring elements, all of which exist."""

@@ -59,6 +59,11 @@ class Tables:
         text = self.w.value(f"load {kind}, ptr {pointer}, align {e.dtype.bytes}")
         return self.a.from_storage(text, e.dtype, 0)
 
+    def known(self, e: Table) -> int | None:
+        """A whole number whose place is known while compiling."""
+        place = self._constant_place(e) if all(isinstance(i, Index) for i in e.indices) else None
+        return None if place is None else int(e.values[place])
+
     def _row(self, e: Table) -> Value | None:
         """Neighbouring elements for neighbouring lanes, as one vector; None where they are not neighbours."""
         if not self.m.lanes or self.m.mask is not None or not all(isinstance(i, Index) for i in e.indices):

@@ -15,7 +15,8 @@ from autotune.measure.verify import verify
 from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
 from autotune.target import Target
-from autotune.tensor import ComputeDef, Expr, compute, placeholder, read
+from autotune.tensor import ComputeDef, DType, Expr, compute, placeholder, read
+from autotune.tensor.expr import Table
 
 LANES = 8
 
@@ -66,5 +67,38 @@ def test_lanes_outside_of_the_image_read_the_padding(extent: int) -> None:
     s, target = s.vectorize("y", s.state.stage("y").stage.axes[1].name), Target.parse("native")
     assert "insertelement" not in generate(s, target).ir
     inputs = (np.random.default_rng(0).standard_normal((3, extent)).astype(np.float32),)
+    with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
+        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+
+
+def test_lanes_in_pairs_outside_of_the_image_read_the_padding() -> None:
+    """Where conditions divide the lane: the first element is beside the row, the others come twice."""
+    x = placeholder((3, 4), name="in0")
+    y = compute(
+        (3, LANES),
+        lambda i, j: read(x, (i, (j + 1) // 2 - 1), when=(j + 1) // 2 - 1 >= 0, otherwise=-5.0) + 1.0,
+        name="y",
+    )
+    s = Schedule(ComputeDef.build([x], [y]))
+    s, target = s.vectorize("y", s.state.stage("y").stage.axes[1].name), Target.parse("native")
+    assert "insertelement" not in generate(s, target).ir
+    inputs = (np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32),)
+    with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
+        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+
+
+@pytest.mark.parametrize("unrolled", [True, False])
+def test_places_from_a_table_are_shuffled_where_they_are_known(unrolled: bool) -> None:
+    places = tuple(float(n * 9 // 23) for n in range(3 * LANES))
+    x = placeholder((5, 10), name="in0")
+    y = compute(
+        (5, 3 * LANES), lambda i, j: x[i, Table("places", places, (len(places),), (j,), DType.i64)] * 2.0, name="y"
+    )
+    s = Schedule(ComputeDef.build([x], [y]))
+    axis = s.state.stage("y").stage.axes[1].name
+    s, target = s.split("y", axis, LANES).vectorize("y", f"{axis}.1"), Target.parse("native")
+    s = s.unroll("y", f"{axis}.0") if unrolled else s
+    assert ("insertelement" in generate(s, target).ir) != unrolled
+    inputs = (np.random.default_rng(0).standard_normal((5, 10)).astype(np.float32),)
     with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
         assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)

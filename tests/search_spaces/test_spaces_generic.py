@@ -113,6 +113,18 @@ def test_short_rows_of_any_length(seed: int) -> None:
     check(workload, config, target, random_interface(workload, rng))
 
 
+def test_a_row_is_resized_along_one_axis_then_along_the_other() -> None:
+    resize = "resize data=1,32,32,32 sizes=1,32,64,64 mode=linear"
+    assert "local resize_2: f32[1, 1, 1, 32]" in loops(resize)
+    assert "resize_2: f32" not in loops(resize, BLOCKED, BLOCKED)  # four loads of whole vectors
+    assert "resize_2: f32" in loops(f"{resize[:-6]}cubic", BLOCKED, BLOCKED)
+
+
+def test_places_from_tables_are_known_in_rows_that_are_written_out() -> None:
+    text = loops("resize data=1,32,33,33 sizes=1,32,65,60 mode=linear coordinates=align_corners")
+    assert "unroll for out0.i3.0.1 in 0..8" in text
+
+
 def test_rows_that_fill_the_cache_are_folded_one_at_a_time() -> None:
     assert "register softmax_max: f32[1, 1]" in loops("softmax data=64,4096")
 
