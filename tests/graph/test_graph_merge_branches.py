@@ -49,7 +49,7 @@ def test_windows_of_many_channels() -> None:
     graph = run_pass(net.graph(*ends), "merge-branches")
     assert ops(graph) == ["conv2d", "add", "relu", "slice", "slice", "max_pool", "max_pool"]
     assert graph.nodes[0].output.shape == (1, 272, 6, 6)
-    assert [kernel for kernel in kernels(graph) if kernel != "layout"] == ["conv2d+add+relu", "max_pool", "max_pool"]
+    assert [kernel for kernel in kernels(graph) if kernel != "layout"] == ["conv2d+bias+relu", "max_pool", "max_pool"]
 
 
 @pytest.mark.parametrize("why", ["few", "wide", "ragged", "strided", "batch", "activation", "concat", "sum", "output"])
