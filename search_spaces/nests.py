@@ -29,6 +29,8 @@ from autotune.tensor.layout import Layout
 
 MAX_LANES = 32
 LINE = 64  # bytes of a cache line
+PAGE = 4096  # bytes after which addresses share the lines of the first-level cache
+SCANNED = 4  # times as many rows of a scan as turns of other loops: each waits longer for its step before
 MAX_WRITTEN_OUT = 600  # nodes of a body, indices included, in all turns that are written out
 MAX_TABLED = 2400  # the same where elements are at places from a table
 HELD = 8  # rows between stages take at most this part of the first-level cache: what comes and goes needs the rest
@@ -192,10 +194,16 @@ class ConeScheduler:
         if self.held:
             unrolled = [x for x in inner if self._extent(x) > 1]
             inner, tail = [], [*inner, *tail]
+        elif scan and self.vector and rows and not self.cone.below:
+            # Vectors inside the steps: memory is walked in order, and the step before is in the nearest cache.
+            step = self._step(rows, next((x for x, a in loops if a == self.vector and "." in x), ""))
+            if step > 1:
+                self.schedule = self.schedule.split(root, rows[-1], step)
+                rows, tail = [*rows[:-1], f"{rows[-1]}.0"], [f"{rows[-1]}.1", *tail]
         elif tile is None and not folds and not self._lane_sums(root) and not (scan and self.vector):
             # Of a scan, several rows at once: each waits for its own step before.
             chosen = [x for x in (rows if scan else inner or rows) if self._extent(x) > 1][-1:]
-            turns = self._turns(chosen)
+            turns = self._turns(chosen, self._scanned_rows(chosen) if scan else self.options.unroll)
             if turns > 1:
                 self.schedule = self.schedule.split(root, chosen[0], turns)
                 rows, inner = ([f"{x}.0" if x == chosen[0] else x for x in part] for part in (rows, inner))
@@ -227,6 +235,15 @@ class ConeScheduler:
             self.schedule = self.schedule.vectorize(root, lane_loop)
         self.rows_at = next((x for x in reversed(serial) if x in rows), "*".join(shared))
         self.inner[root] = serial[-1] if serial else "*".join(shared)
+
+    def _step(self, rows: list[str], vectors: str) -> int:
+        """How many vectors of a step of a scan come one after the other; `vectors` is the loop over all of them."""
+        if not vectors or rows[-1] != vectors:
+            return 1
+        others = math.prod(self._extent(x) for x in rows[:-1])
+        extent, each = self._extent(vectors), self.lanes * self.stage(self.cone.root).stage.outputs[0].dtype.bytes
+        most = min(extent // -(-self.target.num_threads // others), self.target.l1_bytes // HELD // each)
+        return max((n for n in range(1, most + 1) if extent % n == 0), default=1)
 
     def _row_block(self, loops: list[tuple[str, str]]) -> tuple[str, str, int] | None:
         """(loop, axis, turns) of rows that share one turn of the row loops; None where no fold would gain by it."""
@@ -332,11 +349,19 @@ class ConeScheduler:
         """Nodes of the root's body, those of indices included."""
         return sum(1 for body in self.stage(self.cone.root).stage.body for _ in walk(body))
 
-    def _turns(self, chosen: list[str]) -> int:
-        """How many turns of a loop to write out: a divisor when one is near what the knob says."""
+    def _scanned_rows(self, chosen: list[str]) -> int:
+        """How many rows of a scan at once: their steps overlap, as long as their lines do not push each other out."""
+        state, s = self.schedule.state, self.stage(self.cone.root)
+        steps = [stride(state, s, r, x) or 0 for r in s.reads() for x in chosen]
+        size = max(t.dtype.bytes for t in s.stage.outputs)
+        apart = min((PAGE // math.gcd(x * size, PAGE) for x in steps if x), default=1)
+        return self.options.unroll * max(1, min(SCANNED, apart))
+
+    def _turns(self, chosen: list[str], most: int) -> int:
+        """How many turns of a loop to write out: a divisor when one is near what is asked for."""
         if not chosen:
             return 1
-        extent, most = self._extent(chosen[0]), self.options.unroll
+        extent = self._extent(chosen[0])
         if tabled(self.stage(self.cone.root), str(self.vector)) and self._size() * extent <= MAX_TABLED:
             return extent  # places that are known are loaded as vectors and shuffled, not gathered
         while most > 1 and self._size() * most > MAX_WRITTEN_OUT:

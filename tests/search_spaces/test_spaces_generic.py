@@ -125,6 +125,17 @@ def test_places_from_tables_are_known_in_rows_that_are_written_out() -> None:
     assert "unroll for out0.i3.0.1 in 0..8" in text
 
 
+def test_a_scan_down_columns_walks_along_rows() -> None:
+    text = loops("cumsum data=64,512 axis=0")
+    assert "parallel for out0.i1.0.0 in 0..2" in text
+    assert "for out0.i1.0.1 in 0..32" in text.split("for out0.i0 in 1..64")[1]
+
+
+def test_a_scan_along_rows_takes_as_many_at_once_as_the_cache_holds_apart() -> None:
+    assert "unroll for out0.i0.1 in 0..16" in loops("cumsum data=64,1000 axis=1")
+    assert "unroll for out0.i0.1 in 0..4" in loops("cumsum data=64,1024 axis=1")
+
+
 def test_rows_that_fill_the_cache_are_folded_one_at_a_time() -> None:
     assert "register softmax_max: f32[1, 1]" in loops("softmax data=64,4096")
 
