@@ -8,6 +8,7 @@ C = compute((64, 16), lambda i, j: sum_(A[i, k] * B[k, j], k), name="C")
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from autotune.tensor.expr import Expr, ExprLike, Read, Table, Var, as_expr, read
 from autotune.tensor.reducer import BUILTIN, Reducer
 
 MAX_ELEMENTS = 2**40
+MAX_STEPS = 2**46
+"""Of one stage: a kernel cannot be interrupted, so one without an end is none."""
 MAX_RANK = 32  # of NumPy's arrays, before 2.0
 
 
@@ -92,6 +95,11 @@ class Stage:
     recurrence: str | None = None
     members: list[Stage] = field(default_factory=list, init=False, compare=False, repr=False)
     _reads: list[tuple[Read, ...]] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        steps = math.prod(axis.extent for axis in self.all_axes)
+        if steps > MAX_STEPS:
+            raise WorkloadError(f"{self.name}: {steps} steps, more than {MAX_STEPS}, which would take days")
 
     def reads(self) -> tuple[Read, ...]:
         """Every read in the body, from left to right; found once, since every schedule step asks."""

@@ -130,6 +130,17 @@ def test_functions_that_call_themselves_are_found_in_branches_too() -> None:
         assert "calls itself" in refusal(calling(functions, "f"))
 
 
+def test_a_function_is_defined_once() -> None:
+    twice = [function("f", [helper.make_node(op, ["a"], ["b"])]) for op in ("Relu", "Neg")]
+    assert "the function 'f' is defined twice" in refusal(calling(twice, "f"))
+
+
+def test_an_attribute_is_given_once() -> None:
+    node = helper.make_node("Softmax", ["x"], ["y"], axis=0)
+    node.attribute.append(helper.make_attribute("axis", 1))
+    assert "attribute 'axis' is given twice" in refusal(make_model([node], {"x": [2, 3]}, ["y"], {}))
+
+
 def test_a_chain_of_thousands_of_functions() -> None:
     functions = [function("f0", [helper.make_node("Relu", ["a"], ["b"])])]
     for level in range(1, 2000):
@@ -168,6 +179,8 @@ def test_a_concatenation_of_hundreds_of_parts() -> None:
          {"w": random(1, 1, 2, 2)}, "group=0"),
         (helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2**31] * 2), [1, 1, 4, 4],
          {"w": random(1, 1, 2, 2)}, "stride="),
+        (helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2**31] * 2, pads=[2**30] * 4), [1, 1, 4, 4], {},
+         "would take days"),
         (helper.make_node("MaxPool", ["x"], ["y", "z"], kernel_shape=[1, 1], storage_order=7), [1, 1, 4, 4], {},
          "storage_order=7"),
         (helper.make_node("Pad", ["x", "p"], ["y"], mode="edge"), [4], {"p": np.asarray([2**40 - 8, 0])},

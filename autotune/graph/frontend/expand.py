@@ -26,10 +26,15 @@ def functions_of(model: onnx.ModelProto) -> Functions:
     """The model's own functions by domain, name and overload.
 
     Raises:
-        ModelError: one calls itself, if only in a branch or through others, or the model is too many nodes with their
-            bodies written out. Nothing is written out to find that.
+        ModelError: one is defined twice, or calls itself, if only in a branch or through others, or the model is too
+            many nodes with their bodies written out. Nothing is written out to find that.
     """
-    functions = {(function.domain, function.name, function.overload): function for function in model.functions}
+    functions: dict[FunctionKey, onnx.FunctionProto] = {}
+    for function in model.functions:
+        key = (function.domain, function.name, function.overload)
+        if key in functions:
+            raise ModelError(f"the function '{function.name}' is defined twice")
+        functions[key] = function
     sizes: dict[FunctionKey, int] = {}
     for key in functions:
         _count_nodes(functions, key, sizes)

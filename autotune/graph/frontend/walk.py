@@ -244,9 +244,13 @@ def check_attributes(node: OnnxNode) -> None:
     if node.proto.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op, node.opset, ""):
         raise UnsupportedError(f"{node.label} is no operator of opset {node.opset}")
     schema = onnx.defs.get_schema(node.op, node.opset, "")
+    given: set[str] = set()
     for attribute in node.proto.attribute:
         if attribute.name not in schema.attributes:
             raise ModelError(f"{node.label}: {node.op} has no attribute '{attribute.name}' in opset {node.opset}")
+        if attribute.name in given:
+            raise ModelError(f"{node.label}: attribute '{attribute.name}' is given twice")
+        given.add(attribute.name)
     for name, attribute in schema.attributes.items():
         if attribute.required and not node.has(name):
             raise ModelError(f"{node.label}: the required attribute '{name}' is missing")
