@@ -38,12 +38,14 @@ WORTH_SKIPPING = 0.03
 
 
 def padded_share(p: Conv) -> float:
-    """The share of rows of taps that lie above or below the image."""
-    if p.rank < 2:
-        return 0.0
-    top, stride, dilation = (attribute[p.rank - 2] for attribute in (p.pad, p.stride, p.dilation))
-    inside = sum(0 <= o * stride + r * dilation - top < p.h for o in range(p.oh) for r in range(p.r))
-    return 1.0 - inside / (p.oh * p.r)
+    """The share of rows of taps that lie outside the image: above or below it, before or behind it."""
+    within = 1.0
+    for image, out, window, stride, dilation, before in zip(
+        p.image[:-1], p.out[:-1], p.window[:-1], p.stride, p.dilation, p.pad, strict=False
+    ):
+        inside = sum(0 <= o * stride + r * dilation - before < image for o in range(out) for r in range(window))
+        within *= inside / (out * window)
+    return 1.0 - within
 
 
 def blocked_activations(channels: int, lanes: int, rank: int = 4) -> Layout:

@@ -56,7 +56,11 @@ class Phases(RegisterTiles):
     def operands(self, workload: Workload, inputs: int, block: int) -> tuple[Layout, Halo]:
         size = transposed_sizes(workload)
         border = [(max(-side.reach[0], 0), max(side.reach[1] - side.image + 1, 0)) for side in size.sides]
-        return Layout.blocked(len(border) + 2, [(0, inputs), (1, block)]), ((0, 0), (0, 0), *border)
+        # What a phase reads lies together: taps of one remainder by the stride.
+        strides = [(2 + d, side.stride) for d, side in enumerate(size.sides) if side.stride > 1]
+        taps = [(2 + d, 0) for d in range(len(border))]
+        order = ((1, 0), *strides, (0, 0), *taps, (0, inputs), (1, block))
+        return Layout(order, ((0, 0),) * (len(border) + 2)), ((0, 0), (0, 0), *border)
 
     def positions(
         self, s: Schedule, workload: Workload, out: str, axes: tuple[str, ...]

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.search_spaces import default_config, lookup, make_schedule, templates_for
+from autotune.search_spaces.conv2d_shape import padded_share, sizes
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check, check_random
 
 NAMES = (
-    "conv1d.direct", "conv3d.direct", "conv1d.depthwise", "conv3d.grouped", "conv3d.grouped_across",
+    "conv1d.direct", "conv3d.direct", "conv1d.depthwise", "conv3d.grouped", "conv3d.grouped_bands", "conv3d.grouped_across",
     "conv_transpose1d.phases", "conv_transpose2d.phases", "conv_transpose3d.phases",
 )  # fmt: skip
 
@@ -73,3 +74,20 @@ def test_a_convolution_without_input_channels_is_zero() -> None:
     workload = parse_workload("conv2d data=1,0,5,5 weight=4,0,3,3")
     assert {t.name for t in templates_for(workload, on)} <= {"generic", "plain"}
     check(workload, default_config(workload, on), on)
+
+
+def test_padding_before_and_behind_a_volume_is_left_out() -> None:
+    """Of 24 planes of taps 2 lie outside a volume of depth 8, and 2 of 84 rows."""
+    on = Target.parse("x86 -mcpu=x86-64-v4")
+    workload = parse_workload("conv3d data=1,64,8,28,28 weight=64,64,3,3,3 pad=1")
+    assert padded_share(sizes(workload)) == pytest.approx(1 - 22 / 24 * 82 / 84)
+    assert lookup("conv3d.direct").default(workload, on).get_bool("skip_rows")
+
+
+def test_the_taps_of_a_phase_lie_together() -> None:
+    on = Target.parse("x86 -mcpu=x86-64-v4")
+    workload = parse_workload("conv_transpose2d data=1,32,4,4 weight=32,32,4,3 pad=1 stride=2")
+    rules = lookup("conv_transpose2d.phases")
+    schedule = make_schedule(workload, rules.default(workload, on).replace(template=rules.name), on)
+    order = schedule.state.layout(next(t for t in schedule.compute.inputs if t.constant)).order
+    assert order[:4] == ((1, 0), (2, 2), (3, 2), (0, 0))
