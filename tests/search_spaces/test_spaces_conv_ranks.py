@@ -16,7 +16,8 @@ from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check, check_random
 
 NAMES = (
-    "conv1d.direct", "conv3d.direct", "conv1d.depthwise", "conv3d.grouped", "conv3d.grouped_bands", "conv3d.grouped_across",
+    "conv1d.direct", "conv3d.direct", "conv1d.depthwise",
+    "conv3d.grouped", "conv3d.grouped_bands", "conv3d.grouped_across",
     "conv_transpose1d.phases", "conv_transpose2d.phases", "conv_transpose3d.phases",
 )  # fmt: skip
 
