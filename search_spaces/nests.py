@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from autotune.schedule import Schedule
-from autotune.schedule.state import LOCAL, REGISTER, StageState
+from autotune.schedule.state import LOCAL, REGISTER, Split, StageState
 from autotune.search_spaces.access import contiguous, innermost, irregular, stride, tabled, widest
 from autotune.search_spaces.fusion import Cone
 from autotune.search_spaces.held import held_elements, registers_for_rows, vectors_held, written_out
@@ -30,6 +30,7 @@ from autotune.tensor.layout import Layout
 MAX_LANES = 32
 LINE = 64  # bytes of a cache line
 PAGE = 4096  # bytes after which addresses share the lines of the first-level cache
+NEAR = (16, 4)  # tiles, and vectors along them, in a block of a large transpose
 SCANNED = 4  # times as many rows of a scan as turns of other loops: each waits longer for its step before
 MAX_WRITTEN_OUT = 600  # nodes of a body, indices included, in all turns that are written out
 MAX_TABLED = 2400  # the same where elements are at places from a table
@@ -189,6 +190,8 @@ class ConeScheduler:
             self.schedule = self.schedule.split(root, loop, size)
             rows = [f"{x}.0" if x == loop else x for x in rows]
             inner.insert(0, f"{loop}.1")
+        if tile is not None:
+            rows = self._near(rows, f"{tile[0]}.0", next((x for x, a in loops if a == self.vector and "." in x), ""))
         unrolled: list[str] = []
         scan = s.stage.scan_axis is not None
         if self.held:
@@ -344,6 +347,20 @@ class ConeScheduler:
                         turns = max(2, LINE // r.tensor.dtype.bytes)
                         return (found[-1], turns) if turns * self._size() <= 4 * MAX_WRITTEN_OUT else None
         return None
+
+    def _near(self, rows: list[str], tiles: str, vectors: str) -> list[str]:
+        """Large transposes in blocks of tiles: lines and pages of both sides are used up while they are near."""
+        s = self.stage(self.cone.root)
+        moved = math.prod(a.extent for a in s.stage.axes) * sum(t.dtype.bytes for t in s.stage.outputs)
+        cut = {r.outer: r.extent % r.factor == 0 for r in s.relations if isinstance(r, Split)}
+        sizes = {loop: math.gcd(self._extent(loop), most) for loop, most in zip((tiles, vectors), NEAR) if loop in rows}
+        whole = len(sizes) == 2 and cut.get(tiles) and cut.get(vectors) and 2 * sizes[tiles] >= NEAR[0]
+        if moved <= self.target.l2_bytes or not whole:
+            return rows
+        for loop, size in sizes.items():
+            self.schedule = self.schedule.split(self.cone.root, loop, size)
+        outer = [f"{x}.0" if x in sizes else x for x in rows]
+        return [*outer, f"{vectors}.1", f"{tiles}.1"]
 
     def _size(self) -> int:
         """Nodes of the root's body, those of indices included."""
