@@ -1,4 +1,4 @@
-"""Winograd convolution F(2x2, 3x3), F(4x4, 3x3), F(6x6, 3x3): a batch of small matrix products between transforms.
+"""Winograd convolution F(m x m, r x r), m of 2, 4 and 6: a batch of small matrix products between transforms.
 
 Transformed weights are prepared at compile time. Tiles are taken in blocks of rows, so that what lies between the
 transforms stays in L2 (Jia et al., PPoPP'18; register tiling as in the direct template). Transformed inputs are made
@@ -35,6 +35,8 @@ AHEAD = 4
 """Tiles by which an image that is not in L2 is fetched there before its use. Fewer, and into L1: up to 8 % slower."""
 WIDEST = 28
 TILES = (4, 2, 6)
+WORTH = 0.75
+"""Estimated time by that of a direct convolution for which it is the default."""
 Sizes = tuple[int, ...]
 
 
@@ -53,17 +55,10 @@ class Winograd:
         lanes = target.lanes(LANE_BYTES)
         whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2 and min(p.n, p.c) > 0
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-        return (
-            winograd.applies(p, self.m)
-            and p.stride == (1, 1)
-            and p.r == 3
-            and whole
-            and others
-            and {types[i].dtype for i in anchor.inputs} == {"f32"}
-        )
+        return winograd.applies(p, self.m) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        cost = Cost(sizes(workload), self.m, target)
+        cost = Cost(winograd.apart(sizes(workload)), self.m, target)
         vectors, widths, heights, blocks = _choices(cost)
         knobs = (
             Choice("rows", blocks),
@@ -96,7 +91,7 @@ class Winograd:
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
-        best = cheapest(sizes(workload), self.m, target)[1]
+        best = cheapest(winograd.apart(sizes(workload)), self.m, target)[1]
         return Config.of(
             rows=best.block, oc_vectors=best.vectors, tw_tile=best.width, th_tile=best.height, ic_unroll=2,
             transform="once" if best.once else "block",
@@ -108,9 +103,11 @@ class Winograd:
         a = anchored(workload, self.algorithm)
         anchor = workload.anchor
         assert anchor is not None
-        rows, columns = Cost(p, self.m, target).tiles
-        bottom = rows * self.m + 2 - p.pad[0] - p.h
-        right = columns * self.m + 2 - p.pad[1] - p.w
+        rows, columns = Cost(winograd.apart(p), self.m, target).tiles
+        bottom, right = (
+            ((tiles - 1) * self.m + winograd.edge(p, self.m)) * p.stride[0] - before - extent
+            for tiles, before, extent in ((rows, p.pad[0], p.h), (columns, p.pad[1], p.w))
+        )
         layouts = operand_layouts(workload, lanes, p.k)
         halo = ((0, 0), (0, 0), (p.pad[0], max(bottom, 0)), (p.pad[1], max(right, 0)))
         layouts[f"in{anchor.inputs[0]}"] = Layout.blocked(4, [(1, lanes)]).with_halo(halo)
@@ -238,15 +235,22 @@ def cheapest(p: Conv, m: int, target: Target) -> tuple[float, Blocking]:
 
 def best_tile(p: Conv, target: Target) -> int:
     """The tile size that should be fastest untuned."""
-    return min(TILES, key=lambda m: cheapest(p, m, target)[0])
+    return min((m for m in TILES if winograd.applies(p, m)), key=lambda m: cheapest(winograd.apart(p), m, target)[0])
+
+
+def worth(p: Conv, m: int, target: Target) -> bool:
+    """Whether it should be clearly faster than a direct convolution: windows of 3 x 3 without stride always are."""
+    direct = p.n * p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps
+    plain = (p.window, p.stride) == ((3, 3), (1, 1))
+    return plain or cheapest(winograd.apart(p), m, target)[0] * target.num_threads < WORTH * direct
 
 
 def _prefer(m: int) -> Priority:
-    """Untuned, Winograd pays wherever it applies and there are tiles to speak of."""
+    """Untuned, Winograd pays nearly wherever it applies and there are tiles to speak of."""
 
     def priority(workload: Workload, target: Target) -> float:
         p = sizes(workload)
-        if p.oh * p.ow < 16:
+        if p.oh * p.ow < 16 or not worth(p, m, target):
             return -1.0
         return 1.0 if best_tile(p, target) == m else 0.5
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from autotune.ops import winograd
 from autotune.ops.conv import Conv
 from autotune.target import Target
 
@@ -44,7 +45,7 @@ class Blocking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tiles of `m` x `m` outputs of one convolution on one machine."""
+    """Tiles of `m` x `m` outputs of one convolution, its stride taken apart, on one machine."""
 
     p: Conv
     m: int
@@ -58,7 +59,7 @@ class Cost:
     @property
     def points(self) -> int:
         """Elements of a transformed tile."""
-        return (self.m + 2) ** 2
+        return winograd.edge(self.p, self.m) ** 2
 
     @property
     def weights(self) -> int:

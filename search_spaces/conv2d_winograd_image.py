@@ -17,7 +17,7 @@ from autotune.search_spaces.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.conv2d_direct import HALF_RATE
 from autotune.search_spaces.conv2d_shape import operand_layouts, plain_conv, sizes
-from autotune.search_spaces.conv2d_winograd import LANE_BYTES, small
+from autotune.search_spaces.conv2d_winograd import LANE_BYTES, WORTH, small
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice
 from autotune.search_spaces.registry import template
@@ -35,9 +35,6 @@ MAX_CHANNELS = 64
 OUTPUT, INPUT = 5.5, 16.0
 """What the transforms take per point, in multiply-adds: of a vector of outputs, of an input channel's vector of tiles
 (measured on Zen 4, as often as there is one multiply-add a cycle; with two, twice as much)."""
-
-WORTH = 0.75
-"""Time by that of a direct convolution for which it is the default: weights are several times as large."""
 
 
 def _prefer(workload: Workload, target: Target) -> float:

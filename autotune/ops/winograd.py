@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -29,8 +30,8 @@ PAIRS = tuple(tuple(map(Fraction, points)) for points in (("1", "-1", "1/2", "-1
                                                           ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))  # fmt: skip
 """Interpolation points beside infinity, for an even and for an odd number of them: what opposite points share is
 computed once. More of them would cost most of the precision."""
-MOST = 8
-"""Points of a transformed tile, along one side."""
+MOST = {2: 4, 4: 8, 6: 8}
+"""Points of a transformed tile along one side, at most, by m: errors of tiles of 2 x 2 stay like the direct sum's."""
 
 
 class Transforms(NamedTuple):
@@ -107,11 +108,20 @@ def edge(size: Conv, m: int) -> int:
     return m + taps(size) - 1
 
 
+def apart(size: Conv) -> Conv:
+    """The convolution that is left when the stride is taken apart; of its image, what is read, padding included."""
+    if set(size.stride) == {1}:
+        return size
+    image = tuple(extent + taps(size) - 1 for extent in size.out)
+    window = (taps(size), taps(size))
+    return replace(size, c=channels(size), image=image, window=window, stride=(1, 1), pad=(0, 0, 0, 0))
+
+
 def applies(size: Conv, m: int) -> bool:
     """Whether tiles of m x m outputs compute this convolution: square, dense, and points enough."""
     square = size.r == size.s and size.stride[0] == size.stride[1]
     dense = size.dilation == (1, 1) and size.groups == 1
-    return square and dense and taps(size) > 1 and edge(size, m) <= MOST
+    return square and dense and 1 < taps(size) and edge(size, m) <= MOST[m]
 
 
 def halves(matrix: Matrix) -> tuple[Matrix, Matrix]:
@@ -149,7 +159,7 @@ def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], m: int) -> Ten
     floating("conv2d winograd", x)
     require(
         applies(size, m),
-        f"conv2d: winograd_f{m} needs a square kernel of 2 to {MOST + 1 - m} taps per stride, the same stride "
+        f"conv2d: winograd_f{m} needs a square kernel of 2 to {MOST[m] + 1 - m} taps per stride, the same stride "
         "both ways, dilation 1 and groups 1",
     )
     total = accumulator(x.dtype)

@@ -56,8 +56,8 @@ def test_a_contest_reports_default_tuned_and_record(tmp_path: Path) -> None:
 
 
 def test_a_template_that_does_not_apply_has_no_default() -> None:
-    strided = parse_workload("conv2d data=1,16,9,9 weight=16,16,3,3 pad=1 stride=2")
-    assert default_of("conv2d.winograd_f4", strided, Target.parse("native")) is None
+    dilated = parse_workload("conv2d data=1,16,9,9 weight=16,16,3,3 pad=1 dilation=2")
+    assert default_of("conv2d.winograd_f4", dilated, Target.parse("native")) is None
 
 
 def test_trials_are_counted_from_the_database(tmp_path: Path) -> None:

@@ -90,11 +90,13 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         return workload, None if rng.random() < 0.4 else conv_cases.random_interface(rng, workload, target.lanes(4))
     if "winograd" in entry.name:
         c, k = rng.choice((16, 32, 48, 64)), rng.choice((16, 32, 64))
-        h, w = rng.randint(3, 17), rng.randint(3, 17)
+        stride = rng.choice((1, 1, 2))
+        window = rng.choice((3, 3, 3, 4, 5)) if stride == 1 else rng.randint(3, 6)
+        h, w = rng.randint(window, 14 + 3 * stride), rng.randint(window, 14 + 3 * stride)
         pad = rng.choice(("0", "1", "0,1,1,0", "2", "0,0,2,1"))
         rest = rng.choice(("", "+ bias", "+ bias + relu", "+ bias + residual + relu"))
-        text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},3,3 pad={pad} {rest}"
-        return parse_workload(text), None
+        text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},{window},{window}"
+        return parse_workload(f"{text} pad={pad} stride={stride} {rest}"), None
     if entry.name.endswith(".dot"):
         workload = conv_cases.random_dot(rng, family)
         if family == "matmul" or rng.random() < 0.5:

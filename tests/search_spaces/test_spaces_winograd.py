@@ -67,6 +67,47 @@ def test_defaults(algorithm: str, target: str) -> None:
         check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, parsed), parsed)
 
 
+STRIDED = "data=1,32,21,26 weight=32,32,5,5 stride=2 pad=2,1,2,3 + bias + relu"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("algorithm", "text"),
+    [
+        ("winograd_f4", "data=1,32,13,18 weight=32,32,5,5 pad=2 + bias + relu"),
+        ("winograd_f2", STRIDED), ("winograd_f4", STRIDED), ("winograd_f6", STRIDED),
+        ("winograd_f6", "data=2,16,15,28 weight=16,16,3,3 stride=2 pad=1 + residual"),
+    ],
+)  # fmt: skip
+def test_strides_and_larger_windows(algorithm: str, text: str, target: str) -> None:
+    parsed, workload = Target.parse(target), parse_workload(f"conv2d {text}")
+    check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, parsed), parsed)
+
+
+def test_a_strided_convolution_in_given_layouts() -> None:
+    target = Target.parse(TARGETS[0])
+    workload = parse_workload(f"conv2d {STRIDED}")
+    blocked = Layout.blocked(4, [(1, target.lanes(4))])
+    for border in ((0, 0), (4, 7)):
+        image = blocked.with_halo([(0, 0), (0, 0), border, border])
+        interface = Interface((image, Layout.row_major(4), Layout.row_major(4), blocked))
+        check(workload, "winograd_f4", lookup("conv2d.winograd_f4").default(workload, target), target, interface)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("data=1,64,27,27 weight=192,64,5,5 pad=2", "conv2d.winograd_f4"),
+        ("data=1,64,56,56 weight=128,64,3,3 pad=1 stride=2", "conv2d.direct"),
+        ("data=1,256,14,14 weight=512,256,3,3 pad=1 stride=2", "conv2d.direct"),
+        ("data=1,96,54,54 weight=256,96,5,5 pad=1 stride=2", "conv2d.winograd_f6"),
+    ],
+)
+def test_winograd_is_the_default_where_it_pays(text: str, first: str) -> None:
+    workload = parse_workload(f"conv2d {text}")
+    assert templates_for(workload, Target.parse("x86 -mcpu=znver4 -num-cores=2"))[0].name == first
+
+
 def test_wider_halos_than_needed_and_a_halo_on_the_output() -> None:
     target = Target.parse(TARGETS[0])
     workload = conv(32, 32, 10, 9, "1", epilogue="+ residual")
