@@ -27,6 +27,7 @@ from autotune.graph.passes.merge_clips import merge_clips
 from autotune.graph.passes.merge_movement import merge_movement
 from autotune.graph.passes.merge_products import merge_products
 from autotune.graph.passes.merge_projections import merge_projections
+from autotune.graph.passes.merge_reductions import merge_reductions
 from autotune.graph.passes.merge_slices import merge_slices
 from autotune.graph.passes.recognize_activations import recognize_activations
 from autotune.graph.passes.recognize_attention import recognize_attention
@@ -51,6 +52,7 @@ PASSES: dict[str, Pass] = {
     "common-subexpressions": merge_common_subexpressions,
     "reduce-strength": reduce_strength,
     "merge-clips": merge_clips,
+    "merge-reductions": merge_reductions,
     "recognize-activations": recognize_activations,
     "recognize-norms": recognize_norms,
     "recognize-softmax": recognize_softmax,
