@@ -1,8 +1,9 @@
 """What a Winograd convolution should cost: the rule by which an untuned kernel gets its tile size and its blocking.
 
-Cycles of multiply-adds, plus the bytes that the blocked loops move between caches, each taken from the smallest cache
-that holds what is used between two visits. Fitted to sweeps of 20 to 40 configs over ten shapes of ResNet, VGG and
-U-Net with cold weights on an AVX-512 machine: what it chooses is at most 9 % slower than the best one found there.
+Cycles of multiply-adds and of transforms, what memory is late with weights, and the bytes that L2 does not hold between
+two visits of the blocked loops; what it does hold costs nothing, as multiply-adds go on meanwhile. Fitted to sweeps of
+12 to 96 configs over 21 shapes of ResNet, VGG and U-Net with cold weights, one thread and two, on an AVX-512 machine:
+what it chooses takes 2 % longer than the best one found there, on average.
 """
 
 from __future__ import annotations
@@ -14,19 +15,24 @@ from autotune.ops import winograd
 from autotune.ops.conv import Conv
 from autotune.target import Target
 
-BYTES = 4
-L2_SHARE, L3_SHARE = 0.6, 0.25
-"""Of a cache, what one thread can count on."""
-STREAMED = (32.0, 40.0, 20.0)
-VISITED = (32.0, 20.0, 6.0)
-"""Bytes per cycle from L2, L3 and memory, which the threads share: weights, read in order ahead of their use; what is
-written, then read."""
-MEMORY = 9.0
-"""Bytes per cycle that memory gives to all threads together, whatever is computed meanwhile."""
-WRITTEN = 2
+BYTES, LINE = 4, 64
+L2_KEPT, L2_LOST = 0.6, 1.25
+"""Of L2: a working set that it holds, and one of which it holds nothing from one visit to the next."""
+L3_SHARE = 0.25
+"""Of L3, what a working set can count on."""
+DISTANT = 32.0
+"""Bytes per cycle from L3, mostly asked for ahead of their use."""
+MEMORY, TOGETHER = 10.0, 14.0
+"""Bytes per cycle that memory gives to one thread and to all of them, whatever is computed meanwhile."""
+IN_TIME = 1.0
+"""Cycles that a line from memory takes from the multiply-adds all the same."""
+WRITTEN = 3
 """Reads that a write is worth: the line is fetched first and leaves later."""
-LATENCY = 8
-"""Accumulators without which a multiply-add waits for its predecessor."""
+LATENCY, STEP = 12, 0.2
+"""Accumulators without which a multiply-add waits for its predecessor; cycles that a step of the sum takes
+beside, per row of tiles: each is read apart from the others."""
+TRANSFORM = 5.0
+"""Cycles per point of a transformed tile and vector of channels."""
 
 
 class Blocking(NamedTuple):
@@ -69,30 +75,35 @@ class Cost:
     @property
     def loading(self) -> float:
         """Cycles in which memory gives the weights, whatever the blocking and however many threads."""
-        return self.weights / MEMORY
+        return self.weights / (self._memory * self.target.num_threads)
+
+    @property
+    def _memory(self) -> float:
+        """Bytes per cycle that memory gives to each thread."""
+        return min(MEMORY, TOGETHER / self.target.num_threads)
 
     def cycles(self, blocking: Blocking) -> float:
         """Estimated cycles of the slowest thread; memory may take longer, see `loading`."""
         vectors, width, height, block, once = blocking
-        p, lanes = self.p, self.target.lanes(BYTES)
+        p, threads, lanes = self.p, self.target.num_threads, self.target.lanes(BYTES)
         rows, columns = self.tiles
         filters, blocks = p.k // lanes // vectors, rows // block
         line = self.points * columns * BYTES  # one row of tiles, one channel
         inputs, outputs = line * p.c * block, line * vectors * lanes * block
-        panel, weights = self.points * p.c * vectors * lanes * BYTES, self.weights
-        moved = weights / STREAMED[2] * self.target.num_threads
-        reads, again = filters + WRITTEN, (blocks - 1) * weights
+        panel, reads = self.points * p.c * vectors * lanes * BYTES, filters + WRITTEN
+        # A line of weights is first used by one group of tiles; what memory needs longer than that is waited for.
+        late = max(IN_TIME, LINE / self._memory - blocking.pixels) * self.weights / LINE
+        again = (blocks - 1) * self.weights
         if once:
-            moved += again * self._byte(panel, outputs, STREAMED)
-            moved += reads * blocks * inputs * self._byte(blocks * inputs, panel + outputs)
-            moved += (1 + WRITTEN) * filters * blocks * outputs * self._byte(outputs, 0)
+            moved = again * self._moved(panel + outputs)
+            moved += reads * blocks * inputs * self._moved(blocks * inputs + panel + outputs)
         else:
-            moved += again * self._byte(weights, inputs + outputs, STREAMED)
-            moved += reads * blocks * inputs * self._byte(inputs, outputs)
-            moved += (1 + WRITTEN) * filters * blocks * outputs * self._byte(outputs, inputs)
-        moved += (p.c + 2 * p.k) * p.oh * p.ow * BYTES * self._byte(p.c * p.h * p.w * BYTES, 0)
-        units, threads = p.n * blocks * (filters if once else 1), self.target.num_threads
-        work = p.n * (filters * self._products(vectors, width, height) + self._transforms() + moved)
+            moved = again * self._moved(self.weights + inputs + outputs)
+            moved += reads * blocks * inputs * self._moved(inputs + outputs)
+        moved += (1 + WRITTEN) * filters * blocks * outputs * self._moved(outputs)
+        moved += (p.c + 2 * p.k) * p.oh * p.ow * BYTES / DISTANT
+        work = p.n * (filters * self._products(vectors, width, height) + self._transforms() + late + moved)
+        units = p.n * blocks * (filters if once else 1)
         return work * -(-units // threads) / units
 
     def _products(self, vectors: int, width: int, height: int) -> float:
@@ -100,19 +111,17 @@ class Cost:
         rows, columns = self.tiles
         whole, rest = divmod(columns, width)
 
-        def group(pixels: int) -> float:
-            return max(vectors * pixels, LATENCY) + 0.15 * (vectors + pixels) if pixels else 0.0
+        def group(width: int) -> float:
+            return max(vectors * width * height, LATENCY) + STEP * height if width else 0.0
 
-        groups = whole * group(width * height) + group(rest * height)
-        return 1.05 * self.points * self.p.c * (rows // height) * groups
+        groups = whole * group(width) + group(rest)
+        return 1.02 * self.points * self.p.c * (rows // height) * groups
 
     def _transforms(self) -> float:
         rows, columns = self.tiles
-        return 2.5 * self.points * rows * columns * (self.p.c + self.p.k) / self.target.lanes(BYTES)
+        return TRANSFORM * self.points * rows * columns * (self.p.c + self.p.k) / self.target.lanes(BYTES)
 
-    def _byte(self, own: int, beside: int, speeds: tuple[float, float, float] = VISITED) -> float:
-        """Cycles per byte of `own` bytes that are visited again and again, `beside` others that must stay too."""
-        l2, l3, memory = speeds
-        if own + beside <= L2_SHARE * self.target.l2_bytes:
-            return 1 / l2
-        return 1 / l3 if own <= L3_SHARE * self.target.l3_bytes else self.target.num_threads / memory
+    def _moved(self, used: int) -> float:
+        """Cycles per byte of a working set that is visited again and again: what has left L2 by the next visit."""
+        lost = (used / self.target.l2_bytes - L2_KEPT) / (L2_LOST - L2_KEPT)
+        return min(1.0, max(0.0, lost)) / (DISTANT if used <= L3_SHARE * self.target.l3_bytes else self._memory)
