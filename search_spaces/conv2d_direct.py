@@ -25,6 +25,7 @@ from autotune.search_spaces.conv2d_shape import (
     has_room,
     operand_layouts,
     padded_share,
+    padded_tiles,
     plain_conv,
     sizes,
 )
@@ -211,6 +212,8 @@ class RegisterTiles:
         rows = self.padded_rows(workload) if config.get_bool("skip_rows") else []
         for d in (*self.skipped, *(2 + row for row in rows)):
             s = s.skip_padding(a.anchor, x, d)
+        if config.get_bool("skip_rows") and padded_tiles(p, config.get_int("ow_tile")) >= WORTH_SKIPPING:
+            s = s.skip_padding(a.anchor, x, 1 + p.rank, tiles=True)
         if self.packed:
             p = replace(p, groups=1)  # bands end at the last group
         if has_room(s, p, x, weight, block, self.filters):

@@ -48,6 +48,18 @@ def padded_share(p: Conv) -> float:
     return 1.0 - within
 
 
+def padded_tiles(p: Conv, width: int) -> float:
+    """The share of columns of taps that lie outside the image for all of a tile of `width` outputs."""
+    (image, out, window), stride, dilation = (p.w, p.ow, p.s), p.stride[-1], p.dilation[-1]
+    starts, before = range(0, out, width), p.pad[p.rank - 1]
+
+    def beyond(start: int, tap: int) -> bool:
+        first, last = (o * stride + tap * dilation - before for o in (start, min(start + width, out) - 1))
+        return last < 0 or first >= image
+
+    return sum(beyond(o, s) for o in starts for s in range(window)) / (len(starts) * window)
+
+
 def blocked_activations(channels: int, lanes: int, rank: int = 4) -> Layout:
     """NCHW in blocks of one vector of channels; few channels (an image) stay as they are."""
     return Layout.blocked(rank, [(1, lanes)]) if channels >= lanes else Layout.row_major(rank)

@@ -255,6 +255,7 @@ class NestBuilder:
             if forms is None:
                 raise LoweringError(f"{s.name}: nothing can be left out where {condition}, which is not affine")
             guards += [form for form in forms if form.range(self.ranges)[0] < 0]
+        guards += self._worth_folding(s, values) if reduced else []
         folded = {s.variable(x.name) for x in s.loops if x.reduce}
         for split in s.relations:
             # A factor that does not divide: the last round must not run into the next round of the loop outside.
@@ -266,6 +267,19 @@ class NestBuilder:
                 if not self._may_pad(s, split.parent):
                     guards.append(inside)
         return tuple(guards)
+
+    def _worth_folding(self, s: StageState, values: dict[str, Linear]) -> list[Linear]:
+        """Conditions that fail where no point of the loops that are written out needs to be folded."""
+        tile = {s.variable(x.name) for x in s.loops if x.mark in (UNROLL, VECTORIZE)}
+        found = []
+        for condition in s.skipped:
+            for form in nonnegatives(condition, self.ranges, values) or ():
+                fixed = Linear(form.const, {t: c for t, c in form.terms.items() if t not in tile})
+                most = Linear(0, {t: c for t, c in form.terms.items() if t in tile}).range(self.ranges)[1]
+                outer = fixed + most
+                if not tile & set(outer.variables()) and outer.range(self.ranges)[0] < 0:
+                    found.append(outer)
+        return found
 
     def _may_pad(self, s: StageState, axis: str) -> bool:
         """The schedule asks to compute beyond the axis' extent: refuse unless all memory touched exists."""

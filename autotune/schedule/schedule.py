@@ -76,8 +76,8 @@ class Schedule:
     def pad(self, stage: str, axis: str) -> Schedule:
         return self.then("pad", stage, axis)
 
-    def skip_padding(self, stage: str, tensor: str, dimension: int) -> Schedule:
-        return self.then("skip_padding", stage, tensor, dimension)
+    def skip_padding(self, stage: str, tensor: str, dimension: int, tiles: bool = False) -> Schedule:
+        return self.then("skip_padding", stage, tensor, dimension, *((True,) if tiles else ()))
 
     def tensorize(self, stage: str, loop: str, instruction: str) -> Schedule:
         return self.then("tensorize", stage, loop, instruction)

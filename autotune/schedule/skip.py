@@ -12,8 +12,10 @@ from autotune.tensor.reducer import is_builtin
 
 
 @primitive
-def skip_padding(state: State, stage: str, tensor: str, dimension: int) -> State:
+def skip_padding(state: State, stage: str, tensor: str, dimension: int, tiles: bool = False) -> State:
     """Do not add products with the zero padding of a tensor along one dimension.
+
+    With `tiles` only where all of a tile (the unrolled and vectorized loops) is padding, so that a tile has one test.
 
     Conditions on the variables of its index there, and on no others, are such padding.
     It pays where the test is known from loops outside of much work. Equal as long as the other factors are finite:
@@ -41,6 +43,8 @@ def skip_padding(state: State, stage: str, tensor: str, dimension: int) -> State
     along = _variables(read.indices[dimension])
     parts = tuple(p for p in conjunction(read.when) if _variables(p) <= along)
     check(bool(parts), f"{where}: it is not padded along dimension {dimension}")
+    if tiles:
+        return state.put(replace(s, skipped=(*s.skipped, *(p for p in parts if p not in s.skipped))))
     return state.put(replace(s, where=(*s.where, *(p for p in parts if p not in s.where))))
 
 

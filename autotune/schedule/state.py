@@ -79,6 +79,7 @@ class StageState:
         alternating: loops that run backwards in every other turn of a recurrence.
         where: conditions on the axes under which a point is folded; the others stand for the reducer's identity
             (the rest of the last block of a factored reduction).
+        skipped: conditions that hold for all that is worth folding; they are tested once for the loops written out.
     """
 
     stage: Stage
@@ -91,6 +92,7 @@ class StageState:
     padded: frozenset[str] = frozenset()
     prefetch: tuple[Fetch, ...] = ()
     where: tuple[Expr, ...] = ()
+    skipped: tuple[Expr, ...] = ()
     alternating: frozenset[str] = frozenset()
 
     @property

@@ -53,6 +53,17 @@ def test_columns_of_unrolled_loops() -> None:
     assert right(s)
 
 
+def test_columns_of_a_tile_that_all_lie_in_padding() -> None:
+    """Of a tile of three columns the last one decides whether the first taps count, and the first one the last taps."""
+    wide = parse_workload("conv2d data=1,2,5,9 weight=4,2,3,3 pad=4 dilation=4")
+    s = Schedule(compute_def(wide)).layout("in0", Layout.row_major(4).with_halo(((0, 0), (0, 0), (4, 4), (4, 4))))
+    s = s.skip_padding("out0", "in0", 3, tiles=True).split("out0", "ow", 3)
+    s = s.reorder("out0", "n", "k", "oh", "ow.0", "c", "r", "s", "ow.1").unroll("out0", "ow.1")
+    (condition,) = conditions(s)
+    assert condition == "if 3*out0.ow.0 + 4*out0.s - 2 >= 0 and -3*out0.ow.0 - 4*out0.s + 12 >= 0:"
+    assert right(s, wide)
+
+
 @pytest.mark.parametrize(
     ("tensor", "dimension", "message"),
     [("in1", 2, "without padding"), ("in0", 1, "not padded along dimension 1"), ("in0", 7, "no dimension 7"),

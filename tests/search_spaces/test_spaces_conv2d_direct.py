@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.lower import lower, print_program
 from autotune.ops.workload import Workload, WorkloadNode
 from autotune.search_spaces import lookup, make_schedule
+from autotune.search_spaces.conv2d_shape import padded_tiles, sizes
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check, check_random, conv
 
@@ -62,3 +64,14 @@ def test_it_does_not_apply_where_something_is_computed_before_the_convolution() 
     before = Workload(plain.inputs, (relu, WorkloadNode.make("conv2d", (2, 1), **dict(anchor.attrs))), (3,))
     assert lookup(NAME).applies(plain, Target.parse("native"))
     assert not lookup(NAME).applies(before, Target.parse("native"))
+
+
+def test_tiles_leave_out_columns_of_taps_in_wide_padding() -> None:
+    """DeepLab's dilation of 18 on 33 columns in tiles of 11: a tile at the edge has no first, or no last taps."""
+    on = Target.parse("x86 -mcpu=x86-64-v4")
+    workload = conv(64, 33, 33, 32, dilation=(18, 18), pad=(18, 18, 18, 18))
+    rules = lookup("conv2d.direct")
+    config = rules.default(workload, on).replace(ow_tile=11, template=rules.name)
+    assert padded_tiles(sizes(workload), 11) == pytest.approx(2 / 9)
+    program = print_program(lower(make_schedule(workload, config, on)))
+    assert [f"for out0.c.s in {bounds}:" in program for bounds in ("1..3", "0..3", "0..2")] == [True] * 3
