@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from autotune.schedule.state import StageState, State
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Cast, Expr, Read, Table, Var, children
+from autotune.tensor.expr import Cast, Expr, Read, Select, Table, Var, children, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, to_linear
 
@@ -93,3 +93,12 @@ def widest(stages: list[StageState]) -> int:
 
 def _width(dtype: DType) -> int:
     return 4 if dtype in (DType.f16, DType.bf16) else dtype.bytes
+
+
+def uses_positions(s: StageState) -> bool:
+    """Whether anything but the place of reads depends on where in the tensor a point is."""
+    for body in s.stage.body:
+        for e in walk(body):
+            if (isinstance(e, Read) and e.when is not None) or isinstance(e, Select):
+                return True
+    return False

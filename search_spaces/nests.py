@@ -7,13 +7,15 @@ inside all loops, everything else inside the row loops.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from autotune.schedule import Schedule
-from autotune.schedule.state import LOCAL, REGISTER, Split, StageState
-from autotune.search_spaces.access import contiguous, innermost, irregular, stride, tabled, widest
+from autotune.schedule.state import LOCAL, REGISTER, StageState
+from autotune.search_spaces.access import contiguous, innermost, irregular, stride, tabled, uses_positions, widest
 from autotune.search_spaces.fusion import Cone
 from autotune.search_spaces.held import held_elements, registers_for_rows, vectors_held, written_out
+from autotune.search_spaces.near import near
 from autotune.search_spaces.placed import (
     FOLDS,
     elements,
@@ -30,7 +32,6 @@ from autotune.tensor.layout import Layout
 MAX_LANES = 32
 LINE = 64  # bytes of a cache line
 PAGE = 4096  # bytes after which addresses share the lines of the first-level cache
-NEAR = (16, 4)  # tiles, and vectors along them, in a block of a large transpose
 SCANNED = 4  # times as many rows of a scan as turns of other loops: each waits longer for its step before
 MAX_WRITTEN_OUT = 600  # nodes of a body, indices included, in all turns that are written out
 MAX_TABLED = 2400  # the same where elements are at places from a table
@@ -184,14 +185,16 @@ class ConeScheduler:
             loops, tail = self._cut(loops, [tile[0]], tile[1], tail)
         rows = [x for x, a in loops if a in self.cone.rows]
         inner = [x for x, a in loops if a not in self.cone.rows]
-        taken = self._row_block(loops)
+        taken, abreast = self._row_block(loops), False
         if taken is not None:
             loop, self.block, size = taken
             self.schedule = self.schedule.split(root, loop, size)
             rows = [f"{x}.0" if x == loop else x for x in rows]
             inner.insert(0, f"{loop}.1")
+            abreast = self._has_weights() and not self.held and self._size() * size <= MAX_WRITTEN_OUT
         if tile is not None:
-            rows = self._near(rows, f"{tile[0]}.0", next((x for x, a in loops if a == self.vector and "." in x), ""))
+            vectors = next((x for x, a in loops if a == self.vector and "." in x), "")
+            self.schedule, rows = near(self.schedule, root, rows, f"{tile[0]}.0", vectors, self.target)
         unrolled: list[str] = []
         scan = s.stage.scan_axis is not None
         if self.held:
@@ -212,6 +215,10 @@ class ConeScheduler:
                 rows, inner = ([f"{x}.0" if x == chosen[0] else x for x in part] for part in (rows, inner))
                 unrolled = [f"{chosen[0]}.1"]
                 tail.insert(0, unrolled[0])
+        if abreast:  # what a vector of weights is loaded for
+            inner.remove(f"{self.block}.1")
+            tail.insert(len(tail) - 1, f"{self.block}.1")
+            unrolled.append(f"{self.block}.1")
         order = [*rows, *inner, *folds, *tail]
         if not order:
             return
@@ -225,6 +232,12 @@ class ConeScheduler:
             apart = loop == innermost or "." in loop or not self.accumulators
             if apart and self._has_edges(loop):
                 self.schedule = self.schedule.partition(root, loop)
+        if (
+            abreast
+            and self.stage(root).stage.axis(self.block).extent % self._extent(f"{self.block}.1")
+            and shared[-1] == f"{self.block}.0"
+        ):
+            self.schedule = self.schedule.partition(root, "*".join(shared))
         if tile is not None:  # rows of the tile are loaded whole and turned in registers
             unrolled = tail[:1]
             if shared[-1:] == [f"{tile[0]}.0"] and all(extents[x] == 1 for x in shared[:-1]):
@@ -250,7 +263,7 @@ class ConeScheduler:
 
     def _row_block(self, loops: list[tuple[str, str]]) -> tuple[str, str, int] | None:
         """(loop, axis, turns) of rows that share one turn of the row loops; None where no fold would gain by it."""
-        folding = [n for n in self.cone.below if n in self.partials and n not in self.reader]
+        folding = [n for n in self.cone.below if n in self.partials and (n not in self.reader or self._has_weights())]
         rows = [(x, a) for x, a in loops if a in self.cone.rows and self._extent(x) > 1]
         if not folding or not rows or rows[-1][0] != rows[-1][1]:
             return None
@@ -264,13 +277,29 @@ class ConeScheduler:
             held += own * sum(t.dtype.bytes for t in s.stage.outputs) if own > 1 else 0
         enough = self._extent(loop) // self.target.num_threads if len(rows) == 1 else self._extent(loop)
         room = self.target.l1_bytes // HELD // max(held, 1)
+        if self._has_weights():  # rows are read again and again: by the sums, and with the weights
+            room = min(room, self.target.l1_bytes // 2 // self._row_bytes())
         if self.held:
             room = registers_for_rows(self.target) // self.held
         most = min(self.options.rows, room, enough)
         divisor = max((n for n in range(1, most + 1) if self._extent(loop) % n == 0), default=1)
-        if divisor == 1 and len(rows) > 1 and not self.held:
+        if divisor == 1 and (len(rows) > 1 or self._has_weights()) and not self.held:
             divisor = most  # the last turn is code of its own
         return (loop, axis, divisor) if divisor > 1 else None
+
+    def _has_weights(self) -> bool:
+        """Whether the root reads something that is the same in all rows, vector by vector; not if rows share lines."""
+        s = self.stage(self.cone.root)
+        if self._lines_apart(s.reads(), [a.name for a in s.stage.axes if a.name in self.cone.rows]) == 1:
+            return False  # rows would push each other out
+        found = [{x.name for i in r.indices for x in walk(i) if isinstance(x, Var)} for r in s.reads()]
+        return any(self.vector in used and not used & self.cone.rows for used in found)
+
+    def _row_bytes(self) -> int:
+        """Of what one turn of the row loops makes."""
+        s = self.stage(self.cone.root)
+        own = math.prod(a.extent for a in s.stage.axes if a.name not in self.cone.rows)
+        return own * sum(t.dtype.bytes for t in s.stage.outputs)
 
     def _extent(self, loop: str) -> int:
         return self.stage(self.cone.root).loop(loop).extent
@@ -309,7 +338,7 @@ class ConeScheduler:
         state, s = self.schedule.state, self.stage(self.cone.root)
         t = s.stage.outputs[0]
         axes = list(s.stage.axes)
-        plain = state.layout(t) == Layout.row_major(len(t.shape)) and not _uses_positions(s)
+        plain = state.layout(t) == Layout.row_major(len(t.shape)) and not uses_positions(s)
         count, extent, inner = 0, 1, ("", 1)
         for n, a in enumerate(reversed(axes) if plain else ()):
             if extent % (self.lanes * self.options.unroll) == 0:
@@ -348,31 +377,20 @@ class ConeScheduler:
                         return (found[-1], turns) if turns * self._size() <= 4 * MAX_WRITTEN_OUT else None
         return None
 
-    def _near(self, rows: list[str], tiles: str, vectors: str) -> list[str]:
-        """Large transposes in blocks of tiles: lines and pages of both sides are used up while they are near."""
-        s = self.stage(self.cone.root)
-        moved = math.prod(a.extent for a in s.stage.axes) * sum(t.dtype.bytes for t in s.stage.outputs)
-        cut = {r.outer: r.extent % r.factor == 0 for r in s.relations if isinstance(r, Split)}
-        sizes = {loop: math.gcd(self._extent(loop), most) for loop, most in zip((tiles, vectors), NEAR) if loop in rows}
-        whole = len(sizes) == 2 and cut.get(tiles) and cut.get(vectors) and 2 * sizes[tiles] >= NEAR[0]
-        if moved <= self.target.l2_bytes or not whole:
-            return rows
-        for loop, size in sizes.items():
-            self.schedule = self.schedule.split(self.cone.root, loop, size)
-        outer = [f"{x}.0" if x in sizes else x for x in rows]
-        return [*outer, f"{vectors}.1", f"{tiles}.1"]
-
     def _size(self) -> int:
         """Nodes of the root's body, those of indices included."""
         return sum(1 for body in self.stage(self.cone.root).stage.body for _ in walk(body))
 
     def _scanned_rows(self, chosen: list[str]) -> int:
         """How many rows of a scan at once: their steps overlap, as long as their lines do not push each other out."""
+        reads = self.stage(self.cone.root).reads()
+        return self.options.unroll * min(SCANNED, self._lines_apart(reads, chosen))
+
+    def _lines_apart(self, reads: Iterable[Read], loops: list[str]) -> int:
+        """How many neighbours along any of these loops there are before two share lines of the first-level cache."""
         state, s = self.schedule.state, self.stage(self.cone.root)
-        steps = [stride(state, s, r, x) or 0 for r in s.reads() for x in chosen]
-        size = max(t.dtype.bytes for t in s.stage.outputs)
-        apart = min((PAGE // math.gcd(x * size, PAGE) for x in steps if x), default=1)
-        return self.options.unroll * max(1, min(SCANNED, apart))
+        steps = [(stride(state, s, r, x) or 0) * r.tensor.dtype.bytes for r in reads for x in loops]
+        return min((PAGE // math.gcd(x, PAGE) for x in steps if x), default=1)
 
     def _turns(self, chosen: list[str], most: int) -> int:
         """How many turns of a loop to write out: a divisor when one is near what is asked for."""
@@ -472,12 +490,3 @@ class ConeScheduler:
             self.schedule = folded_vectors(self.schedule, part)
         else:
             self.schedule = partial_results(self.schedule, part, self.lanes)
-
-
-def _uses_positions(s: StageState) -> bool:
-    """Whether anything but the place of reads depends on where in the tensor a point is."""
-    for body in s.stage.body:
-        for e in walk(body):
-            if (isinstance(e, Read) and e.when is not None) or isinstance(e, Select):
-                return True
-    return False

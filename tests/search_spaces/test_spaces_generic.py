@@ -102,7 +102,10 @@ def test_short_rows_stay_in_registers() -> None:
 @given(seed=st.integers(0, 2**32))
 def test_short_rows_of_any_length(seed: int) -> None:
     rng = random.Random(seed)
-    shape, target = (rng.choice((1, 3, 8)), rng.randint(1, 12), rng.randint(1, 330)), Target.parse(rng.choice(TARGETS))
+    shape, target = (
+        (rng.choice((1, 3, 8)), rng.randint(1, 12), rng.choice((rng.randint(1, 330), rng.randint(330, 900)))),
+        Target.parse(rng.choice(TARGETS)),
+    )
     kind, dtype = rng.choice(tuple(ROW_OPERATORS)), rng.choice(("f32", "f16"))
     weights, attrs = ROW_OPERATORS[kind]
     inputs = [WorkloadInput(TensorType(dtype, shape))]
@@ -157,6 +160,21 @@ def test_blocks_of_a_transpose_are_computed() -> None:
         workload = parse_workload(text)
         assert "i0.0.1" in loops(text) or "i1.0.1" in loops(text)
         check(workload, lookup("generic").default(workload, target), target, None)
+
+
+def test_rows_abreast_share_the_vectors_of_weights() -> None:
+    text = _normalised(128, 768)
+    assert "unroll for out0.i0.1 in 0..4" in text.split("for out0.i1.0.0 in")[1]
+    assert "out0.i0.1" not in _normalised(128, 1024)  # rows that lie 4 KiB apart push each other out
+    assert "parallel for out0.i0.0 in 49..50" in _normalised(197, 768)  # the last row, alone
+
+
+def _normalised(rows: int, columns: int) -> str:
+    weight = WorkloadInput(TensorType("f32", (columns,)), True)
+    node = WorkloadNode.make("layer_norm", (0, 1, 2), axis=-1, epsilon=1e-5, result=0)
+    workload = Workload((WorkloadInput(TensorType("f32", (rows, columns))), weight, weight), (node,), (3,))
+    target = Target.parse("x86 -mcpu=x86-64-v4 -num-cores=2")
+    return print_program(lower(generic_schedule(workload, target, Options(), None)))
 
 
 def test_rows_that_fill_the_cache_are_folded_one_at_a_time() -> None:
