@@ -52,6 +52,10 @@ class DatabaseError(AutotuneError):
     """The tuning database cannot be opened, read, written or understood."""
 
 
+class ExtensionError(AutotuneError):
+    """A module with the user's own operators or templates cannot be imported."""
+
+
 class MeasureError(AutotuneError):
     """The measuring machinery itself failed (not a candidate: that is a `Failure`)."""
 

@@ -31,8 +31,8 @@ from autotune.tensor import Tensor, compute, const, reduce_axis, sum_, unary
 
 
 # What is computed. NumPy evaluates the same definition, so every candidate is checked against it.
-@operator("rms_norm", operands="data gain", weights="gain", epsilon=1e-6)
-def rms_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+@operator("rows_rms", operands="data gain", weights="gain", epsilon=1e-6)
+def rows_rms(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     x, gain = inputs
     rows, columns = x.shape
     k = reduce_axis(columns, "k")
@@ -40,11 +40,11 @@ def rms_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     scale = compute(
         (rows,), lambda i: const(1.0, x.dtype) / unary("sqrt", squares[i] / columns + attrs["epsilon"]), name="scale"
     )
-    return compute((rows, columns), lambda i, j: x[i, j] * scale[i] * gain[j], name="rms_norm")
+    return compute((rows, columns), lambda i, j: x[i, j] * scale[i] * gain[j], name="rows_rms")
 
 
 # How it may be computed: a row at a time, summing squares in `partials` lanes, then writing vectors of `lanes`.
-@template("rms_norm.rows", op="rms_norm")
+@template("rows_rms.rows", op="rows_rms")
 class Rows:
     def applies(self, workload: Workload, target: Target) -> bool:
         return len(workload.nodes) == 1
@@ -70,7 +70,7 @@ class Rows:
 
 def workload(rows: int, columns: int) -> Workload:
     data, gain = TensorType("f32", (rows, columns)), TensorType("f32", (columns,))
-    node = WorkloadNode.make("rms_norm", (0, 1), epsilon=1e-6)
+    node = WorkloadNode.make("rows_rms", (0, 1), epsilon=1e-6)
     return Workload((WorkloadInput(data), WorkloadInput(gain, constant=True)), (node,), (2,))
 
 

@@ -20,6 +20,7 @@ from autotune.engines.engine import Ours
 from autotune.errors import ConfigError, DatabaseError, InputError
 from autotune.graph import partition
 from autotune.machine import environment
+from autotune.measure.extensions import load_extensions
 from autotune.measure.peaks import FmaPeak
 from autotune.measure.pipeline import Pipeline, open_pipeline
 from autotune.measure.timing import paired_speedup
@@ -137,7 +138,8 @@ def tune(
     results is timed in turn with the untuned one; if it is slower, the model stays untuned.
 
     Args:
-        model_or_op: an ONNX file or its contents; or a Workload, or text such as "matmul a=128,768 b=768,3072".
+        model_or_op: an ONNX model as for `InferenceSession`; or a Workload, or text such as
+            "matmul a=128,768 b=768,3072".
         target: as for `autotune.compile`.
         database: a file, created if need be; an open Database; None for the user's default file.
         budget: a time such as "5m" or 90.0 seconds; `trials`: how many, those found in the database included.
@@ -153,8 +155,8 @@ def tune(
         command: what the user typed, for the session's row.
 
     Raises:
-        ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError, InputError: as their
-            names say.
+        ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError, InputError, ExtensionError: as
+            their names say.
     """
     started = time.monotonic()
     wanted = Target.parse(target)
@@ -162,6 +164,7 @@ def tune(
     limit = _budget(budget, trials)
     if strategy not in STRATEGY_NAMES:
         raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGY_NAMES)}")
+    load_extensions(imports)
     subject = _subject(model_or_op, wanted, shapes, inputs, seed, strict_fp)
     options = TuneOptions(strategy=STRATEGY_NAMES[strategy], seed=seed)
     with _writing(database) as opened:

@@ -100,6 +100,8 @@ def best(
     from autotune import records
 
     wanted = Target.parse(target)
+    if residency not in (None, "L2", "L3", "DRAM"):
+        raise DatabaseError(f"--residency {residency}: weights are in L2, L3 or DRAM; name one of them")
     with records.Database.open(database_path(db), read_only=True) as database:
         key = _workload_key(database, workload)
         match = database.best(key, wanted.key, wanted.to_json(), residency=residency)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import importlib.util
 import os
 import resource
 import signal
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 from autotune.errors import MeasureError
+from autotune.measure.extensions import load_extensions
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Decoder, Json, Message, encode
 
@@ -45,8 +45,7 @@ def main(fd: int, parent_pid: int, memory_bytes: int, entry: str, imports: Seque
     with socket.socket(fileno=fd) as channel:
         requests = _receive(channel)
         try:
-            for name in imports:
-                _import(name)
+            load_extensions(imports)
             handler = _factory(entry)(next(requests).body)
         except Exception:  # noqa: BLE001 (process boundary: the parent raises it as a MeasureError)
             channel.sendall(encode(Message({"broken": traceback.format_exc(limit=-3)})))
@@ -88,19 +87,6 @@ def _receive(channel: socket.socket) -> Iterator[Message]:
     decoder = Decoder()
     while chunk := channel.recv(1 << 20):
         yield from decoder.feed(chunk)
-
-
-def _import(name: str) -> None:
-    """Import a module, or a script by its path; a script's `__main__` part does not run."""
-    if not name.endswith(".py"):
-        importlib.import_module(name)
-        return
-    spec = importlib.util.spec_from_file_location(os.path.basename(name)[:-3], name)
-    if spec is None or spec.loader is None:
-        raise MeasureError(f"{name} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module
-    spec.loader.exec_module(module)
 
 
 def _factory(entry: str) -> HandlerFactory:

@@ -69,6 +69,8 @@ def operator(
     """Register the plain ("direct") mathematics of an operator; `operands` and `weights` are lists of words."""
 
     def register(fn: Compute) -> Compute:
+        if name in _OPERATORS:
+            raise WorkloadError(f"there are two operators named {name!r}; rename {fn.__module__}.{fn.__qualname__}")
         words = tuple(operands.split())
         _OPERATORS[name] = Operator(name, fn, elementwise, words, frozenset(weights.split()), defaults)
         return fn

@@ -167,11 +167,13 @@ def _bind(declared: ModelInput, given: tuple[int, ...], symbols: dict[str, int])
     if dims is None:
         return
     if len(dims) != len(given):
-        raise ModelError(f"--shape {name}={_text(given)}: the model declares {len(dims)} dimensions ({_text(dims)})")
+        raise ModelError(
+            f"input '{name}' of shape {_text(given)}: the model declares {len(dims)} dimensions ({_text(dims)})"
+        )
     for dim, extent in zip(dims, given):
         fixed = symbols.setdefault(dim, extent) if isinstance(dim, str) else dim
         if fixed is not None and fixed != extent:
-            raise ModelError(f"--shape {name}={_text(given)}: {extent} contradicts the model's {_text(dims)}")
+            raise ModelError(f"input '{name}' of shape {_text(given)}: {extent} contradicts the model's {_text(dims)}")
 
 
 def _check_possible(name: str, dims: Sequence[Dim] | None) -> None:

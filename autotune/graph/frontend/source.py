@@ -64,6 +64,8 @@ def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
     elif not isinstance(source, (str, os.PathLike)):
         raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, not {type(source).__name__}")
     else:
+        if not os.fspath(source):
+            raise ModelError("the name of the model is empty")
         path = Path(source)
         where = f"'{path}'"
         try:
