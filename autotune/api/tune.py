@@ -155,8 +155,8 @@ def tune(
         command: what the user typed, for the session's row.
 
     Raises:
-        ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError, InputError, ExtensionError: as
-            their names say.
+        ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError, InputError,
+            ExtensionError: as their names say.
     """
     started = time.monotonic()
     wanted = Target.parse(target)

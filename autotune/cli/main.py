@@ -1,7 +1,7 @@
 """`autotune`: runs one command, and turns every ending into one line and an exit code.
 
 The commands are listed in `autotune.cli.commands`. Exit codes: 0 done, 1 an `AutotuneError`, 2 wrong usage, 130
-interrupted.
+interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, ParamSpec
+from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 
@@ -23,7 +25,7 @@ from autotune.errors import AutotuneError
 Args = ParamSpec("Args")
 
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 
 
 def ending(command: Callable[Args, None]) -> Callable[Args, None]:
@@ -83,7 +85,7 @@ def _typer(commands: Mapping[str, Command]) -> typer.Typer:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point: runs one command and exits the process with its code."""
-    with _output():
+    with _output(), _terminable():
         try:
             # Imported here, so that Ctrl-C during the imports ends in one line too.
             from autotune.cli.commands import COMMANDS
@@ -91,6 +93,29 @@ def main(args: Sequence[str] | None = None) -> None:
             print("interrupted", file=sys.stderr)
             sys.exit(INTERRUPTED)
         make_app(COMMANDS)(args, prog_name="autotune")
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does: what is done is kept, and told in one line; the exit code is its own."""
+    received: list[int] = []
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # where Python allows no handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except SystemExit as ending:
+        if received and ending.code == INTERRUPTED:
+            sys.exit(TERMINATED)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -80,6 +80,22 @@ def test_a_real_interrupt_ends_the_process() -> None:
     assert (process.returncode, stderr) == (130, "interrupted\n")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_command_in_one_line(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """A search is what runs for long."""
+    command = [sys.executable, "-m", "autotune", "tune", "--op", "relu data=64", "--budget", "10m", "--db"]
+    process = subprocess.Popen(
+        [*command, str(tmp_path / "t.sqlite")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stderr
+    assert process.stderr.readline() == "tuning: 1 tasks\n"
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert stderr.splitlines()[-1].startswith("interrupted; all finished trials are in ")
+    assert "Traceback" not in stderr
+
+
 def test_python_m_autotune_and_the_list_of_commands() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "autotune", "--help"], capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
