@@ -77,6 +77,7 @@ class WinogradImage:
             Choice("tiles", divisors(lanes, 8)),
             Choice("oc_vectors", divisors(p.k // lanes, 4)),
             Choice("ic_unroll", divisors(inner, 4)),
+            Choice("image", ("whole", "row")),
         )
 
         def fits(c: Config) -> bool:
@@ -91,7 +92,10 @@ class WinogradImage:
         tiles = [t for t in space.knob("tiles").values if space.satisfies(space.default().replace(tiles=t))]
         vectors = 2 if 2 in space.knob("oc_vectors").values else 1
         unroll = 2 if 2 in space.knob("ic_unroll").values else 1
-        return Config.of(tiles=tiles[-1], oc_vectors=vectors, ic_unroll=unroll)
+        p = sizes(workload)
+        apart = p.n * winograd.channels(p) * p.oh * p.ow * LANE_BYTES
+        image = "whole" if apart <= target.l2_bytes else "row"
+        return Config.of(tiles=tiles[-1], oc_vectors=vectors, ic_unroll=unroll, image=image)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p, lanes = sizes(workload), target.lanes(LANE_BYTES)
@@ -109,7 +113,7 @@ class WinogradImage:
         s = small(s.compute_at("wino_yp", "wino_y", _axis(s, "wino_y", ROW), REGISTER), "wino_yp", ROW, lanes)
         s = self._products(s.compute_at("wino_s", out, f"{k}.0"), config, lanes)
         s = self._input_transform(s.compute_at("wino_v", out, row), lanes)
-        return self._image(s)
+        return self._image(s, row if config.get_str("image") == "row" else "", out)
 
     def _products(self, s: Schedule, config: Config, lanes: int) -> Schedule:
         """Products of a column of points and their transform down the tile, for all tiles of a row."""
@@ -144,13 +148,14 @@ class WinogradImage:
         s = s.compute_at("wino_tp", "wino_t", _axis(s, "wino_t", COLUMN), REGISTER)
         return small(s, "wino_tp", COLUMN, lanes, TILE).partition(v, f"{tw}.0").pad(v, tw)
 
-    def _image(self, s: Schedule) -> Schedule:
-        """The image taken apart, once, by who needs most of it; of M neighbours in a row, each lies beside its like."""
+    def _image(self, s: Schedule, at: str, out: str) -> Schedule:
+        """The image taken apart, at a row of tiles or once, by who needs most of it; what M apart lies side by side."""
         x = "wino_x"
+        s = s.compute_at(x, out, at) if at else s
         s = s.layout(x, Layout(((0, 0), (1, 0), (2, 0), (3, M), (3, 0)), ((0, 0),) * 4))
         n, q, i, j = (x.name for x in s.state.stage(x).loops)
         s = s.split(x, j, M).reorder(x, n, i, q, f"{j}.0", f"{j}.1").unroll(x, f"{j}.1").partition(x, f"{j}.0")
-        return s.fuse(x, n, i).parallel(x, f"{n}*{i}")
+        return s if at else s.fuse(x, n, i).parallel(x, f"{n}*{i}")
 
 
 def _axis(s: Schedule, stage: str, number: int) -> str:

@@ -136,7 +136,14 @@ FIRST_LAYERS = (
 def test_first_layers(text: str, target: str) -> None:
     parsed, entry = Target.parse(target), lookup("conv2d.winograd_image")
     workload = first_layer(text)
-    check(workload, "winograd_image", entry.default(workload, parsed), parsed)
+    for image in ("whole", "row"):
+        check(workload, "winograd_image", entry.default(workload, parsed).replace(image=image), parsed)
+
+
+def test_a_large_image_is_taken_apart_row_by_row() -> None:
+    target, entry = Target.parse("x86 -mcpu=znver4 -num-cores=2"), lookup("conv2d.winograd_image")
+    small, large = (first_layer(f"data=1,3,{n},{n} weight=32,3,6,6 stride=2 pad=2") for n in (224, 640))
+    assert [entry.default(w, target).get_str("image") for w in (small, large)] == ["whole", "row"]
 
 
 def test_a_first_layer_in_given_layouts() -> None:
