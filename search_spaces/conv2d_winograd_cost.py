@@ -20,7 +20,7 @@ L2_KEPT, L2_LOST = 0.6, 1.25
 """Of L2: a working set that it holds, and one of which it holds nothing from one visit to the next."""
 L3_SHARE = 0.35
 """Of L3, what a working set can count on."""
-DISTANT = 32.0
+DISTANT = 26.0
 """Bytes per cycle from L3, mostly asked for ahead of their use."""
 MEMORY, TOGETHER = 10.0, 14.0
 """Bytes per cycle that memory gives to one thread and to all of them, whatever is computed meanwhile."""
