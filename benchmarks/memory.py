@@ -32,6 +32,7 @@ COLD, WARM, FILE = "autotune, first build of all", "autotune, from ONNX", "autot
 # window of 7×7, once for each of its four phases.
 GROWTH = {
     "conv2d.winograd_f4": 36 / 9, "conv2d.winograd_f2": 16 / 9, "conv2d.winograd_f6": 64 / 9,
+    "conv2d.winograd_f5": 49 / 9, "conv2d.winograd_f4x2": 24 / 9,
     "conv2d.winograd_image": 4.0,
 }  # fmt: skip
 METHOD = (

@@ -1,4 +1,4 @@
-"""Winograd convolution F(m x m, r x r), m of 2, 4 and 6: a batch of small matrix products between transforms.
+"""Winograd convolution with tiles of 2 to 6 outputs a side: a batch of small matrix products between transforms.
 
 Transformed weights are prepared at compile time. Tiles are taken in blocks of rows, so that what lies between the
 transforms stays in L2 (Jia et al., PPoPP'18; register tiling as in the direct template). Transformed inputs are made
@@ -34,7 +34,6 @@ ROW, COLUMN = 4, 5
 AHEAD = 4
 """Tiles by which an image that is not in L2 is fetched there before its use. Fewer, and into L1: up to 8 % slower."""
 WIDEST = 28
-TILES = (4, 2, 6)
 WORTH = 0.75
 """Estimated time by that of a direct convolution for which it is the default."""
 Sizes = tuple[int, ...]
@@ -44,7 +43,10 @@ class Winograd:
     """The rules of one tile size; `algorithm` names its ComputeDef."""
 
     algorithm: str
-    m: int
+
+    @property
+    def tile(self) -> winograd.Tile:
+        return winograd.TILES[self.algorithm]
 
     def applies(self, workload: Workload, target: Target) -> bool:
         anchor = workload.anchor
@@ -55,10 +57,12 @@ class Winograd:
         lanes = target.lanes(LANE_BYTES)
         whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2 and min(p.n, p.c) > 0
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-        return winograd.applies(p, self.m) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
+        return (
+            winograd.applies(p, self.tile) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
+        )
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        cost = Cost(winograd.apart(sizes(workload)), self.m, target)
+        cost = Cost(winograd.apart(sizes(workload)), self.tile, target)
         vectors, widths, heights, blocks = _choices(cost)
         knobs = (
             Choice("rows", blocks),
@@ -91,7 +95,7 @@ class Winograd:
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
-        best = cheapest(winograd.apart(sizes(workload)), self.m, target)[1]
+        best = cheapest(winograd.apart(sizes(workload)), self.tile, target)[1]
         return Config.of(
             rows=best.block, oc_vectors=best.vectors, tw_tile=best.width, th_tile=best.height, ic_unroll=2,
             transform="once" if best.once else "block",
@@ -103,10 +107,12 @@ class Winograd:
         a = anchored(workload, self.algorithm)
         anchor = workload.anchor
         assert anchor is not None
-        rows, columns = Cost(winograd.apart(p), self.m, target).tiles
+        rows, columns = Cost(winograd.apart(p), self.tile, target).tiles
         bottom, right = (
-            ((tiles - 1) * self.m + winograd.edge(p, self.m)) * p.stride[0] - before - extent
-            for tiles, before, extent in ((rows, p.pad[0], p.h), (columns, p.pad[1], p.w))
+            ((tiles - 1) * m + edge) * p.stride[0] - before - extent
+            for tiles, m, edge, before, extent in zip(
+                (rows, columns), self.tile, winograd.edges(p, self.tile), p.pad, (p.h, p.w), strict=False
+            )
         )
         layouts = operand_layouts(workload, lanes, p.k)
         halo = ((0, 0), (0, 0), (p.pad[0], max(bottom, 0)), (p.pad[1], max(right, 0)))
@@ -128,7 +134,8 @@ class Winograd:
     ) -> tuple[Schedule, tuple[str, str, str]]:
         """Loops of the output; returns where input transform, products and output transform are computed."""
         n, k, oh, ow = axes
-        s = s.split(out, oh, self.m).split(out, f"{oh}.0", config.get_int("rows")).split(out, ow, self.m)
+        s = s.split(out, oh, self.tile.rows).split(out, f"{oh}.0", config.get_int("rows"))
+        s = s.split(out, ow, self.tile.columns)
         s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
         once = config.get_str("transform") == "once"
         first, second = (f"{k}.0", f"{oh}.0.0") if once else (f"{oh}.0.0", f"{k}.0")
@@ -224,55 +231,70 @@ def registers(vectors: int, pixels: int) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def cheapest(p: Conv, m: int, target: Target) -> tuple[float, Blocking]:
-    """Estimated cycles of tiles of m x m outputs, and the blocking that should need the fewest."""
-    cost, available = Cost(p, m, target), target.num_vector_registers
+def cheapest(p: Conv, tile: winograd.Tile, target: Target) -> tuple[float, Blocking]:
+    """Estimated cycles of such tiles, and the blocking that should need the fewest."""
+    cost, available = Cost(p, tile, target), target.num_vector_registers
     blockings = itertools.starmap(Blocking, itertools.product(*_choices(cost), (False, True)))
     fitting = (b for b in blockings if b.block % b.height == 0 and registers(b.vectors, b.pixels) <= available)
     cycles, best = min((cost.cycles(b), b) for b in fitting)
     return max(cycles, cost.loading), best
 
 
-def best_tile(p: Conv, target: Target) -> int:
+def best_algorithm(p: Conv, target: Target) -> str:
     """The tile size that should be fastest untuned."""
-    return min((m for m in TILES if winograd.applies(p, m)), key=lambda m: cheapest(winograd.apart(p), m, target)[0])
+    possible = (name for name, tile in winograd.TILES.items() if winograd.applies(p, tile))
+    return min(possible, key=lambda name: cheapest(winograd.apart(p), winograd.TILES[name], target)[0])
 
 
-def worth(p: Conv, m: int, target: Target) -> bool:
+def worth(p: Conv, tile: winograd.Tile, target: Target) -> bool:
     """Whether it should be clearly faster than a direct convolution: windows of 3 x 3 without stride always are."""
     direct = p.n * p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps
     plain = (p.window, p.stride) == ((3, 3), (1, 1))
-    return plain or cheapest(winograd.apart(p), m, target)[0] * target.num_threads < WORTH * direct
+    return plain or cheapest(winograd.apart(p), tile, target)[0] * target.num_threads < WORTH * direct
 
 
-def _prefer(m: int) -> Priority:
+def _prefer(algorithm: str) -> Priority:
     """Untuned, Winograd pays nearly wherever it applies and there are tiles to speak of."""
 
     def priority(workload: Workload, target: Target) -> float:
         p = sizes(workload)
-        if p.oh * p.ow < 16 or not worth(p, m, target):
+        if p.oh * p.ow < 16 or not worth(p, winograd.TILES[algorithm], target):
             return -1.0
-        return 1.0 if best_tile(p, target) == m else 0.5
+        return 1.0 if best_algorithm(p, target) == algorithm else 0.5
 
     return priority
 
 
-@template("conv2d.winograd_f4", op="conv2d", priority=_prefer(4), strict=False)
+@template("conv2d.winograd_f4", op="conv2d", priority=_prefer("winograd_f4"), strict=False)
 class WinogradF4(Winograd):
     """Tiles of 4 x 4 outputs: 4 times fewer multiplications."""
 
-    algorithm, m = "winograd_f4", 4
+    algorithm = "winograd_f4"
 
 
-@template("conv2d.winograd_f2", op="conv2d", priority=_prefer(2), strict=False)
+@template("conv2d.winograd_f2", op="conv2d", priority=_prefer("winograd_f2"), strict=False)
 class WinogradF2(Winograd):
     """Tiles of 2 x 2 outputs: 2.25 times fewer multiplications, for small images and few channels."""
 
-    algorithm, m = "winograd_f2", 2
+    algorithm = "winograd_f2"
 
 
-@template("conv2d.winograd_f6", op="conv2d", priority=_prefer(6), strict=False)
+@template("conv2d.winograd_f4x2", op="conv2d", priority=_prefer("winograd_f4x2"), strict=False)
+class WinogradF4x2(Winograd):
+    """Tiles of 4 x 2 outputs: 3 times fewer multiplications, and two thirds of the weights of 4 x 4."""
+
+    algorithm = "winograd_f4x2"
+
+
+@template("conv2d.winograd_f5", op="conv2d", priority=_prefer("winograd_f5"), strict=False)
+class WinogradF5(Winograd):
+    """Tiles of 5 x 5 outputs: 4.6 times fewer multiplications, where three of them are a side of the image."""
+
+    algorithm = "winograd_f5"
+
+
+@template("conv2d.winograd_f6", op="conv2d", priority=_prefer("winograd_f6"), strict=False)
 class WinogradF6(Winograd):
     """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications, for large images."""
 
-    algorithm, m = "winograd_f6", 6
+    algorithm = "winograd_f6"

@@ -8,6 +8,7 @@ what it chooses takes 3 % longer than the best one found there, on average.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,21 +52,21 @@ class Blocking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tiles of `m` x `m` outputs of one convolution, its stride taken apart, on one machine."""
+    """Tiles of one convolution, its stride taken apart, on one machine."""
 
     p: Conv
-    m: int
+    tile: winograd.Tile
     target: Target
 
     @property
     def tiles(self) -> tuple[int, int]:
         """Rows and columns of tiles."""
-        return -(-self.p.oh // self.m), -(-self.p.ow // self.m)
+        return -(-self.p.oh // self.tile.rows), -(-self.p.ow // self.tile.columns)
 
     @property
     def points(self) -> int:
         """Elements of a transformed tile."""
-        return winograd.edge(self.p, self.m) ** 2
+        return math.prod(winograd.edges(self.p, self.tile))
 
     @property
     def weights(self) -> int:

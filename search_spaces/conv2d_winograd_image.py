@@ -25,7 +25,9 @@ from autotune.search_spaces.space import ConfigSpace, Constraint
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
-M = 4
+ALGORITHM = "winograd_f4"
+OUTPUTS = winograd.TILES[ALGORITHM]
+M = OUTPUTS.rows
 CHANNEL, TILE, ROW, COLUMN = 1, 3, 4, 5
 """Axes of what is transformed: channels, tiles of a row, rows and columns of a tile."""
 
@@ -45,7 +47,7 @@ def _prefer(workload: Workload, target: Target) -> float:
 
 def cycles(p: Conv, target: Target) -> float:
     """Estimated time of one image, in vector multiply-adds."""
-    lanes, edge, inner = target.lanes(LANE_BYTES), winograd.edge(p, M), winograd.channels(p)
+    lanes, edge, inner = target.lanes(LANE_BYTES), winograd.edges(p, OUTPUTS)[0], winograd.channels(p)
     rows, columns = -(-p.oh // M), -(-p.ow // M)
     outputs, inputs = columns * (p.k // lanes), -(-columns // lanes) * inner
     transforms, products = outputs * OUTPUT + inputs * INPUT, float(outputs * inner)
@@ -59,7 +61,7 @@ def cycles(p: Conv, target: Target) -> float:
 class WinogradImage:
     """Strided, square windows, fewer channels than a vector has lanes."""
 
-    algorithm = f"winograd_f{M}"
+    algorithm = ALGORITHM
 
     def applies(self, workload: Workload, target: Target) -> bool:
         anchor = workload.anchor
@@ -68,11 +70,11 @@ class WinogradImage:
         p, lanes = sizes(workload), target.lanes(LANE_BYTES)
         few = p.c < lanes and winograd.channels(p) <= MAX_CHANNELS
         constant = workload.inputs[anchor.inputs[1]].constant
-        return constant and few and p.k % lanes == 0 and p.stride[0] > 1 and winograd.applies(p, M)
+        return constant and few and p.k % lanes == 0 and p.stride[0] > 1 and winograd.applies(p, OUTPUTS)
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p, lanes = sizes(workload), target.lanes(LANE_BYTES)
-        inner, edge = winograd.channels(p), winograd.edge(p, M)
+        inner, edge = winograd.channels(p), winograd.edges(p, OUTPUTS)[0]
         knobs = (
             Choice("tiles", divisors(lanes, 8)),
             Choice("oc_vectors", divisors(p.k // lanes, 4)),

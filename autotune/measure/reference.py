@@ -144,7 +144,7 @@ def algorithm_factor(algorithm: str) -> float:
     F(4×4,3×3), twice that for F(6×6,3×3) with these points), but its sums are nine times shorter, which is worth a
     factor of three. More taps amplify more and shorten more. Everything else only reorders sums.
     """
-    return {"winograd_f4": 4.0, "winograd_f6": 8.0}.get(algorithm, 1.0)
+    return {"winograd_f4": 4.0, "winograd_f4x2": 4.0, "winograd_f5": 8.0, "winograd_f6": 8.0}.get(algorithm, 1.0)
 
 
 def compare(reference: Reference, outputs: Sequence[Array], algorithm: str, circumstances: str) -> Errors | Failure:

@@ -30,8 +30,22 @@ PAIRS = tuple(tuple(map(Fraction, points)) for points in (("1", "-1", "1/2", "-1
                                                           ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))  # fmt: skip
 """Interpolation points beside infinity, for an even and for an odd number of them: what opposite points share is
 computed once. More of them would cost most of the precision."""
-MOST = {2: 4, 4: 8, 6: 8}
+MOST = {2: 4, 4: 8, 5: 8, 6: 8}
 """Points of a transformed tile along one side, at most, by m: errors of tiles of 2 x 2 stay like the direct sum's."""
+
+
+class Tile(NamedTuple):
+    """Outputs of a tile."""
+
+    rows: int
+    columns: int
+
+
+TILES = {
+    "winograd_f2": Tile(2, 2), "winograd_f4": Tile(4, 4), "winograd_f5": Tile(5, 5), "winograd_f6": Tile(6, 6),
+    "winograd_f4x2": Tile(4, 2),
+}  # fmt: skip
+"""The algorithms."""
 
 
 class Transforms(NamedTuple):
@@ -75,24 +89,6 @@ def _floats(matrix: Sequence[Sequence[Fraction]]) -> Matrix:
     return tuple(tuple(map(float, row)) for row in matrix)
 
 
-@algorithm("conv2d", "winograd_f2")
-def winograd_f2(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """Tiles of 2 x 2 outputs: 2.25 times fewer multiplications, errors like the direct sum's."""
-    return _winograd(inputs, attrs, 2)
-
-
-@algorithm("conv2d", "winograd_f4")
-def winograd_f4(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """Tiles of 4 x 4 outputs: 4 times fewer multiplications, errors some ten times larger."""
-    return _winograd(inputs, attrs, 4)
-
-
-@algorithm("conv2d", "winograd_f6")
-def winograd_f6(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications, errors up to twice those of 4 x 4."""
-    return _winograd(inputs, attrs, 6)
-
-
 def taps(size: Conv) -> int:
     """Taps along one side that are left of a square window when its stride, the same both ways, is taken apart."""
     return -(-size.r // size.stride[0])
@@ -103,9 +99,9 @@ def channels(size: Conv) -> int:
     return size.c * math.prod(size.stride)
 
 
-def edge(size: Conv, m: int) -> int:
-    """Points along one side of a transformed tile of m x m outputs."""
-    return m + taps(size) - 1
+def edges(size: Conv, tile: Tile) -> tuple[int, int]:
+    """Points down and across a transformed tile."""
+    return tile.rows + taps(size) - 1, tile.columns + taps(size) - 1
 
 
 def apart(size: Conv) -> Conv:
@@ -117,11 +113,16 @@ def apart(size: Conv) -> Conv:
     return replace(size, c=channels(size), image=image, window=window, stride=(1, 1), pad=(0, 0, 0, 0))
 
 
-def applies(size: Conv, m: int) -> bool:
-    """Whether tiles of m x m outputs compute this convolution: square, dense, and points enough."""
+def applies(size: Conv, tile: Tile) -> bool:
+    """Whether such tiles compute this convolution: a square window, dense, and points enough."""
     square = size.r == size.s and size.stride[0] == size.stride[1]
     dense = size.dilation == (1, 1) and size.groups == 1
-    return square and dense and 1 < taps(size) and edge(size, m) <= MOST[m]
+    return square and dense and 1 < taps(size) and taps(size) <= most_taps(tile)
+
+
+def most_taps(tile: Tile) -> int:
+    """Taps along one side, at most, for which there are points enough."""
+    return min(MOST[m] + 1 - m for m in tile)
 
 
 def halves(matrix: Matrix) -> tuple[Matrix, Matrix]:
@@ -149,7 +150,7 @@ def _transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], m: int) -> Tensor:
+def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The stages wino_x (with a stride only), wino_u (constants only), wino_tp, wino_t, wino_vp, wino_v, wino_m,
     wino_sp, wino_s, wino_yp, wino_y and conv: the image taken apart; weights; inputs down and across the tile;
     products; outputs down and across. `p` is the sparse first half of a transform."""
@@ -157,24 +158,24 @@ def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], m: int) -> Ten
     same_dtype("conv2d", inputs)
     size = Conv.of("conv2d", x.shape, weight.shape, attrs)
     floating("conv2d winograd", x)
+    tile = TILES[name]
     require(
-        applies(size, m),
-        f"conv2d: winograd_f{m} needs a square kernel of 2 to {MOST[m] + 1 - m} taps per stride, the same stride "
-        "both ways, dilation 1 and groups 1",
+        applies(size, tile),
+        f"conv2d: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
+        "dilation 1 and groups 1",
     )
     total = accumulator(x.dtype)
-    matrices = transforms(m, taps(size))
-    signs, parts = halves(matrices.BT)
-    sums, weights = halves(_transposed(matrices.AT))
-    a, step, inner = edge(size, m), size.stride[0], channels(size)
-    rows, columns = -(-size.oh // m), -(-size.ow // m)
+    sides = [transforms(m, taps(size)) for m in tile]
+    images, results = [halves(side.BT) for side in sides], [halves(_transposed(side.AT)) for side in sides]
+    edge, step, inner = edges(size, tile), size.stride[0], channels(size)
+    rows, columns = -(-size.oh // tile.rows), -(-size.ow // tile.columns)
     top, left = size.pad[:2]
 
     def phase(q: Expr) -> tuple[Expr, Expr, Expr]:
         """Channel, first row and first column of channel q of the image taken apart."""
         return q % size.c, q // (step * size.c), q // size.c % step
 
-    g = table("G", matrices.G, total)
+    g, h = (table(f"G{side}", matrices.G, total) for side, matrices in enumerate(sides))
     r, s = reduce_axis(taps(size), "r"), reduce_axis(taps(size), "s")
 
     def tap(k: Expr, q: Expr) -> Expr:
@@ -185,15 +186,15 @@ def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], m: int) -> Ten
         return read(weight, (k, c, *at), when=(at[0] < size.r) & (at[1] < size.s) if size.r % step else None)
 
     u = compute(
-        (a, a, size.k, inner),
-        lambda xi, nu, k, c: sum_(g(xi, r) * cast(total, tap(k, c)) * g(nu, s), (r, s)),
+        (*edge, size.k, inner),
+        lambda xi, nu, k, c: sum_(g(xi, r) * cast(total, tap(k, c)) * h(nu, s), (r, s)),
         name="wino_u",
     )
 
     def down(name: str, matrix: Matrix, image: Callable[..., Expr], channels: int) -> Tensor:
         """Columns of the tiles by the rows of a matrix."""
         at, i = table(f"{name}_m", matrix, total), reduce_axis(len(matrix[0]), "i")
-        shape = (size.n, channels, rows, columns, len(matrix), a)
+        shape = (size.n, channels, rows, columns, len(matrix), edge[1])
         return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(xi, i) * image(n, k, th, tw, i, nu), i), name=name)
 
     def across(name: str, matrix: Matrix, image: Tensor) -> Tensor:
@@ -205,35 +206,45 @@ def _winograd(inputs: Sequence[Tensor], attrs: Mapping[str, Any], m: int) -> Ten
     def of(tensor: Tensor) -> Callable[..., Expr]:
         return lambda *at: tensor[at]
 
-    window = a * step  # of the image, that a tile reads
-    sides = overhang(size.h, rows, window, m * step, 1, top), overhang(size.w, columns, window, m * step, 1, left)
+    over = (
+        overhang(size.h, rows, edge[0] * step, tile.rows * step, 1, top),
+        overhang(size.w, columns, edge[1] * step, tile.columns * step, 1, left),
+    )
     if step > 1:
         apart = compute(
-            (size.n, inner, (rows - 1) * m + a, (columns - 1) * m + a),
+            (size.n, inner, (rows - 1) * tile.rows + edge[0], (columns - 1) * tile.columns + edge[1]),
             lambda n, q, i, j: image_element(
-                x, n, phase(q)[0], (i * step + phase(q)[1] - top, j * step + phase(q)[2] - left), sides
+                x, n, phase(q)[0], (i * step + phase(q)[1] - top, j * step + phase(q)[2] - left), over
             ),
             name="wino_x",
         )
 
     def pixel(n: Expr, c: Expr, th: Expr, tw: Expr, i: Axis, j: Expr) -> Expr:
-        at = th * m + i.var, tw * m + j
+        at = th * tile.rows + i.var, tw * tile.columns + j
         if step > 1:
             return cast(total, apart[(n, c, *at)])
-        return cast(total, image_element(x, n, c, (at[0] - top, at[1] - left), sides))
+        return cast(total, image_element(x, n, c, (at[0] - top, at[1] - left), over))
 
+    (signs, parts), (signs_across, parts_across) = images
     t = down("wino_t", signs, of(down("wino_tp", parts, pixel, inner)), inner)
-    v = across("wino_v", signs, across("wino_vp", parts, t))
+    v = across("wino_v", signs_across, across("wino_vp", parts_across, t))
     c = reduce_axis(inner, "c")
     products = compute(
-        (size.n, size.k, rows, columns, a, a),
+        (size.n, size.k, rows, columns, *edge),
         lambda n, k, th, tw, xi, nu: sum_(u[xi, nu, k, c] * v[n, c, th, tw, xi, nu], c),
         name="wino_m",
     )
+    (sums, weights), (sums_across, weights_across) = results
     half = down("wino_s", _transposed(weights), of(down("wino_sp", _transposed(sums), of(products), size.k)), size.k)
-    y = across("wino_y", _transposed(weights), across("wino_yp", _transposed(sums), half))
+    y = across("wino_y", _transposed(weights_across), across("wino_yp", _transposed(sums_across), half))
     return compute(
         (size.n, size.k, size.oh, size.ow),
-        lambda n, k, oh, ow: cast(x.dtype, y[n, k, oh // m, ow // m, oh % m, ow % m]),
+        lambda n, k, oh, ow: cast(
+            x.dtype, y[n, k, oh // tile.rows, ow // tile.columns, oh % tile.rows, ow % tile.columns]
+        ),
         name="conv",
     )
+
+
+for _name in TILES:
+    algorithm("conv2d", _name)(functools.partial(_winograd, _name))

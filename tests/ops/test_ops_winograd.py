@@ -29,7 +29,7 @@ PLAIN: dict[str, Any] = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    algorithm=st.sampled_from(["winograd_f2", "winograd_f4", "winograd_f6"]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    algorithm=st.sampled_from(list(winograd.TILES)), sizes=st.tuples(*[st.integers(1, 3)] * 3),
     image=st.tuples(st.integers(3, 11), st.integers(3, 11)), pad=st.tuples(*[st.integers(0, 3)] * 4),
 )  # fmt: skip
 def test_winograd_is_direct(
@@ -44,13 +44,13 @@ def test_winograd_is_direct(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    algorithm=st.sampled_from(["winograd_f2", "winograd_f4", "winograd_f6"]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    algorithm=st.sampled_from(list(winograd.TILES)), sizes=st.tuples(*[st.integers(1, 3)] * 3),
     stride=st.integers(1, 4), data=st.data(),
 )  # fmt: skip
 def test_strides_and_larger_windows_are_direct(
     algorithm: str, sizes: tuple[int, int, int], stride: int, data: st.DataObject, run: Call, same: Call
 ) -> None:
-    window = data.draw(st.integers(stride + 1, stride * (winograd.MOST[int(algorithm[-1])] + 1 - int(algorithm[-1]))))
+    window = data.draw(st.integers(stride + 1, stride * winograd.most_taps(winograd.TILES[algorithm])))
     h, w = (data.draw(st.integers(window, window + 9 * stride)) for _ in range(2))
     pad = data.draw(st.tuples(*[st.integers(0, window)] * 4))
     rng = np.random.default_rng(0)
@@ -144,7 +144,7 @@ def test_flops_are_those_of_the_definition() -> None:
 
 def test_algorithms_are_listed_and_refused() -> None:
     known = [name for name in algorithms("conv2d") if not name.startswith("bands")]
-    assert known == ["direct", "winograd_f2", "winograd_f4", "winograd_f6", "winograd_rows"]
+    assert known == ["direct", *winograd.TILES, "winograd_rows"]
     with pytest.raises(WorkloadError, match=f"no algorithm 'fft'; known: {', '.join(algorithms('conv2d'))}"):
         compute_def(one(), "fft")
     for attrs in ({"stride": (1, 2)}, {"dilation": (2, 2)}, {"stride": (3, 3)}):

@@ -14,18 +14,18 @@ from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
 from autotune.measure.reference import make_reference
 from autotune.measure.verify import verify
-from autotune.ops import parse_workload
+from autotune.ops import parse_workload, winograd
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, Interface, lookup, make_schedule, templates_for
 from autotune.search_spaces.conv2d_shape import sizes
-from autotune.search_spaces.conv2d_winograd import cheapest
+from autotune.search_spaces.conv2d_winograd import best_algorithm, cheapest
 from autotune.search_spaces.conv2d_winograd_cost import Blocking, Cost
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
-ALGORITHMS = ("winograd_f4", "winograd_f2", "winograd_f6")
+ALGORITHMS = tuple(winograd.TILES)
 
 
 def conv(c: int, k: int, h: int, w: int, pad: str, batch: int = 1, epilogue: str = "") -> Workload:
@@ -173,14 +173,30 @@ def test_an_empty_batch_is_no_case_for_it() -> None:
     assert not any("winograd" in t.name for t in templates_for(empty, on))
 
 
-@pytest.mark.parametrize("m", [2, 4, 6])
-def test_where_memory_bounds_a_tile_size_its_best_blocking_is_still_chosen(m: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "threads", "algorithm"),
+    [
+        ("512,7,7 weight=512,512", 1, "winograd_f4x2"),  # of 4 x 4 memory cannot give the weights in time
+        ("512,7,7 weight=512,512", 2, "winograd_f4x2"),
+        ("512,14,14 weight=512,512", 1, "winograd_f5"),  # three tiles a side; of 4 x 4 it takes four, of 6 x 6 three
+        ("64,56,56 weight=64,64", 1, "winograd_f6"),
+        ("512,32,32 weight=256,512", 1, "winograd_f4"),
+    ],
+)
+def test_the_default_tile_follows_from_image_and_weights(text: str, threads: int, algorithm: str) -> None:
+    on = Target.parse(f"x86 -mcpu=znver4 -num-cores={threads}")
+    assert best_algorithm(sizes(parse_workload(f"conv2d data=1,{text},3,3 pad=1")), on) == algorithm
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_where_memory_bounds_a_tile_size_its_best_blocking_is_still_chosen(algorithm: str) -> None:
     target = Target.parse("x86 -mcpu=znver4 -num-cores=8")
     workload = conv(512, 512, 7, 7, "1")
-    cost = Cost(sizes(workload), m, target)
-    cycles, best = cheapest(cost.p, m, target)
+    tile = winograd.TILES[algorithm]
+    cost = Cost(sizes(workload), tile, target)
+    cycles, best = cheapest(cost.p, tile, target)
     assert cycles >= cost.loading
-    for config in lookup(f"conv2d.winograd_f{m}").space(workload, target).enumerate():
+    for config in lookup(f"conv2d.{algorithm}").space(workload, target).enumerate():
         vectors, width, height, rows = (config.get_int(k) for k in ("oc_vectors", "tw_tile", "th_tile", "rows"))
         if vectors * (width * height + 1) < target.num_vector_registers:
             other = Blocking(vectors, width, height, rows, config.get_str("transform") == "once")
