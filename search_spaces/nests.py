@@ -215,7 +215,7 @@ class ConeScheduler:
                 rows, inner = ([f"{x}.0" if x == chosen[0] else x for x in part] for part in (rows, inner))
                 unrolled = [f"{chosen[0]}.1"]
                 tail.insert(0, unrolled[0])
-        if abreast:  # what a vector of weights is loaded for
+        if abreast and f"{self.block}.1" in inner:  # what a vector of weights is loaded for; in turns they are already
             inner.remove(f"{self.block}.1")
             tail.insert(len(tail) - 1, f"{self.block}.1")
             unrolled.append(f"{self.block}.1")
