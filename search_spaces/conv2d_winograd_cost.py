@@ -34,6 +34,9 @@ LATENCY, STEP = 12, 0.2
 beside, per row of tiles: each is read apart from the others."""
 TRANSFORM = 5.0
 """Cycles per point of a transformed tile and vector of channels."""
+DENSE = 1.12
+"""Time of a tile with an odd number of points by what is estimated: 0 is none of them, so that its transforms have more
+terms and spill."""
 
 
 class Blocking(NamedTuple):
@@ -105,7 +108,8 @@ class Cost:
         moved += (p.c + 2 * p.k) * p.oh * p.ow * BYTES / DISTANT
         work = p.n * (filters * self._products(vectors, width, height) + self._transforms() + late + moved)
         units = p.n * blocks * (filters if once else 1)
-        return work * -(-units // threads) / units
+        dense = DENSE if winograd.edges(p, self.tile)[0] % 2 else 1.0
+        return dense * work * -(-units // threads) / units
 
     def _products(self, vectors: int, width: int, height: int) -> float:
         """Cycles of the products for one block of filters."""
