@@ -215,7 +215,8 @@ class ConeScheduler:
                 rows, inner = ([f"{x}.0" if x == chosen[0] else x for x in part] for part in (rows, inner))
                 unrolled = [f"{chosen[0]}.1"]
                 tail.insert(0, unrolled[0])
-        if abreast and f"{self.block}.1" in inner:  # what a vector of weights is loaded for; in turns they are already
+        abreast = abreast and f"{self.block}.1" in inner  # rows of a vector each are computed in turns already
+        if abreast:  # what a vector of weights is loaded for
             inner.remove(f"{self.block}.1")
             tail.insert(len(tail) - 1, f"{self.block}.1")
             unrolled.append(f"{self.block}.1")

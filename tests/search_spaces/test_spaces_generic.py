@@ -169,6 +169,13 @@ def test_rows_abreast_share_the_vectors_of_weights() -> None:
     assert "parallel for out0.i0.0 in 49..50" in _normalised(197, 768)  # the last row, alone
 
 
+@pytest.mark.parametrize("text", ["layer_norm data=4,4 scale=4 bias=4", "rms_norm data=5,7 scale=7"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_too_short_for_vectors_are_computed_in_turns(text: str, target: str) -> None:
+    workload, on = parse_workload(text), Target.parse(target)
+    check(workload, lookup("generic").default(workload, on), on, None)
+
+
 def _normalised(rows: int, columns: int) -> str:
     weight = WorkloadInput(TensorType("f32", (columns,)), True)
     node = WorkloadNode.make("layer_norm", (0, 1, 2), axis=-1, epsilon=1e-5, result=0)
