@@ -128,12 +128,19 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
 
 
 def run(seed: int) -> str | None:
-    """Case `seed`: None when right, "refused: ..." when the config has no schedule, else what happened."""
+    """Case `seed`: None when right, "refused: ..." when the config has no schedule, else what happened.
+
+    A template's own choice, in its own layouts, must have one.
+    """
     one = case(seed)
     try:
         schedule = make_schedule(one.workload, one.config, one.target, one.interface)
     except (ScheduleError, ConfigError) as error:
-        return f"{REFUSED}{error}"
+        rules = lookup(one.config.template or "")
+        own = one.interface is None and one.config == rules.default(one.workload, one.target).replace(
+            template=rules.name
+        )
+        return f"the default is refused: {error}" if own else f"{REFUSED}{error}"
     try:
         kernel = build_kernel(schedule, one.target)
     except AutotuneError as error:
