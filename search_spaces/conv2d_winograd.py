@@ -265,36 +265,12 @@ def _prefer(algorithm: str) -> Priority:
     return priority
 
 
-@template("conv2d.winograd_f4", op="conv2d", priority=_prefer("winograd_f4"), strict=False)
-class WinogradF4(Winograd):
-    """Tiles of 4 x 4 outputs: 4 times fewer multiplications."""
+def _rules(name: str) -> type[Winograd]:
+    class Rules(Winograd):
+        algorithm = name
 
-    algorithm = "winograd_f4"
-
-
-@template("conv2d.winograd_f2", op="conv2d", priority=_prefer("winograd_f2"), strict=False)
-class WinogradF2(Winograd):
-    """Tiles of 2 x 2 outputs: 2.25 times fewer multiplications, for small images and few channels."""
-
-    algorithm = "winograd_f2"
+    return Rules
 
 
-@template("conv2d.winograd_f4x2", op="conv2d", priority=_prefer("winograd_f4x2"), strict=False)
-class WinogradF4x2(Winograd):
-    """Tiles of 4 x 2 outputs: 3 times fewer multiplications, and two thirds of the weights of 4 x 4."""
-
-    algorithm = "winograd_f4x2"
-
-
-@template("conv2d.winograd_f5", op="conv2d", priority=_prefer("winograd_f5"), strict=False)
-class WinogradF5(Winograd):
-    """Tiles of 5 x 5 outputs: 4.6 times fewer multiplications, where three of them are a side of the image."""
-
-    algorithm = "winograd_f5"
-
-
-@template("conv2d.winograd_f6", op="conv2d", priority=_prefer("winograd_f6"), strict=False)
-class WinogradF6(Winograd):
-    """Tiles of 6 x 6 outputs: 5.06 times fewer multiplications, for large images."""
-
-    algorithm = "winograd_f6"
+for _name in winograd.TILES:
+    template(f"conv2d.{_name}", op="conv2d", priority=_prefer(_name), strict=False)(_rules(_name))

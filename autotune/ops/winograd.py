@@ -42,9 +42,12 @@ class Tile(NamedTuple):
 
 
 TILES = {
-    "winograd_f2": Tile(2, 2), "winograd_f4": Tile(4, 4), "winograd_f5": Tile(5, 5), "winograd_f6": Tile(6, 6),
-    "winograd_f4x2": Tile(4, 2),
-}  # fmt: skip
+    "winograd_f2": Tile(2, 2),  # 2.25 times fewer multiplications of 3 x 3 windows: small images
+    "winograd_f4": Tile(4, 4),  # 4 times fewer
+    "winograd_f5": Tile(5, 5),  # 4.6 times fewer: images of which three tiles are a side
+    "winograd_f6": Tile(6, 6),  # 5.06 times fewer: large images
+    "winograd_f4x2": Tile(4, 2),  # 3 times fewer, and two thirds of the weights of 4 x 4
+}
 """The algorithms."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.codegen.kernel import build_kernel
-from autotune.errors import ScheduleError
+from autotune.errors import LoweringError, ScheduleError
 from autotune.lower import lower, print_program
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
@@ -16,7 +16,11 @@ from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
 from autotune.target import Target
+from autotune.tensor.compute_def import ComputeDef
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Expr, read
 from autotune.tensor.layout import Layout
+from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
 WORKLOAD = parse_workload("conv2d data=1,3,6,5 weight=4,3,3,3 pad=1")
 
@@ -86,3 +90,15 @@ def test_bands_of_groups_are_padding_along_channels() -> None:
     (condition,) = conditions(s.reorder("out0", "n", "k", "b", "o0", "o1", "c", "r0", "r1"))
     assert "out0.b" in condition and "out0.c" not in condition
     assert right(s, grouped)
+
+
+def test_padding_that_is_not_affine_is_refused_in_one_line() -> None:
+    x = Tensor("x", (9,), DType.f32)
+    k = reduce_axis(3, "k")
+
+    def body(i: Expr) -> Reduction:
+        return sum_(read(x, (i + k.var,), when=(i * k.var) < 5) * 2.0, k)
+
+    s = Schedule(ComputeDef.build([x], [compute((7,), body, "y", ("i",))], ["y"])).skip_padding("y", "x", 0)
+    with pytest.raises(LoweringError, match="y: nothing can be left out where .*, which is not affine"):
+        lower(s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,25 @@ def constant_operand(sweep: Sweep, node: Node) -> ConstantOperand | None:
         if array is not None and sweep.array(other) is None and sweep.values[other].shape == node.output.shape:
             return ConstantOperand(other, array)
     return None
+
+
+def side_by_side(
+    sweep: Sweep, anchor: Node, x: str, weights: Sequence[Array], biases: Sequence[Array], along: int, axis: int
+) -> str:
+    """One product or convolution like `anchor` of `x` for several, and the sum with their biases if they have any.
+
+    Args:
+        weights: of each, equal but for dimension `along`, that of its outputs.
+        biases: of each, flat; none where there are none.
+        axis: of the result along which the outputs lie.
+    """
+    whole = sweep.constant(np.concatenate(weights, axis=along), f"{anchor.name}.beside")
+    value = sweep.emit(anchor, anchor.op, (x, whole), **dict(anchor.attrs))
+    if not biases:
+        return value
+    bias = np.concatenate(biases)
+    shape = [bias.size if d == axis else 1 for d in range(len(anchor.output.shape))]
+    return sweep.emit(anchor, "add", (value, sweep.constant(bias.reshape(shape), f"{anchor.name}.beside")))
 
 
 def combined(op: str, a: Array, b: Array) -> Array | None:

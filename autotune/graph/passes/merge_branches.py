@@ -12,11 +12,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Array, Attrs, Graph, Node
-from autotune.graph.passes.affine import along_axis
+from autotune.graph.passes.affine import along_axis, side_by_side
 from autotune.graph.passes.sweep import Sweep
 from autotune.ops.conv import CONVOLUTIONS
 
@@ -134,16 +132,10 @@ def _reader(graph: Graph, node: Node) -> Node | None:
 
 
 def _whole(sweep: Sweep, node: Node, x: str, branches: list[Branch]) -> str:
-    lead, axis = branches[0], branches[0].axis
+    lead = branches[0]
     along = 0 if lead.anchor.op in CONVOLUTIONS else 1
-    weight = sweep.constant(np.concatenate([b.weight for b in branches], axis=along), "branches")
-    value = sweep.emit(node, lead.anchor.op, (x, weight), **dict(lead.anchor.attrs))
     biases = [b.bias for b in branches if b.bias is not None]
-    if biases:
-        shape = [1] * len(lead.anchor.output.shape)
-        shape[axis] = -1
-        bias = np.concatenate(biases)
-        value = sweep.emit(node, "add", (value, sweep.constant(bias.reshape(shape), "branches")))
+    value = side_by_side(sweep, lead.anchor, x, [b.weight for b in branches], biases, along, lead.axis)
     for op, attrs in lead.steps:
         value = sweep.emit(node, op, (value,), **dict(attrs))
     return value

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autotune.graph.ir import Array, Graph, Node
+from autotune.graph.passes.affine import side_by_side
 from autotune.graph.passes.match import made_by
 from autotune.graph.passes.sweep import Sweep, rewrite
 
@@ -18,9 +19,13 @@ from autotune.graph.passes.sweep import Sweep, rewrite
 class Projection(NamedTuple):
     """reshape(matmul(x, weight) + bias), read by nobody but the attention; `bias` None where there is none."""
 
-    x: str
+    matmul: Node
     weight: Array
     bias: Array | None
+
+    @property
+    def x(self) -> str:
+        return self.matmul.inputs[0]
 
 
 def merge_projections(graph: Graph) -> Graph:
@@ -38,7 +43,9 @@ def _merged(sweep: Sweep, node: Node) -> str | None:
         if len(positions) < 2 or len(widths) > 1 or len({node.inputs[n] for n in positions}) < len(positions):
             continue
         parts = [able[n] for n in positions]
-        total = _product(sweep, node, parts)
+        biases = [p.bias for p in parts if p.bias is not None]
+        rank = len(lead.matmul.output.shape)
+        total = side_by_side(sweep, lead.matmul, lead.x, [p.weight for p in parts], biases, 1, rank - 1)
         shapes = [sweep.values[node.inputs[n]].shape for n in positions]
         heads = [shape[2] for shape in shapes]
         whole = sweep.emit(node, "reshape", (total,), shape=(*shapes[0][:2], sum(heads), shapes[0][3]))
@@ -73,18 +80,9 @@ def _projection(sweep: Sweep, name: str, order: str, first: int) -> Projection |
         return None
     if matmul.attr("trans_a") or matmul.attr("trans_b") or matmul.output.shape[-1] != np.prod(reshape.output.shape[2:]):
         return None
-    return Projection(matmul.inputs[0], weight, None if bias is None else bias.reshape(-1))
+    return Projection(matmul, weight, None if bias is None else bias.reshape(-1))
 
 
 def _beside(a: Projection, b: Projection) -> bool:
     """Whether the two can be computed as one product."""
     return a.x == b.x and (a.bias is None) == (b.bias is None) and a.weight.dtype == b.weight.dtype
-
-
-def _product(sweep: Sweep, node: Node, parts: list[Projection]) -> str:
-    weight = sweep.constant(np.concatenate([p.weight for p in parts], axis=1), "projections")
-    total = sweep.emit(node, "matmul", (parts[0].x, weight), trans_a=False, trans_b=False)
-    biases = [p.bias for p in parts if p.bias is not None]
-    if not biases:
-        return total
-    return sweep.emit(node, "add", (total, sweep.constant(np.concatenate(biases), "projections")))
