@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
 from autotune import cpus, machine
+from autotune.core import Core, core_of_features
 from autotune.errors import TargetError
 
 _AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"})
@@ -124,6 +125,11 @@ class Target:
         So it is in all generations of AMD's Zen; Intel's cores of the last decade share the units.
         """
         return self.cpu.startswith("znver")
+
+    @property
+    def core(self) -> Core:
+        """What one core does in a cycle."""
+        return core_of_features(self.features, self.vector_bits)
 
     def lanes(self, dtype_bytes: int) -> int:
         """Elements of `dtype_bytes` bytes in one vector."""
