@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,6 +71,9 @@ class Space(Protocol):
 
     def encode(self, config: Config) -> NDArray[np.float32]:
         """float32 vector for the cost model; NaN where a knob does not apply."""
+
+    def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
+        """(len(configs), features): `encode` of many, where they share work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,14 @@ class ConfigSpace:
         knobs = [part for knob in self.knobs for part in knob.encode(config[knob.name])]
         return np.array([*knobs, *(number.of(config) for number in self.derived)], np.float32)
 
+    def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
+        return stacked([self.encode(config) for config in configs], len(self.feature_names))
+
+
+def stacked(rows: Sequence[NDArray[np.float32]], width: int) -> NDArray[np.float32]:
+    """The rows as a matrix of `width` columns, also when there are none."""
+    return np.stack(rows) if rows else np.empty((0, width), np.float32)
+
 
 def suggest(name: str, known: list[str]) -> str:
     """`, did you mean 'x'?` when a known name is close, else nothing."""
@@ -349,3 +360,15 @@ class TaskSpace:
             else:
                 parts.append(np.full(len(member.space.feature_names), np.nan, np.float32))
         return np.concatenate(parts)
+
+    def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
+        matrix = np.full((len(configs), len(self.feature_names)), np.nan, np.float32)
+        named = np.array([self._named(config)[0] for config in configs])
+        matrix[:, : len(self.members)] = named[:, None] == np.array(list(self.members))[None, :]
+        column = len(self.members)
+        for name, member in self.members.items():
+            rows, width = np.flatnonzero(named == name), len(member.space.feature_names)
+            if len(rows):
+                matrix[rows, column : column + width] = member.space.encode_all([configs[int(n)] for n in rows])
+            column += width
+        return matrix

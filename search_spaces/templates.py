@@ -20,6 +20,7 @@ from autotune.search_spaces import (
     plain,
     recurrent,
 )
+from autotune.search_spaces.sketch import template as sketch_contraction
 
 TEMPLATE_MODULES = (
     attention,
@@ -38,4 +39,5 @@ TEMPLATE_MODULES = (
     matmul_split_k,
     plain,
     recurrent,
+    sketch_contraction,
 )

@@ -21,6 +21,7 @@ from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.search_spaces.generic_cases import random_interface, random_workload
 from tests.search_spaces.matmul_cases import wrong
+from tests.targets import fixed
 
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
 BLOCKED = Layout.blocked(4, [(1, 16)])
@@ -72,7 +73,7 @@ def test_defaults_of_common_layers(text: str, layouts: tuple[Layout, ...] | None
 
 
 def loops(text: str, *layouts: Layout, target: str = "x86 -mcpu=haswell -num-cores=2") -> str:
-    workload, chosen = parse_workload(text), Target.parse(target)
+    workload, chosen = parse_workload(text), fixed(target)
     config = lookup("generic").default(workload, chosen).replace(template="generic")
     return print_program(lower(make_schedule(workload, config, chosen, Interface(layouts) if layouts else None)))
 
@@ -155,7 +156,7 @@ def test_large_transposes_go_block_by_block() -> None:
 
 
 def test_blocks_of_a_transpose_are_computed() -> None:
-    target = Target.parse("native -num-cores=2")
+    target = fixed("native -num-cores=2")
     for text in ("transpose data=3,512,256 perm=0,2,1", "transpose data=512,2,512 perm=2,1,0"):
         workload = parse_workload(text)
         assert "i0.0.1" in loops(text) or "i1.0.1" in loops(text)
@@ -180,7 +181,7 @@ def _normalised(rows: int, columns: int) -> str:
     weight = WorkloadInput(TensorType("f32", (columns,)), True)
     node = WorkloadNode.make("layer_norm", (0, 1, 2), axis=-1, epsilon=1e-5, result=0)
     workload = Workload((WorkloadInput(TensorType("f32", (rows, columns))), weight, weight), (node,), (3,))
-    target = Target.parse("x86 -mcpu=x86-64-v4 -num-cores=2")
+    target = fixed("x86 -mcpu=x86-64-v4 -num-cores=2")
     return print_program(lower(generic_schedule(workload, target, Options(), None)))
 
 

@@ -123,5 +123,5 @@ class Evolution:
             self._trained = len(self._trials)
 
     def _score(self, configs: list[Config]) -> list[float]:
-        vectors = [self._space.encode(config) for config in configs]
-        return [float(score) for score in self._model.predict(Features.of(self._space.feature_names, vectors))]
+        features = Features(self._space.feature_names, self._space.encode_all(configs))
+        return [float(score) for score in self._model.predict(features)]

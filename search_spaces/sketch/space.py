@@ -1,0 +1,277 @@
+"""The space of a contraction's tilings: knobs that sampling, mutation and crossover can move without breaking it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.search_spaces.config import Config, KnobValue
+from autotune.search_spaces.knobs import Choice
+from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
+from autotune.search_spaces.sketch.foresee import foreseen
+from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
+from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
+from autotune.search_spaces.space import ConfigSpace, Constraint
+from autotune.target import Target
+
+MOST_ROWS = 30
+MOST_BODY = 512
+"""Multiply-adds in the code of a tile with all its variants: what the instruction cache holds, and LLVM's patience."""
+
+WORTHWHILE = 4
+"""Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
+
+TILES_PER_BLOCK = (1, 2, 4, 8, 16, 32, 64, 0)
+UNROLL = (1, 2, 4, 8)
+MOST_TILES = 4000
+
+
+class TileKnob(Choice):
+    """Register tiles as tuples: near are those one size away along one axis, or along two in opposite ways."""
+
+    def near(self, value: object) -> tuple[KnobValue, ...]:
+        here = self.values[self.index(value)]
+        assert isinstance(here, tuple)
+        known = [sorted({tile[n] for tile in self.values if isinstance(tile, tuple)}) for n in range(len(here))]
+        place = [sizes.index(size) for sizes, size in zip(known, here)]
+        found = []
+        for moves in _moves(len(here)):
+            moved = [p + moves.get(n, 0) for n, p in enumerate(place)]
+            if all(0 <= p < len(sizes) for p, sizes in zip(moved, known)):
+                tile = tuple(sizes[p] for p, sizes in zip(moved, known))
+                if (tuple, tile) in self._index:
+                    found.append(tile)
+        return tuple(found)
+
+
+def _moves(rank: int) -> Iterable[dict[int, int]]:
+    for n in range(rank):
+        yield from ({n: 1}, {n: -1})
+    for a, b in itertools.permutations(range(rank), 2):
+        yield {a: 1, b: -1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchSpace(ConfigSpace):
+    """All tilings worth trying of a contraction, told apart by what they make: equal nests have one config.
+
+    Args:
+        numbers: of the loop nests; they are what the cost model sees.
+        tiling: what a config says.
+    """
+
+    numbers: NestNumbers
+    tiling: Callable[[Config], Tiling]
+
+    def canonical(self, config: Config) -> Config:
+        """The one of all configs of the same nest: the smallest names of sizes, loops of one turn first."""
+        t, c = self.tiling(config), self.numbers.c
+        knobs: dict[str, KnobValue] = {}
+        for n, a in enumerate(c.spatial):
+            if f"block.{a.name}" in config:
+                count = -(-a.extent // t.elements(n))
+                same = [v for v in TILES_PER_BLOCK if _block(count, v, n == t.vector) == t.block[n]]
+                knobs[f"block.{a.name}"] = 0 if 0 in same else min(same)
+        still = {
+            "outer": [n for n, a in enumerate(c.spatial) if -(-a.extent // t.elements(n)) <= t.block[n]],
+            "inner": [n for n, tiles in enumerate(t.block) if tiles == 1],
+        }
+        for name, once in still.items():
+            if name in config:
+                order = config.get_ints(name)
+                knobs[name] = (*(n for n in once if n in order), *(n for n in order if n not in once))
+        return config.replace(**knobs)
+
+    def default(self) -> Config:
+        return foreseen(self, self.expected, "")[0]
+
+    def expected(self, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """Cycles that the closed form gives, relative to the bound."""
+        return np.asarray(self.numbers.of([self.tiling(config) for config in configs])[:, NAMES.index("cycles")])
+
+    def sample(self, rng: random.Random) -> Config:
+        return self.canonical(ConfigSpace.sample(self, rng))
+
+    def neighbours(self, config: Config, rng: random.Random) -> list[Config]:
+        near = ConfigSpace.neighbours(self, config, rng)
+        return [other for other in dict.fromkeys(map(self.canonical, near)) if other != config]
+
+    def mutate(self, config: Config, rng: random.Random) -> Config:
+        return self.canonical(ConfigSpace.mutate(self, config, rng))
+
+    def crossover(self, mother: Config, father: Config, rng: random.Random) -> Config:
+        return self.canonical(ConfigSpace.crossover(self, mother, father, rng))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return NAMES
+
+    def encode(self, config: Config) -> NDArray[np.float32]:
+        (row,) = self.encode_all([config])
+        return np.asarray(row, np.float32)
+
+    def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
+        return np.asarray(self.numbers.of([self.tiling(config) for config in configs]), np.float32)
+
+
+def sketch_space(c: Contraction, target: Target) -> SketchSpace:
+    """The space of a contraction that has an axis for vectors."""
+    registers = target.num_vector_registers
+    tiling_of: Callable[[Config], Tiling] = functools.lru_cache(4096)(lambda config: tiling(c, config))
+    spatial = [n for n, a in enumerate(c.spatial) if a.extent > 1]
+    lanes = c.widths()
+    knobs: list[Choice] = [
+        Choice("vector", tuple(c.spatial[n].name for n in c.vector_axes())),
+        Choice("lanes", lanes),
+        TileKnob("tile", tuple(_tiles(c, lanes, registers))),
+    ]
+    for n in spatial:
+        knobs.append(Choice(f"block.{c.spatial[n].name}", TILES_PER_BLOCK, 0))
+    orders = tuple(itertools.permutations(spatial))
+    if len(orders) > 1:
+        knobs += [Choice("outer", orders), Choice("inner", orders)]
+    terms = tuple(n for n, a in enumerate(c.reduce) if a.extent > 1)
+    if len(terms) > 1:
+        knobs.append(Choice("reduce", tuple(itertools.permutations(terms))))
+    knobs.append(Choice("unroll", UNROLL))
+    for f in c.factors:
+        if f.plain and not f.constant:
+            knobs.append(Choice(f"pack.{f.tensor}", (NO, ONCE, BLOCK)))
+    knobs.append(Choice("shared", tuple(range(1, min(len(spatial), 3) + 1))))
+    if c.dot is not None:
+        knobs.append(Choice("dot", (True, False)))
+
+    def fits(config: Config) -> bool:
+        t = tiling_of(config)
+        size = math.prod(t.tile)
+        return size + min(t.tile[t.vector], size // t.tile[t.vector]) + 1 <= registers + registers // 8
+
+    def filled(config: Config) -> bool:
+        """No axis is shorter than its tile, and what jumps is not torn apart."""
+        t = tiling_of(config)
+        return all(_filled(a, t.elements(n), t.lanes if n == t.vector else 1) for n, a in enumerate(c.spatial))
+
+    def regular(config: Config) -> bool:
+        """Vectors are loaded, not gathered; neighbours of a dot product lie side by side."""
+        t = tiling_of(config)
+        return all(_regular(c, t, f, where) for f, where in zip(c.factors, t.packs))
+
+    def code_size(config: Config) -> bool:
+        t = tiling_of(config)
+        ragged = sum(a.extent % t.elements(n) != 0 or (-(-a.extent // t.elements(n))) % t.block[n] != 0
+                     for n, a in enumerate(c.spatial))  # fmt: skip
+        return math.prod(t.tile) * t.unroll << ragged <= MOST_BODY
+
+    return SketchSpace(
+        knobs=tuple(knobs),
+        constraints=(
+            Constraint("registers", fits, "the tile needs more vector registers than there are"),
+            Constraint("filled", filled, "an axis is shorter than its tile, or a tile crosses a jump"),
+            Constraint("regular", regular, "vectors would be gathered; pack the operand or choose another axis"),
+            Constraint("code size", code_size, "the unrolled loops would be long to compile"),
+        ),
+        numbers=NestNumbers(c, target),
+        tiling=tiling_of,
+    )
+
+
+def tiling(c: Contraction, config: Config) -> Tiling:
+    """What a config says, with sizes cut to what there is."""
+    vector = next(n for n, a in enumerate(c.spatial) if a.name == config.get_str("vector"))
+    lanes, tile = config.get_int("lanes"), config.get_ints("tile")
+    blocks = []
+    for n, a in enumerate(c.spatial):
+        count = -(-a.extent // (tile[n] * (lanes if n == vector else 1)))
+        wanted = config.get_int(f"block.{a.name}") if a.extent > 1 else 0
+        blocks.append(_block(count, wanted, n == vector))
+    alone = tuple(n for n, a in enumerate(c.spatial) if a.extent == 1)
+    outer, inner = ((*alone, *(config.get_ints(k) if k in config else _long(c.spatial))) for k in ("outer", "inner"))
+    still = tuple(n for n, a in enumerate(c.reduce) if a.extent == 1)
+    reduce = (*still, *(config.get_ints("reduce") if "reduce" in config else _long(c.reduce)))
+    packs = tuple(config.get_str(f"pack.{f.tensor}") if f"pack.{f.tensor}" in config else NO for f in c.factors)
+    dot = config.get_bool("dot") if "dot" in config else False
+    shared = len(alone) + config.get_int("shared")
+    return Tiling(
+        vector, lanes, tile, tuple(blocks), outer, inner, reduce, config.get_int("unroll"), packs, shared, dot
+    )
+
+
+def _block(count: int, wanted: int, whole: bool) -> int:
+    """Tiles in a block when `wanted` are asked for, 0 for all; with `whole`, no block is smaller than the others."""
+    most = min(wanted or count, count)
+    return _dividing(count, most) if whole else _evenly(count, most)
+
+
+def _dividing(total: int, most: int) -> int:
+    """The largest divisor of `total` that is at most `most`: panels end where the last block does."""
+    return max(d for d in range(1, most + 1) if total % d == 0)
+
+
+def _evenly(total: int, most: int) -> int:
+    """The size of pieces, at most `most`, that cut `total` into the fewest pieces, all about as long."""
+    return -(-total // -(-total // most))
+
+
+def _long(axes: tuple[Axis, ...]) -> tuple[int, ...]:
+    return tuple(n for n, a in enumerate(axes) if a.extent > 1)
+
+
+def _filled(a: Axis, elements: int, lanes: int) -> bool:
+    whole = -(-a.extent // lanes) * lanes
+    return elements <= whole and (a.period == 0 or a.period % elements == 0)
+
+
+def _regular(c: Contraction, t: Tiling, f: Factor, where: str) -> bool:
+    axis = c.spatial[t.vector].name
+    panels = f.plain and (f.constant or where != NO)
+    if t.dot and c.dot is not None:
+        term = c.reduce[t.reduce[-1]].name
+        if t.reduce[-1] != len(c.reduce) - 1 or not (panels or (f.stride(term) == 1 and f.stride(axis) == 0)):
+            return False
+    return panels or f.stride(axis) in (0, 1)
+
+
+def _tiles(c: Contraction, lanes: tuple[int, ...], registers: int) -> list[tuple[int, ...]]:
+    """Register tiles along at most three axes, large enough to be worth it where the axes are."""
+    sizes = [_sizes(a, n in c.vector_axes(), lanes) for n, a in enumerate(c.spatial)]
+    wide = [n for n, each in enumerate(sizes) if len(each) > 1]
+    found = [(1,) * len(sizes)]
+    for axes in itertools.combinations(wide, min(3, len(wide))):
+        for chosen in itertools.product(*(sizes[n] for n in axes)):
+            if math.prod(chosen) <= registers - 2:
+                tile = [1] * len(sizes)
+                for n, value in zip(axes, chosen):
+                    tile[n] = value
+                found.append(tuple(tile))
+
+    def largest(vector: int) -> int:
+        """Accumulators of the largest tile with vectors along an axis."""
+        fitting = (all(_filled(a, tile[n] * (lanes[-1] if n == vector else 1), lanes[-1] if n == vector else 1)
+                       for n, a in enumerate(c.spatial)) and math.prod(tile) for tile in found)  # fmt: skip
+        return max(fitting)
+
+    enough = min(WORTHWHILE, *(largest(n) for n in c.vector_axes()))
+    found = [tile for tile in dict.fromkeys(found) if math.prod(tile) >= enough]
+    if len(found) > MOST_TILES:  # many axes: those of the largest tiles, which is what reuse asks for
+        found = sorted(found, key=lambda tile: -math.prod(tile))[:MOST_TILES]
+    return sorted(found)
+
+
+def _sizes(a: Axis, vector: bool, lanes: tuple[int, ...]) -> list[int]:
+    """Sizes of a tile along an axis: all that divide it, and those that waste little."""
+    longest = min(a.extent, MOST_ROWS)
+    kept = [n for n in range(1, longest + 1) if a.extent % n == 0 or _used(a.extent, n) >= 0.85]
+    if vector:
+        kept += range(1, min(-(-a.extent // lanes[-1]), 8) + 1)
+    return sorted(set(kept))
+
+
+def _used(extent: int, size: int) -> float:
+    return extent / (-(-extent // size) * size)

@@ -1,0 +1,43 @@
+"""The template of tiled contractions: any sum of products, whatever its operator is called."""
+
+from __future__ import annotations
+
+import functools
+
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.search_spaces.anchored import with_layouts
+from autotune.search_spaces.config import Config
+from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.registry import template
+from autotune.search_spaces.sketch.contraction import contraction
+from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
+from autotune.search_spaces.sketch.tiling import Tiles
+from autotune.target import Target
+
+
+@template("sketch.contraction", op=None, priority=-5.0)
+class SketchedContraction:
+    """Contractions with an axis along which nothing need be gathered."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        c = contraction(workload, target)
+        return c is not None and bool(c.vector_axes())
+
+    def space(self, workload: Workload, target: Target) -> SketchSpace:
+        return _space(workload, target)
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        return self.space(workload, target).default()
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        space = _space(workload, target)
+        c = space.numbers.c
+        return Tiles(c, space.tiling(config), with_layouts(c.schedule, interface, {})).schedule()
+
+
+@functools.lru_cache(maxsize=64)
+def _space(workload: Workload, target: Target) -> SketchSpace:
+    c = contraction(workload, target)
+    assert c is not None
+    return sketch_space(c, target)

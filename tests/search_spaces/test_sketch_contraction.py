@@ -1,0 +1,128 @@
+"""Sketches of contractions: what they see, what they choose from, and that all of it computes the definition."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.lower import lower, print_program
+from autotune.ops import parse_workload
+from autotune.search_spaces import Config, lookup, make_schedule, task_space, templates_for
+from autotune.search_spaces.sketch.contraction import contraction
+from autotune.search_spaces.sketch.space import SketchSpace
+from autotune.search_spaces.sketch.tiling import NO
+from autotune.target import Target
+from tests.conftest import Golden
+from tests.search_spaces.contraction_cases import random_contraction
+from tests.search_spaces.generic_cases import random_interface
+from tests.search_spaces.matmul_cases import wrong
+from tests.targets import fixed
+
+TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
+FIXED = fixed("x86 -mcpu=x86-64-v4 -num-cores=2")
+PRODUCT = "einsum data=var:64,48 data=var:48,64 equation=ik,kj->ij"
+SCORES = "einsum data=var:1,19,3,8 data=var:1,21,3,8 equation=bqhd,bkhd->bhqk"
+
+
+def space_of(text: str, target: Target = FIXED) -> SketchSpace:
+    space = lookup("sketch.contraction").space(parse_workload(text), target)
+    assert isinstance(space, SketchSpace)
+    return space
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_tilings_of_random_contractions(seed: int) -> None:
+    rng = random.Random(seed)
+    workload, target = random_contraction(rng), Target.parse(rng.choice(TARGETS))
+    template = lookup("sketch.contraction")
+    if not template.applies(workload, target):
+        return
+    config = template.space(workload, target).sample(rng)
+    interface = random_interface(workload, rng) if rng.random() < 0.4 else None
+    failure = wrong(workload, template.schedule(workload, config, target, interface), target)
+    assert failure is None, f"{workload.to_json()} {config.to_json()} {interface and interface.to_json()}: {failure}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        PRODUCT,
+        SCORES,
+        "einsum data=var:6,8,5,4 data=var:4,8,20 equation=abcd,dbe->ace",
+        "matmul a=16,16:u8 b=const:16,48:i8",
+        "matmul a=21,34:bf16 b=const:34,33:bf16",
+        "conv2d data=1,32,9,20 weight=32,16,3,3 pad=1 groups=2",
+        "conv2d data=1,8,9,20 weight=20,8,3,3 pad=1 + add b=1,20,1,1 + relu",
+    ],
+)
+def test_untuned_choices_are_right(text: str, target: str) -> None:
+    workload, chosen = parse_workload(text), Target.parse(target)
+    config = lookup("sketch.contraction").default(workload, chosen).replace(template="sketch.contraction")
+    assert wrong(workload, make_schedule(workload, config, chosen), chosen) is None
+
+
+def test_what_a_contraction_is() -> None:
+    scores = contraction(parse_workload(SCORES), FIXED)
+    assert scores is not None
+    assert [a.name for a in scores.spatial] == ["b", "h", "q", "k"] and [a.name for a in scores.reduce] == ["d"]
+    assert [f.stride("q") for f in scores.factors] == [24, 0]
+    assert scores.points == 19 * 21 * 3 * 8
+    for text in ("softmax data=4,8 axis=1", "max_pool data=1,4,8,8 kernel=2 stride=2", "reduce_sum data=8,9 axes=0"):
+        assert contraction(parse_workload(text), FIXED) is None
+
+
+def test_channels_of_a_group_are_not_torn_apart() -> None:
+    workload = parse_workload("conv2d data=1,32,9,20 weight=32,16,3,3 pad=1 groups=2")
+    c = contraction(workload, FIXED)
+    assert c is not None and c.spatial[1].period == 16
+    space, rng = space_of("conv2d data=1,32,9,20 weight=32,16,3,3 pad=1 groups=2"), random.Random(0)
+    for _ in range(50):
+        assert 16 % space.tiling(space.sample(rng)).elements(1) == 0
+
+
+def test_dot_products_are_chosen_where_the_cpu_has_them() -> None:
+    text = "matmul a=64,64:u8 b=const:64,64:i8"
+    with_dots = Target.parse("x86 -mcpu=icelake-server -num-cores=1")
+    assert space_of(text, with_dots).default().get_bool("dot")
+    assert "dot" not in space_of(text, FIXED).default()
+
+
+def test_every_config_is_valid_and_says_one_nest_in_one_way() -> None:
+    space, rng = space_of(SCORES), random.Random(1)
+    config = space.sample(rng)
+    for _ in range(200):
+        space.validate(config)
+        assert space.canonical(config) == config
+        t = space.tiling(config)
+        assert math.prod(t.tile) <= FIXED.num_vector_registers
+        config = space.mutate(config, rng) if rng.random() < 0.7 else space.crossover(config, space.sample(rng), rng)
+
+
+def test_near_tiles_differ_by_one_size() -> None:
+    knob = space_of(PRODUCT).knob("tile")
+    for near in knob.near((8, 2)):
+        assert isinstance(near, tuple) and sum(a != b for a, b in zip(near, (8, 2))) <= 2
+
+
+def test_sketches_come_after_templates_made_for_an_operator_and_before_generic() -> None:
+    names = [t.name for t in templates_for(parse_workload("matmul a=var:32,32 b=const:32,32"), FIXED)]
+    assert names.index("matmul.packed") < names.index("sketch.contraction") < names.index("generic")
+    space = task_space(parse_workload(PRODUCT), FIXED)
+    assert space.default().template == "sketch.contraction"
+    assert len(space.encode(space.default())) == len(space.feature_names)
+
+
+def test_a_tiling_as_a_nest(golden: Golden) -> None:
+    workload = parse_workload(PRODUCT)
+    config = Config.of(
+        {"vector": "j", "lanes": 16, "tile": (6, 2), "block.i": 4, "block.j": 2, "outer": (1, 0), "inner": (1, 0),
+         "unroll": 2, "pack.in0": NO, "pack.in1": "block", "shared": 1}
+    )  # fmt: skip
+    schedule = lookup("sketch.contraction").schedule(workload, config, FIXED)
+    golden(print_program(lower(schedule)))
