@@ -16,11 +16,14 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import StageState, State
 from autotune.schedule.tensorize import DOT_PRODUCTS, DotProduct
-from autotune.search_spaces.access import widest
+from autotune.search_spaces.access import innermost, stride, widest
+from autotune.search_spaces.anchored import with_layouts
 from autotune.search_spaces.fusion import same_point
+from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.target import Target
 from autotune.tensor.expr import Binary, Cast, Expr, Read, Var
-from autotune.tensor.linear import Div, Linear, Mod, to_linear
+from autotune.tensor.layout import Layout
+from autotune.tensor.linear import Div, Linear, to_linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,38 +31,36 @@ class Factor:
     """One read of the product.
 
     Attributes:
-        tensor: what is read; `constant`: a weight, packed once and for all; `computed`: by a stage before the sum.
+        tensor: what is read; `constant`: a weight, packed once and for all.
         bytes: of an element.
         shape: of the tensor.
         steps: per dimension, how far one turn of each axis moves in it (1 for a plain index).
+        strides: per axis that it moves along, elements between neighbours in memory; None where it jumps.
         plain: every index is one axis, each axis once: the tensor can be packed along any of them.
-        guarded: part of what is asked for lies outside and counts as zero.
+        guarded: dimensions of which part of what is asked for lies outside and counts as zero.
     """
 
     tensor: str
     constant: bool
-    computed: bool
     bytes: int
     shape: tuple[int, ...]
     steps: tuple[tuple[tuple[str, int], ...], ...]
+    strides: tuple[tuple[str, int | None], ...]
     plain: bool
-    guarded: bool
+    guarded: tuple[int, ...]
 
     def axes(self) -> frozenset[str]:
         """The axes along which it moves."""
-        return frozenset(name for dimension in self.steps for name, _ in dimension)
+        return frozenset(name for name, _ in self.strides)
 
     def dimension(self, axis: str) -> int | None:
         """The dimension that an axis moves along, None when there is none or several."""
         found = [d for d, parts in enumerate(self.steps) if any(name == axis for name, _ in parts)]
         return found[0] if len(found) == 1 else None
 
-    def stride(self, axis: str) -> int:
-        """Elements between neighbours along an axis, in row-major memory; 0 when it stays in place."""
-        total = 0
-        for d, parts in enumerate(self.steps):
-            total += math.prod(self.shape[d + 1 :]) * dict(parts).get(axis, 0)
-        return total
+    def stride(self, axis: str) -> int | None:
+        """Elements between neighbours along an axis; 0 when it stays in place, None where it jumps."""
+        return dict(self.strides).get(axis, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +69,40 @@ class Axis:
 
     Attributes:
         period: turns after which what is read jumps (the channels of a group): tiles divide it. 0 where nothing jumps.
+        block: of a reduce axis, neighbours that lie together in a blocked operand; 0 where nothing is blocked.
     """
 
     name: str
     extent: int
     period: int = 0
+    block: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A loop of the sum: a reduce axis, or the blocks of one (`outer`), or what is in a block (`inner`)."""
+
+    axis: int
+    extent: int
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A schedule in which only the sum, what it reads and the output are left.
+    """A schedule in which only the sum, what it reads and the output are left, and what is to be known about them.
 
     Attributes:
+        schedule: nothing decided yet but what is inlined; `layouts`: what operands get where nobody asks for others.
         total: the stage of the sum; `output` reads it, each element where it is itself.
         spatial, reduce: axes of the sum.
         lanes: elements of the widest vector.
-        dot: the instruction that folds neighbours along the last reduce axis; None where there is none that fits.
+        dot: the instruction that folds neighbours along a reduce axis, `dot_axis`; None where there is none that fits.
         stored: bytes of an element of the output; `extra`: of what is read beside the sum, per element.
+        last: number of the spatial axis along which the output is contiguous.
     """
 
     schedule: Schedule
+    layouts: tuple[tuple[str, Layout], ...]
     total: str
     output: str
     spatial: tuple[Axis, ...]
@@ -95,13 +110,25 @@ class Contraction:
     factors: tuple[Factor, ...]
     lanes: int
     dot: DotProduct | None
+    dot_axis: int
     stored: int
     extra: int
+    last: int
 
     @property
     def points(self) -> int:
         """Products that are summed up."""
         return math.prod(a.extent for a in (*self.spatial, *self.reduce))
+
+    def terms(self) -> tuple[Term, ...]:
+        """The loops of the sum, in the order of its axes."""
+        found: list[Term] = []
+        for n, a in enumerate(self.reduce):
+            if 1 < a.block < a.extent:
+                found += [Term(n, -(-a.extent // a.block), "outer"), Term(n, a.block, "inner")]
+            else:
+                found.append(Term(n, a.extent))
+        return tuple(found)
 
     def widths(self) -> tuple[int, ...]:
         """Lanes that a vector may have: all, half, and a quarter where an axis is that short."""
@@ -121,10 +148,10 @@ class Contraction:
 
 
 @functools.lru_cache(maxsize=512)
-def contraction(workload: Workload, target: Target, algorithm: str = "direct") -> Contraction | None:
+def contraction(workload: Workload, target: Target) -> Contraction | None:
     """How the workload is a contraction; None when it is something else."""
     try:
-        schedule = Schedule(compute_def(workload, algorithm))
+        schedule = Schedule(compute_def(workload))
     except WorkloadError:
         return None
     if len(schedule.compute.outputs) != 1:
@@ -146,7 +173,7 @@ def contraction(workload: Workload, target: Target, algorithm: str = "direct") -
     state = schedule.state
     if {s.name for s in state.stages} != {total, output} or not same_point(state, output, total):
         return None
-    return _analysed(schedule, total, output, target)
+    return _analysed(schedule, usual_layouts(workload, target), total, output, target)
 
 
 def _elementwise(s: StageState) -> bool:
@@ -154,34 +181,41 @@ def _elementwise(s: StageState) -> bool:
     return s.stage.reducer is None and whole and len(s.stage.outputs) == 1
 
 
-def _analysed(schedule: Schedule, total: str, output: str, target: Target) -> Contraction | None:
-    state = schedule.state
+def _analysed(
+    schedule: Schedule, layouts: dict[str, Layout], total: str, output: str, target: Target
+) -> Contraction | None:
+    state = with_layouts(schedule, None, layouts).state
     s, o = state.stage(total), state.stage(output)
     if not s.stage.axes or not s.stage.reduce_axes or min(a.extent for a in s.stage.all_axes) < 1:
         return None
-    factors, periods = [], dict.fromkeys((a.name for a in s.stage.all_axes), 0)
     reads = _product(s.stage.body[0])
     if not reads or len(reads) < 2 or len({r.tensor.name for r in reads}) < len(reads):
         return None
-    for read in reads:
-        factor = _factor(state, s, read, periods)
-        if factor is None:
-            return None
-        factors.append(factor)
+    periods = dict.fromkeys((a.name for a in s.stage.all_axes), 0)
+    factors = [_factor(state, s, read, periods) for read in reads]
+    known = [f for f in factors if f is not None]
+    if len(known) < len(factors):
+        return None
     dot = next((d for d in DOT_PRODUCTS.values() if _dot_fits(s, d, target)), None)
+    axes = [a.name for a in s.stage.reduce_axes]
+    together = [n for n, a in enumerate(axes) if dot and all(_beside(f, a) for f in known) and not _odd(s, n, dot)]
     out = o.stage.outputs[0]
     extra = sum(r.tensor.dtype.bytes for r in o.reads() if r.tensor.name != total and len(r.tensor.shape) > 1)
+    last = innermost(state.layout(out), out.shape)
     return Contraction(
         schedule,
+        tuple(layouts.items()),
         total,
         output,
         tuple(Axis(a.name, a.extent, periods[a.name]) for a in s.stage.axes),
-        tuple(Axis(a.name, a.extent, periods[a.name]) for a in s.stage.reduce_axes),
-        tuple(factors),
+        tuple(Axis(a.name, a.extent, periods[a.name], _block(state, known, a.name)) for a in s.stage.reduce_axes),
+        tuple(known),
         target.lanes(widest([s])),
-        dot,
+        dot if together else None,
+        together[-1] if together else 0,
         out.dtype.bytes,
         extra,
+        last or 0,
     )
 
 
@@ -197,33 +231,29 @@ def _product(e: Expr) -> list[Read] | None:
 
 def _factor(state: State, s: StageState, read: Read, periods: dict[str, int]) -> Factor | None:
     ranges = {a.name: (0, max(a.extent - 1, 0)) for a in s.stage.all_axes}
-    steps = []
-    for index in read.indices:
+    steps, moving, jumping, guarded = [], set[str](), set[str](), []
+    for d, (index, size) in enumerate(zip(read.indices, read.tensor.shape)):
         form = to_linear(index, ranges)
         parts: dict[str, int] = {}
         for term, c in form.terms.items():
             if isinstance(term, str):
                 parts[term] = parts.get(term, 0) + c
-            elif isinstance(term, (Div, Mod)) and _one_axis(term.arg) is not None:
-                axis = str(_one_axis(term.arg))
+            elif isinstance(term, Div) and (axis := _one_axis(term.arg)) is not None:
                 periods[axis] = math.gcd(periods[axis], term.divisor)
+                jumping.add(axis)
             else:
                 return None
         steps.append(tuple(parts.items()))
-    inputs = {t.name: t for t in state.inputs}
-    own = inputs.get(read.tensor.name)
+        moving |= set(parts)
+        low, high = form.range(ranges)
+        guarded += [d] if read.when is not None and (low < 0 or high >= size) else []
+    constant = any(t.name == read.tensor.name and t.constant for t in state.inputs)
     names = [i.name for i in read.indices if isinstance(i, Var)]
     plain = len(names) == len(read.indices) and len(set(names)) == len(names) and read.when is None
-    return Factor(
-        read.tensor.name,
-        bool(own and own.constant),
-        own is None,
-        read.tensor.dtype.bytes,
-        read.tensor.shape,
-        tuple(steps),
-        plain,
-        read.when is not None,
-    )
+    # Between its jumps, what jumps stays in place.
+    strides = tuple((x, stride(state, s, read, x) if x in moving else 0) for x in sorted(moving | jumping))
+    t = read.tensor
+    return Factor(t.name, constant, t.dtype.bytes, t.shape, tuple(steps), strides, plain, tuple(guarded))
 
 
 def _one_axis(form: Linear) -> str | None:
@@ -231,11 +261,31 @@ def _one_axis(form: Linear) -> str | None:
     return names[0] if len(names) == 1 and isinstance(names[0], str) and form.const == 0 else None
 
 
+def _block(state: State, factors: list[Factor], axis: str) -> int:
+    """Neighbours along a reduce axis that lie together in an operand that stays as it is."""
+    found = 0
+    for f in factors:
+        d = f.dimension(axis)
+        if d is not None and not (f.plain and f.constant):
+            block = state.layout(state.tensor(f.tensor)).block(d)
+            found = block if block > 1 else found
+    return found
+
+
 def _dot_fits(s: StageState, dot: DotProduct, target: Target) -> bool:
     body = s.stage.body[0]
     if body.dtype is not dot.total or not isinstance(body, Binary) or body.op != "mul":
         return False
-    if not target.has(dot.feature, "avx512vl") or s.stage.reduce_axes[-1].extent % dot.extent:
+    if not target.has(dot.feature, "avx512vl"):
         return False
     found = tuple(e.a.dtype if isinstance(e, Cast) and isinstance(e.a, Read) else None for e in (body.a, body.b))
     return found in ((dot.left, dot.right), (dot.right, dot.left))
+
+
+def _beside(f: Factor, axis: str) -> bool:
+    """Neighbours along the axis lie side by side, or can be laid so."""
+    return f.stride(axis) == 1 or (f.plain and axis in f.axes())
+
+
+def _odd(s: StageState, reduce: int, dot: DotProduct) -> bool:
+    return bool(s.stage.reduce_axes[reduce].extent % dot.extent)

@@ -9,18 +9,19 @@ which everything fits a cache decides what comes from behind it, and how often.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.search_spaces.sketch.batch import Batch, Flags, Integers
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
-from autotune.search_spaces.sketch.tiling import BLOCK, NO, Tiling
 from autotune.target import Target
 
 Array = NDArray[np.float64]
 LINE = 64
 """Bytes that come from a cache together."""
+PAGE = 4096
+"""Bytes that one entry of the translation buffer covers."""
 
 NAMES = (
     "log_work",
@@ -49,6 +50,17 @@ NAMES = (
     "aliasing",
     "dot",
     "streams",
+    "pages",
+    "sliding",
+    "broadcasts",
+    "converting",
+    "ends",
+    "scattered",
+    "skipping",
+    "copies",
+    "threads",
+    "depth",
+    "far",
 )
 
 
@@ -69,31 +81,23 @@ class NestNumbers:
         """Cycles that the products take at least, on all threads together, without a dot-product instruction."""
         return self.c.points / (self.c.lanes * self.rate) / self.target.num_threads
 
-    def of(self, tilings: Sequence[Tiling]) -> Array:
-        """(len(tilings), len(NAMES)) numbers."""
-        return _Batch(self, tilings).numbers()
+    def of(self, batch: Batch) -> Array:
+        """(tilings, len(NAMES)) numbers."""
+        return _Counted(self, batch).numbers()
 
 
-class _Batch:
-    def __init__(self, n: NestNumbers, tilings: Sequence[Tiling]) -> None:
+class _Counted:
+    def __init__(self, n: NestNumbers, b: Batch) -> None:
         self.n, self.c, self.core, self.target = n, n.c, n.core, n.target
-        self.many = len(tilings)
+        self.b, self.many = b, len(b.vector)
         self.rows_index = np.arange(self.many)
-        self.vector = np.array([t.vector for t in tilings])
-        self.lanes = np.array([t.lanes for t in tilings], np.float64)
-        self.tile = np.array([t.tile for t in tilings], np.float64)
-        self.block = np.array([t.block for t in tilings], np.float64)
-        self.outer = np.array([t.outer for t in tilings])
-        self.inner = np.array([t.inner for t in tilings])
-        self.reduce = np.array([t.reduce for t in tilings])
-        self.unroll = np.array([t.unroll for t in tilings], np.float64)
-        self.shared = np.array([t.shared for t in tilings])
-        self.dot = np.array([t.dot for t in tilings]) & (n.c.dot is not None)
-        self.packs = np.array([[p != NO or (f.constant and f.plain) for p, f in zip(t.packs, n.c.factors)]
-                               for t in tilings])  # fmt: skip
-        self.copied = np.array([[(p != NO) + (p == BLOCK) for p in t.packs] for t in tilings])
-        self.along = np.arange(len(n.c.spatial))[None, :] == self.vector[:, None]
-        self.elements = self.tile * np.where(self.along, self.lanes[:, None], 1.0)
+        self.vector, self.outer, self.inner, self.terms, self.shared = b.vector, b.outer, b.inner, b.terms, b.shared
+        self.lanes, self.unroll = b.lanes.astype(np.float64), b.unroll.astype(np.float64)
+        self.tile, self.block = b.tile.astype(np.float64), b.block.astype(np.float64)
+        self.dot = b.dot & (n.c.dot is not None)
+        self.packs = (b.packs > 0) | np.array([f.constant and f.plain for f in n.c.factors])
+        self.copied = b.packs
+        self.along, self.elements = b.along(), b.elements().astype(np.float64)
         self.tiles = np.ceil(n.extents / self.elements)
         self.blocks = np.ceil(self.tiles / self.block)
 
@@ -146,7 +150,17 @@ class _Batch:
             lines,
             self._aliasing(),
             self.dot * 1.0,
-            (~self.packs).sum(1) * 1.0,
+            *self._streams(),
+            self._sliding(),
+            self._broadcasts(),
+            self._converting(size) * steps / bound,
+            self.ends,
+            (self.vector != c.last) * 1.0,
+            self.b.skip * 1.0,
+            (self.copied > 0).sum(1) * 1.0,
+            np.full(self.many, np.log2(self.target.num_threads)),
+            np.log2(steps),
+            l3 / np.maximum(arithmetic, 1.0),
         )
         return np.stack([np.broadcast_to(x, (self.many,)) for x in columns], axis=1)
 
@@ -192,14 +206,56 @@ class _Batch:
             out[0] += count * (part + extra * share) / rate
             out[1] += count * np.where(part < rate * latency, latency, 0.0)
             out[2] += count * (loads * np.sqrt(share) + 2 * over + 1.0 / self.unroll) / self.core.loads
+        self.ends = 1.0 - whole.prod(1) * size / np.maximum(rate * out[0], 1.0)
         return out[0], out[1], out[2]
+
+    def _streams(self) -> tuple[Array, Array]:
+        """Rows that a step reads from lines of their own, and those of them on pages of their own."""
+        lines, pages = np.zeros(self.many), np.zeros(self.many)
+        for k, f in enumerate(self.c.factors):
+            for count, least in ((lines, LINE), (pages, PAGE)):
+                apart = np.array([abs(f.stride(a.name) or 0) * f.bytes >= least for a in self.c.spatial])
+                count += np.where(self.packs[:, k], 1.0, np.where(apart[None, :], self.tile, 1.0).prod(1))
+        return lines, pages
+
+    def _sliding(self) -> Array:
+        """Turns of the innermost loop written out, where they read what neighbours in the tile read, too.
+
+        LLVM keeps what they share in registers, which are too few for it.
+        """
+        terms, found = self.c.terms(), np.zeros(self.many)
+        for k, term in enumerate(terms):
+            name = self.c.reduce[term.axis].name
+            axes = {x for f in self.c.factors for parts in f.steps if name in dict(parts) for x in dict(parts)}
+            along = np.array([a.name in axes for a in self.c.spatial])
+            shared = (np.where(along[None, :], self.tile, 1.0).prod(1) > 1) & (self.terms[:, -1] == k)
+            found = np.where(shared, np.minimum(self.unroll, term.extent), found)
+        return found
+
+    def _broadcasts(self) -> Array:
+        """Share of the loads of a step that fill a vector with one element."""
+        one, all_ = np.zeros(self.many), np.zeros(self.many)
+        for f in self.c.factors:
+            moves = np.array([a.name in f.axes() for a in self.c.spatial])
+            loads = np.where(moves[None, :], self.tile, 1.0).prod(1)
+            one += np.where(moves[self.vector], 0.0, loads)
+            all_ += loads
+        return np.asarray(one / all_)
+
+    def _converting(self, size: Array) -> Array:
+        """Cycles of a step of all tiles to widen elements that are stored in fewer bytes."""
+        narrow = [f for f in self.c.factors if f.bytes * self.c.lanes * 8 < self.target.vector_bits]
+        total = np.zeros(self.many)
+        for f in narrow:
+            moves = np.array([a.name in f.axes() for a in self.c.spatial])
+            total += np.where(self.dot, 0.0, np.where(moves[None, :], self.tile, 1.0).prod(1))
+        return np.asarray(total * self.tiles.prod(1))
 
     def _storing(self) -> Array:
         """Cycles to write results, and to read what is fused behind the sum."""
         c, n = self.c, self.n
-        last = max((i for i, a in enumerate(c.spatial) if a.extent > 1), default=0)
         vectors = n.extents.prod() / self.lanes
-        scattered = np.where(self.vector == last, 1.0, self.lanes)
+        scattered = np.where(self.vector == c.last, 1.0, self.lanes)
         each: Array = scattered * (1 + (c.extra > 0)) / self.core.stores
         far = n.extents.prod() * (c.stored + c.extra) / self._rate_behind(n.extents.prod() * c.stored)
         return np.asarray(vectors * each + far)
@@ -214,14 +270,15 @@ class _Batch:
         """(cycles of what L2 gives, L3, memory; bytes that a tile's sum reads; bytes of lines over bytes needed)."""
         c, n = self.c, self.n
         rank, depth = len(c.spatial), len(c.reduce)
-        loops: list[tuple[Array, Array, bool]] = []  # innermost first: (axis, turns, spatial)
+        loops: list[tuple[Integers, Array, bool]] = []  # innermost first: (axis, turns, spatial)
         spatial = self.elements.copy()
         terms = np.ones((self.many, depth))
         cover = [(spatial.copy(), terms.copy())]
-        for k in reversed(range(depth)):
-            axis = self.reduce[:, k]
-            terms[self.rows_index, axis] = n.terms[axis]
-            loops.append((axis, n.terms[axis], False))
+        axes, turns_of = np.array([x.axis for x in c.terms()]), np.array([float(x.extent) for x in c.terms()])
+        for k in reversed(range(len(axes))):
+            axis, turns = axes[self.terms[:, k]], np.asarray(turns_of[self.terms[:, k]], np.float64)
+            terms[self.rows_index, axis] = np.minimum(terms[self.rows_index, axis] * turns, n.terms[axis])
+            loops.append((axis, turns, False))
             cover.append((spatial.copy(), terms.copy()))
         for order, count in ((self.inner, self.block), (self.outer, self.blocks)):
             for k in reversed(range(rank)):
@@ -233,7 +290,7 @@ class _Batch:
                 cover.append((spatial.copy(), terms.copy()))
         foot = np.stack([[self._footprint(k, f, s, t) for s, t in cover] for k, f in enumerate(c.factors)])
         total = foot.sum(0)  # (levels, many)
-        inner = total[depth]
+        inner = total[len(axes)]
         moves = [self._moves(f, loops) for f in c.factors]
         # The same walk for each cache: all that fits stays, what does not comes again for every turn outside.
         cycles = []
@@ -248,7 +305,7 @@ class _Batch:
                 times, started = np.ones(self.many), np.zeros(self.many, bool)
                 for place, (_, turns, _) in enumerate(loops):
                     outside = place >= level
-                    started |= outside & moves[k][place].astype(bool) & (turns > 1)
+                    started |= outside & moves[k][place] & (turns > 1)
                     times = np.where(outside & started, times * turns, times)
                 bytes_ += foot[k][level, self.rows_index] * times
             whole = total[-1] <= 0.75 * size
@@ -257,10 +314,10 @@ class _Batch:
         plain = sum(float(np.prod(f.shape)) * f.bytes for f in c.factors)
         return cycles[0], cycles[1], cycles[2], inner, least / max(plain, 1.0)
 
-    def _moves(self, f: Factor, loops: list[tuple[Array, Array, bool]]) -> list[Array]:
+    def _moves(self, f: Factor, loops: list[tuple[Integers, Array, bool]]) -> list[Flags]:
         of = np.array([a.name in f.axes() for a in self.c.spatial])
         over = np.array([a.name in f.axes() for a in self.c.reduce])
-        return [of[axis.astype(int)] if spatial else over[axis.astype(int)] for axis, _, spatial in loops]
+        return [of[axis] if spatial else over[axis] for axis, _, spatial in loops]
 
     def _footprint(self, k: int, f: Factor, spatial: Array, terms: Array) -> Array:
         """Bytes of the lines that a factor's part lies on."""
@@ -318,14 +375,14 @@ class _Batch:
 
     def _aliasing(self) -> Array:
         """Rows of a tile that compete for the same lines of the first-level cache, in units of its ways."""
-        ways = max(self.target.l1_bytes // 4096, 1)
+        ways = max(self.target.l1_bytes // PAGE, 1)
         worst = np.zeros(self.many)
         for k, f in enumerate(self.c.factors):
             for i, a in enumerate(self.c.spatial):
-                step = f.stride(a.name) * f.bytes
+                step = (f.stride(a.name) or 0) * f.bytes
                 if step < LINE:
                     continue
-                sets = 4096 / np.gcd(int(step), 4096)
+                sets = PAGE / np.gcd(int(step), PAGE)
                 rivals = np.ceil(self.tile[:, i] / sets)
                 worst = np.maximum(worst, np.where(self.packs[:, k] | (self.vector == i), 0.0, rivals / ways))
         return worst

@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 
 from autotune.search_spaces.config import Config, KnobValue
 from autotune.search_spaces.knobs import Choice
+from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import foreseen
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
+from autotune.search_spaces.sketch.rules import MOST_BODY, block_size, long, term_orders
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
 from autotune.search_spaces.space import ConfigSpace, Constraint
 from autotune.target import Target
 
 MOST_ROWS = 30
-MOST_BODY = 512
-"""Multiply-adds in the code of a tile with all its variants: what the instruction cache holds, and LLVM's patience."""
-
 WORTHWHILE = 4
 """Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
 
@@ -77,7 +76,7 @@ class SketchSpace(ConfigSpace):
         for n, a in enumerate(c.spatial):
             if f"block.{a.name}" in config:
                 count = -(-a.extent // t.elements(n))
-                same = [v for v in TILES_PER_BLOCK if _block(count, v, n == t.vector) == t.block[n]]
+                same = [v for v in TILES_PER_BLOCK if block_size(count, v, n == t.vector) == t.block[n]]
                 knobs[f"block.{a.name}"] = 0 if 0 in same else min(same)
         still = {
             "outer": [n for n, a in enumerate(c.spatial) if -(-a.extent // t.elements(n)) <= t.block[n]],
@@ -90,11 +89,22 @@ class SketchSpace(ConfigSpace):
         return config.replace(**knobs)
 
     def default(self) -> Config:
-        return foreseen(self, self.expected, "")[0]
+        return self.foreseen(1)[0]
 
-    def expected(self, configs: Sequence[Config]) -> NDArray[np.float64]:
+    def foreseen(self, count: int) -> list[Config]:
+        """The configs of which the most is expected, best first; fewer where there are not so many."""
+        decoder = Decoder(self.numbers.c, self.knobs, self.numbers.target)
+        found: dict[Config, None] = {}
+        for row in foreseen(decoder, self.expected, self.numbers.c.total):
+            values = ((knob.name, knob.values[n]) for knob, n in zip(self.knobs, row))
+            found[self.canonical(Config.of(values))] = None
+            if len(found) == count:
+                break
+        return list(found)
+
+    def expected(self, batch: Batch) -> NDArray[np.float64]:
         """Cycles that the closed form gives, relative to the bound."""
-        return np.asarray(self.numbers.of([self.tiling(config) for config in configs])[:, NAMES.index("cycles")])
+        return np.asarray(self.numbers.of(batch)[:, NAMES.index("cycles")])
 
     def sample(self, rng: random.Random) -> Config:
         return self.canonical(ConfigSpace.sample(self, rng))
@@ -118,7 +128,7 @@ class SketchSpace(ConfigSpace):
         return np.asarray(row, np.float32)
 
     def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
-        return np.asarray(self.numbers.of([self.tiling(config) for config in configs]), np.float32)
+        return np.asarray(self.numbers.of(Batch.of([self.tiling(config) for config in configs])), np.float32)
 
 
 def sketch_space(c: Contraction, target: Target) -> SketchSpace:
@@ -137,9 +147,9 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     orders = tuple(itertools.permutations(spatial))
     if len(orders) > 1:
         knobs += [Choice("outer", orders), Choice("inner", orders)]
-    terms = tuple(n for n, a in enumerate(c.reduce) if a.extent > 1)
+    terms = term_orders(c)
     if len(terms) > 1:
-        knobs.append(Choice("reduce", tuple(itertools.permutations(terms))))
+        knobs.append(Choice("terms", terms))
     knobs.append(Choice("unroll", UNROLL))
     for f in c.factors:
         if f.plain and not f.constant:
@@ -147,6 +157,8 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     knobs.append(Choice("shared", tuple(range(1, min(len(spatial), 3) + 1))))
     if c.dot is not None:
         knobs.append(Choice("dot", (True, False)))
+    if any(f.guarded for f in c.factors):
+        knobs.append(Choice("skip", (False, True)))
 
     def fits(config: Config) -> bool:
         t = tiling_of(config)
@@ -190,37 +202,16 @@ def tiling(c: Contraction, config: Config) -> Tiling:
     for n, a in enumerate(c.spatial):
         count = -(-a.extent // (tile[n] * (lanes if n == vector else 1)))
         wanted = config.get_int(f"block.{a.name}") if a.extent > 1 else 0
-        blocks.append(_block(count, wanted, n == vector))
+        blocks.append(block_size(count, wanted, n == vector))
     alone = tuple(n for n, a in enumerate(c.spatial) if a.extent == 1)
-    outer, inner = ((*alone, *(config.get_ints(k) if k in config else _long(c.spatial))) for k in ("outer", "inner"))
-    still = tuple(n for n, a in enumerate(c.reduce) if a.extent == 1)
-    reduce = (*still, *(config.get_ints("reduce") if "reduce" in config else _long(c.reduce)))
+    outer, inner = ((*alone, *(config.get_ints(k) if k in config else long(c.spatial))) for k in ("outer", "inner"))
+    terms = config.get_ints("terms") if "terms" in config else term_orders(c)[0]
     packs = tuple(config.get_str(f"pack.{f.tensor}") if f"pack.{f.tensor}" in config else NO for f in c.factors)
-    dot = config.get_bool("dot") if "dot" in config else False
+    dot, skip = ("dot" in config and config.get_bool("dot")), ("skip" in config and config.get_bool("skip"))
     shared = len(alone) + config.get_int("shared")
     return Tiling(
-        vector, lanes, tile, tuple(blocks), outer, inner, reduce, config.get_int("unroll"), packs, shared, dot
+        vector, lanes, tile, tuple(blocks), outer, inner, terms, config.get_int("unroll"), packs, shared, dot, skip
     )
-
-
-def _block(count: int, wanted: int, whole: bool) -> int:
-    """Tiles in a block when `wanted` are asked for, 0 for all; with `whole`, no block is smaller than the others."""
-    most = min(wanted or count, count)
-    return _dividing(count, most) if whole else _evenly(count, most)
-
-
-def _dividing(total: int, most: int) -> int:
-    """The largest divisor of `total` that is at most `most`: panels end where the last block does."""
-    return max(d for d in range(1, most + 1) if total % d == 0)
-
-
-def _evenly(total: int, most: int) -> int:
-    """The size of pieces, at most `most`, that cut `total` into the fewest pieces, all about as long."""
-    return -(-total // -(-total // most))
-
-
-def _long(axes: tuple[Axis, ...]) -> tuple[int, ...]:
-    return tuple(n for n, a in enumerate(axes) if a.extent > 1)
 
 
 def _filled(a: Axis, elements: int, lanes: int) -> bool:
@@ -232,8 +223,10 @@ def _regular(c: Contraction, t: Tiling, f: Factor, where: str) -> bool:
     axis = c.spatial[t.vector].name
     panels = f.plain and (f.constant or where != NO)
     if t.dot and c.dot is not None:
-        term = c.reduce[t.reduce[-1]].name
-        if t.reduce[-1] != len(c.reduce) - 1 or not (panels or (f.stride(term) == 1 and f.stride(axis) == 0)):
+        last = c.terms()[t.terms[-1]]
+        if last.axis != c.dot_axis or last.extent % c.dot.extent:
+            return False
+        if not panels and (f.stride(c.reduce[c.dot_axis].name) != 1 or f.stride(axis) != 0):
             return False
     return panels or f.stride(axis) in (0, 1)
 

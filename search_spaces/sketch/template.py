@@ -33,7 +33,7 @@ class SketchedContraction:
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         space = _space(workload, target)
         c = space.numbers.c
-        return Tiles(c, space.tiling(config), with_layouts(c.schedule, interface, {})).schedule()
+        return Tiles(c, space.tiling(config), with_layouts(c.schedule, interface, dict(c.layouts))).schedule()
 
 
 @functools.lru_cache(maxsize=64)

@@ -7,13 +7,14 @@ operands that lie badly copied into panels in the order in which the tile reads 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
-from autotune.schedule.state import REGISTER
+from autotune.schedule.state import REGISTER, Split
 from autotune.search_spaces.access import innermost
-from autotune.search_spaces.sketch.contraction import Contraction, Factor
+from autotune.search_spaces.sketch.contraction import Contraction, Factor, Term
 from autotune.tensor.layout import Layout
 
 NO, ONCE, BLOCK = "no", "once", "block"
@@ -29,11 +30,12 @@ class Tiling:
         tile: per spatial axis, the register tile: elements, of the vector axis vectors.
         block: per spatial axis, tiles in a block.
         outer, inner: spatial axes in the order of the loops over blocks, and over tiles in a block.
-        reduce: reduce axes in the order of their loops.
-        unroll: turns of the innermost reduce loop written out.
+        terms: numbers of the loops of the sum, in their order.
+        unroll: turns of the innermost of them written out.
         packs: per factor, where it is copied. Constants lie as they are wanted.
         shared: how many of the outer loops are shared among threads as one.
         dot: fold neighbours with the instruction.
+        skip: leave out terms that lie in the padding for a whole tile.
     """
 
     vector: int
@@ -42,11 +44,12 @@ class Tiling:
     block: tuple[int, ...]
     outer: tuple[int, ...]
     inner: tuple[int, ...]
-    reduce: tuple[int, ...]
+    terms: tuple[int, ...]
     unroll: int
     packs: tuple[str, ...]
     shared: int
     dot: bool
+    skip: bool
 
     def elements(self, axis: int) -> int:
         """Elements of the register tile along a spatial axis."""
@@ -69,13 +72,19 @@ class Tiles:
         self.sums = [a.name for a in c.spatial]
 
     def schedule(self) -> Schedule:
-        outer, inner = self._output()
         copies = self._packed()
+        outer, inner = self._output()
         self.edit.compute_at(self.c.total, self.c.output, inner[-1], REGISTER)
         shared = self._share(outer)
         for factor, copy in copies:
             self._copy(factor, copy, shared)
         self._sum()
+        if self._has_room():
+            self.edit.pad(self.c.output, self.axes[self.t.vector])
+        if self.t.skip:
+            for f in self.c.factors:
+                for d in f.guarded:
+                    self.edit.schedule = self.edit.schedule.skip_padding(self.c.total, f.tensor, d)
         return self.edit.schedule
 
     # -- the output: blocks, tiles, and writing a tile back
@@ -89,7 +98,8 @@ class Tiles:
             extent, size = self.c.spatial[n].extent, t.elements(n)
             over, rows[n] = edit.split(out, axis, size)
             blocks[n], tiles[n] = edit.split(out, over, t.block[n])
-            if -(-extent // size) % t.block[n] or (extent % size and not self._whole_vectors(n)):
+            whole = n == t.vector and self._whole_vectors() and self._has_room()
+            if -(-extent // size) % t.block[n] or (extent % size and not whole):
                 self.ragged |= {blocks[n], tiles[n]}
         vectors, lane = edit.split(out, rows[t.vector], t.lanes)
         around = [rows[n] for n in range(len(self.axes)) if n != t.vector]
@@ -100,12 +110,30 @@ class Tiles:
         self.outer_axis = dict(zip(outer, t.outer, strict=True))
         return outer, inner
 
-    def _whole_vectors(self, n: int) -> bool:
+    def _whole_vectors(self) -> bool:
         """Whether sums beyond the end of the vector axis may be computed: all that they read exists."""
-        if n != self.t.vector:
+        moving = [f for f in self.c.factors if self.c.spatial[self.t.vector].name in f.axes()]
+        return all(self._in_panels(f) for f in moving)
+
+    def _has_room(self) -> bool:
+        """Whether the memory of the output, and of all that is read beside the sum, goes on behind the vector axis.
+
+        What comes there must be zero, so weights must have zeros there.
+        """
+        state, n = self.edit.schedule.state, self.t.vector
+        if not all(f.constant for f in self.c.factors if self.c.spatial[n].name in f.axes()):
             return False
-        moving = [f for f in self.c.factors if self.c.spatial[n].name in f.axes()]
-        return all(f.plain and self._in_panels(f) for f in moving)
+        size = self.t.elements(n)
+        end = -(-self.c.spatial[n].extent // size) * size
+        o = state.stage(self.c.output)
+        if end == self.c.spatial[n].extent:
+            return False  # nothing lies behind
+        places = [(o.stage.outputs[0], n)]
+        for r in o.reads():
+            moved = [d for d, i in enumerate(r.indices) if str(i) == self.axes[n]]
+            if r.tensor.name != self.c.total:
+                places += [(r.tensor, d) for d in moved]
+        return all(state.layout(t).allocated(t.shape)[d][1] >= end for t, d in places)
 
     def _in_panels(self, factor: Factor) -> bool:
         return factor.plain and (factor.constant or self.t.packs[self.c.factors.index(factor)] != NO)
@@ -138,17 +166,19 @@ class Tiles:
     def _panels(self, factor: Factor) -> Layout:
         """Tile after tile, in each the terms in the order of the sum, and of each term what the tile reads together."""
         c, t = self.c, self.t
-        place = {factor.dimension(a.name): n for n, a in enumerate(c.spatial) if factor.dimension(a.name) is not None}
-        order = sorted((d for d in place if d is not None), key=lambda d: t.outer.index(place[d]))
-        terms = [d for n in t.reduce if (d := factor.dimension(c.reduce[n].name)) is not None]
+        place = {d: n for n, a in enumerate(c.spatial) if (d := factor.dimension(a.name)) is not None}
+        order = sorted(place, key=lambda d: t.outer.index(place[d]))
+        loops = [c.terms()[n] for n in t.terms]
+        of_terms = [(x, d) for x in loops if (d := factor.dimension(c.reduce[x.axis].name)) is not None]
+        terms = list(dict.fromkeys(d for x, d in of_terms if x.part != "inner"))
+        blocks = [] if t.dot else [(d, x.extent) for x, d in of_terms if x.part == "inner"]
         along = next((d for d, n in place.items() if n == t.vector), None)
         if along is None:  # of what is broadcast, the rows of a tile side by side
             along = max(order, key=lambda d: t.tile[place[d]], default=None)
-        blocks = []
         if along is not None and t.elements(place[along]) > 1:
             blocks.append((along, t.elements(place[along])))
         if t.dot and c.dot is not None:
-            d = factor.dimension(c.reduce[t.reduce[-1]].name)
+            d = factor.dimension(c.reduce[c.dot_axis].name)
             blocks += [(d, c.dot.extent)] if d is not None else []
         return Layout.blocked(len(factor.shape), blocks, order=(*order, *terms))
 
@@ -167,7 +197,6 @@ class Tiles:
         d = innermost(form, s.stage.outputs[0].shape)
         if d is None:
             return
-        # Lanes are where the panel is contiguous; where the source is contiguous elsewhere, its lines stay near.
         extent = s.loop(names[d]).extent
         order = [names[x] for x, block in form.order if not block and x != d]
         if extent >= 4:
@@ -190,33 +219,47 @@ class Tiles:
         others = [n for n in range(rank) if n != t.vector]
         edit.layout(total, Layout.blocked(rank, [(t.vector, t.lanes)], order=(*others, t.vector)))
         vectors, lane = edit.split(total, self.sums[t.vector], t.lanes)
-        loops = [c.reduce[n].name for n in t.reduce]
-        last, neighbours = loops.pop(), []
+        loops, uneven = self._terms()
+        last, neighbours = loops.pop(), list[str]()
+        folded = 1
         if t.dot and c.dot is not None:
-            last, neighbour = edit.split(total, last, c.dot.extent)
+            folded = c.dot.extent
+            last, neighbour = edit.split(total, last, folded)
             neighbours = [neighbour]
-        steps, turns = edit.split(total, last, min(t.unroll, edit.extent(total, last)))
+        each = min(t.unroll, edit.extent(total, last))
+        if edit.extent(total, last) % each:
+            uneven = True
+        steps, turns = edit.split(total, last, each)
         around = [self.sums[n] for n in others]
-        few = t.tile[t.vector] <= max(1, _product(t.tile) // t.tile[t.vector])
+        # What is shared stays in a register while it is used: few vectors are kept for many rows, or the reverse.
+        few = t.tile[t.vector] <= max(1, math.prod(t.tile) // t.tile[t.vector])
         tile = [*around, vectors] if few else [vectors, *around]
         edit.order(total, [*loops, steps, turns, *tile, lane, *neighbours])
         edit.unroll(total, [turns, *tile])
-        if edit.extent(total, last if last in edit.loops(total) else steps) and self._uneven(steps):
-            edit.partition(total, [steps])
+        if uneven:
+            edit.partition(total, [x for x in (*loops, steps) if self._cut(x)])
         edit.vectorize(total, lane)
         for loop in neighbours:
             edit.tensorize(total, loop, c.dot.name if c.dot else "")
-        if self._whole_vectors(t.vector):
+        if self._whole_vectors():
             edit.pad(total, self.sums[t.vector])
 
-    def _uneven(self, steps: str) -> bool:
-        axis = self.c.reduce[self.t.reduce[-1]]
-        each = self.t.unroll * (self.c.dot.extent if self.t.dot and self.c.dot else 1)
-        return bool(axis.extent % each)
+    def _terms(self) -> tuple[list[str], bool]:
+        """The loops of the sum in their order, blocked axes split; whether a block is not full."""
+        edit, total = self.edit, self.c.total
+        made: dict[Term, str] = {}
+        uneven = False
+        terms = self.c.terms()
+        for n, a in enumerate(self.c.reduce):
+            mine = [x for x in terms if x.axis == n]
+            if len(mine) == 2:
+                made[mine[0]], made[mine[1]] = edit.split(total, a.name, a.block)
+                uneven |= bool(a.extent % a.block)
+            else:
+                made[mine[0]] = a.name
+        return [made[terms[n]] for n in self.t.terms], uneven
 
-
-def _product(numbers: tuple[int, ...]) -> int:
-    result = 1
-    for n in numbers:
-        result *= n
-    return result
+    def _cut(self, loop: str) -> bool:
+        """The last turn of a loop is smaller than the others, as it comes from a split that does not divide."""
+        relations = self.edit.stage(self.c.total).relations
+        return any(isinstance(r, Split) and loop == r.outer and r.extent % r.factor for r in relations)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import asdict
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +14,9 @@ from hypothesis import strategies as st
 from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.search_spaces import Config, lookup, make_schedule, task_space, templates_for
+from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import contraction
-from autotune.search_spaces.sketch.space import SketchSpace
+from autotune.search_spaces.sketch.space import SketchSpace, tiling
 from autotune.search_spaces.sketch.tiling import NO
 from autotune.target import Target
 from tests.conftest import Golden
@@ -126,3 +129,31 @@ def test_a_tiling_as_a_nest(golden: Golden) -> None:
     )  # fmt: skip
     schedule = lookup("sketch.contraction").schedule(workload, config, FIXED)
     golden(print_program(lower(schedule)))
+
+
+@pytest.mark.parametrize("text", [PRODUCT, SCORES, "conv2d data=1,32,9,20 weight=32,16,3,3 pad=1 groups=2"])
+def test_many_tilings_as_arrays_are_the_same_tilings(text: str) -> None:
+    space, rng = space_of(text), np.random.default_rng(0)
+    decoder = Decoder(space.numbers.c, space.knobs, FIXED)
+    numbers = rng.integers(0, decoder.sizes, (300, len(decoder.sizes)))
+    configs = [Config.of((k.name, k.values[n]) for k, n in zip(space.knobs, row)) for row in numbers]
+    batch = decoder.batch(numbers)
+    for name, column in asdict(Batch.of([tiling(space.numbers.c, config) for config in configs])).items():
+        assert (column == getattr(batch, name)).all(), name
+    assert decoder.valid(batch).tolist() == [space.satisfies(config) for config in configs]
+
+
+def test_numbers_of_a_nest_are_finite_and_follow_it() -> None:
+    space = space_of(PRODUCT)
+    values = space.encode_all([space.sample(random.Random(n)) for n in range(100)])
+    assert np.isfinite(values).all() and values.shape == (100, len(space.feature_names))
+    config = Config.of(
+        {"vector": "j", "lanes": 16, "tile": (6, 2), "block.i": 0, "block.j": 0, "outer": (0, 1), "inner": (0, 1),
+         "unroll": 2, "pack.in0": NO, "pack.in1": "once", "shared": 1}
+    )  # fmt: skip
+    row = dict(zip(space.feature_names, space.encode(config).tolist()))
+    assert (row["rows"], row["vectors"], row["width"]) == (6, 2, 1)
+    assert row["registers"] == pytest.approx((6 * 2 + 2 + 1) / 32)
+    assert row["balance"] == 0.5  # one block in all, two threads
+    unpacked = dict(zip(space.feature_names, space.encode(config.replace(**{"pack.in1": NO})).tolist()))
+    assert row["copying"] > 0 == unpacked["copying"]

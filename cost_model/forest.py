@@ -1,0 +1,188 @@
+"""Forest: a trained ensemble of regression trees as plain arrays, evaluated with NumPy.
+
+XGBoost trains; whoever only wants an answer (a compiler that chooses the schedule of a kernel nobody has tuned) should
+not pay for importing it. A file holds arrays and JSON, no code; a file that does not fit is refused in one line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.cost_model.features import Features, check_same
+from autotune.errors import CostModelError
+
+FORMAT = 1
+MAGIC = b"autotune forest "
+MOST_BYTES = 64 << 20
+"""What the arrays of a file may take: a thousand times what ours do."""
+_ARRAYS = {"feature": np.int16, "threshold": np.float32, "child": np.int32, "roots": np.int32, "members": np.int32}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forest:
+    """Several models of one thing, each a sum of trees; their mean is the answer, their spread its uncertainty.
+
+    Attributes:
+        names, version: the columns that it was trained on, see `Features`.
+        feature: (nodes,) column that a node asks about, -1 for a leaf.
+        threshold: (nodes,) of a node: smaller values go to the first child; of a leaf: its value.
+        child: (nodes,) the first child of a node; the second follows it.
+        missing: where NaN goes is the first child.
+        roots: (trees,) first node of each tree. `members`: (trees,) which model a tree belongs to.
+        note: where it comes from, for people.
+    """
+
+    names: tuple[str, ...]
+    version: int
+    feature: NDArray[np.int16]
+    threshold: NDArray[np.float32]
+    child: NDArray[np.int32]
+    roots: NDArray[np.int32]
+    members: NDArray[np.int32]
+    note: str = ""
+
+    def predict(self, features: Features) -> NDArray[np.float64]:
+        """(rows,) scores, higher is faster.
+
+        Raises:
+            CostModelError: the features are not those that it was trained on.
+        """
+        return np.asarray(self.each(features).mean(axis=0), np.float64)
+
+    def each(self, features: Features) -> NDArray[np.float64]:
+        """(models, rows) the score that each of the models gives."""
+        check_same(Features(self.names, np.empty((0, len(self.names)), np.float32), self.version), features)
+        rows, columns = features.values.shape
+        values, start = np.ascontiguousarray(features.values).ravel(), (np.arange(rows) * columns)[:, None]
+        # A leaf is its own first child and no value reaches its threshold, so that all walk on for as long as any does.
+        leaf = self.feature < 0
+        feature = np.where(leaf, 0, self.feature).astype(np.int64)
+        threshold = np.where(leaf, np.inf, self.threshold).astype(np.float32)
+        child = np.where(leaf, np.arange(len(leaf)), self.child).astype(np.int64)
+        node = np.broadcast_to(self.roots.astype(np.int64), (rows, len(self.roots)))
+        while not leaf.take(node).all():
+            node = child.take(node) + (values.take(start + feature.take(node)) >= threshold.take(node))
+        leaves = self.threshold.take(node).astype(np.float64)
+        models = int(self.members.max(initial=-1)) + 1
+        return np.stack([leaves[:, self.members == n].sum(axis=1) for n in range(models)])
+
+    @property
+    def key(self) -> str:
+        """16 hex digits that name it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()[:16]
+
+    def to_bytes(self) -> bytes:
+        """A line with a checksum, then a compressed archive of arrays; the same forest gives the same bytes."""
+        head = json.dumps({"format": FORMAT, "names": list(self.names), "version": self.version, "note": self.note})
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+            for name, data in [("head.json", head.encode()), *((n, getattr(self, n).tobytes()) for n in _ARRAYS)]:
+                archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+        return MAGIC + hashlib.sha256(out.getvalue()).hexdigest().encode() + b"\n" + out.getvalue()
+
+    @staticmethod
+    def from_bytes(data: bytes, source: str = "the model") -> Forest:
+        """The inverse of `to_bytes`.
+
+        Raises:
+            CostModelError: it is no forest, a damaged one, or one of another format.
+        """
+        line, _, packed = data.partition(b"\n")
+        if not line.startswith(MAGIC):
+            raise CostModelError(f"{source} is no cost model; train one")
+        if line[len(MAGIC) :] != hashlib.sha256(packed).hexdigest().encode():
+            raise CostModelError(f"{source} is damaged: its checksum is wrong; train it again")
+        try:
+            with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+                if sum(entry.file_size for entry in archive.infolist()) > MOST_BYTES:
+                    raise CostModelError(f"{source} unpacks to more than {MOST_BYTES >> 20} MiB; train it again")
+                head = json.loads(archive.read("head.json"))
+                arrays = {name: np.frombuffer(archive.read(name), kind) for name, kind in _ARRAYS.items()}
+            names, version = tuple(str(n) for n in head["names"]), int(head["version"])
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            LookupError,
+            ValueError,
+            TypeError,
+            OSError,
+            EOFError,
+            RuntimeError,
+        ) as bad:
+            raise CostModelError(f"{source} is damaged: {' '.join(str(bad).split())[:200]}; train it again") from bad
+        if head.get("format") != FORMAT:
+            raise CostModelError(f"{source} has format {head.get('format')}, not {FORMAT}; train it again")
+        forest = Forest(names, version, note=str(head.get("note", "")), **arrays)
+        forest._check(source)
+        return forest
+
+    def _check(self, source: str) -> None:
+        """Every node leads to a leaf: children lie behind their parents and inside the arrays."""
+        nodes, inside = len(self.feature), self.feature >= 0
+        here = np.flatnonzero(inside)
+        fits = len(self.threshold) == len(self.child) == nodes and len(self.roots) == len(self.members)
+        fits = fits and bool((self.feature < len(self.names)).all()) and len(self.roots) > 0
+        fits = fits and bool(((self.roots >= 0) & (self.roots < nodes)).all()) and bool((self.members >= 0).all())
+        fits = fits and bool((self.members < len(self.roots)).all()) and bool(np.isfinite(self.threshold).all())
+        if not (fits and bool(((self.child[here] > here) & (self.child[here] + 1 < nodes)).all())):
+            raise CostModelError(f"{source} is damaged: its trees do not fit together; train it again")
+
+    @staticmethod
+    def read(path: Path) -> Forest:
+        """The forest in a file; CostModelError when there is none."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CostModelError(f"cannot read the cost model {path}: {error.strerror}") from error
+        return Forest.from_bytes(data, str(path))
+
+
+def forest_of(boosters: Sequence[Sequence[str]], names: Sequence[str], version: int, note: str = "") -> Forest:
+    """Trees as XGBoost prints them in JSON (`Booster.get_dump(dump_format="json")`), one list per model.
+
+    NaN must go to the first child: train on features without NaN, or with that as the default direction.
+    """
+    places = {name: n for n, name in enumerate(names)} | {f"f{n}": n for n in range(len(names))}
+    feature, child, roots, members = (list[int]() for _ in range(4))
+    threshold: list[float] = []
+    for member, dump in enumerate(boosters):
+        for text in dump:
+            roots.append(len(feature))
+            members.append(member)
+            feature.append(-1)
+            threshold.append(0.0)
+            child.append(0)
+            todo = [(json.loads(text), roots[-1])]
+            while todo:
+                tree, place = todo.pop(0)
+                if "leaf" in tree:
+                    threshold[place] = float(tree["leaf"])
+                    continue
+                feature[place], threshold[place] = places[tree["split"]], float(tree["split_condition"])
+                child[place] = len(feature)
+                below = {branch["nodeid"]: branch for branch in tree["children"]}
+                for side in ("yes", "no"):
+                    todo.append((below[tree[side]], len(feature)))
+                    feature.append(-1)
+                    threshold.append(0.0)
+                    child.append(0)
+    return Forest(
+        tuple(names),
+        version,
+        np.array(feature, np.int16),
+        np.array(threshold, np.float32),
+        np.array(child, np.int32),
+        np.array(roots, np.int32),
+        np.array(members, np.int32),
+        note,
+    )
