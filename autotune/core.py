@@ -2,14 +2,26 @@
 
 The figures are those that compilers' machine models have (Agner Fog's tables, uops.info): how many vector operations of
 each kind start in a cycle and how long one takes, what is loaded and stored in a cycle, and how many bytes each level
-of the memory delivers. They are shipped for known CPUs and measured for others; what is neither follows from the
-instruction set, carefully.
+of the memory delivers. Where they are from is `autotune.cores`' business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+
+from autotune.errors import TargetError
+
+WIDTHS = (128, 256, 512)
+"""Bits of a vector, all that x86 has."""
+
+KINDS = ("fma.f32", "fma.f64", "fma.f16", "dot.u8", "dot.bf16")
+"""Of instructions that multiply and add; see `Pipe`."""
+
+_AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"})
+_STEPS_PER_OCTAVE = 2  # of bytes per cycle: 1, 1.41, 2, 2.83, 4, ...
+_BARRIER_OCTAVES = 2  # from one figure to the next: barriers vary most from one measurement to another
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +56,10 @@ class Core:
         loads, stores: vectors of the widest kind per cycle.
         adds_beside_multiplies: vector additions have units of their own and cost multiply-adds no time.
         l1, l2, l3, dram: bytes read per cycle by one thread whose data is there.
-        l3_shared, dram_shared: by all threads together.
+        l3_shared, dram_shared: by all threads together, at most.
         barrier_cycles: for all threads to meet once.
-        source: where the figures are from: `shipped`, `measured`, or `features`; no part of the identity.
+        source: where the figures are from: `measured`, `shipped`, `features`, or `given` with a target; no part of
+            the identity.
     """
 
     ghz: float
@@ -61,7 +74,7 @@ class Core:
     l3_shared: float
     dram_shared: float
     barrier_cycles: float
-    source: str = "features"
+    source: str = field(default="features", compare=False)
 
     def pipe(self, kind: str, bits: int) -> Pipe | None:
         """The pipe for instructions of a kind on vectors of `bits`; None when the CPU has no such instruction."""
@@ -72,19 +85,82 @@ class Core:
         found = self.pipe(kind, bits)
         return found.per_cycle * bits if found else 0.0
 
+    def best_lane_rate(self, kind: str) -> float:
+        """The same at the width that is best at it."""
+        return max(self.lane_rate(kind, bits) for bits in WIDTHS)
+
+    def rounded(self) -> Core:
+        """In steps so coarse that measuring the same machine again gives the same figures, nearly always."""
+        pipes = tuple(
+            replace(p, per_cycle=max(_to(p.per_cycle, 0.5), 0.5), latency=max(_to(p.latency, 1.0), 1.0))
+            for p in self.pipes
+        )
+        return replace(
+            self,
+            ghz=max(_to(self.ghz, 0.5), 0.5),
+            pipes=pipes,
+            loads=max(_to(self.loads, 0.5), 0.5),
+            stores=max(_to(self.stores, 0.5), 0.5),
+            l1=_geometric(self.l1),
+            l2=_geometric(self.l2),
+            l3=_geometric(self.l3),
+            dram=_geometric(self.dram),
+            l3_shared=_geometric(self.l3_shared),
+            dram_shared=_geometric(self.dram_shared),
+            barrier_cycles=_geometric(self.barrier_cycles, 1 / _BARRIER_OCTAVES),
+        )
+
+    def to_values(self) -> dict[str, object]:
+        """What identifies it, as JSON has it."""
+        values = asdict(self)
+        del values["source"]
+        values["pipes"] = [asdict(pipe) for pipe in self.pipes]
+        return values
+
+    @staticmethod
+    def from_values(values: object, source: str) -> Core:
+        """The core that `to_values` wrote.
+
+        Raises:
+            TargetError: fields missing or unknown, or figures that are none.
+        """
+        names = {field.name for field in fields(Core)} - {"source"}
+        if not isinstance(values, Mapping) or values.keys() != names or not isinstance(values["pipes"], list):
+            raise TargetError(f"a core must be an object with exactly {', '.join(sorted(names))}; pipes is a list")
+        figures = {name: values[name] for name in names - {"pipes", "adds_beside_multiplies"}}
+        bad = sorted(name for name, value in figures.items() if not _is_figure(value))
+        if not isinstance(values["adds_beside_multiplies"], bool):
+            bad.append("adds_beside_multiplies")
+        if bad:
+            raise TargetError(f"a core's {', '.join(bad)}: positive numbers and true or false are expected")
+        pipes = tuple(_pipe(pipe) for pipe in values["pipes"])
+        numbers = {name: float(value) for name, value in figures.items()}
+        return Core(pipes=pipes, adds_beside_multiplies=values["adds_beside_multiplies"], source=source, **numbers)
+
+
+def vector_bits_of(features: Collection[str]) -> int:
+    """Width of the widest vectors to use: 512 with AVX-512 F, VL, BW and DQ, else 256."""
+    return 512 if set(features) >= _AVX512 else 256
+
+
+def has_instruction(kind: str, bits: int, features: Collection[str]) -> bool:
+    """Whether a CPU with AVX2, FMA and these features has instructions of a kind on vectors of `bits`."""
+    widest = vector_bits_of(features)
+    if kind == "dot.u8" and "avxvnni" in features and bits <= 256:
+        return True
+    needed = {"fma.f16": "avx512fp16", "dot.u8": "avx512vnni", "dot.bf16": "avx512bf16"}.get(kind)
+    return bits <= widest and (needed is None or (needed in features and "avx512vl" in features))
+
 
 def core_of_features(features: Collection[str], bits: int) -> Core:
     """A careful guess for a CPU of which only the instruction set is known: two multiply-adds a cycle at any width."""
-    widths = (128, 256, 512) if bits == 512 else (128, 256)
-    pipes = [Pipe(kind, width, 2.0, 4.0) for kind in ("fma.f32", "fma.f64") for width in widths]
-    if "avx512fp16" in features:
-        pipes += [Pipe("fma.f16", width, 2.0, 4.0) for width in widths]
-    if "avx512vnni" in features and "avx512vl" in features:
-        pipes += [Pipe("dot.u8", width, 2.0, 5.0) for width in widths]
-    elif "avxvnni" in features:
-        pipes += [Pipe("dot.u8", width, 2.0, 5.0) for width in widths if width <= 256]
-    if "avx512bf16" in features and "avx512vl" in features:
-        pipes += [Pipe("dot.bf16", width, 1.0, 6.0) for width in widths]
+    usual = {"dot.u8": (2.0, 5.0), "dot.bf16": (1.0, 6.0)}
+    pipes = [
+        Pipe(kind, width, *usual.get(kind, (2.0, 4.0)))
+        for kind in KINDS
+        for width in WIDTHS
+        if has_instruction(kind, width, features)
+    ]
     return Core(
         ghz=3.0,
         pipes=tuple(pipes),
@@ -99,3 +175,28 @@ def core_of_features(features: Collection[str], bits: int) -> Core:
         dram_shared=10.0,
         barrier_cycles=600.0,
     )
+
+
+def _to(value: float, step: float) -> float:
+    return round(value / step) * step
+
+
+def _geometric(value: float, steps_per_octave: float = _STEPS_PER_OCTAVE) -> float:
+    """The nearest of a geometric series, with three digits."""
+    return float(f"{2 ** (round(steps_per_octave * math.log2(value)) / steps_per_octave):.3g}")
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def _pipe(values: object) -> Pipe:
+    names = {field.name for field in fields(Pipe)}
+    if not isinstance(values, Mapping) or values.keys() != names:
+        raise TargetError(f"a pipe must be an object with exactly {', '.join(sorted(names))}")
+    figures = _is_figure(values["per_cycle"]) and _is_figure(values["latency"])
+    if values["kind"] not in KINDS or values["bits"] not in WIDTHS or not figures:
+        raise TargetError(
+            f"a pipe of kind {values['kind']!r} and {values['bits']!r} bits is none, or has no throughput"
+        )
+    return Pipe(values["kind"], values["bits"], float(values["per_cycle"]), float(values["latency"]))

@@ -81,6 +81,14 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def user_cache(env: Mapping[str, str]) -> Path | None:
+    """The user's folder for what may always be deleted, by the XDG specification; None without a home."""
+    # The XDG specification: a relative path is to be ignored.
+    if Path(env.get("XDG_CACHE_HOME") or ".").is_absolute():
+        return Path(env["XDG_CACHE_HOME"]) / "autotune"
+    return Path(env["HOME"]) / ".cache" / "autotune" if env.get("HOME") else None
+
+
 def check_supported(system: str, architecture: str) -> None:
     """Refuse any system but Linux on x86-64, by the names that `platform` gives.
 

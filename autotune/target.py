@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
 from autotune import cpus, machine
-from autotune.core import Core, core_of_features
+from autotune.core import Core, vector_bits_of
+from autotune.cores import core_of, core_of_host
 from autotune.errors import TargetError
 
-_AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"})
 _AVX2 = frozenset({"avx2", "fma"})
 
 # Features that only the system or an explicit intrinsic of ours could use: LLVM never selects them from our IR, and
@@ -37,6 +37,7 @@ class Target:
         features: the instruction set features that code may use, LLVM's names, sorted. Exact: those left out are off.
         num_threads: threads that run one kernel together.
         l1_bytes, l2_bytes, l3_bytes: data caches as one core sees them.
+        core: what one core does in a cycle; it decides what is chosen untuned.
 
     Raises:
         TargetError: not x86-64, no AVX2 and FMA, or fewer than one thread.
@@ -49,6 +50,7 @@ class Target:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    core: Core
 
     def __post_init__(self) -> None:
         if self.arch != "x86_64":
@@ -76,9 +78,10 @@ class Target:
         options = _parse_options("native" if text is None else text)
         cpu = options.get("-mcpu", "native")
         if cpu == "native":
-            cpu, features = host.cpu, host.features
+            cpu, features, core = host.cpu, host.features, core_of_host(host, machine.environment())
         elif cpu in cpus.CPUS:
             features = cpus.features_of(cpu)
+            core = core_of(cpu, features)
         else:
             raise TargetError(
                 f"-mcpu={cpu}: LLVM knows no such CPU with AVX2 and FMA{_suggest(cpu, cpus.CPUS)}; "
@@ -92,6 +95,7 @@ class Target:
             l1_bytes=host.caches.l1_bytes,
             l2_bytes=host.caches.l2_bytes,
             l3_bytes=host.caches.l3_bytes,
+            core=core,
         )
 
     def with_threads(self, num_threads: int) -> Target:
@@ -111,25 +115,12 @@ class Target:
     @property
     def vector_bits(self) -> int:
         """Width of the widest vectors to use: 512 with AVX-512 F, VL, BW and DQ, else 256."""
-        return 512 if set(self.features) >= _AVX512 else 256
+        return vector_bits_of(self.features)
 
     @property
     def num_vector_registers(self) -> int:
         """Vector registers that code can name: 32 with AVX-512, else 16."""
         return 32 if self.vector_bits == 512 else 16
-
-    @property
-    def adds_beside_multiplies(self) -> bool:
-        """Whether vector additions have execution units of their own, so that they cost multiply-adds no time.
-
-        So it is in all generations of AMD's Zen; Intel's cores of the last decade share the units.
-        """
-        return self.cpu.startswith("znver")
-
-    @property
-    def core(self) -> Core:
-        """What one core does in a cycle."""
-        return core_of_features(self.features, self.vector_bits)
 
     def lanes(self, dtype_bytes: int) -> int:
         """Elements of `dtype_bytes` bytes in one vector."""
@@ -162,16 +153,18 @@ class Target:
 
     @property
     def key(self) -> str:
-        """Identity for records, e.g. 'x86_64-znver4-t2-0123456789ab': readable first, then a hash of all fields."""
+        """Identity for records, e.g. 'x86_64-znver4-t2-0123456789ab': readable first, then a hash of all fields, but
+        for where the core's figures are from."""
         return f"{self.arch}-{self.cpu}-t{self.num_threads}-{hashlib.sha256(self.to_json().encode()).hexdigest()[:12]}"
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces; equal targets give equal bytes."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = {**asdict(self), "core": self.core.to_values()}
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Target:
-        """The target that `to_json` wrote.
+        """The target that `to_json` wrote; one from before targets had a core gets what is known of its CPU.
 
         Raises:
             TargetError: not JSON, fields missing or unknown, or of the wrong type.
@@ -181,14 +174,15 @@ class Target:
         except ValueError as error:
             raise TargetError(f"target is not JSON: {error}") from None
         names = {field.name for field in fields(cls)}
-        if not isinstance(values, dict) or values.keys() != names:
+        if not isinstance(values, dict) or {*values, "core"} != names:
             raise TargetError(f"target JSON must be an object with exactly {', '.join(sorted(names))}")
         features = values["features"]
         strings = [values["arch"], values["cpu"], *(features if isinstance(features, list) else [None])]
-        numbers = [value for name, value in values.items() if name not in {"arch", "cpu", "features"}]
+        numbers = [value for name, value in values.items() if name not in {"arch", "cpu", "features", "core"}]
         if not (all(type(value) is str for value in strings) and all(type(value) is int for value in numbers)):
-            raise TargetError("target JSON: arch, cpu and each feature are strings, everything else is a whole number")
-        return cls(**{**values, "features": tuple(sorted(set(features)))})
+            raise TargetError("target JSON: arch, cpu and each feature are strings, caches and threads whole numbers")
+        core = Core.from_values(values["core"], "given") if "core" in values else core_of(values["cpu"], features)
+        return cls(**{**values, "features": tuple(sorted(set(features))), "core": core})
 
 
 def _parse_options(text: str) -> dict[str, str]:

@@ -62,12 +62,7 @@ def fit_target(record_target: str, wanted_target: str) -> TargetFit:
         (name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name)),
         key=lambda name: (-_WEIGHTS.get(name, 1), name),
     )
-    reasons = [
-        f"without {_listed(sorted(our_features - their_features))}"
-        if name == "features"
-        else f"with {name} {theirs.get(name)}, here {ours.get(name)}"
-        for name in differing
-    ]
+    reasons = [_reason(name, theirs, ours) for name in differing]
     distance = sum(_WEIGHTS.get(name, 1) for name in differing)
     return TargetFit(Tier.COMPATIBLE, "measured " + ("; ".join(reasons) or "under another target key"), distance)
 
@@ -78,6 +73,15 @@ def confirm_ir(match: Match, ir_hash: str) -> Match:
         return match
     reason = "the same config now gives other code than was measured (IR hash differs)"
     return dataclasses.replace(match, tier=Tier.COMPATIBLE, reason=reason)
+
+
+def _reason(name: str, theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+    match name:
+        case "features":
+            return f"without {_listed(sorted(set(ours['features']) - set(theirs['features'])))}"
+        case "core":
+            return "with other figures of the core" if name in theirs else "before targets had the core's figures"
+    return f"with {name} {theirs.get(name)}, here {ours.get(name)}"
 
 
 def _target_fields(text: str) -> dict[str, Any]:

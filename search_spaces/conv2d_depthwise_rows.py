@@ -53,7 +53,7 @@ MAX_WINDOW = 9
 def _prefer(workload: Workload, target: Target) -> float:
     """Untuned, where additions have units of their own, there are registers for a tile of some width, and the time
     saved is worth a zero border, beside the plain sum that skips padding, needs no border and adds for free."""
-    if not (target.adds_beside_multiplies and target.num_vector_registers >= 32):
+    if not (target.core.adds_beside_multiplies and target.num_vector_registers >= 32):
         return 0.5
     p = sizes(workload)
     inside = 1.0 - padded_share(p)

@@ -9,6 +9,7 @@ import pytest
 
 from autotune import machine
 from autotune.codegen.jit import assembly
+from autotune.core import core_of_features
 from autotune.errors import TargetError
 from autotune.machine import Caches, Machine
 from autotune.target import Target
@@ -131,14 +132,30 @@ def test_json_round_trip_and_key() -> None:
         replace(target, l1_bytes=1),
         replace(target, l2_bytes=1),
         replace(target, l3_bytes=1),
+        replace(target, core=replace(target.core, loads=1.5)),
     ]
-    assert len({target.key, *(changed.key for changed in other)}) == 7
+    assert len({target.key, *(changed.key for changed in other)}) == 8
 
 
 def test_the_key_is_pinned() -> None:
     """Databases hold keys: a change here orphans every record."""
-    target = Target("x86_64", "haswell", ("avx2", "fma"), 2, 32768, 262144, 8388608)
-    assert target.key == "x86_64-haswell-t2-41ad35b77f72"
+    core = core_of_features(("avx2", "fma"), 256)
+    target = Target("x86_64", "haswell", ("avx2", "fma"), 2, 32768, 262144, 8388608, core)
+    assert target.key == "x86_64-haswell-t2-08a61b3a9de5"
+
+
+def test_where_the_figures_are_from_is_no_part_of_the_key() -> None:
+    target = Target.parse("x86 -mcpu=haswell")
+    told = replace(target, core=replace(target.core, source="measured"))
+    assert (told, told.key) == (target, target.key)
+    assert "source" not in target.to_json()
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "znver4"])
+def test_a_target_from_before_cores_gets_what_is_known_of_its_cpu(cpu: str) -> None:
+    target = Target.parse(f"x86 -mcpu={cpu} -num-cores=2")
+    old = {name: value for name, value in json.loads(target.to_json()).items() if name != "core"}
+    assert Target.from_json(json.dumps(old)) == target
 
 
 @pytest.mark.parametrize(
@@ -152,7 +169,8 @@ def test_the_key_is_pinned() -> None:
         ({"l1_bytes": "32K"}, "whole number"),
         ({"l1_bytes": True}, "whole number"),
         ({"cpu": None}, "strings"),
-        ({"extra": 1}, "exactly arch, cpu"),
+        ({"extra": 1}, "exactly arch, core, cpu"),
+        ({"core": None}, "a core must be an object with exactly adds_beside_multiplies, barrier_cycles"),
     ],
 )
 def test_damaged_json_is_refused(change: dict[str, object], complaint: str) -> None:

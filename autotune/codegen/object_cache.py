@@ -19,6 +19,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
+from autotune.machine import user_cache
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +32,8 @@ _FORMAT = 4
 
 def default_cache_directory(env: Mapping[str, str]) -> Path | None:
     """The user's cache folder by the XDG specification, None without a home; `env` comes from the command line."""
-    # The XDG specification: a relative path is to be ignored.
-    if Path(env.get("XDG_CACHE_HOME") or ".").is_absolute():
-        return Path(env["XDG_CACHE_HOME"]) / "autotune" / "objects"
-    if env.get("HOME"):
-        return Path(env["HOME"]) / ".cache" / "autotune" / "objects"
-    return None
+    folder = user_cache(env)
+    return None if folder is None else folder / "objects"
 
 
 class ObjectCache:

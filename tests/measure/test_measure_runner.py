@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from autotune.codegen.kernel import KernelObject
+from autotune.cores import core_of
 from autotune.errors import TargetError
 from autotune.measure.failure import Failure
 from autotune.measure.local_runner import LocalRunner, RunOptions, cold_operands
@@ -135,7 +136,7 @@ def test_messages_carry_candidates_and_kernels_unchanged(target: Target) -> None
 
 
 def test_a_target_of_another_machine_is_refused_at_once() -> None:
-    absent = Target("x86_64", "future", ("avx2", "avx9000", "fma"), 1, 1 << 15, 1 << 20, 1 << 25)
+    absent = Target("x86_64", "future", ("avx2", "avx9000", "fma"), 1, 1 << 15, 1 << 20, 1 << 25, core_of("future", ()))
     for kind in (LocalRunner, Runner):
         with pytest.raises(TargetError, match="avx9000"):
             kind(absent)

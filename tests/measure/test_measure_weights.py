@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autotune.cores import core_of
 from autotune.measure.reference import Array
 from autotune.measure.weights import WeightBlock, residency
 from autotune.target import Target
@@ -31,7 +32,7 @@ def test_asks_for_no_more_than_there_is() -> None:
 
 
 def test_residency_follows_the_caches() -> None:
-    target = Target("x86_64", "skylake", ("avx2", "fma"), 1, 1 << 15, 1 << 20, 1 << 25)
+    target = Target("x86_64", "skylake", ("avx2", "fma"), 1, 1 << 15, 1 << 20, 1 << 25, core_of("skylake", ()))
     sizes = (0, 1, 1 << 20, (1 << 20) + 1, 1 << 25, (1 << 25) + 1)
     assert [residency(size, target) for size in sizes] == ["", "L2", "L2", "L3", "L3", "DRAM"]
 

@@ -48,6 +48,7 @@ def test_exact_beats_a_faster_compatible(tmp_path: Path) -> None:
         ({"cpu": "znver4"}, "measured with cpu znver4, here znver5"),
         ({"l2_bytes": 7}, "measured with l2_bytes 7, here 1048576"),
         ({"features": ["avx2"]}, "measured without avx512f"),
+        ({"core": {"ghz": 3.0}}, "measured with other figures of the core"),
         ({"l2_bytes": 7, "cpu": "a", "num_threads": 9}, "measured with cpu a, here znver5; with num_threads 9"),
     ],
 )
@@ -73,6 +74,12 @@ def test_a_missing_feature_or_another_architecture_is_foreign(
     assert match.tier is Tier.FOREIGN
     assert reason in match.reason
     assert match.record is not None
+
+
+def test_records_from_before_targets_had_a_core_are_compatible(tmp_path: Path) -> None:
+    match = best(tmp_path, make_record(target=target_json()), target=target_json(core={"ghz": 3.0}))
+    assert (match.tier, match.record) == (Tier.COMPATIBLE, make_record(target=target_json()))
+    assert match.reason == "measured before targets had the core's figures"
 
 
 def test_compatible_beats_foreign_and_the_nearest_target_wins(tmp_path: Path) -> None:
