@@ -20,7 +20,8 @@ KINDS = ("fma.f32", "fma.f64", "fma.f16", "dot.u8", "dot.bf16")
 """Of instructions that multiply and add; see `Pipe`."""
 
 _AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"})
-_STEPS_PER_OCTAVE = 2  # of bytes per cycle: 1, 1.41, 2, 2.83, 4, ...
+_KEPT = 0.8  # of a step that a figure may be away from an earlier one that is kept; without one, half a step
+_STEPS_PER_OCTAVE = 2  # of bytes per cycle: 1, 1.41, 2, 2.83, 4, ...; one where others may share what is measured
 _BARRIER_OCTAVES = 2  # from one figure to the next: barriers vary most from one measurement to another
 
 
@@ -89,25 +90,33 @@ class Core:
         """The same at the width that is best at it."""
         return max(self.lane_rate(kind, bits) for bits in WIDTHS)
 
-    def rounded(self) -> Core:
-        """In steps so coarse that measuring the same machine again gives the same figures, nearly always."""
-        pipes = tuple(
-            replace(p, per_cycle=max(_to(p.per_cycle, 0.5), 0.5), latency=max(_to(p.latency, 1.0), 1.0))
-            for p in self.pipes
-        )
+    def rounded(self, before: Core | None = None) -> Core:
+        """In steps so coarse that measuring the same machine again gives the same figures, nearly always.
+
+        Args:
+            before: an earlier result: what is about the same stays so, though it lies between two steps.
+        """
+        then = before or self
+
+        def pipe(now: Pipe) -> Pipe:
+            was = then.pipe(now.kind, now.bits) or now
+            return replace(
+                now, per_cycle=_halves(now.per_cycle, was.per_cycle), latency=_step(now.latency, was.latency, 1.0)
+            )
+
         return replace(
             self,
-            ghz=max(_to(self.ghz, 0.5), 0.5),
-            pipes=pipes,
-            loads=max(_to(self.loads, 0.5), 0.5),
-            stores=max(_to(self.stores, 0.5), 0.5),
-            l1=_geometric(self.l1),
-            l2=_geometric(self.l2),
-            l3=_geometric(self.l3),
-            dram=_geometric(self.dram),
-            l3_shared=_geometric(self.l3_shared),
-            dram_shared=_geometric(self.dram_shared),
-            barrier_cycles=_geometric(self.barrier_cycles, 1 / _BARRIER_OCTAVES),
+            ghz=_halves(self.ghz, then.ghz),
+            pipes=tuple(map(pipe, self.pipes)),
+            loads=_halves(self.loads, then.loads),
+            stores=_halves(self.stores, then.stores),
+            l1=_geometric(self.l1, then.l1),
+            l2=_geometric(self.l2, then.l2),
+            l3=_geometric(self.l3, then.l3, 1),
+            dram=_geometric(self.dram, then.dram, 1),
+            l3_shared=_geometric(self.l3_shared, then.l3_shared, 1),
+            dram_shared=_geometric(self.dram_shared, then.dram_shared, 1),
+            barrier_cycles=_geometric(self.barrier_cycles, then.barrier_cycles, 1 / _BARRIER_OCTAVES),
         )
 
     def to_values(self) -> dict[str, object]:
@@ -177,13 +186,22 @@ def core_of_features(features: Collection[str], bits: int) -> Core:
     )
 
 
-def _to(value: float, step: float) -> float:
-    return round(value / step) * step
+def _step(value: float, before: float, step: float) -> float:
+    """The nearest multiple that is positive; the one before, if it is the next nearest and not much farther."""
+    near = max(round(before / step), 1)
+    kept = abs(value / step - near) <= _KEPT
+    return (near if kept else max(round(value / step), 1)) * step
 
 
-def _geometric(value: float, steps_per_octave: float = _STEPS_PER_OCTAVE) -> float:
-    """The nearest of a geometric series, with three digits."""
-    return float(f"{2 ** (round(steps_per_octave * math.log2(value)) / steps_per_octave):.3g}")
+def _halves(value: float, before: float) -> float:
+    return _step(value, before, 0.5)
+
+
+def _geometric(value: float, before: float, steps_per_octave: float = _STEPS_PER_OCTAVE) -> float:
+    """The same of a geometric series, with three digits."""
+    steps, near = steps_per_octave * math.log2(value), round(steps_per_octave * math.log2(before))
+    kept = abs(steps - near) <= _KEPT
+    return float(f"{2 ** ((near if kept else round(steps)) / steps_per_octave):.3g}")
 
 
 def _is_figure(value: object) -> bool:

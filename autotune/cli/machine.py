@@ -1,4 +1,4 @@
-"""`autotune machine`: what this CPU is, what of it may be used, and its measured limits."""
+"""`autotune machine`: what this CPU is, what of it may be used, and its limits: as known, or measured."""
 
 from __future__ import annotations
 
@@ -10,20 +10,43 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from autotune.cli.text import print_json, size
-from autotune.machine import Machine, this_machine
+from autotune.cli.text import print_json, print_table, size
+from autotune.core import KINDS, WIDTHS, Core
+from autotune.cores import core_of, keep_measured
+from autotune.errors import TargetError
+from autotune.machine import Machine, environment, this_machine
+from autotune.measure.calibrate import measure_core
 from autotune.measure.peaks import Peaks, measure_peaks
 from autotune.target import Target
+
+SOURCES = {
+    "measured": "measured on this machine",
+    "shipped": "shipped for this CPU",
+    "features": "derived from its features",
+}
 
 
 def machine(
     target: Annotated[str, typer.Option(help='Whose limits to measure, e.g. "x86 -mcpu=haswell".')] = "native",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     peaks: Annotated[bool, typer.Option("--peaks/--no-peaks", help="Measure the limits (a few seconds).")] = True,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure what a core does in a cycle, and keep it for later runs.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --measure: keep figures that other programs seem to have disturbed.")
+    ] = False,
 ) -> None:
-    """Show this CPU, the cores and memory that may be used, and its measured limits."""
+    """Show this CPU, the cores and memory that may be used, and its limits: as known, or measured."""
     parsed = Target.parse(target)
     here = this_machine()
+    if measure:
+        if target != "native":
+            raise TargetError(f"--measure is of this machine as it is, not of {target!r}: leave out --target")
+        _measure(here, parsed, as_json, force)
+        return
+    if force:
+        raise TargetError("--force goes with --measure")
     limits = measure_peaks(parsed) if peaks else None
     if as_json:
         found = {
@@ -35,11 +58,54 @@ def machine(
         return
     console = Console(highlight=False)
     console.print(_facts(here, parsed))
+    console.print()
+    console.print(_figures({SOURCES[parsed.core.source]: parsed.core}))
     if limits:
         console.print()
         console.print(_limits(limits, parsed.num_threads))
         if limits.fp32.all_cores < limits.fp32.one_core * (1 + parsed.num_threads) / 2:
             console.print("the threads disturbed one another, or other programs did: measure again when it is quiet")
+
+
+def _measure(here: Machine, target: Target, as_json: bool, force: bool) -> None:
+    """Measures, shows, and keeps what was measured; refuses what is in doubt.
+
+    Raises:
+        TargetError: the figures are in doubt, or there is no place for them.
+    """
+    found = measure_core(target)
+    before = target.core if target.core.source == "measured" else None
+    core = found.core.rounded(before)
+    known = core_of(here.cpu, here.features)
+    if not as_json:
+        columns = {"measured": found.core, "kept": core, known.source: known}
+        print_table(_figures(columns))
+    if found.doubts and not force:
+        raise TargetError(
+            f"not kept: other programs disturbed {_listed(found.doubts)}; measure again when it is quiet, or --force"
+        )
+    path = keep_measured(core, here, environment())
+    key = Target.parse("native").with_threads(target.num_threads).key
+    if as_json:
+        print_json(
+            {
+                "measured": asdict(found.core),
+                "kept": asdict(core),
+                known.source: asdict(known),
+                "doubts": found.doubts,
+                "file": str(path),
+                "key": {"before": target.key, "now": key},
+            }
+        )
+        return
+    print(f"kept in {path}")
+    if key != target.key:
+        print(f"the target is {key} now, was {target.key}: what was tuned before seeds the search, but is not applied")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more figures"
 
 
 def _facts(here: Machine, target: Target) -> Table:
@@ -58,6 +124,33 @@ def _facts(here: Machine, target: Target) -> Table:
     ):
         table.add_row(name, value)
     return table
+
+
+def _figures(cores: dict[str, Core]) -> Table:
+    """A column per core, a row per figure."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("what a core does per cycle")
+    for heading in cores:
+        table.add_column(heading)
+    for row in zip(*[_rows(core) for core in cores.values()], strict=True):
+        table.add_row(row[0][0], *(value for _, value in row))
+    return table
+
+
+def _rows(core: Core) -> Iterator[tuple[str, str]]:
+    for kind in KINDS:
+        pipes = [pipe for bits in WIDTHS if (pipe := core.pipe(kind, bits))]
+        if pipes:
+            rates = ", ".join(f"{pipe.per_cycle:.3g}" for pipe in pipes)
+            latencies = ", ".join(dict.fromkeys(f"{pipe.latency:.2g}" for pipe in pipes))
+            widths = ", ".join(str(pipe.bits) for pipe in pipes)
+            yield f"{kind} of {widths} bits", f"{rates}; latency {latencies}"
+    yield "loads, stores", f"{core.loads:.3g}, {core.stores:.3g}"
+    yield "additions", "beside multiply-adds" if core.adds_beside_multiplies else "share units with multiply-adds"
+    yield "read from L1, L2", f"{core.l1:.3g}, {core.l2:.3g} bytes"
+    yield "read from L3", f"{core.l3:.3g} bytes; all threads {core.l3_shared:.3g}"
+    yield "read from DRAM", f"{core.dram:.3g} bytes; all threads {core.dram_shared:.3g}"
+    yield "clock, barrier", f"{core.ghz:.3g} GHz, {core.barrier_cycles:.3g} cycles"
 
 
 def _limits(limits: Peaks, threads: int) -> Table:

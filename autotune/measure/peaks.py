@@ -22,7 +22,8 @@ _MOST_SWEEPS = 6
 _PAUSE_SECONDS = 0.2
 _SCALES = 0.8  # of the threads' number, what throughput that threads do not share reaches at least
 _SHARED_SCALES = 0.9  # of one thread's rate, what the threads reach together where they share
-_MAX_DRAM_BYTES = 1 << 30
+_MAX_DRAM_BYTES = 1 << 29
+_LEAST_L3_BYTES = 1 << 24  # to read: outside of L2, and inside the share of L3 that a virtual machine may hope for
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +79,11 @@ def measure_peaks(target: Target) -> Peaks:
     Raises:
         TargetError: this machine lacks a feature of the target.
     """
-    threads = target.num_threads
-    # Half of a cache is safely inside it; four times the last level is safely outside.
-    dram = min(4 * target.l3_bytes, _MAX_DRAM_BYTES, machine.memory_bytes() // 8)
-    fma, read = fma_kernel(target), read_kernel(target)
-    own, shared = _SCALES * threads, _SHARED_SCALES
-    limits = {
-        "fp32": _Limit(fma, target, own),
-        "l1": _Limit(read, target, own, target.l1_bytes // 2, target.l1_bytes // 2),
-        "l2": _Limit(read, target, own, target.l2_bytes // 2, target.l2_bytes // 2),
-        "l3": _Limit(read, target, shared, target.l3_bytes // 2, target.l3_bytes // 2 // threads),
-        "dram": _Limit(read, target, shared, dram, dram // threads),
-    }
+    own = _SCALES * target.num_threads
+    limits = {"fp32": Limit(fma_kernel(target), target, own), **read_limits(target)}
     for name, kernel in (("int8", int8_kernel(target)), ("bf16", bf16_kernel(target))):
         if kernel is not None:
-            limits[name] = _Limit(kernel, target, own)
+            limits[name] = Limit(kernel, target, own)
     settle(list(limits.values()))
     rates = {name: limit.rate for name, limit in limits.items()}
     return Peaks(
@@ -106,6 +97,22 @@ def measure_peaks(target: Target) -> Peaks:
     )
 
 
+def read_limits(target: Target) -> dict[str, Limit]:
+    """The bandwidths of `Peaks` by name, not measured yet."""
+    threads, kernel = target.num_threads, read_kernel(target)
+    own, shared = _SCALES * threads, _SHARED_SCALES
+    # Half of a cache is safely inside it, unless it is said to be larger than this machine's share of it; four times
+    # the last level is safely outside.
+    l3 = min(target.l3_bytes // 2, max(4 * target.l2_bytes * threads, _LEAST_L3_BYTES))
+    dram = min(4 * target.l3_bytes, _MAX_DRAM_BYTES, machine.memory_bytes() // 8)
+    return {
+        "l1": Limit(kernel, target, own, target.l1_bytes // 2, target.l1_bytes // 2),
+        "l2": Limit(kernel, target, own, target.l2_bytes // 2, target.l2_bytes // 2),
+        "l3": Limit(kernel, target, shared, l3, l3 // threads),
+        "dram": Limit(kernel, target, shared, dram, dram // threads),
+    }
+
+
 class Sweepable(Protocol):
     """A limit that is being measured."""
 
@@ -117,18 +124,23 @@ class Sweepable(Protocol):
         """Some rounds; the best of all count."""
 
 
-def settle(limits: Sequence[Sweepable], pause: Callable[[float], None] = time.sleep) -> None:
-    """Two sweeps over all limits, then more over those that are not plausible, with longer and longer pauses."""
-    for number in range(_MOST_SWEEPS):
-        todo = [limit for limit in limits if number < _SWEEPS or not limit.plausible]
-        if todo and number >= _SWEEPS:
-            pause(_PAUSE_SECONDS * (number - _SWEEPS + 1))
+def settle(
+    limits: Sequence[Sweepable],
+    pause: Callable[[float], None] = time.sleep,
+    sweeps: int = _SWEEPS,
+    most: int = _MOST_SWEEPS,
+) -> None:
+    """Some sweeps over all limits, then more over those that are not plausible, with longer and longer pauses."""
+    for number in range(most):
+        todo = [limit for limit in limits if number < sweeps or not limit.plausible]
+        if todo and number >= sweeps:
+            pause(_PAUSE_SECONDS * (number - sweeps + 1))
         for limit in todo:
             limit.sweep()
 
 
 @final
-class _Limit:
+class Limit:
     """The rate of a kernel with a buffer of `one_size` bytes on one core, of `each_size` per thread on all.
 
     Args:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -17,7 +18,7 @@ from autotune.codegen.jit import compile_ir, load_objects
 from autotune.target import Target
 
 # Enough chains to fill two FMA pipes of latency 4-5, few enough for AVX2's 16 registers beside the two operands.
-_CHAINS = 12
+CHAINS = 12
 _READS = 8  # vectors read per iteration
 
 
@@ -98,24 +99,35 @@ exit:
 
 
 def _chains(chain: str, operand: str, function: str, arguments: str, operations: int) -> Kernel:
-    """Independent chains `c = function(...)`; `size` is not used.
+    """Independent chains `c = function(...)`; `size` is not used."""
+    calls = [
+        f"  %n{i} = call {chain} {function}({arguments.format(chain=f'{chain} %c{i}', operand=f'{operand} %x')})"
+        for i in range(CHAINS)
+    ]
+    types = arguments.format(chain=chain, operand=operand)
+    ir = loop_kernel(f"declare {chain} {function}({types})", operand, [chain] * CHAINS, calls)
+    return Kernel(ir, CHAINS * operations)
+
+
+def loop_kernel(declaration: str, operand: str, chains: Sequence[str], body: Sequence[str]) -> str:
+    """IR of a loop over `body`, which makes `%n0`, `%n1`, ... from `%c0`, `%c1`, ... and the operand `%x`.
 
     Each chain starts from, and is stored to, a place of its own behind the operand: LLVM merges equal chains.
+
+    Args:
+        declaration: of the function that the body calls.
+        operand: the type of `%x`.
+        chains: their types.
     """
-    chains = range(_CHAINS)
-    phis = "\n".join(f"  %c{i} = phi {chain} [ %s{i}, %entry ], [ %n{i}, %loop ]" for i in chains)
-    calls = "\n".join(
-        f"  %n{i} = call {chain} {function}({arguments.format(chain=f'{chain} %c{i}', operand=f'{operand} %x')})"
-        for i in chains
-    )
+    phis = "\n".join(f"  %c{i} = phi {kind} [ %s{i}, %entry ], [ %n{i}, %loop ]" for i, kind in enumerate(chains))
     starts = "\n".join(
-        f"  %p{i} = getelementptr i8, ptr %data, i64 {64 + 64 * i}\n  %s{i} = load {chain}, ptr %p{i}, align 32"
-        for i in chains
+        f"  %p{i} = getelementptr i8, ptr %data, i64 {64 + 64 * i}\n  %s{i} = load {kind}, ptr %p{i}, align 8"
+        for i, kind in enumerate(chains)
     )
-    stores = "\n".join(f"  store {chain} %n{i}, ptr %p{i}, align 32" for i in chains)
-    types = arguments.format(chain=chain, operand=operand)
-    ir = f"""
-declare {chain} {function}({types})
+    stores = "\n".join(f"  store {kind} %n{i}, ptr %p{i}, align 8" for i, kind in enumerate(chains))
+    lines = "\n".join(body)
+    return f"""
+{declaration}
 define void @probe(ptr noalias %data, i64 %size, i64 %repeats) {{
 entry:
   %x = load {operand}, ptr %data, align 32
@@ -124,7 +136,7 @@ entry:
 loop:
   %r = phi i64 [ 0, %entry ], [ %rnext, %loop ]
 {phis}
-{calls}
+{lines}
   %rnext = add i64 %r, 1
   %again = icmp ult i64 %rnext, %repeats
   br i1 %again, label %loop, label %exit
@@ -133,7 +145,6 @@ exit:
   ret void
 }}
 """
-    return Kernel(ir, _CHAINS * operations)
 
 
 @final

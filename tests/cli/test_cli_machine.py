@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from autotune.cli.commands import COMMANDS
 from autotune.cli.main import make_app
+from autotune.cores import core_of, measured_path
 from autotune.machine import this_machine
+from autotune.measure.calibrate import Calibration
 from autotune.target import Target
 
 
@@ -43,3 +48,79 @@ def test_an_unknown_target_is_one_line() -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: -mcpu=haswel: LLVM knows no such CPU")
     assert result.stderr.count("\n") == 1
+
+
+def calibrated(monkeypatch: pytest.MonkeyPatch, folder: Path, *doubts: str, dram: float = 7.1) -> None:
+    """A machine whose core is found without measuring, and a cache folder of its own."""
+    here = this_machine()
+    found = Calibration(replace(core_of(here.cpu, here.features), dram=dram, source="measured"), doubts)
+    monkeypatch.setattr("autotune.cli.machine.measure_core", lambda target: found)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+
+
+def test_the_core_in_use_and_its_source() -> None:
+    stdout = invoke("--no-peaks", "--target", "x86 -mcpu=haswell").stdout
+    for text in ("shipped for this CPU", "fma.f32 of 128, 256 bits", "2, 2; latency 5", "share units"):
+        assert text in stdout
+    found = json.loads(invoke("--no-peaks", "--json", "--target", "x86 -mcpu=haswell").stdout)
+    assert found["target"]["core"]["source"] == "shipped"
+
+
+def test_measured_figures_are_kept_and_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calibrated(monkeypatch, tmp_path)
+    before = Target.parse("native")
+    result = invoke("--measure")
+    assert result.exit_code == 0
+    after = Target.parse("native")
+    path = measured_path(after.cpu, {"XDG_CACHE_HOME": str(tmp_path)})
+    assert f"kept in {path}" in result.stdout
+    assert f"the target is {after.key} now, was {before.key}" in result.stdout
+    assert (after.core.source, after.core.dram) == ("measured", 8.0)
+    assert "measured on this machine" in invoke("--no-peaks").stdout
+
+
+def test_measuring_again_keeps_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calibrated(monkeypatch, tmp_path, dram=5.8)
+    first = json.loads(invoke("--measure", "--json").stdout)
+    calibrated(monkeypatch, tmp_path, dram=5.4)  # nearer to 4 than to 8
+    second = json.loads(invoke("--measure", "--json").stdout)
+    assert first["key"]["before"] != first["key"]["now"] == second["key"]["before"] == second["key"]["now"]
+    assert (second["measured"]["dram"], second["kept"]["dram"]) == (5.4, 8.0)
+    assert second["doubts"] == []
+
+
+def test_doubtful_figures_are_kept_by_force_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calibrated(monkeypatch, tmp_path, "loads", "stores", "a", "b")
+    result = invoke("--measure")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: not kept: other programs disturbed loads, stores, a and 1 more figures;")
+    assert list(tmp_path.iterdir()) == []
+    assert invoke("--measure", "--force").exit_code == 0
+    assert Target.parse("native").core.source == "measured"
+
+
+def test_a_damaged_file_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calibrated(monkeypatch, tmp_path)
+    invoke("--measure")
+    path = measured_path(Target.parse("native").cpu, {"XDG_CACHE_HOME": str(tmp_path)})
+    assert path is not None
+    path.write_text("{")
+    caplog.clear()
+    assert invoke("--no-peaks").exit_code == 0
+    assert [str(path) in record.message for record in caplog.records] == [True]
+    assert Target.parse("native").core.source != "measured"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--measure", "--target", "x86 -mcpu=haswell"], "--measure is of this machine as it is"),
+        (["--force"], "--force goes with --measure"),
+    ],
+)
+def test_options_that_do_not_fit(arguments: list[str], complaint: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 1
+    assert complaint in result.stderr
