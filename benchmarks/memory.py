@@ -72,7 +72,7 @@ def winograd_bytes(path: Path, threads: int, database: Path | None) -> float:
     total = 0.0
     for kernel in compiled.kernels:
         growth = GROWTH.get(Config.from_json(kernel.config).template or "", 1.0)
-        total += (growth - 1.0) * weights.get(kernel.workload_key, 0)
+        total += (growth - 1.0) * weights.get(kernel.workload.key, 0)
     return total
 
 

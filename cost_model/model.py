@@ -1,4 +1,4 @@
-"""CostModel: ranks candidates before they are measured. Here also the two baselines that a learnt one must beat."""
+"""CostModel: ranks candidates before they are measured. Here also the baseline that a learnt one must beat."""
 
 from __future__ import annotations
 
@@ -66,28 +66,3 @@ class RandomModel:
 
     def predict(self, features: Features) -> NDArray[np.float64]:
         return np.array([self.rng.random() for _ in range(len(features))])
-
-
-@dataclass(frozen=True, slots=True)
-class RooflineModel:
-    """Time is the larger of arithmetic at peak and memory traffic at full bandwidth; learns nothing.
-
-    Args:
-        peak: floating-point operations per second.
-        bandwidth: bytes per second.
-        flops: the feature that counts operations, padding and recomputation included.
-        bytes: the feature that counts bytes moved.
-    """
-
-    peak: float
-    bandwidth: float
-    flops: str = "flops"
-    bytes: str = "bytes"
-
-    def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
-        check_rows(seconds, groups)
-
-    def predict(self, features: Features) -> NDArray[np.float64]:
-        arithmetic = features.column(self.flops).astype(np.float64) / self.peak
-        traffic = features.column(self.bytes).astype(np.float64) / self.bandwidth
-        return -np.maximum(arithmetic, traffic)

@@ -6,6 +6,7 @@ from collections.abc import Container
 
 from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import lookup
+from autotune.ops.window import taps_inside
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.tensor.layout import Layout
@@ -43,8 +44,7 @@ def padded_share(p: Conv) -> float:
     for image, out, window, stride, dilation, before in zip(
         p.image[:-1], p.out[:-1], p.window[:-1], p.stride, p.dilation, p.pad, strict=False
     ):
-        inside = sum(0 <= o * stride + r * dilation - before < image for o in range(out) for r in range(window))
-        within *= inside / (out * window)
+        within *= taps_inside(image, out, window, stride, dilation, before) / (out * window)
     return 1.0 - within
 
 

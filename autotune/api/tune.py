@@ -30,7 +30,7 @@ from autotune.records import Database, Plan, default_database_path
 from autotune.search import STRATEGIES, Budget, Event, TuneOptions, TuneOutcome, TuningTask
 from autotune.search import tune as search
 from autotune.search.recording import earlier_trials
-from autotune.search_spaces import templates_for
+from autotune.search_spaces.limit import Speed, limit
 from autotune.target import Target
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ FOLLOW_UP = 8
 ROUNDS = 3
 """How often to look for such kernels: what is measured in new layouts may change the layouts of its neighbours."""
 PEAK_ROUNDS = 50
-WINOGRAD_GAIN = 4.0
 """F(4×4, 3×3) needs a quarter of the multiplications that the definition counts."""
 
 
@@ -194,6 +193,7 @@ class _Run:
         self.imports, self.callbacks, self.command = imports, callbacks, command
         probe = FmaPeak(target)
         self.peak = max(probe.run() for _ in range(PEAK_ROUNDS))
+        self.speed = Speed.of(target).at_peak(target, self.peak * 1e9)
         self.time = Allowance(seconds, self.peak, started)
 
     def tune_operator(self, workload: Workload, budget: Budget) -> TuneReport:
@@ -278,21 +278,19 @@ class _Run:
         return ModelVerdict(ours.seconds, before.seconds, gain, keep, error)
 
     def _task(self, task: KernelTask, weight_bytes: int) -> TuningTask:
+        where = residency(weight_bytes, self.target)
         return TuningTask.of(
             task.workload,
             self.target,
             weight=task.uses,
             interface=task.interface,
-            residency=residency(weight_bytes, self.target),
-            ideal_seconds=self._ideal(task.workload),
+            residency=where,
+            ideal_seconds=self._ideal(task.workload, where),
             strict_fp=self.strict_fp,
         )
 
-    def _ideal(self, workload: Workload) -> float:
-        """Seconds at the FMA peak, for the algorithm with the fewest multiplications."""
-        names = [template.name for template in templates_for(workload, self.target, strict_fp=self.strict_fp)]
-        gain = WINOGRAD_GAIN if any("winograd" in name for name in names) else 1.0
-        return workload.flops / (self.peak * 1e9 * gain)
+    def _ideal(self, workload: Workload, where: str = "") -> float:
+        return limit(workload, self.target, self.speed, residency=where, strict_fp=self.strict_fp).seconds
 
     def _search(self, phase: str, tasks: list[TuningTask], budget: Budget, pipeline: Pipeline) -> TuneOutcome:
         self._tell(Phase(phase, tuple(tasks), self.peak))

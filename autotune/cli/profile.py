@@ -124,7 +124,7 @@ def _show(found: Profile, top: int) -> None:
         levels = ", ".join(f"{rate:.0f} GB/s from {name}" for name, _, rate in found.levels)
         if found.disturbed:
             print("the limits are too low, as kernels show: other programs ran while they were measured; repeat this")
-        print(f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}; Winograd multiplies less than it is counted by")
+        print(f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}")
 
 
 def _gflops(kernel: KernelProfile) -> float:

@@ -45,14 +45,20 @@ DIRECT_BYTES = 1 << 16
 class KernelReport:
     """One kernel of a compiled model, for coverage and profiles. `nbytes`: of all its operands."""
 
-    description: str
-    workload_key: str
+    workload: Workload
     config: str
     tier: Tier
     reason: str
     seconds: float | None
-    flops: int
     nbytes: int
+
+    @property
+    def description(self) -> str:
+        return self.workload.describe()
+
+    @property
+    def flops(self) -> int:
+        return self.workload.flops
 
 
 @dataclass(frozen=True)
@@ -321,8 +327,8 @@ def _link(
     )
     reports = tuple(
         KernelReport(
-            s.workload.describe(), s.workload.key, s.choice.config.to_json(), s.choice.tier, s.choice.reason,
-            s.choice.seconds, s.workload.flops, sum(o.bytes for o in kernel.operands),
+            s.workload, s.choice.config.to_json(), s.choice.tier, s.choice.reason, s.choice.seconds,
+            sum(o.bytes for o in kernel.operands),
         )
         for s, kernel in built
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from autotune.ops.checks import factors, integer, integers, numeric, rank_of, require
 from autotune.ops.precision import accumulator, rounded
 from autotune.ops.registry import operator
-from autotune.ops.window import image_element, overhang, position, sides_of, window_count
+from autotune.ops.window import image_element, overhang, position, sides_of, taps_inside, window_count
 from autotune.tensor.expr import Expr, cast
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
@@ -94,6 +94,12 @@ class Conv:
     def taps(self) -> int:
         """Elements of a window."""
         return math.prod(self.window)
+
+    @property
+    def multiplications(self) -> int:
+        """Of the plain sum, without those of taps that lie in padding."""
+        axes = zip(self.image, self.out, self.window, self.stride, self.dilation, self.pad, strict=False)
+        return self.n * self.k * (self.c // self.groups) * math.prod(taps_inside(*axis) for axis in axes)
 
     @property
     def sides(self) -> tuple[tuple[bool, bool], ...]:

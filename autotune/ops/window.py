@@ -50,6 +50,11 @@ def overhang(size: int, count: int, kernel: int, stride: int, dilation: int, bef
     return before > 0, (count - 1) * stride + (kernel - 1) * dilation - before >= size
 
 
+def taps_inside(size: int, count: int, kernel: int, stride: int, dilation: int, before: int) -> int:
+    """How many taps of all windows along an axis read the image, not what is around it."""
+    return sum(0 <= o * stride + r * dilation - before < size for o in range(count) for r in range(kernel))
+
+
 def inside(at: Sequence[Expr], extents: Sequence[int], sides: Sequence[tuple[bool, bool]]) -> Expr | None:
     """Whether a position lies in the image; only the sides that overhang are tested, None when none does."""
     found: Expr | None = None

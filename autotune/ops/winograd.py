@@ -128,6 +128,12 @@ def most_taps(tile: Tile) -> int:
     return min(MOST[m] + 1 - m for m in tile)
 
 
+def multiplications(size: Conv, tile: Tile) -> int:
+    """Of whole tiles."""
+    tiles = -(-size.oh // tile.rows) * -(-size.ow // tile.columns)
+    return size.n * size.k * channels(size) * tiles * math.prod(edges(size, tile))
+
+
 def halves(matrix: Matrix) -> tuple[Matrix, Matrix]:
     """Two sparse factors, signs and parts, whose product is `matrix` (a x b): (a x a) and (a x b).
 

@@ -61,6 +61,11 @@ def products(window: int) -> int:
     return sum(row is not None for piece in pieces(window) for row in piece.taps)
 
 
+def multiplications(size: Conv) -> int:
+    """Of whole tiles."""
+    return size.n * size.c * -(-size.oh // ROWS) * size.ow * products(size.r) * size.s
+
+
 def additions(window: int) -> int:
     """Additions that combine a column of inputs for all products."""
     rows = [row for piece in pieces(window) for row in piece.inputs if row is not None]

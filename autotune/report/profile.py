@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ from autotune.measure.peaks import Peaks
 from autotune.measure.timing import latency
 from autotune.runtime.executor import Array
 from autotune.search_spaces.config import Config
+from autotune.search_spaces.limit import Speed, limit
+from autotune.search_spaces.registry import lookup
 from autotune.target import Target
 
 SURE_SECONDS, BEYOND = 2e-5, 1.1
@@ -28,8 +30,8 @@ class KernelProfile:
     Attributes:
         report: what it computes and where its schedule came from.
         start, seconds: medians over the passes, barrier included; the start counts from that of the pass.
-        least: seconds that the machine needs at least: for the multiply-adds at its peak, or to read and write every
-            operand once at the bandwidth of the smallest cache that holds them. Winograd may take less.
+        least: seconds that the machine needs at least, as `limit` says, for the multiplications of the kernel's
+            algorithm or one that is as precise, or to move every operand once.
     """
 
     report: KernelReport
@@ -44,7 +46,7 @@ class KernelProfile:
 
     @property
     def of_limit(self) -> float:
-        """Share of what the machine can do, 0 to 1 and above for Winograd."""
+        """Share of what the machine can do, 0 to 1."""
         return self.least / self.seconds if self.seconds else 0.0
 
     @property
@@ -88,8 +90,7 @@ class Profile:
     @property
     def disturbed(self) -> bool:
         """Whether kernels are faster than the limits, which then were measured beside other programs."""
-        plain = (k for k in self.kernels if "winograd" not in k.template and k.seconds > SURE_SECONDS)
-        return any(k.of_limit > BEYOND for k in plain)
+        return any(k.of_limit > BEYOND for k in self.kernels if k.seconds > SURE_SECONDS)
 
     @property
     def recorded(self) -> tuple[int, float, float]:
@@ -149,8 +150,10 @@ def profile(model: CompiledModel | StagedModel, feeds: Mapping[str, Array], peak
     now = 0.0
     for step in steps:
         if isinstance(step, ProgramStep):
-            levels = _levels(Target.from_json(step.program.program.target), peaks)
-            found = _program(step.program, step.feeds, passes, now, peaks.fp32.all_cores, levels)
+            target = Target.from_json(step.program.program.target)
+            speed = _speed(target, peaks)
+            levels = _levels(target, speed)
+            found = _program(step.program, step.feeds, passes, now, target, speed)
             kernels += found
             now += sum(kernel.seconds for kernel in found)
         else:
@@ -167,8 +170,8 @@ def _program(
     feeds: Mapping[str, Array],
     passes: int,
     begin: float,
-    fp32: float,
-    levels: Sequence[tuple[str, int, float]],
+    target: Target,
+    speed: Speed,
 ) -> list[KernelProfile]:
     executor = model.executor
     executor.run(feeds)  # checks the feeds, and warms up
@@ -182,7 +185,7 @@ def _program(
     seconds = [latency(column) for column in found.T]
     starts = np.cumsum([begin, *seconds])
     return [
-        KernelProfile(report, float(start), one, _least(report, fp32, levels))
+        KernelProfile(report, float(start), one, _least(report, target, speed))
         for report, start, one in zip(model.kernels, starts, seconds)
     ]
 
@@ -193,14 +196,21 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _levels(target: Target, peaks: Peaks) -> tuple[tuple[str, int, float], ...]:
+def _speed(target: Target, peaks: Peaks) -> Speed:
+    """As measured."""
+    levels = (rate.all_cores * 1e9 for rate in (peaks.l1, peaks.l2, peaks.l3, peaks.dram))
+    return Speed(0.0, *levels).at_peak(target, peaks.fp32.all_cores * 1e9)
+
+
+def _levels(target: Target, speed: Speed) -> tuple[tuple[str, int, float], ...]:
     return (
-        ("L2", target.l2_bytes * target.num_threads, peaks.l2.all_cores),
-        ("L3", target.l3_bytes, peaks.l3.all_cores),
-        ("memory", 1 << 62, peaks.dram.all_cores),
+        ("L2", target.l2_bytes * target.num_threads, speed.l2 * 1e-9),
+        ("L3", target.l3_bytes, speed.l3 * 1e-9),
+        ("memory", 1 << 62, speed.dram * 1e-9),
     )
 
 
-def _least(report: KernelReport, fp32: float, levels: Sequence[tuple[str, int, float]]) -> float:
-    bandwidth = next(rate for _, size, rate in levels if report.nbytes <= size)
-    return max(report.flops / fp32, report.nbytes / bandwidth) * 1e-9
+def _least(report: KernelReport, target: Target, speed: Speed) -> float:
+    template = Config.from_json(report.config).template
+    strict = template is None or lookup(template).strict
+    return limit(report.workload, target, speed, strict_fp=strict).seconds

@@ -27,7 +27,8 @@ class TuningTask:
         weight: how often the model runs the kernel per inference.
         interface: the layouts wanted; None leaves them to the template.
         residency: where the weights are in the model (L2, L3, DRAM); part of the records' identity.
-        ideal_seconds: a time that no kernel can beat, when known: tasks near it get little of the budget.
+        ideal_seconds: a time that no kernel can beat, when known (`search_spaces.limit`): tasks near it get little of
+            the budget.
     """
 
     workload: Workload

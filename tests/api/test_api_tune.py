@@ -78,7 +78,7 @@ def test_a_model_found_slower_when_tuned_stays_untuned(tmp_path: Path) -> None:
 
         def tuned(heed: bool = True) -> list[str]:
             compiled = compile_graph(graph, target, database, heed_plan=heed)
-            return [kernel.reason for kernel in compiled.kernels if kernel.workload_key == workload.key]
+            return [kernel.reason for kernel in compiled.kernels if kernel.workload == workload]
 
         assert tuned() == ["measured on this target"]
         plan = Plan(

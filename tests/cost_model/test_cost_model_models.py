@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from autotune.cost_model.features import Features
 from autotune.cost_model.metrics import best_of_top_k, pairwise_accuracy
-from autotune.cost_model.model import CostModel, RandomModel, RooflineModel, is_stale, throughput
+from autotune.cost_model.model import CostModel, RandomModel, is_stale, throughput
 from autotune.cost_model.xgboost_model import Objective, XGBoostModel
 from autotune.errors import CostModelError
 
 OBJECTIVES: tuple[Objective, ...] = ("rank:pairwise", "rank:ndcg", "reg:squarederror")
 MODELS: dict[str, Callable[[], CostModel]] = {
     "random": lambda: RandomModel(random.Random(0)),
-    "roofline": lambda: RooflineModel(peak=1e9, bandwidth=1e9),
     "pairwise": lambda: XGBoostModel("rank:pairwise"),
     "ndcg": lambda: XGBoostModel("rank:ndcg"),
     "regression": lambda: XGBoostModel("reg:squarederror"),
@@ -149,12 +148,6 @@ def test_an_untrained_model_is_refused(tmp_path: Path) -> None:
         XGBoostModel().predict(candidates(2, seed=0)[0])
     with pytest.raises(CostModelError, match="train the model first"):
         XGBoostModel().save(tmp_path / "m.json")
-
-
-def test_roofline_takes_the_slower_of_arithmetic_and_traffic() -> None:
-    features = Features(("flops", "bytes"), np.array([[100, 1], [10, 50], [10, 1]], np.float32))
-    scores = RooflineModel(peak=10.0, bandwidth=1.0).predict(features)
-    assert scores.tolist() == [-10, -50, -1]
 
 
 def test_retraining_waits_for_a_fifth_more_rows() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from autotune.compiler.compile import KernelReport
+from autotune.ops.parse import parse_workload
 from autotune.records import Tier
 from autotune.report.coverage import Coverage
 
 
 def kernel(tier: Tier, flops: int, reason: str = "", seconds: float | None = None) -> KernelReport:
-    return KernelReport("conv2d", "0" * 16, "{}", tier, reason, seconds, flops, 0)
+    workload = parse_workload(f"relu data={flops}" if flops else "transpose data=2,3 perm=1,0")
+    assert workload.flops == flops
+    return KernelReport(workload, "{}", tier, reason, seconds, 0)
 
 
 def test_shares_and_reasons() -> None:

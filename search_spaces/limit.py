@@ -1,0 +1,167 @@
+"""`limit`: the least time that a target can take for a workload, by arithmetic and by bytes.
+
+No schedule is behind it, so it bounds all of them. Where it is not sure it errs to the low side: what padding spares
+is not counted, the algorithm is the one with the fewest multiplications, and nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core import Core
+from autotune.ops import winograd, winograd_rows
+from autotune.ops.conv import CONVOLUTIONS, Conv
+from autotune.ops.registry import compute_def
+from autotune.ops.workload import TensorType, Workload
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+from autotune.tensor.stage import Tensor
+
+_BITS = 32  # of a lane, in which instructions add up
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What all threads of a target do in a second.
+
+    Attributes:
+        clock: cycles.
+        l1, l2, l3, dram: bytes read.
+    """
+
+    clock: float
+    l1: float
+    l2: float
+    l3: float
+    dram: float
+
+    @staticmethod
+    def of(target: Target) -> Speed:
+        """By what is known of the core."""
+        core, threads = target.core, target.num_threads
+        hertz = core.ghz * 1e9
+        return Speed(
+            hertz,
+            hertz * threads * max(core.l1, core.loads * target.vector_bits / 8),
+            hertz * threads * core.l2,
+            hertz * min(threads * core.l3, max(core.l3, core.l3_shared)),
+            hertz * min(threads * core.dram, max(core.dram, core.dram_shared)),
+        )
+
+    def at_peak(self, target: Target, fp32: float) -> Speed:
+        """The same with the clock at which all threads together do so many fp32 operations a second."""
+        return replace(self, clock=fp32 / (2 * target.num_threads * products_per_cycle(target.core, "f32")))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Seconds for the arithmetic alone and for moving every byte once; neither waits for the other."""
+
+    arithmetic: float
+    memory: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.arithmetic, self.memory)
+
+
+def limit(
+    workload: Workload,
+    target: Target,
+    speed: Speed | None = None,
+    *,
+    residency: str = "",
+    strict_fp: bool = False,
+) -> Limit:
+    """The least time for a workload on all threads of a target.
+
+    Args:
+        speed: as measured; by default what is known of the target's core.
+        residency: where the weights are: "L2", "L3" or "DRAM"; "" where the other operands are.
+        strict_fp: without algorithms whose rounding errors are larger than those of the plain sum.
+    """
+    speed = speed or Speed.of(target)
+    per_second = speed.clock * target.num_threads * products_per_cycle(target.core, *_factors(workload))
+    touched = [
+        min(math.prod(i.type.shape), reads) * DType(i.type.dtype).bytes
+        for i, reads in zip(workload.inputs, _reads(workload), strict=True)
+    ]
+    results = sum(_bytes(type_) for type_ in _results(workload))
+    weights = sum(size for size, i in zip(touched, workload.inputs, strict=True) if i.constant)
+    total = sum(touched) + results
+    memory = total / _rate(speed, target, total)
+    if residency:
+        far = {"L2": speed.l2, "L3": speed.l3, "DRAM": speed.dram}[residency]
+        memory = max(weights / far, (total - weights) / _rate(speed, target, total - weights))
+    return Limit(multiplications(workload, strict_fp=strict_fp) / per_second, memory)
+
+
+def multiplications(workload: Workload, *, strict_fp: bool = False) -> float:
+    """How many the best algorithm takes at least; for other work than convolutions, half of the operations."""
+    anchor = workload.anchor
+    if anchor is None or anchor.op not in CONVOLUTIONS:
+        return workload.flops / 2
+    types = workload.types()
+    x, weight = (types[i] for i in anchor.inputs[:2])
+    p = Conv.of(anchor.op, x.shape, weight.shape, dict(anchor.attrs))
+    found = [p.multiplications]
+    if not strict_fp and p.rank == 2 and DType(x.dtype).is_float:
+        found += [winograd.multiplications(p, tile) for tile in winograd.TILES.values() if winograd.applies(p, tile)]
+        found += [winograd_rows.multiplications(p)] if winograd_rows.applies(p) else []
+    return min(found)
+
+
+def products_per_cycle(core: Core, *dtypes: str) -> float:
+    """Products of such factors that one core adds up in a cycle, by the best of its instructions."""
+    plain = core.best_lane_rate("fma.f32") / _BITS
+    match max((DType(name) for name in dtypes), key=lambda dtype: (dtype.bytes, dtype.is_float)):
+        case DType.f16:
+            return max(core.best_lane_rate("fma.f16") / 16, plain)
+        case DType.bf16:
+            return max(2 * core.best_lane_rate("dot.bf16") / _BITS, plain)
+        case DType.f64:
+            return core.best_lane_rate("fma.f64") / 64
+        case DType.i8 | DType.u8 | DType.bool:  # four products of bytes fit a lane, with an instruction for it or not
+            return 4 * max(core.best_lane_rate("dot.u8") / _BITS, plain)
+        case other:
+            return plain * 4 / other.bytes
+
+
+def _factors(workload: Workload) -> Sequence[str]:
+    """The dtypes that are multiplied: of the anchor's first two operands, else of the results."""
+    types, anchor = workload.types(), workload.anchor
+    numbers = anchor.inputs[:2] if anchor is not None else workload.outputs
+    return [types[number].dtype for number in numbers]
+
+
+def _reads(workload: Workload) -> list[int]:
+    """How often elements of each input are read, at most: an upper bound of what is touched of it."""
+    compute = compute_def(workload)
+    found: dict[str, int] = {}
+    for stage in compute.stages:
+        points = math.prod(axis.extent for axis in stage.all_axes)
+        for read in stage.reads():
+            found[read.tensor.name] = found.get(read.tensor.name, 0) + points
+    tensors: Sequence[Tensor] = compute.inputs
+    return [found.get(tensor.name, 0) for tensor in tensors]
+
+
+def _results(workload: Workload) -> list[TensorType]:
+    types = workload.types()
+    return [types[number] for number in workload.outputs]
+
+
+def _bytes(type_: TensorType) -> int:
+    return math.prod(type_.shape) * DType(type_.dtype).bytes
+
+
+def _rate(speed: Speed, target: Target, size: int) -> float:
+    """Bytes per second from the smallest level that holds so many."""
+    levels = (
+        (target.l1_bytes * target.num_threads, speed.l1),
+        (target.l2_bytes * target.num_threads, speed.l2),
+        (target.l3_bytes, speed.l3),
+    )
+    return next((rate for held, rate in levels if size <= held), speed.dram)

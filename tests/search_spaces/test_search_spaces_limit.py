@@ -1,0 +1,119 @@
+"""The limit: what it grows and falls with, by dtype, algorithm, bytes and threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.ops.parse import parse_workload
+from autotune.ops.workload import Workload
+from autotune.search_spaces.limit import Speed, limit, multiplications, products_per_cycle
+from autotune.target import Target
+
+KB, MB = 1 << 10, 1 << 20
+ZEN4 = replace(Target.parse("x86 -mcpu=znver4 -num-cores=1"), l1_bytes=32 * KB, l2_bytes=MB, l3_bytes=32 * MB)
+SERVER = replace(
+    Target.parse("x86 -mcpu=sapphirerapids -num-cores=1"), l1_bytes=48 * KB, l2_bytes=2 * MB, l3_bytes=64 * MB
+)
+CONV = parse_workload("conv2d data=1,64,56,56 weight=64,64,3,3 pad=1")
+
+
+def matmul(size: int, dtype: str = "f32", right: str = "") -> Workload:
+    return parse_workload(f"matmul a={size},{size}:{dtype} b={size},{size}:{right or dtype}")
+
+
+def relu(size: int) -> Workload:
+    return parse_workload(f"relu data={size}")
+
+
+def test_arithmetic_is_multiplications_at_the_rate_of_the_core() -> None:
+    found = limit(matmul(512), ZEN4)
+    assert found.arithmetic == pytest.approx(512**3 / (16 * ZEN4.core.ghz * 1e9))
+    assert found.seconds == found.arithmetic > found.memory
+    assert limit(matmul(512), SERVER).arithmetic * SERVER.core.ghz == pytest.approx(
+        found.arithmetic * ZEN4.core.ghz / 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype", "right", "times"),
+    [
+        (ZEN4, "f64", "f64", 0.5),
+        (ZEN4, "f16", "f16", 1.0),  # no such arithmetic: it is done in fp32
+        (ZEN4, "bf16", "bf16", 2.0),
+        (ZEN4, "u8", "i8", 4.0),
+        (SERVER, "f16", "f16", 2.0),
+        (SERVER, "bf16", "bf16", 1.0),  # its instruction is slower than two of fp32
+        (SERVER, "u8", "i8", 4.0),
+    ],
+)
+def test_each_dtype_has_its_rate(target: Target, dtype: str, right: str, times: float) -> None:
+    found, plain = limit(matmul(512, dtype, right), target), limit(matmul(512), target)
+    assert plain.arithmetic / found.arithmetic == pytest.approx(times, rel=1e-3)
+    assert products_per_cycle(target.core, dtype, right) == times * products_per_cycle(target.core, "f32")
+
+
+def test_winograd_saves_what_its_largest_tiles_save() -> None:
+    whole = parse_workload("conv2d data=1,64,54,54 weight=64,64,3,3 pad=1")
+    inside = 64 * 64 * (54 * 3 - 2) ** 2
+    assert multiplications(whole, strict_fp=True) == inside, "taps in padding are none"
+    assert 64 * 64 * 9 * 54 * 54 / multiplications(whole) == pytest.approx(81 / 16)
+    assert limit(whole, ZEN4).arithmetic < limit(whole, ZEN4, strict_fp=True).arithmetic
+
+
+@pytest.mark.parametrize(
+    ("text", "saved"),
+    [
+        ("conv2d data=1,64,56,56 weight=64,64,1,1", 1.0),
+        ("conv2d data=1,64,56,56 weight=64,64,3,3 dilation=2", 1.0),
+        ("conv2d data=1,64,56,56 weight=64,2,3,3 groups=32", 1.0),
+        ("conv2d data=1,64,56,56 weight=64,1,3,3 groups=64", 1.5),
+        ("conv1d data=1,64,56 weight=64,64,3", 1.0),
+    ],
+)
+def test_who_saves_nothing_or_less(text: str, saved: float) -> None:
+    workload = parse_workload(text)
+    assert multiplications(workload, strict_fp=True) == workload.flops / 2
+    assert multiplications(workload) * saved == workload.flops / 2
+
+
+@pytest.mark.parametrize("target", [ZEN4, SERVER], ids=["znver4", "sapphirerapids"])
+def test_more_work_takes_longer(target: Target) -> None:
+    sizes = [limit(matmul(size), target).seconds for size in (16, 64, 256, 1024)]
+    assert sizes == sorted(set(sizes))
+    moved = [limit(relu(size), target).seconds for size in (KB, 16 * KB, 128 * KB, 2 * MB, 64 * MB)]
+    assert moved == sorted(set(moved))
+
+
+def test_bytes_come_from_the_smallest_level_that_holds_them() -> None:
+    speed = Speed.of(ZEN4)
+    for size, rate in ((KB, speed.l1), (64 * KB, speed.l2), (MB, speed.l3), (16 * MB, speed.dram)):
+        assert limit(relu(size), ZEN4).memory == pytest.approx(8 * size / rate)
+
+
+def test_weights_come_from_where_they_are() -> None:
+    vector = parse_workload("matmul a=1,512 b=512,256")
+    hot, *cold = (limit(vector, ZEN4, residency=where).seconds for where in ("", "L2", "L3", "DRAM"))
+    assert hot == pytest.approx(cold[0], rel=0.02) and cold == sorted(set(cold))
+    assert limit(vector, ZEN4, residency="DRAM").memory == pytest.approx(512 * 256 * 4 / Speed.of(ZEN4).dram)
+
+
+def test_threads_share_what_is_far() -> None:
+    both = ZEN4.with_threads(2)
+    assert limit(matmul(512), both).arithmetic == limit(matmul(512), ZEN4).arithmetic / 2
+    far = limit(relu(64 * MB), ZEN4).memory / limit(relu(64 * MB), both).memory
+    assert far == pytest.approx(ZEN4.core.dram_shared / ZEN4.core.dram) and far < 2
+
+
+def test_a_measured_peak_sets_the_clock() -> None:
+    speed = Speed.of(ZEN4)
+    slow = speed.at_peak(ZEN4, 32 * ZEN4.core.ghz * 1e9 / 2)
+    assert slow == replace(speed, clock=speed.clock / 2)
+    assert limit(CONV, ZEN4, slow).arithmetic == pytest.approx(2 * limit(CONV, ZEN4).arithmetic)
+    assert limit(CONV, ZEN4, slow).memory == limit(CONV, ZEN4).memory
+
+
+def test_what_is_not_read_is_not_counted() -> None:
+    rows = parse_workload("gather data=30000,768 indices=8:i64")
+    assert limit(rows, ZEN4).memory < 1e-3 * limit(relu(30000 * 768), ZEN4).memory
