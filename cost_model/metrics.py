@@ -10,10 +10,14 @@ from autotune.errors import CostModelError
 Array = NDArray[np.float64]
 
 
-def pairwise_accuracy(scores: Array, seconds: Array) -> float:
-    """The share of pairs with different times that the scores order rightly; equal scores count half. NaN if none."""
+def pairwise_accuracy(scores: Array, seconds: Array, apart: float = 0.0) -> float:
+    """The share of pairs with different times that the scores order rightly; equal scores count half. NaN if none.
+
+    Args:
+        apart: leaves out pairs whose times differ by no more than this share: their order may be noise.
+    """
     _check(scores, seconds)
-    faster = seconds[:, None] < seconds[None, :]
+    faster = seconds[:, None] * (1 + apart) < seconds[None, :]
     pairs = int(faster.sum())
     if not pairs:
         return float("nan")

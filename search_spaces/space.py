@@ -218,6 +218,11 @@ class ConfigSpace:
         knobs = [part for knob in self.knobs for part in knob.encode(config[knob.name])]
         return np.array([*knobs, *(number.of(config) for number in self.derived)], np.float32)
 
+    @property
+    def portable(self) -> bool:
+        """Whether features mean the same in the spaces of other tasks: numbers of nests do, knobs do not."""
+        return False
+
     def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
         return stacked([self.encode(config) for config in configs], len(self.feature_names))
 

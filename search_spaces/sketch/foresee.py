@@ -1,4 +1,8 @@
-"""The untuned choice of a sketch: the best of many tilings by what a model expects of them, no kernel built."""
+"""The untuned choice of a sketch: the best of many tilings by what models expect of them, no kernel built.
+
+A closed form looks at thousands; what it likes, and some that chance likes, a trained model looks at more closely, and
+at what is near the best of those.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +15,28 @@ from numpy.typing import NDArray
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 
 SAMPLES = 4000
-ROUNDS = 8
-PARENTS = 24
-CHILDREN = 24
 TRIES = 6
+LIKED, CHANCE = 192, 64
+ROUNDS = 6
+PARENTS, CHILDREN = 12, 16
 
 Cost = Callable[[Batch], NDArray[np.float64]]
 """What is expected of tilings, lower is faster."""
 
 
-def foreseen(decoder: Decoder, cost: Cost, seed: str) -> Integers:
+def foreseen(decoder: Decoder, rough: Cost, careful: Cost, seed: str) -> Integers:
     """(rows, knobs) the values of the best tilings that sampling and local descent find, best first.
 
     Args:
         decoder: of the space.
-        cost: a model.
+        rough: a model that takes next to no time. `careful`: one that has learned.
         seed: of the sample; the same for the same seed.
     """
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
-    known, costs = _sampled(decoder, rng), np.empty(0)
-    costs = cost(decoder.batch(known))
+    sample = _sampled(decoder, rng)
+    order = np.argsort(rough(decoder.batch(sample)), kind="stable")
+    known = sample[np.concatenate([order[:LIKED], rng.permutation(order[LIKED:])[:CHANCE]])]
+    costs = careful(decoder.batch(known))
     for _ in range(ROUNDS):
         best = np.argsort(costs, kind="stable")[:PARENTS]
         children = np.repeat(known[best], CHILDREN, axis=0)
@@ -39,11 +45,12 @@ def foreseen(decoder: Decoder, cost: Cost, seed: str) -> Integers:
             children[np.arange(len(children)), knob] = rng.integers(0, decoder.sizes[knob])
         fresh = _new(children[decoder.valid(decoder.batch(children))], known)
         if len(fresh):
-            known, costs = np.concatenate([known, fresh]), np.concatenate([costs, cost(decoder.batch(fresh))])
-    return known[np.argsort(costs, kind="stable")]
+            known, costs = np.concatenate([known, fresh]), np.concatenate([costs, careful(decoder.batch(fresh))])
+    return np.asarray(known[np.argsort(costs, kind="stable")])
 
 
 def _sampled(decoder: Decoder, rng: np.random.Generator) -> Integers:
+    """Valid tilings, at least a share of `SAMPLES` where there are so many."""
     found = np.empty((0, len(decoder.sizes)), np.int64)
     for _ in range(TRIES):
         drawn = rng.integers(0, decoder.sizes, (SAMPLES, len(decoder.sizes)))
@@ -55,6 +62,5 @@ def _sampled(decoder: Decoder, rng: np.random.Generator) -> Integers:
 
 def _new(rows: Integers, known: Integers) -> Integers:
     seen = {row.tobytes() for row in known}
-    return np.array([row for row in np.unique(rows, axis=0) if row.tobytes() not in seen], np.int64).reshape(
-        -1, known.shape[1]
-    )
+    fresh = [row for row in np.unique(rows, axis=0) if row.tobytes() not in seen]
+    return np.array(fresh, np.int64).reshape(-1, known.shape[1])

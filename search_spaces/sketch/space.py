@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.cost_model.features import FEATURES_VERSION, Features
+from autotune.cost_model.prior import prior
 from autotune.search_spaces.config import Config, KnobValue
 from autotune.search_spaces.knobs import Choice
 from autotune.search_spaces.sketch.batch import Batch, Decoder
@@ -95,16 +97,27 @@ class SketchSpace(ConfigSpace):
         """The configs of which the most is expected, best first; fewer where there are not so many."""
         decoder = Decoder(self.numbers.c, self.knobs, self.numbers.target)
         found: dict[Config, None] = {}
-        for row in foreseen(decoder, self.expected, self.numbers.c.total):
+        for row in foreseen(decoder, self.cycles, self.expected, self.numbers.c.total):
             values = ((knob.name, knob.values[n]) for knob, n in zip(self.knobs, row))
             found[self.canonical(Config.of(values))] = None
             if len(found) == count:
                 break
         return list(found)
 
-    def expected(self, batch: Batch) -> NDArray[np.float64]:
+    def cycles(self, batch: Batch) -> NDArray[np.float64]:
         """Cycles that the closed form gives, relative to the bound."""
         return np.asarray(self.numbers.of(batch)[:, NAMES.index("cycles")])
+
+    def expected(self, batch: Batch) -> NDArray[np.float64]:
+        """What the prior expects, lower is faster; without one, the closed form."""
+        forest, values = prior(NAMES, FEATURES_VERSION), self.numbers.of(batch)
+        if forest is None:
+            return np.asarray(values[:, NAMES.index("cycles")])
+        return -forest.predict(Features(NAMES, values.astype(np.float32)))
+
+    @property
+    def portable(self) -> bool:
+        return True
 
     def sample(self, rng: random.Random) -> Config:
         return self.canonical(ConfigSpace.sample(self, rng))

@@ -1,0 +1,54 @@
+"""The prior: what is known of loop nests before anything was measured here; shipped, or trained from own records."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from pathlib import Path
+
+from autotune.cost_model.forest import Forest
+from autotune.errors import CostModelError
+from autotune.machine import environment, user_cache
+
+_log = logging.getLogger(__name__)
+SHIPPED = Path(__file__).with_name("nests.forest")
+
+
+def own_path() -> Path | None:
+    """Where a user's own model lies (`autotune model train`); None without a home folder."""
+    folder = user_cache(environment())
+    return None if folder is None else folder / "nests.forest"
+
+
+def prior(names: tuple[str, ...], version: int) -> Forest | None:
+    """The model of nests with these features: one's own where it fits, else the shipped one; None when neither does.
+
+    A file that is damaged, or was trained on other features, is passed over with a warning of one line.
+    """
+    own = own_path()
+    try:
+        changed = own.stat().st_mtime_ns if own is not None else 0
+    except OSError:  # there is none
+        own = None
+    for path, stamp in ((own, 0 if own is None else changed), (SHIPPED, 0)):
+        found = None if path is None else _read(path, stamp)
+        if found is not None and (found.names, found.version) == (names, version):
+            return found
+        if found is not None:
+            _warn(path, "it was trained on other features")
+    return None
+
+
+@functools.lru_cache(maxsize=8)
+def _read(path: Path, _changed: int) -> Forest | None:
+    try:
+        return Forest.read(path)
+    except CostModelError as error:
+        _warn(path, str(error))
+        return None
+
+
+@functools.lru_cache(maxsize=8)
+def _warn(path: Path | None, why: str) -> None:
+    """Once per file and reason."""
+    _log.warning("the cost model %s is not used: %s; `autotune model train` makes a new one", path, why)
