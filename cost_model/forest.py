@@ -12,7 +12,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +75,31 @@ class Forest:
         leaves = self.threshold.take(node).astype(np.float64)
         models = int(self.members.max(initial=-1)) + 1
         return np.stack([leaves[:, self.members == n].sum(axis=1) for n in range(models)])
+
+    def plus(self, other: Forest) -> Forest:
+        """A forest that says what both say together: each model of this one with the trees of one of the other's."""
+        check_same(Features(self.names, np.empty((0, len(self.names)), np.float32), self.version),
+                   Features(other.names, np.empty((0, len(other.names)), np.float32), other.version))  # fmt: skip
+        models, shift = int(self.members.max()) + 1, len(self.feature)
+        return replace(
+            self,
+            feature=np.concatenate([self.feature, other.feature]),
+            threshold=np.concatenate([self.threshold, other.threshold]),
+            child=np.concatenate([self.child, other.child + np.where(other.feature >= 0, shift, 0).astype(np.int32)]),
+            roots=np.concatenate([self.roots, other.roots + np.int32(shift)]),
+            members=np.concatenate([self.members, other.members % np.int32(models)]),
+            note=other.note,
+        )
+
+    def attention(self) -> dict[str, float]:
+        """Each column's share of the questions asked, those near a root counting more; largest first."""
+        depth = np.zeros(len(self.feature))
+        for node in np.flatnonzero(self.feature >= 0):  # children lie behind their parents
+            depth[self.child[node]] = depth[self.child[node] + 1] = depth[node] + 1
+        asked = self.feature >= 0
+        shares = np.bincount(self.feature[asked], 0.5 ** depth[asked], minlength=len(self.names))
+        order = np.argsort(-shares, kind="stable")
+        return {self.names[n]: float(shares[n] / shares.sum()) for n in order if shares[n] > 0}
 
     @property
     def key(self) -> str:

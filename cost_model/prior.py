@@ -21,7 +21,13 @@ def own_path() -> Path | None:
 
 
 def prior(names: tuple[str, ...], version: int) -> Forest | None:
-    """The model of nests with these features: one's own where it fits, else the shipped one; None when neither does.
+    """The model of nests with these features; None when none fits."""
+    found = in_use(names, version)
+    return None if found is None else found[0]
+
+
+def in_use(names: tuple[str, ...], version: int) -> tuple[Forest, Path] | None:
+    """One's own model where it fits, else the shipped one, with its file; None when neither fits.
 
     A file that is damaged, or was trained on other features, is passed over with a warning of one line.
     """
@@ -32,8 +38,8 @@ def prior(names: tuple[str, ...], version: int) -> Forest | None:
         own = None
     for path, stamp in ((own, 0 if own is None else changed), (SHIPPED, 0)):
         found = None if path is None else _read(path, stamp)
-        if found is not None and (found.names, found.version) == (names, version):
-            return found
+        if path is not None and found is not None and (found.names, found.version) == (names, version):
+            return found, path
         if found is not None:
             _warn(path, "it was trained on other features")
     return None

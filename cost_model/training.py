@@ -66,8 +66,18 @@ def closeness(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.maximum(found, -np.log(WORST)), np.float64)
 
 
-def train(lessons: Sequence[Lesson], recipe: Recipe | None = None, *, seed: int = 0, note: str = "") -> Forest:
+def train(
+    lessons: Sequence[Lesson],
+    recipe: Recipe | None = None,
+    *,
+    base: Forest | None = None,
+    seed: int = 0,
+    note: str = "",
+) -> Forest:
     """A forest that knows what the lessons teach; the same for the same lessons, recipe and seed.
+
+    Args:
+        base: what is known already; new trees learn what it leaves unexplained.
 
     Raises:
         CostModelError: no lesson with an order to learn, or lessons of different features.
@@ -87,12 +97,15 @@ def train(lessons: Sequence[Lesson], recipe: Recipe | None = None, *, seed: int 
         picked = [useful[n] for n in sorted(rng.choice(len(useful), count, replace=False))]
         values = np.concatenate([lesson.features.values for lesson in picked])
         labels = [closeness(lesson.seconds) for lesson in picked]
+        margins = [np.zeros(len(x)) if base is None else _aligned(base.predict(y.features), x)
+                   for x, y in zip(labels, picked)]  # fmt: skip
         # Tasks weigh the same, and in each the good candidates more: it is their order that matters.
         weights = np.concatenate([np.exp(label) / len(label) for label in labels])
         matrix = xgboost.DMatrix(
             np.nan_to_num(values, nan=float(np.finfo(np.float32).min)),
             np.concatenate(labels),
             weight=weights / weights.mean(),
+            base_margin=np.concatenate(margins),
             nthread=1,
         )
         parameters = {
@@ -109,7 +122,13 @@ def train(lessons: Sequence[Lesson], recipe: Recipe | None = None, *, seed: int 
             "seed": seed + member,
         }
         dumps.append(xgboost.train(parameters, matrix, how.rounds).get_dump(dump_format="json"))
-    return forest_of(dumps, names, version, note)
+    grown = forest_of(dumps, names, version, note)
+    return grown if base is None else base.plus(grown)
+
+
+def _aligned(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores shifted to where the labels are: only their differences within a task mean something."""
+    return np.asarray(scores - scores.mean() + labels.mean(), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +161,10 @@ def score(forest: Forest, lesson: Lesson) -> Score:
     return Score(lesson.name, len(seconds), order, first, tenth)
 
 
-def left_out(lessons: Sequence[Lesson], by: str, recipe: Recipe | None = None, folds: int = 5) -> list[Score]:
-    """Scores of all lessons by forests trained without them.
+def left_out(
+    lessons: Sequence[Lesson], by: str, recipe: Recipe | None = None, *, base: Forest | None = None, folds: int = 5
+) -> list[Score]:
+    """Scores of all lessons by forests trained without them, on top of `base`.
 
     Args:
         by: what is left out together: "task", "operator" or "target".
@@ -162,6 +183,6 @@ def left_out(lessons: Sequence[Lesson], by: str, recipe: Recipe | None = None, f
     for part in sorted(set(part_of)):
         others = [lesson for lesson, own in zip(useful, part_of) if own != part]
         if others:
-            forest = train(others, recipe)
+            forest = train(others, recipe, base=base)
             found += [score(forest, lesson) for lesson, own in zip(useful, part_of) if own == part]
     return found

@@ -12,6 +12,7 @@ from autotune.cli.compile import compile_model
 from autotune.cli.db import DB
 from autotune.cli.group import Command
 from autotune.cli.machine import machine
+from autotune.cli.model import MODEL
 from autotune.cli.passes import passes
 from autotune.cli.profile import profile
 from autotune.cli.run import run
@@ -28,5 +29,6 @@ COMMANDS: dict[str, Command] = {
     "profile": profile,
     "passes": passes,
     "db": DB,
+    "model": MODEL,
     "machine": machine,
 }
