@@ -19,8 +19,10 @@ from autotune.ops.workload import Workload
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.registry import lookup
 
-# The rooms that a kernel passes through on its way from a config to code.
-ROOMS = ("tensor", "ops", "schedule", "lower", "codegen", "search_spaces")
+# The rooms that a kernel passes through on its way from a config to code, and what these know about the target.
+ROOMS = (
+    "tensor", "ops", "schedule", "lower", "codegen", "search_spaces", "target", "core", "cpus", "machine",
+)  # fmt: skip
 
 
 def code_version(workload: Workload, config: Config) -> str | None:
@@ -34,12 +36,19 @@ def source_hash() -> str | None:
     root = Path(operators.__file__).parent.parent
     digest = hashlib.sha256(f"{llvmlite.__version__} {np.__version__}".encode())
     try:
-        for path in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
+        for path in sorted(path for room in ROOMS for path in files_of(root, room)):
             digest.update(f"{path.relative_to(root)}\n".encode())
             digest.update(path.read_bytes())
     except OSError:
         return None
     return digest.hexdigest()
+
+
+def files_of(root: Path, room: str) -> list[Path]:
+    """The sources and the data of a room, which is a folder or a file."""
+    if (root / f"{room}.py").is_file():
+        return [root / f"{room}.py"]
+    return [path for path in (root / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
 
 
 def _comes_with_autotune(workload: Workload, config: Config) -> bool:

@@ -20,7 +20,19 @@ def test_it_covers_every_room() -> None:
     assert version is not None and len(version) == 64
     root = Path(module.__file__).resolve().parent.parent / "autotune"
     for room in module.ROOMS:
-        assert list((root / room).rglob("*.py")), room
+        assert any(path.suffix == ".py" for path in module.files_of(root, room)), room
+
+
+@pytest.mark.parametrize("name", ["target.py", "core/pipes.json"])
+def test_it_changes_with_what_is_known_about_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "ops").mkdir()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "ops" / "registry.py"))
+    found = set()
+    for text in ("1", "2"):
+        (tmp_path / name).write_text(text)
+        found.add(module.source_hash.__wrapped__())
+    assert len(found) == 2
 
 
 def test_it_changes_with_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
