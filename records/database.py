@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -268,27 +268,29 @@ class Database:
         where, parameters = _conditions(workload_key, target_key, interface, residency)
         return iterate_trials(self.connection, where, parameters)
 
-    def configs_tried(
-        self,
-        workload_key: str,
-        target_key: str,
-        *,
-        interface: str | None = None,
-        residency: str | None = None,
-    ) -> frozenset[str]:
-        """Keys of the configs that have a trial, good or failed."""
-        where, parameters = _conditions(workload_key, target_key, interface, residency)
-        rows = self.connection.rows(f"SELECT DISTINCT config_key FROM trials WHERE {where}", parameters)
-        return frozenset(row["config_key"] for row in rows)
+    def family(self, family_key: str, target_key: str) -> dict[str, str]:
+        """The workloads of a family that have a verified record on the target: JSON by key.
 
-    def by_anchor(self, anchor_key: str, target_key: str | None = None) -> Iterator[TuningRecord]:
-        """Trials of every workload with this anchor, for transfer: they guide the search, and are never applied."""
-        where, parameters = _conditions(None, target_key, None, None)
-        return iterate_trials(
-            self.connection,
-            f"{where} AND trials.workload_key IN (SELECT key FROM workloads WHERE anchor_key = :anchor)",
-            {**parameters, "anchor": anchor_key},
+        For transfer: their records guide the search, and are never applied.
+        """
+        rows = self.connection.rows(
+            "SELECT key, json FROM workloads WHERE family_key = ? AND EXISTS (SELECT 1 FROM trials "
+            "WHERE workload_key = workloads.key AND target_key = ? AND verified = 1) ORDER BY key",
+            (family_key, target_key),
         )
+        return {row["key"]: row["json"] for row in rows}
+
+    def complete_families(self, family: Callable[[str], str | None]) -> None:
+        """Stores the families of workloads that came without: from an older autotune or another's file.
+
+        `family`: from a workload's JSON to the key; None where it cannot be told.
+        """
+        rows = self.connection.rows("SELECT key, json FROM workloads WHERE family_key IS NULL")
+        found = {row["key"]: key for row in rows if (key := family(row["json"])) is not None}
+        if found:
+            with self.transaction():
+                for workload, key in found.items():
+                    self.connection.execute("UPDATE workloads SET family_key = ? WHERE key = ?", (key, workload))
 
     def interfaces(self, workload_key: str, target_key: str) -> list[str]:
         """The interfaces (canonical JSON) for which the workload has a verified record on the target."""

@@ -23,7 +23,9 @@ from autotune.records.rows import find_trial, iterate_trials
 from autotune.records.session import Session
 
 FORMAT = "autotune-records"
-VERSION = 1
+VERSION = 2
+READS = (1, 2)
+"""Version 1 knew no algorithms and no families; its lines say everything else alike."""
 MAX_LINE = 16 * 2**20
 # Small transactions, so that a tuner that is writing to the same file never waits long.
 _BATCH = 200
@@ -117,7 +119,7 @@ def _trial_age(record: TuningRecord) -> tuple[float, str]:
 
     What a workload is called is stored once per workload, so it says nothing about the trial.
     """
-    return (record.created, replace(record, anchor_key=None, description="").to_json())
+    return (record.created, replace(record, anchor_key=None, family_key=None, description="").to_json())
 
 
 def _session_age(session: Session) -> tuple[float, str]:
@@ -163,8 +165,10 @@ def _parse(raw: bytes, started: bool) -> Session | TuningRecord | None:
         case {"format": str(name), "version": version}:
             if name != FORMAT:
                 raise DatabaseError(f"the format is {name[:40]!r}, not {FORMAT!r}")
-            if version != VERSION:
-                raise DatabaseError(f"format version {version!r}, this autotune reads {VERSION}; upgrade autotune")
+            if version not in READS:
+                raise DatabaseError(
+                    f"format version {version!r}, this autotune reads up to {VERSION}; upgrade autotune"
+                )
             return None
         case _ if not started:
             raise DatabaseError(f'no header: the first line must be {{"format":"{FORMAT}","version":{VERSION}}}')

@@ -27,6 +27,7 @@ class TuningRecord:
     workload_key: str
     workload: str  # canonical JSON
     anchor_key: str | None = None
+    family_key: str | None = None
     description: str = ""  # for people: the operator and its shapes
     target_key: str
     target: str  # canonical JSON: arch, cpu, features, num_threads, caches
@@ -35,9 +36,9 @@ class TuningRecord:
     config_key: str
     config: str  # canonical JSON
     template: str
+    algorithm: str = ""  # by which the steps compute the workload; empty where nobody noted it
     steps: str | None = None  # canonical JSON; None when the schedule could not be made
     ir_hash: str = ""
-    object_hash: str = ""
     seconds: float | None = None  # minimum of the batches, per call
     spread: float | None = None  # (median - minimum) / minimum of the batches
     number: int | None = None  # calls per batch
@@ -125,6 +126,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "workload_key": fields.key,
     "workload": fields.shared_json,
     "anchor_key": fields.optional_key,
+    "family_key": fields.optional_key,
     "description": fields.text,
     "target_key": fields.key,
     "target": fields.shared_json,
@@ -133,9 +135,9 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "config_key": fields.key,
     "config": fields.own_json,
     "template": fields.key,
+    "algorithm": fields.short_name,
     "steps": fields.optional_json,
     "ir_hash": fields.short_name,
-    "object_hash": fields.short_name,
     "seconds": fields.positive,
     "spread": fields.non_negative,
     "number": fields.optional_count,

@@ -11,7 +11,7 @@ from autotune.records.connection import Connection
 from autotune.records.record import TuningRecord
 
 # Stored once in a table of their own, and joined when a record is read.
-_SHARED = frozenset({"workload", "anchor_key", "description", "target", "interface"})
+_SHARED = frozenset({"workload", "anchor_key", "family_key", "description", "target", "interface"})
 _OWN = tuple(field.name for field in dataclasses.fields(TuningRecord) if field.name not in _SHARED)
 _COLUMNS = ("interface_key", *_OWN)
 _IDENTITY = ("workload_key", "target_key", "interface_key", "residency", "config_key")
@@ -23,7 +23,8 @@ _STORE_TRIAL = (
 )
 _READ_TRIALS = (
     f"SELECT trials.id, {', '.join('trials.' + name for name in _OWN)}, workloads.json AS workload, "
-    "workloads.anchor_key, workloads.description, targets.json AS target, interfaces.json AS interface "
+    "workloads.anchor_key, workloads.family_key, workloads.description, targets.json AS target, "
+    "interfaces.json AS interface "
     "FROM trials JOIN workloads ON workloads.key = trials.workload_key "
     "JOIN targets ON targets.key = trials.target_key JOIN interfaces ON interfaces.key = trials.interface_key "
 )
@@ -42,8 +43,9 @@ def store_shared(connection: Connection, record: TuningRecord) -> None:
     DatabaseError when a key is already taken by another text: somebody computed a key wrongly.
     """
     connection.execute(
-        "INSERT INTO workloads (key, anchor_key, json, description) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (record.workload_key, record.anchor_key, record.workload, record.description),
+        "INSERT INTO workloads (key, anchor_key, family_key, json, description) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT DO NOTHING",
+        (record.workload_key, record.anchor_key, record.family_key, record.workload, record.description),
     )
     for table, key, text in (
         ("targets", record.target_key, record.target),

@@ -113,7 +113,21 @@ def _plans(db: SqliteDatabase) -> None:
     )
 
 
+def _replays(db: SqliteDatabase) -> None:
+    """The algorithm, without which stored steps have nothing to stand on; and no hash that nobody ever wrote."""
+    db.execute("ALTER TABLE trials ADD COLUMN algorithm TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE trials DROP COLUMN object_hash")
+
+
+def _families(db: SqliteDatabase) -> None:
+    """NULL until `Database.complete_families`: a migration knows no operators."""
+    db.execute("ALTER TABLE workloads ADD COLUMN family_key TEXT")
+    db.execute("CREATE INDEX workloads_family ON workloads (family_key)")
+
+
 STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
     "0001_initial": _initial,
     "0002_plans": _plans,
+    "0003_replays": _replays,
+    "0004_families": _families,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.knobs import Choice, flag, split, tile
+from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.registry import (
     Template,
     check_config,
@@ -34,7 +34,6 @@ __all__ = [
     "flag",
     "lookup",
     "make_schedule",
-    "split",
     "task_space",
     "template",
     "templates_for",

@@ -8,7 +8,7 @@ ordered. The functions below build the usual lists.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from autotune.errors import ConfigError
@@ -67,6 +67,14 @@ class Choice:
         larger = [other for other in self.values if isinstance(other, int) and other > here]
         return (*([max(smaller)] if smaller else []), *([min(larger)] if larger else []))
 
+    def closest(self, value: KnobValue) -> KnobValue:
+        """The value itself, else the closest by the logarithms of its numbers; the default for one of another kind."""
+        if (type(value), value) in self._index:
+            return value
+        if isinstance(value, (str, bool)) or _kind(value) != _kind(self.values[0]):
+            return self.values[self.index(self.default)]
+        return min(self.values, key=lambda other: _log_distance(_parts(value), _parts(other)))
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         first = self.values[0]
@@ -124,31 +132,6 @@ def tile(
     return Choice(name, tuple(kept), wanted)
 
 
-def split(
-    name: str,
-    extent: int,
-    parts: int,
-    *,
-    max_inner: int | None = None,
-    default: Sequence[int] | None = None,
-) -> Choice:
-    """Exact splits of an axis: tuples of `parts` factors, outermost first, whose product is `extent`.
-
-    `max_inner` bounds the innermost factor. The default is (extent, 1, ..., 1) unless given.
-    """
-    _positive(name, extent=extent, parts=parts)
-    factorings = [factors for factors in _factorings(extent, parts) if max_inner is None or factors[-1] <= max_inner]
-    first = (extent, *(1 for _ in range(parts - 1)))
-    return Choice(name, tuple(sorted(factorings)), tuple(first if default is None else default))
-
-
-def _factorings(extent: int, parts: int) -> list[tuple[int, ...]]:
-    if parts == 1:
-        return [(extent,)]
-    divisors = [size for size in range(1, extent + 1) if extent % size == 0]
-    return [(size, *rest) for size in divisors for rest in _factorings(extent // size, parts - 1)]
-
-
 def _positive(knob: str, **numbers: int) -> None:
     for what, number in numbers.items():
         if number < 1:
@@ -162,11 +145,16 @@ def _kind(value: KnobValue) -> tuple[type, int]:
 def _near_splits(here: tuple[int, ...], values: tuple[KnobValue, ...], most: int = 12) -> tuple[KnobValue, ...]:
     """The nearest by the distance between logarithms of the parts: moving one prime factor is a small step."""
 
-    def distance(other: tuple[int, ...]) -> float:
-        return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, other, strict=True))
-
     others = [other for other in values if isinstance(other, tuple) and other != here]
-    return tuple(sorted(others, key=lambda other: (distance(other), other))[:most])
+    return tuple(sorted(others, key=lambda other: (_log_distance(here, other), other))[:most])
+
+
+def _log_distance(here: tuple[int, ...], there: tuple[int, ...]) -> float:
+    return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, there, strict=True))
+
+
+def _parts(value: KnobValue) -> tuple[int, ...]:
+    return value if isinstance(value, tuple) else (int(value),)
 
 
 def _shown(values: tuple[KnobValue, ...], most: int = 12) -> str:

@@ -118,13 +118,18 @@ class Workload:
     @property
     def anchor_key(self) -> str:
         """The key of the anchor alone: kernels that differ only in prologue and epilogue share it (transfer)."""
+        return self.anchor_part.key
+
+    @property
+    def anchor_part(self) -> Workload:
+        """The anchor alone, without prologue and epilogue; all of it when every operator is elementwise."""
         anchor = self.anchor
         if anchor is None:
-            return self.key
+            return self
         types = self.types()
         inputs = tuple(self.inputs[i] if i < len(self.inputs) else WorkloadInput(types[i]) for i in anchor.inputs)
         alone = replace(anchor, inputs=tuple(range(len(inputs))))
-        return Workload(inputs, (alone,), (len(inputs),)).key
+        return Workload(inputs, (alone,), (len(inputs),))
 
     def types(self) -> tuple[TensorType, ...]:
         """Type of every value, inputs first.

@@ -15,13 +15,12 @@ import llvmlite.binding as llvm
 from autotune.errors import ConfigError
 from autotune.measure.failure import Failure
 from autotune.measure.types import BuildResult, MeasureResult
-from autotune.records import TEMPLATE_INTERFACE, Database, Session, SessionState, Tier, TuningRecord
+from autotune.ops.family import family_key
+from autotune.records import TEMPLATE_INTERFACE, Database, Session, SessionState, TuningRecord
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
 from autotune.search_spaces.code_version import code_version
 from autotune.search_spaces.config import Config
-
-SEEDS = 3
 
 
 class Recorder:
@@ -68,6 +67,7 @@ class Recorder:
             workload_key=workload.key,
             workload=workload.to_json(),
             anchor_key=workload.anchor_key,
+            family_key=family_key(workload),
             description=task.name,
             target_key=target.key,
             target=target.to_json(),
@@ -76,6 +76,7 @@ class Recorder:
             config_key=config.key,
             config=config.to_json(),
             template=config.template or "",
+            algorithm=build.algorithm if build else "",
             steps=build.steps if build else None,
             ir_hash=build.kernel.ir_hash if build else "",
             predicted=predicted,
@@ -124,23 +125,6 @@ def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, TuningRe
         if _is_valid(task, config):
             found[trial] = record
     return found
-
-
-def seeds(database: Database, task: TuningTask) -> list[Config]:
-    """Configs that were best nearby: for the same workload in other layouts or on another target, and for its anchor.
-
-    They are measured like any other; a seed saves trials and decides nothing.
-    """
-    match = database.best(task.workload.key, task.target.key, task.target.to_json())
-    near = [match.record] if match.record is not None and match.tier is not Tier.FOREIGN else []
-    relatives = [
-        record
-        for record in database.by_anchor(task.workload.anchor_key, task.target.key)
-        if record.verified and record.workload_key != task.workload.key
-    ]
-    near += sorted(relatives, key=lambda record: record.seconds or 0.0)[: SEEDS - len(near)]
-    configs = [Config.from_json(record.config) for record in near]
-    return [config for config in dict.fromkeys(configs) if _is_valid(task, config)]
 
 
 def _is_valid(task: TuningTask, config: Config) -> bool:

@@ -33,8 +33,9 @@ from autotune.search.events import (
 from autotune.search.finalists import settle
 from autotune.search.measuring import Measuring
 from autotune.search.outcome import TaskOutcome, TuneOutcome
-from autotune.search.recording import Recorder, earlier_trials, seeds
+from autotune.search.recording import Recorder, earlier_trials
 from autotune.search.scheduler import TaskScheduler
+from autotune.search.seeds import complete_families, seeds
 from autotune.search.shares import Clock, TimedModel, TimeShares
 from autotune.search.strategies import make_strategy
 from autotune.search.task import TaskSearch, TuningTask
@@ -103,6 +104,7 @@ def tune(
     """
     if not tasks:
         raise ConfigError("there is nothing to tune: no task was given")
+    complete_families(database)
     run = _Run(tasks, pipeline, database, budget, options or TuneOptions(), callbacks, make_model, clock, wall)
     recorder = Recorder(database, wall(), command)
     interrupted = True

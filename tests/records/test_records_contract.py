@@ -32,6 +32,7 @@ def record_of(target: Target, schedule: Schedule) -> TuningRecord:
         workload_key=WORKLOAD.key,
         workload=WORKLOAD.to_json(),
         anchor_key=WORKLOAD.anchor_key,
+        family_key="f" * 16,
         description=str(WORKLOAD.inputs[0].type),
         target_key=target.key,
         target=target.to_json(),
@@ -39,6 +40,7 @@ def record_of(target: Target, schedule: Schedule) -> TuningRecord:
         config_key=CONFIG.key,
         config=CONFIG.to_json(),
         template="elementwise",
+        algorithm="direct",
         steps=schedule.steps_json(),
         seconds=1e-6,
         verified=True,
@@ -58,7 +60,7 @@ def test_workload_target_config_interface_and_steps_come_back(tmp_path: Path) ->
         import_records(copy, tmp_path / "out.jsonl")
         assert list(copy.trials()) == [record]
         match = copy.best(WORKLOAD.key, HERE.key, HERE.to_json(), interface=INTERFACE.to_json())
-        assert copy.configs_tried(WORKLOAD.key, HERE.key) == {CONFIG.key}
+        assert [record.config_key for record in copy.trials(WORKLOAD.key, HERE.key)] == [CONFIG.key]
     assert match.tier is Tier.EXACT
     stored = match.record
     assert stored is not None

@@ -22,9 +22,11 @@ def test_what_is_added_comes_back(added: list[TuningRecord]) -> None:
     expected: dict[object, TuningRecord] = {}
     first: dict[str, TuningRecord] = {}
     for record in added:
-        # A workload's description and anchor are stored once, as its first record says.
+        # A workload's description, anchor and family are stored once, as its first record says.
         shared = first.setdefault(record.workload_key, record)
-        expected[record.identity] = replace(record, anchor_key=shared.anchor_key, description=shared.description)
+        expected[record.identity] = replace(
+            record, anchor_key=shared.anchor_key, family_key=shared.family_key, description=shared.description
+        )
     with tempfile.TemporaryDirectory() as folder, Database.open(Path(folder, "db.sqlite")) as db:
         for record in added:
             db.add(record)
@@ -85,8 +87,6 @@ def test_trials_select_by_key(tmp_path: Path) -> None:
         assert list(db.trials(interface="[1]")) == [elsewhere]
         assert list(db.trials(residency="L2")) == [elsewhere]
         assert list(db.trials("unknown")) == []
-        assert list(db.by_anchor("anchor")) == [make_record(0), elsewhere]
-        assert list(db.by_anchor("anchor", TARGET_KEY)) == [make_record(0)]
 
 
 def test_trials_may_be_written_while_they_are_read(tmp_path: Path) -> None:
@@ -100,13 +100,28 @@ def test_trials_may_be_written_while_they_are_read(tmp_path: Path) -> None:
         assert seen == 1200
 
 
-def test_configs_tried_counts_failures(tmp_path: Path) -> None:
+def test_a_family_lists_its_workloads_with_verified_records(tmp_path: Path) -> None:
+    large = make_record(1, workload='{"op":"large"}')
     with Database.open(tmp_path / "db.sqlite") as db:
-        db.add_many([make_record(1), make_failure(2), make_record(1, interface="[1]")])
-        tried = {make_record(1).config_key, make_record(2).config_key}
-        assert db.configs_tried(make_record().workload_key, TARGET_KEY) == tried
-        assert db.configs_tried(make_record().workload_key, TARGET_KEY, interface="[1]") == {make_record(1).config_key}
-        assert db.configs_tried(make_record().workload_key, "elsewhere") == frozenset()
+        db.add_many([make_record(1), make_record(2), large])
+        db.add(make_failure(1, workload='{"op":"broken"}'))
+        db.add(make_record(1, workload='{"op":"elsewhere"}', target=target_json(cpu="other")))
+        db.add(make_record(1, workload='{"op":"stranger"}', family_key="another"))
+        members = {record.workload_key: record.workload for record in (make_record(1), large)}
+        assert db.family("family", TARGET_KEY) == members
+        assert db.family("unknown", TARGET_KEY) == {}
+
+
+def test_families_are_completed_where_they_are_missing_and_can_be_told(tmp_path: Path) -> None:
+    old, foreign = make_record(1, family_key=None), make_record(1, workload='{"op":"foreign"}', family_key=None)
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many([old, foreign, make_record(1, workload='{"op":"known"}')])
+        db.complete_families(lambda text: None if "foreign" in text else "late")
+        assert {record.workload: record.family_key for record in db.trials()} == {
+            old.workload: "late",
+            foreign.workload: None,
+            '{"op":"known"}': "family",
+        }
 
 
 def test_top_is_sorted_and_verified(tmp_path: Path) -> None:

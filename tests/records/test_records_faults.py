@@ -260,10 +260,10 @@ def every_reader(path: Path) -> None:
                 lambda: db.best(WORKLOAD_KEY, TARGET_KEY, TARGET),
                 lambda: db.best(WORKLOAD_KEY, "other", TARGET),
                 lambda: db.top(WORKLOAD_KEY, TARGET_KEY, 3),
-                lambda: db.configs_tried(WORKLOAD_KEY, TARGET_KEY),
+                lambda: db.family("family", TARGET_KEY),
+                lambda: db.complete_families(str),
                 db.workloads,
                 db.sessions,
-                lambda: list(db.by_anchor("anchor")),
                 lambda: db.interfaces(WORKLOAD_KEY, TARGET_KEY),
             ]
             if not read_only:

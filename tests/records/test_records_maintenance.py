@@ -9,6 +9,7 @@ import pytest
 
 from autotune.errors import DatabaseError
 from autotune.records import Database, export_lines, export_records, import_records, prune, stats, verify
+from autotune.records.schema import STEPS
 from tests.records.records_samples import make_failure, make_record, make_session
 
 
@@ -86,7 +87,7 @@ def test_stats_count_what_is_there(tmp_path: Path) -> None:
     assert counted.failures == {"crash": 1, "timeout": 2}
     assert (counted.workloads, counted.targets, counted.sessions) == (2, 1, {"running": 1})
     assert (counted.oldest, counted.newest) == (1001.0, 1005.0)
-    assert (counted.path, counted.schema) == (str(path), "0002_plans")
+    assert (counted.path, counted.schema) == (str(path), list(STEPS)[-1])
     assert counted.size_bytes == path.stat().st_size
 
 

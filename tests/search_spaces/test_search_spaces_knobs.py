@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import ConfigError
-from autotune.search_spaces.knobs import Choice, flag, split, tile
+from autotune.search_spaces.knobs import Choice, flag, tile
+
+SPLITS = [(a, b, 64 // a // b) for a in (1, 2, 4, 8, 16, 32, 64) for b in (1, 2, 4, 8, 16, 32, 64) if a * b <= 64]
 
 
 def test_default_is_the_first_value_unless_given() -> None:
@@ -35,34 +37,29 @@ def test_neighbours_follow_the_kind_of_the_values() -> None:
     assert Choice("k", (8, 1, 4, 2)).near(1) == (2,)
     assert Choice("k", ("a", "b", "c")).near("b") == ("a", "c")
     assert flag("k").near(True) == (False,)
-    close = split("k", 64, 3).near((4, 4, 4))
+    close = Choice("k", tuple(SPLITS)).near((4, 4, 4))
     assert (2, 8, 4) in close
     assert (64, 1, 1) not in close
 
 
 def test_encoding_has_one_number_per_feature_name() -> None:
-    for knob in (Choice("k", (1, 2)), Choice("k", ("a", "b")), flag("k"), split("k", 12, 3)):
+    for knob in (Choice("k", (1, 2)), Choice("k", ("a", "b")), flag("k"), Choice("k", tuple(SPLITS))):
         for value in knob.values:
             assert len(knob.encode(value)) == len(knob.feature_names)
     assert Choice("k", ("a", "b")).encode("b") == (0.0, 1.0)
     assert Choice("k", ("a", "b")).feature_names == ("k=a", "k=b")
-    assert split("k", 12, 2).encode((3, 4)) == (3.0, 4.0)
+    assert Choice("k", ((3, 4), (4, 3))).encode((3, 4)) == (3.0, 4.0)
 
 
-@given(st.integers(1, 400), st.integers(1, 4))
-def test_split_lists_every_exact_factoring_once(extent: int, parts: int) -> None:
-    knob = split("k", extent, parts)
-    assert len(set(knob.values)) == len(knob.values)
-    assert all(isinstance(v, tuple) and len(v) == parts and math.prod(v) == extent for v in knob.values)
-    assert knob.default == (extent,) + (1,) * (parts - 1)
-    if parts == 2:
-        assert len(knob.values) == sum(extent % n == 0 for n in range(1, extent + 1))
-
-
-def test_split_bounds_the_innermost_factor() -> None:
-    assert all(isinstance(v, tuple) and v[-1] <= 4 for v in split("k", 64, 2, max_inner=4).values)
-    with pytest.raises(ConfigError, match="cannot be"):
-        split("k", 64, 2, max_inner=4, default=(8, 8))
+def test_the_closest_value_is_the_value_itself_or_near_it_in_size() -> None:
+    sizes, pairs = Choice("k", (1, 4, 16)), Choice("k", ((1, 12), (4, 3), (12, 1)), default=(12, 1))
+    assert [sizes.closest(value) for value in (4, 5, 9, 100, 0)] == [4, 4, 16, 16, 1]
+    assert pairs.closest((3, 3)) == (4, 3)
+    assert flag("k").closest(True) is True
+    assert Choice("k", ("a", "b"), default="b").closest("c") == "b"
+    for stranger in (True, "a", (1, 2, 3)):
+        assert sizes.closest(stranger) == 1
+        assert pairs.closest(stranger) == (12, 1)
 
 
 @given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 3000))

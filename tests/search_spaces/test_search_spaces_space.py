@@ -8,7 +8,7 @@ import pytest
 
 from autotune.errors import ConfigError
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice, flag, split, tile
+from autotune.search_spaces.knobs import Choice, flag, tile
 from autotune.search_spaces.space import ConfigSpace, Constraint, Derived, Member, Space, TaskSpace
 
 
@@ -16,9 +16,10 @@ def fits(config: Config) -> bool:
     return config.get_int("rows") * config.get_int("cols") <= 32
 
 
+PAIRS = ((12, 1), (1, 12), (2, 6), (3, 4), (4, 3), (6, 2))
 RULE = Constraint("registers", fits, "rows * cols must be at most 32")
 TILES = ConfigSpace(
-    (tile("rows", 16), Choice("cols", (1, 2, 4, 8)), flag("unroll"), split("k", 12, 2), Choice("order", ("rc", "cr"))),
+    (tile("rows", 16), Choice("cols", (1, 2, 4, 8)), flag("unroll"), Choice("k", PAIRS), Choice("order", ("rc", "cr"))),
     (RULE,),
     (Derived("area", lambda config: config.get_int("rows") * config.get_int("cols")),),
 )

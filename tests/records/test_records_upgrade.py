@@ -1,0 +1,71 @@
+"""Files and lines that an older autotune wrote: upgraded or read, and nothing in them is lost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database as SqliteDatabase
+
+from autotune.records import Database, MergeReport, import_records, stats, verify
+from autotune.records import schema as module
+from autotune.records.schema import STEPS
+from tests.records.records_samples import make_failure, make_record
+
+RECORDS = [make_record(1, family_key=None), make_failure(2, family_key=None)]
+
+
+def old_file(path: Path, monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
+    """A database as it was when `schema` was the newest step, with `RECORDS` in it."""
+    with monkeypatch.context() as past:
+        names = list(STEPS)
+        for name in names[names.index(schema) + 1 :]:
+            past.delitem(module.STEPS, name)
+        raw = SqliteDatabase(path)
+        module.migrations().apply(raw)
+        raw.close()
+    raw_connection = sqlite3.connect(path)
+    columns = {row[1] for row in raw_connection.execute("PRAGMA table_info(trials)")}
+    for record in RECORDS:
+        raw_connection.execute(
+            "INSERT OR IGNORE INTO workloads (key, anchor_key, json, description) VALUES (?, ?, ?, ?)",
+            (record.workload_key, record.anchor_key, record.workload, record.description),
+        )
+        for table, key, text in (
+            ("targets", record.target_key, record.target),
+            ("interfaces", record.interface_key, record.interface),
+        ):
+            raw_connection.execute(f"INSERT OR IGNORE INTO {table} (key, json) VALUES (?, ?)", (key, text))
+        values = {name: getattr(record, name, "") for name in columns - {"id"}}
+        marks = ", ".join(f":{name}" for name in values)
+        raw_connection.execute(f"INSERT INTO trials ({', '.join(values)}) VALUES ({marks})", values)
+    raw_connection.commit()
+    raw_connection.close()
+
+
+@pytest.mark.parametrize("schema", list(STEPS)[:-1])
+def test_every_older_schema_is_upgraded_with_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: str
+) -> None:
+    path = tmp_path / "old.sqlite"
+    old_file(path, monkeypatch, schema)
+    with Database.open(path) as db:
+        assert list(db.trials()) == RECORDS
+        assert verify(db) == []
+        assert stats(db).schema == list(STEPS)[-1]
+        db.add(make_record(1, algorithm="winograd_f4", family_key=None))
+        assert next(db.trials()).algorithm == "winograd_f4"
+        db.complete_families(lambda text: "family")
+        assert db.family("family", RECORDS[0].target_key) == {RECORDS[0].workload_key: RECORDS[0].workload}
+
+
+def test_lines_of_format_1_are_read(tmp_path: Path) -> None:
+    values = json.loads(RECORDS[0].to_json())
+    assert "algorithm" not in values and "family_key" not in values
+    path = tmp_path / "old.jsonl"
+    path.write_text('{"format":"autotune-records","version":1}\n' + json.dumps({"trial": values}) + "\n")
+    with Database.open(tmp_path / "db.sqlite") as db:
+        assert import_records(db, path) == MergeReport(added=1, replaced=0, kept=0)
+        assert list(db.trials()) == RECORDS[:1]
