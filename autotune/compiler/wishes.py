@@ -5,7 +5,9 @@ from __future__ import annotations
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.kernel_cache import cached_layouts
-from autotune.graph.partition import COMPUTE, Group
+from autotune.graph.partition import Group
+from autotune.ops.registry import has_trait
+from autotune.ops.traits import Trait
 from autotune.ops.workload import Workload, WorkloadNode
 from autotune.schedule import Schedule
 from autotune.search_spaces import make_schedule
@@ -14,7 +16,7 @@ from autotune.tensor.layout import Layout
 
 def leads_layouts(workload: Workload) -> bool:
     """Convolutions and matrix products decide layouts; a record of theirs holds whatever layouts surround it."""
-    return workload.anchor is not None and workload.anchor.op in COMPUTE
+    return workload.anchor is not None and has_trait(workload.anchor.op, Trait.LEADS_LAYOUT)
 
 
 def layouts_of(s: Schedule) -> tuple[Layout, ...]:

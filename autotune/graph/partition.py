@@ -16,25 +16,10 @@ from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Graph, Node
 from autotune.graph.order import topological_order
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
-from autotune.ops.conv import CONVOLUTIONS
-from autotune.ops.conv_transpose import TRANSPOSED
+from autotune.ops.registry import has_trait
+from autotune.ops.traits import Trait
 
-MOVEMENT = frozenset({"reshape", "concat", "transpose", "slice", "pad", "expand", "gather"})  # nothing fuses into these
-ABSORBED = frozenset(
-    {"transpose", "slice", "pad", "expand"}
-)  # reads elsewhere, for an elementwise operator behind them
-FOLDS = frozenset(  # read every element once or a few times: what is computed for them alone is computed inside
-    {
-        "argmax", "argmin", "hardmax", "layer_norm", "log_softmax", "lp_norm", "mean_variance_norm", "reduce_l1",
-        "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
-        "reduce_sum", "reduce_sum_square", "rms_norm", "softmax",
-    }
-)  # fmt: skip
-REREADS = frozenset({"rotary"})  # read each element of their shape twice, which may lie elsewhere
-VIEWS = frozenset({"reshape", "concat"})
-COMPUTE = frozenset({*CONVOLUTIONS, *TRANSPOSED, "matmul"})  # take their epilogues before other anchors do
 RESULT = "result"  # the attribute that says which of an operator's results a node is
-COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
 MAX_EXPRESSION = 64  # operators in a group's result once each is written out where it is read (x*x writes x twice)
 
 
@@ -49,7 +34,7 @@ class Group:
     @property
     def is_view(self) -> bool:
         """Whether the compiler may give this group no kernel."""
-        return self.workload.nodes[0].op in VIEWS
+        return has_trait(self.workload.nodes[0].op, Trait.VIEW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +53,10 @@ def partition(graph: Graph) -> tuple[Group, ...]:
     anchors = [
         node
         for node in reversed(graph.nodes)
-        if node.op not in MOVEMENT and not is_elementwise(node.op) and node.name not in clusters.owner
+        if not has_trait(node.op, Trait.MOVES) and not is_elementwise(node.op) and node.name not in clusters.owner
     ]
     # Of several anchors that could take an addition the last one does: the other operand is there by then.
-    for anchor in sorted(anchors, key=lambda node: node.op not in COMPUTE):
+    for anchor in sorted(anchors, key=lambda node: not has_trait(node.op, Trait.LEADS_LAYOUT)):
         clusters.grow_epilogue(anchor)
     for node in reversed(graph.nodes):
         if node.name not in clusters.owner:
@@ -105,7 +90,7 @@ class _Clusters:
             if self._expression_size(grown) > MAX_EXPRESSION:
                 break
             members, tail = grown, region[-1]
-        if anchor.op in FOLDS or anchor.op in REREADS:
+        if has_trait(anchor.op, Trait.FOLDS, Trait.REREADS):
             members = self._with_producers(members, anchor)
         self.claim(members)
 
@@ -120,7 +105,7 @@ class _Clusters:
         An elementwise reader, or one of pairs, reads its own shape, and may read it elsewhere: through a transpose or a
         slice.
         """
-        pointwise = is_elementwise(reader.op) or reader.op in REREADS
+        pointwise = is_elementwise(reader.op) or has_trait(reader.op, Trait.REREADS)
         shape = reader.output.shape if pointwise else self.graph.values[reader.inputs[0]].shape
         todo = [reader]
         while todo:
@@ -128,7 +113,7 @@ class _Clusters:
                 producer = self.graph.producers.get(name)
                 if producer is None or name in members or not self._is_read_within(producer, members):
                     continue
-                absorbed = pointwise and producer.op in ABSORBED and self._is_unclaimed(producer, shape)
+                absorbed = pointwise and has_trait(producer.op, Trait.ABSORBED) and self._is_unclaimed(producer, shape)
                 if not absorbed and not self._is_free(producer, shape):
                     continue
                 grown = {**members, name: producer}
@@ -231,6 +216,6 @@ def _group(graph: Graph, members: list[Node]) -> Group:
 
 def _canonical_operands(graph: Graph, node: Node, inside: dict[str, int]) -> tuple[str, ...]:
     """Operands of commutative operators with the group's own value first and constants last: fewer distinct keys."""
-    if node.op not in COMMUTATIVE:
+    if not has_trait(node.op, Trait.COMMUTATIVE):
         return node.inputs
     return tuple(sorted(node.inputs, key=lambda name: 0 if name in inside else 2 if name in graph.constants else 1))

@@ -16,7 +16,7 @@ from autotune.lower.ir import Operand
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
 from autotune.measure.probes import FmaProbe
-from autotune.measure.reference import Errors, make_reference
+from autotune.measure.reference import Errors, error_factor, make_reference
 from autotune.measure.timing import (
     TimedLoop,
     Timing,
@@ -140,7 +140,7 @@ class LocalRunner:
             bench = stack.enter_context(Bench(build.kernel, self._task(workload), self._target.num_threads))
         except CodegenError as error:
             return Failure("compile", str(error))
-        errors = verify(bench, self._pools, build.algorithm)
+        errors = verify(bench, self._pools, error_factor(workload, build.algorithm))
         return errors if isinstance(errors, Failure) else (bench, errors)
 
     def _task(self, workload: Workload) -> TaskData:

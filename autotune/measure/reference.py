@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.measure.failure import Failure
-from autotune.ops.registry import compute_def
+from autotune.ops.registry import compute_def, known_algorithm
 from autotune.ops.workload import TensorType, Workload
 from autotune.tensor import ComputeDef, DType
 from autotune.tensor.evaluate import evaluate
@@ -137,20 +137,20 @@ def coarsest_eps(definition: ComputeDef) -> float:
 _EPS = {DType.f64: 2.0**-52, DType.f32: 2.0**-23, DType.f16: 2.0**-10, DType.bf16: 2.0**-7}
 
 
-def algorithm_factor(algorithm: str) -> float:
-    """How many times the tolerance of the direct algorithm an algorithm may use.
+def error_factor(workload: Workload, algorithm: str) -> float:
+    """How many times a workload's tolerance an algorithm may use; once, for a definition of a template's own."""
+    known = known_algorithm(workload, algorithm)
+    return 1.0 if known is None else known.error
 
-    Winograd's transforms amplify rounding (Barabasz et al., 2018: about twofold for F(2×2,3×3), tenfold for
-    F(4×4,3×3), twice that for F(6×6,3×3) with these points), but its sums are nine times shorter, which is worth a
-    factor of three. More taps amplify more and shorten more. Everything else only reorders sums.
+
+def compare(reference: Reference, outputs: Sequence[Array], factor: float, circumstances: str) -> Errors | Failure:
+    """Compare logical outputs with the reference.
+
+    Args:
+        factor: how many times the tolerance the algorithm may use (`Algorithm.error`).
+        circumstances: how the outputs came about, for the message of a failure.
     """
-    return {"winograd_f4": 4.0, "winograd_f4x2": 4.0, "winograd_f5": 8.0, "winograd_f6": 8.0}.get(algorithm, 1.0)
-
-
-def compare(reference: Reference, outputs: Sequence[Array], algorithm: str, circumstances: str) -> Errors | Failure:
-    """Compare logical outputs with the reference; `circumstances` says in a failure how they came about."""
     worst = Errors(0.0, 0.0, 0.0)
-    factor = algorithm_factor(algorithm)
     for number, (expected, got, tolerance) in enumerate(
         zip(reference.outputs, outputs, reference.tolerances, strict=True)
     ):

@@ -8,8 +8,10 @@ from autotune.measure.reference import Errors, compare
 from autotune.runtime.threads import ThreadPool
 
 
-def verify(bench: Bench, pools: list[ThreadPool], algorithm: str) -> Errors | Failure:
-    """Run at each number of threads, then once more with scratch as the last run left it; compare each time.
+def verify(bench: Bench, pools: list[ThreadPool], factor: float = 1.0) -> Errors | Failure:
+    """Find whether the outputs are within `factor` times the reference's tolerance.
+
+    Run at each number of threads, then once more with scratch as the last run left it; compare each time.
 
     Outputs start as NaN, so what a kernel forgets to write is found; so does scratch, except in the last run,
     which finds what a kernel forgets to initialise there. Halo and block padding must come out zero: readers
@@ -28,7 +30,7 @@ def verify(bench: Bench, pools: list[ThreadPool], algorithm: str) -> Errors | Fa
         written = [buffer.bytes.tobytes() for _, buffer in bench.outputs()]
         if worst is not None and written == accepted:  # the usual case: bit for bit what was right before
             continue
-        found = _compare(bench, algorithm, circumstances)
+        found = _compare(bench, factor, circumstances)
         if isinstance(found, Failure):
             return found
         if worst is None or found.max_abs_err > worst.max_abs_err:
@@ -38,10 +40,10 @@ def verify(bench: Bench, pools: list[ThreadPool], algorithm: str) -> Errors | Fa
     return worst
 
 
-def _compare(bench: Bench, algorithm: str, circumstances: str) -> Errors | Failure:
+def _compare(bench: Bench, factor: float, circumstances: str) -> Errors | Failure:
     for operand, buffer in bench.outputs():
         mask = outside(operand.layout, operand.shape)
         if mask is not None and physical(operand, buffer)[mask].any():
             what = f"halo or block padding of output {operand.name} ({operand.layout}) is not zero"
             return Failure("incorrect", f"{what} ({circumstances})")
-    return compare(bench.task.reference, bench.logical_outputs(), algorithm, circumstances)
+    return compare(bench.task.reference, bench.logical_outputs(), factor, circumstances)

@@ -260,7 +260,9 @@ class _Rows:
         return compute(shape, scaled, "attention", list(self.order))
 
 
-@operator("rotary", operands="data cos sin positions?", order="bhsd", dim=Needed.integer, interleaved=False)
+@operator(
+    "rotary", operands="data cos sin positions?", traits="rereads", order="bhsd", dim=Needed.integer, interleaved=False
+)
 def rotary(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Rotary position embedding: pairs of the first `dim` features turned by an angle that depends on the position.
 

@@ -110,7 +110,7 @@ class Conv:
 
 def _convolution(op: str, rank: int) -> None:
     @operator(
-        op, operands="data weight", weights="weight", stride=(1,) * rank, pad=(0,) * (2 * rank),
+        op, operands="data weight", weights="weight", traits="leads_layout", stride=(1,) * rank, pad=(0,) * (2 * rank),
         dilation=(1,) * rank, groups=1,
     )  # fmt: skip
     def conv(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:

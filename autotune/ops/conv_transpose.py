@@ -130,7 +130,7 @@ class ConvTranspose:
 
 def _transposed(op: str, rank: int) -> None:
     @operator(
-        op, operands="data weight", weights="weight", stride=(1,) * rank, pad=(0,) * (2 * rank),
+        op, operands="data weight", weights="weight", traits="leads_layout", stride=(1,) * rank, pad=(0,) * (2 * rank),
         dilation=(1,) * rank, output_padding=(0,) * rank, groups=1,
     )  # fmt: skip
     def conv_transpose(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:

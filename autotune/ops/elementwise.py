@@ -27,8 +27,8 @@ def pointwise(op: str, tensors: Sequence[Tensor], fn: Point) -> Tensor:
     return compute(shape, lambda *i: fn(*(element(t, i, shape) for t in tensors)), name=op)
 
 
-def _binary(name: str, code: str, check: Callable[[str, Tensor], DType] | None = numeric) -> None:
-    @operator(name, elementwise=True, operands="a b")
+def _binary(name: str, code: str, check: Callable[[str, Tensor], DType] | None = numeric, *, traits: str = "") -> None:
+    @operator(name, elementwise=True, operands="a b", traits=traits)
     def define(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         same_dtype(name, inputs)
         if check is not None:
@@ -46,7 +46,9 @@ def _boolean(op: str, t: Tensor) -> DType:
     return t.dtype
 
 
-for _name in ("add", "sub", "mul", "div", "pow", "min", "max"):
+for _name in ("add", "mul", "min", "max"):
+    _binary(_name, _name, traits="commutative")
+for _name in ("sub", "div", "pow"):
     _binary(_name, _name)
 for _name, _code in {"less": "lt", "less_or_equal": "le", "greater": "gt", "greater_or_equal": "ge"}.items():
     _binary(_name, _code)

@@ -27,7 +27,7 @@ def index_dtype(op: str, t: Tensor) -> None:
     require(t.dtype in (DType.i32, DType.i64), f"{op}: indices must be i32 or i64, got {t.dtype}")
 
 
-@operator("gather", operands="data indices", axis=0)
+@operator("gather", operands="data indices", traits="moves", axis=0)
 def gather(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Slices of data along an axis at run-time indices."""
     x, indices = inputs

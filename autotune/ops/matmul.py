@@ -13,7 +13,7 @@ from autotune.tensor.expr import Expr, cast
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
 
-@operator("matmul", operands="a b", weights="b", trans_a=False, trans_b=False)
+@operator("matmul", operands="a b", weights="b", traits="leads_layout", trans_a=False, trans_b=False)
 def matmul(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """matmul[..., i, j] = sum over k of a[..., i, k] * b[..., k, j]; leading dimensions broadcast.
 

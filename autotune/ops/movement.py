@@ -16,7 +16,7 @@ from autotune.tensor.stage import Tensor, compute
 MAX_CHAIN = 64  # parts that are asked for one after the other
 
 
-@operator("concat", operands="data*", axis=1)
+@operator("concat", operands="data*", traits="moves view", axis=1)
 def concat(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The tensors one after the other along an axis."""
     dtype = same_dtype("concat", inputs)
@@ -51,7 +51,7 @@ def concat(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(shape, lambda *i: chosen(i, 0, len(parts)), "concat")
 
 
-@operator("transpose", perm=Needed.integers)
+@operator("transpose", traits="moves absorbed", perm=Needed.integers)
 def transpose(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Dimension d of the result is dimension perm[d] of x."""
     (x,) = inputs
@@ -62,7 +62,7 @@ def transpose(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(tuple(x.shape[p] for p in perm), lambda *i: x[tuple(i[b] for b in back)], "transpose")
 
 
-@operator("reshape", shape=Needed.integers)
+@operator("reshape", traits="moves view", shape=Needed.integers)
 def reshape(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The same elements in the same order under another shape."""
     (x,) = inputs
@@ -119,7 +119,7 @@ def _regroup(index: Sequence[Expr], shape: Sequence[int], source: Sequence[int])
     return found
 
 
-@operator("pad", pads=Needed.integers, value=0.0)
+@operator("pad", traits="moves absorbed", pads=Needed.integers, value=0.0)
 def pad(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """A border of a constant; pads = (begin of each axis..., end of each axis...), negative ones crop."""
     (x,) = inputs
@@ -144,7 +144,7 @@ def pad(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(shape, body, "pad")
 
 
-@operator("slice", begin=Needed.integers, size=Needed.integers, step=Needed.integers)
+@operator("slice", traits="moves absorbed", begin=Needed.integers, size=Needed.integers, step=Needed.integers)
 def slice_(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """`size` elements from `begin` on, every `step`-th; one entry per axis, steps may be negative."""
     (x,) = inputs
@@ -162,7 +162,7 @@ def slice_(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(size, lambda *i: x[tuple(at(d, e) for d, e in enumerate(i))], "slice")
 
 
-@operator("expand", shape=Needed.integers)
+@operator("expand", traits="moves absorbed", shape=Needed.integers)
 def expand(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The tensor repeated along dimensions of extent 1, as NumPy broadcasts it; `shape` is the result's."""
     (x,) = inputs

@@ -46,7 +46,9 @@ def _power(base: Expr, exponent: float) -> Expr:
     return known[exponent] if exponent in known else binary("pow", base, exponent)
 
 
-@operator("layer_norm", operands="data scale bias", weights="scale bias", axis=-1, epsilon=1e-5, result=0)
+@operator(
+    "layer_norm", operands="data scale bias", weights="scale bias", traits="folds", axis=-1, epsilon=1e-5, result=0
+)
 def layer_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias over all axes from `axis` on.
 
@@ -72,7 +74,7 @@ def layer_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(x.shape, body, "layer_norm")
 
 
-@operator("rms_norm", operands="data scale", weights="scale", axis=-1, epsilon=1e-5)
+@operator("rms_norm", operands="data scale", weights="scale", traits="folds", axis=-1, epsilon=1e-5)
 def rms_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """x / sqrt(mean of squares + epsilon) * scale over all axes from `axis` on."""
     x, scale = inputs
@@ -89,7 +91,7 @@ def rms_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute(x.shape, body, "rms_norm")
 
 
-@operator("mean_variance_norm", axes=Needed.integers, epsilon=1e-9)
+@operator("mean_variance_norm", traits="folds", axes=Needed.integers, epsilon=1e-9)
 def mean_variance_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """(x - mean) / (standard deviation + epsilon) over any axes."""
     (x,) = inputs
@@ -102,7 +104,7 @@ def mean_variance_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Te
     return compute(x.shape, lambda *i: cast(x.dtype, centred[i] * scales[_row(i, axes)]), "mean_variance_norm")
 
 
-@operator("lp_norm", axis=-1, p=2)
+@operator("lp_norm", traits="folds", axis=-1, p=2)
 def lp_norm(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """x divided by the sum of |x| (p = 1) or the root of the sum of squares (p = 2) along an axis; 0 if that is 0."""
     (x,) = inputs

@@ -77,7 +77,7 @@ def _define(name: str, fold: Fold, value: Point = _same, finish: Point = _same) 
     """finish(fold of value(x) over the axes); 16-bit floats are folded in f32 unless only compared."""
     compared = name in ("reduce_max", "reduce_min")
 
-    @operator(name, axes=Needed.integers, keepdims=True)
+    @operator(name, traits="folds", axes=Needed.integers, keepdims=True)
     def define(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         (x,) = inputs
         if not compared:
@@ -110,7 +110,7 @@ _define("reduce_log_sum", sum_, finish=_real(_log))
 _define("reduce_sum_square", sum_, _square)
 
 
-@operator("reduce_log_sum_exp", axes=Needed.integers, keepdims=True)
+@operator("reduce_log_sum_exp", traits="folds", axes=Needed.integers, keepdims=True)
 def reduce_log_sum_exp(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """max + log(sum of exp(x - max)): no overflow for large x. Integers are computed in f64 and truncated."""
     (x,) = inputs
@@ -136,7 +136,7 @@ def reduce_log_sum_exp(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Te
     return compute(shape, lambda *i: cast(x.dtype, _log(total[i]) + shift[row(i)]), "reduce_log_sum_exp", names)
 
 
-@operator("reduce_mean", axes=Needed.integers, keepdims=True)
+@operator("reduce_mean", traits="folds", axes=Needed.integers, keepdims=True)
 def reduce_mean(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """Sum over the axes, divided by the number of elements summed."""
     (x,) = inputs
@@ -153,7 +153,7 @@ def reduce_mean(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 
 
 def _define_arg(name: str, fold: Fold) -> None:
-    @operator(name, axis=0, keepdims=True, select_last_index=False)
+    @operator(name, traits="folds", axis=0, keepdims=True, select_last_index=False)
     def define(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         """The first (or last) position of what the extreme is equal to; NaN counts as the extreme.
 
@@ -190,7 +190,7 @@ _define_arg("argmax", max_)
 _define_arg("argmin", min_)
 
 
-@operator("hardmax", axis=-1)
+@operator("hardmax", traits="folds", axis=-1)
 def hardmax(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """1 at the first largest element along the axis, 0 elsewhere."""
     (x,) = inputs

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import WorkloadError
+from autotune.ops.traits import Trait
 from autotune.ops.workload import AttrValue, TensorType, Workload, WorkloadNode
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
@@ -49,6 +50,7 @@ class Operator:
             last names that end in `?` may be missing.
         weights: names of the operands that are usually constant.
         defaults: every attribute with the value that people mean when they leave it out, or what is `Needed`.
+        traits: what else the compiler may know of it.
     """
 
     name: str
@@ -57,32 +59,71 @@ class Operator:
     operands: tuple[str, ...]
     weights: frozenset[str]
     defaults: Mapping[str, AttrValue | Needed]
+    traits: frozenset[Trait]
+
+
+Share = Callable[[Sequence[tuple[int, ...]], Mapping[str, Any]], float]
+
+
+def _as_many(shapes: Sequence[tuple[int, ...]], attrs: Mapping[str, Any]) -> float:
+    return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One way to compute an operator.
+
+    Attributes:
+        name: "direct" for the plain definition.
+        compute: as an operator's.
+        multiplications: of the shapes of the operands and the attributes: how many, relative to the plain definition;
+            without what tiles that overhang waste, so that it bounds what the algorithm can gain.
+        error: how many times the tolerance of the plain definition its results may be off (docs/adr/0007).
+        strict: it multiplies what the definition multiplies, so that errors are those of another order of summation.
+    """
+
+    name: str
+    compute: Compute
+    multiplications: Share = _as_many
+    error: float = 1.0
+    strict: bool = True
 
 
 _OPERATORS: dict[str, Operator] = {}
-_ALGORITHMS: dict[tuple[str, str], Compute] = {}
+_ALGORITHMS: dict[tuple[str, str], Algorithm] = {}
 
 
 def operator(
-    name: str, *, elementwise: bool = False, operands: str = "data", weights: str = "", **defaults: AttrValue | Needed
+    name: str,
+    *,
+    elementwise: bool = False,
+    operands: str = "data",
+    weights: str = "",
+    traits: str = "",
+    **defaults: AttrValue | Needed,
 ) -> Callable[[Compute], Compute]:
-    """Register the plain ("direct") mathematics of an operator; `operands` and `weights` are lists of words."""
+    """Register the plain ("direct") mathematics of an operator.
+
+    `operands`, `weights` and `traits` are lists of words.
+    """
 
     def register(fn: Compute) -> Compute:
         if name in _OPERATORS:
             raise WorkloadError(f"there are two operators named {name!r}; rename {fn.__module__}.{fn.__qualname__}")
-        words = tuple(operands.split())
-        _OPERATORS[name] = Operator(name, fn, elementwise, words, frozenset(weights.split()), defaults)
+        words, facts = tuple(operands.split()), frozenset(map(Trait, traits.split()))
+        _OPERATORS[name] = Operator(name, fn, elementwise, words, frozenset(weights.split()), defaults, facts)
         return fn
 
     return register
 
 
-def algorithm(op: str, name: str) -> Callable[[Compute], Compute]:
+def algorithm(
+    op: str, name: str, *, multiplications: Share = _as_many, error: float = 1.0, strict: bool = True
+) -> Callable[[Compute], Compute]:
     """Register another ComputeDef of the same operator (Winograd, ...), verified against the plain one."""
 
     def register(fn: Compute) -> Compute:
-        _ALGORITHMS[(op, name)] = fn
+        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, error, strict)
         return fn
 
     return register
@@ -91,6 +132,47 @@ def algorithm(op: str, name: str) -> Callable[[Compute], Compute]:
 def algorithms(op: str) -> tuple[str, ...]:
     """Names of the algorithms of an operator, "direct" first."""
     return ("direct", *(a for o, a in _ALGORITHMS if o == op))
+
+
+def lookup_algorithm(op: str, name: str) -> Algorithm:
+    """The algorithm of that name.
+
+    Raises:
+        WorkloadError: when the operator has none; the message lists what exists.
+    """
+    if name == "direct":
+        return Algorithm(name, lookup(op).compute)
+    if (op, name) not in _ALGORITHMS:
+        raise WorkloadError(f"{op} has no algorithm {name!r}; known: {', '.join(algorithms(op))}")
+    return _ALGORITHMS[(op, name)]
+
+
+def known_algorithm(workload: Workload, name: str) -> Algorithm | None:
+    """What is known of the algorithm by which a workload is computed; None for a definition of a template's own."""
+    try:
+        return lookup_algorithm((workload.anchor or workload.nodes[-1]).op, name)
+    except WorkloadError:
+        return None
+
+
+def multiplications(workload: Workload, name: str) -> float:
+    """How many multiplications an algorithm makes in a workload's anchor, relative to the plain definition.
+
+    Raises:
+        WorkloadError: there is no such algorithm, or it does not compute the workload.
+    """
+    anchor = workload.anchor
+    if anchor is None:
+        return 1.0
+    types = workload.types()
+    return lookup_algorithm(anchor.op, name).multiplications(
+        [types[i].shape for i in anchor.inputs], dict(anchor.attrs)
+    )
+
+
+def has_trait(op: str, *traits: Trait) -> bool:
+    """Whether an operator has one of the traits."""
+    return not lookup(op).traits.isdisjoint(traits)
 
 
 def operators() -> tuple[str, ...]:
@@ -160,13 +242,9 @@ def _values(workload: Workload, algorithm: str) -> list[Tensor]:
     if algorithm != "direct" and anchor is None:
         raise WorkloadError(f"{workload.describe()} has no anchor operator, so no algorithm {algorithm!r}")
     for node in workload.nodes:
-        fn = lookup(node.op).compute
+        lookup(node.op)
         _check_node(node)
-        if algorithm != "direct" and node is anchor:
-            if (node.op, algorithm) not in _ALGORITHMS:
-                known = ", ".join(algorithms(node.op))
-                raise WorkloadError(f"{node.op} has no algorithm {algorithm!r}; known: {known}")
-            fn = _ALGORITHMS[(node.op, algorithm)]
+        fn = lookup_algorithm(node.op, algorithm if node is anchor else "direct").compute
         values.append(fn([values[i] for i in node.inputs], dict(node.attrs)))
     return values
 

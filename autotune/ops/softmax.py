@@ -14,13 +14,13 @@ from autotune.tensor.expr import Expr, cast, unary
 from autotune.tensor.stage import Tensor, compute, largest_, sum_
 
 
-@operator("softmax", axis=-1)
+@operator("softmax", traits="folds", axis=-1)
 def softmax(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """exp(x - max) / sum of the same; stages softmax_max, _exp, _sum, _scale = 1 / sum, and softmax."""
     return _softmax("softmax", inputs, attrs, lambda total: 1.0 / total, lambda shifted, e, scale: e * scale)
 
 
-@operator("log_softmax", axis=-1)
+@operator("log_softmax", traits="folds", axis=-1)
 def log_softmax(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The logarithm of softmax: x - max - log(sum of exp(x - max))."""
     return _softmax("log_softmax", inputs, attrs, lambda t: unary("log", t), lambda shifted, e, scale: shifted - scale)

@@ -72,7 +72,12 @@ def additions(window: int) -> int:
     return sum(sum(factor != 0 for factor in row) - 1 for row in rows)
 
 
-@algorithm("conv2d", "winograd_rows")
+def _share(shapes: Sequence[tuple[int, ...]], attrs: Mapping[str, Any]) -> float:
+    rows = Conv.of("conv2d", shapes[0], shapes[1], attrs).r
+    return products(rows) / (ROWS * rows)
+
+
+@algorithm("conv2d", "winograd_rows", multiplications=_share, strict=False)
 def winograd_rows(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The stages wino_u (constants only), wino_v, wino_m, wino_y and conv."""
     x, weight = inputs

@@ -41,4 +41,4 @@ def test_every_integer(source: DType, lanes: int, target: str) -> None:
             s = s.split(t.name, "i", lanes).vectorize(t.name, "i.1")
     data = TaskData(reference_of(s.compute, tuple(ends(source, d) for d in INTEGERS)))
     with Bench(build_kernel(s, Target.parse(target)), data, 1) as bench:
-        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+        assert not isinstance(verify(bench, [ThreadPool(1)]), Failure)

@@ -51,7 +51,7 @@ def test_result_and_instructions(index: Callable[[Expr], Expr], extent: int, shu
     rng = np.random.default_rng(0)
     inputs = tuple(rng.standard_normal(t.shape).astype(np.float32) for t in s.compute.inputs)
     with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
-        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+        assert not isinstance(verify(bench, [ThreadPool(1)]), Failure)
 
 
 @pytest.mark.parametrize("extent", [12, 13, 15, 16])
@@ -68,7 +68,7 @@ def test_lanes_outside_of_the_image_read_the_padding(extent: int) -> None:
     assert "insertelement" not in generate(s, target).ir
     inputs = (np.random.default_rng(0).standard_normal((3, extent)).astype(np.float32),)
     with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
-        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+        assert not isinstance(verify(bench, [ThreadPool(1)]), Failure)
 
 
 def test_lanes_in_pairs_outside_of_the_image_read_the_padding() -> None:
@@ -84,7 +84,7 @@ def test_lanes_in_pairs_outside_of_the_image_read_the_padding() -> None:
     assert "insertelement" not in generate(s, target).ir
     inputs = (np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32),)
     with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
-        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+        assert not isinstance(verify(bench, [ThreadPool(1)]), Failure)
 
 
 @pytest.mark.parametrize("unrolled", [True, False])
@@ -101,4 +101,4 @@ def test_places_from_a_table_are_shuffled_where_they_are_known(unrolled: bool) -
     assert ("insertelement" in generate(s, target).ir) != unrolled
     inputs = (np.random.default_rng(0).standard_normal((5, 10)).astype(np.float32),)
     with Bench(build_kernel(s, target), TaskData(reference_of(s.compute, inputs)), 1) as bench:
-        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+        assert not isinstance(verify(bench, [ThreadPool(1)]), Failure)

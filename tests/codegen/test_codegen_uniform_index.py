@@ -25,4 +25,4 @@ def test_rows_at_places_read_from_memory() -> None:
     assert "insertelement" not in text
     inputs = (np.random.default_rng(0).standard_normal((9, 32)).astype(np.float32), np.asarray([3, 0, 8, 8, 1]))
     with Bench(build_kernel(schedule, target), TaskData(reference_of(definition, inputs)), 2) as bench:
-        assert not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+        assert not isinstance(verify(bench, [ThreadPool(1)]), Failure)

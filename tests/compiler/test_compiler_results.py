@@ -57,7 +57,7 @@ def verified(workload: Workload, config: Config, interface: Interface | None = N
     kernel = build_kernel(make_schedule(workload, config, TARGET, interface), TARGET)
     task = TaskData(make_reference(workload))
     with Bench(kernel, task, 2) as bench:
-        found = verify(bench, [ThreadPool(1), ThreadPool(2)], "direct")
+        found = verify(bench, [ThreadPool(1), ThreadPool(2)])
     assert not isinstance(found, Failure), found.message
 
 

@@ -16,6 +16,7 @@ from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
 from autotune.measure.reference import Array, Reference, reference_of, sample
 from autotune.measure.verify import verify
+from autotune.ops.registry import lookup_algorithm
 from autotune.ops.workload import TensorType
 from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
@@ -47,14 +48,14 @@ def check(schedule: Schedule, target: Target, seed: int = 0, special: bool = Fal
             return f"refused: {error}"
         raise
     with Bench(kernel, TaskData(_reference(schedule.compute, seed, special)), max(THREADS)) as bench:
-        found = verify(bench, [_pool(n) for n in THREADS], _algorithm(schedule))
+        found = verify(bench, [_pool(n) for n in THREADS], _factor(schedule))
         return found.message if isinstance(found, Failure) else None
 
 
-def _algorithm(schedule: Schedule) -> str:
-    """Winograd's is known by the edge of its tiles of outputs."""
+def _factor(schedule: Schedule) -> float:
+    """Winograd's algorithm is known by the edge of its tiles of outputs."""
     edges = [s.outputs[0].shape[-2] for s in schedule.compute.stages if s.name == "wino_s"]
-    return f"winograd_f{edges[0]}" if edges else "direct"
+    return lookup_algorithm("conv2d", f"winograd_f{edges[0]}" if edges else "direct").error
 
 
 @functools.lru_cache(maxsize=8)

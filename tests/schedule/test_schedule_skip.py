@@ -34,7 +34,7 @@ def with_border() -> Schedule:
 
 def right(s: Schedule, workload: Workload = WORKLOAD) -> bool:
     with Bench(build_kernel(s, Target.parse("native")), TaskData(make_reference(workload)), 2) as bench:
-        return not isinstance(verify(bench, [ThreadPool(1)], "direct"), Failure)
+        return not isinstance(verify(bench, [ThreadPool(1)]), Failure)
 
 
 def conditions(s: Schedule) -> list[str]:

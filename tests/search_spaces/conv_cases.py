@@ -143,7 +143,7 @@ def check(workload: Workload, config: Config, target: Target, interface: Interfa
     """The config's kernel computes the workload, run by one and by two threads."""
     schedule = make_schedule(workload, config, target, interface)
     with Bench(build_kernel(schedule, target), _data(workload), 2) as bench:
-        found = verify(bench, [_pool(1), _pool(2)], "direct")
+        found = verify(bench, [_pool(1), _pool(2)])
     where = f"{workload.to_json()} {config.to_json()} {interface} {target.cpu}"
     assert not isinstance(found, Failure), f"{found}: {where}"
 

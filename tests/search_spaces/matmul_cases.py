@@ -74,7 +74,7 @@ def _pool(threads: int) -> ThreadPool:
 def wrong(workload: Workload, schedule: Schedule, target: Target) -> Failure | None:
     """Why the kernel of a schedule is wrong, run by one and by two threads; None when it is right."""
     with Bench(build_kernel(schedule, target), _data(workload), 2) as bench:
-        result = verify(bench, [_pool(1), _pool(2)], "direct")
+        result = verify(bench, [_pool(1), _pool(2)])
     return result if isinstance(result, Failure) else None
 
 

@@ -12,7 +12,7 @@ from autotune.codegen.kernel import build_kernel
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
-from autotune.measure.reference import make_reference
+from autotune.measure.reference import error_factor, make_reference
 from autotune.measure.verify import verify
 from autotune.ops import parse_workload, winograd
 from autotune.ops.workload import Workload
@@ -38,7 +38,7 @@ def check(
     schedule = make_schedule(workload, config.replace(template=f"conv2d.{algorithm}"), target, interface)
     pools = [ThreadPool(1), ThreadPool(2)]
     with Bench(build_kernel(schedule, target), TaskData(make_reference(workload)), 2) as bench:
-        found = verify(bench, pools, algorithm_of(workload, schedule))
+        found = verify(bench, pools, error_factor(workload, algorithm_of(workload, schedule)))
     for pool in pools:
         pool.close()
     assert not isinstance(found, Failure), f"{workload.describe()} {config.to_json()} {target}: {found}"

@@ -9,6 +9,8 @@ import numpy as np
 
 from autotune.graph.ir import Node
 from autotune.graph.passes.sweep import Sweep
+from autotune.ops.registry import has_trait
+from autotune.ops.traits import Trait
 from autotune.tensor import DType
 
 MAX_FACTORS = 8
@@ -58,7 +60,7 @@ def number(sweep: Sweep, name: str) -> float | None:
 
 def beside_number(sweep: Sweep, node: Node) -> tuple[str, float] | None:
     """(x, c) of a node `x op c`, or `c op x` of a commutative one, where x has the shape of the result."""
-    for position in (1, 0) if node.op in ("add", "mul", "min", "max") else (1,):
+    for position in (1, 0) if has_trait(node.op, Trait.COMMUTATIVE) else (1,):
         value, other = number(sweep, node.inputs[position]), node.inputs[1 - position]
         if value is not None and sweep.array(other) is None and sweep.values[other].shape == node.output.shape:
             return other, value

@@ -16,6 +16,8 @@ from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.passes.match import beside_number, is_not_negative, made_by, number
 from autotune.graph.passes.sweep import Sweep, rewrite
+from autotune.ops.registry import has_trait
+from autotune.ops.traits import Trait
 from autotune.tensor import DType
 
 WIDE = frozenset({"f32", "f64"})  # dtypes in which a second rounding is no matter
@@ -25,7 +27,6 @@ STEPS = frozenset(  # a last bit decides what these give
         "sign",
     }
 )  # fmt: skip
-MOVEMENT = frozenset({"reshape", "transpose", "slice", "concat", "expand", "pad", "gather"})
 
 
 def reduce_strength(graph: Graph) -> Graph:
@@ -47,7 +48,7 @@ def _decided_by_a_bit(graph: Graph) -> frozenset[str]:
     found: set[str] = set()
     for node in reversed(graph.nodes):
         steps = node.op in STEPS or (node.op == "cast" and not _is_float(node))
-        if steps or (node.name in found and (is_elementwise(node.op) or node.op in MOVEMENT)):
+        if steps or (node.name in found and (is_elementwise(node.op) or has_trait(node.op, Trait.MOVES))):
             found.update(node.inputs)
     return frozenset(found)
 

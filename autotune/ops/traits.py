@@ -1,0 +1,30 @@
+"""Traits: what the compiler may know of an operator beyond its mathematics. An operator says it where it is defined."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Trait(str, enum.Enum):
+    """A fact about an operator."""
+
+    COMMUTATIVE = "commutative"
+    """Its operands may be swapped; workloads hold them in one order, so this is part of their keys."""
+
+    MOVES = "moves"
+    """It only moves data: a kernel of its own that nothing fuses into, if it needs one at all."""
+
+    ABSORBED = "absorbed"
+    """It moves data, and an elementwise operator behind it may as well read elsewhere."""
+
+    VIEW = "view"
+    """It moves data, and may need no kernel: the result can lie where the operands do."""
+
+    FOLDS = "folds"
+    """It reads every element once or a few times: what is computed for it alone is computed inside."""
+
+    REREADS = "rereads"
+    """It reads each element of its own shape twice, which may lie elsewhere."""
+
+    LEADS_LAYOUT = "leads_layout"
+    """Its template decides how its operands lie in memory; it takes its epilogue before other anchors do."""

@@ -1,0 +1,80 @@
+"""Facts about operators and algorithms stand where these are defined."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.errors import WorkloadError
+from autotune.ops import operators, parse_workload
+from autotune.ops.registry import (
+    algorithms,
+    has_trait,
+    known_algorithm,
+    lookup,
+    lookup_algorithm,
+    multiplications,
+    operator,
+)
+from autotune.ops.traits import Trait
+
+CONV = parse_workload("conv2d data=1,64,56,56 weight=64,64,3,3 pad=1 + relu")
+STRIDED = parse_workload("conv2d data=1,64,56,56 weight=64,64,3,3 pad=1 stride=2")
+DEPTHWISE = parse_workload("conv2d data=1,64,56,56 weight=64,1,3,3 pad=1 groups=64")
+
+
+def test_what_is_absorbed_or_a_view_moves_data() -> None:
+    for name in operators():
+        traits = lookup(name).traits
+        if traits & {Trait.ABSORBED, Trait.VIEW}:
+            assert Trait.MOVES in traits, name
+        if Trait.MOVES in traits:
+            assert not lookup(name).elementwise, name
+        if Trait.COMMUTATIVE in traits:
+            assert len(lookup(name).operands) == 2, name
+
+
+def test_has_trait_asks_for_any_of_several() -> None:
+    assert has_trait("softmax", Trait.FOLDS)
+    assert has_trait("rotary", Trait.FOLDS, Trait.REREADS)
+    assert not has_trait("relu", Trait.FOLDS, Trait.MOVES)
+    with pytest.raises(WorkloadError, match="unknown operator 'rleu'; did you mean relu"):
+        has_trait("rleu", Trait.MOVES)
+
+
+def test_an_unknown_trait_is_refused() -> None:
+    with pytest.raises(ValueError, match="'movse' is not a valid Trait"):
+        operator("of_the_test", traits="movse")(lookup("relu").compute)
+    assert "of_the_test" not in operators()
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [("direct", 1.0), ("winograd_f2", 16 / 36), ("winograd_f4", 36 / 144), ("winograd_f6", 64 / 324)],
+)
+def test_multiplications_of_winograd_are_fewer(name: str, share: float) -> None:
+    assert multiplications(CONV, name) == pytest.approx(share)
+
+
+def test_multiplications_follow_from_the_sizes() -> None:
+    assert multiplications(STRIDED, "winograd_f4") == pytest.approx(25 * 4 / (16 * 9))
+    assert multiplications(DEPTHWISE, "winograd_rows") == pytest.approx(4 / 6)
+    grouped = parse_workload("conv2d data=1,68,14,14 weight=68,34,3,3 pad=1 groups=2")
+    assert multiplications(grouped, "bands16") == 2.0
+    assert multiplications(parse_workload("relu data=8"), "direct") == 1.0
+    with pytest.raises(WorkloadError, match="conv2d has no algorithm 'fft'"):
+        multiplications(CONV, "fft")
+
+
+def test_only_strict_algorithms_err_like_the_definition() -> None:
+    found = {name: lookup_algorithm("conv2d", name) for name in algorithms("conv2d")}
+    assert {name for name, entry in found.items() if not entry.strict} == {
+        name for name in found if name.startswith("winograd")
+    }
+    assert all(entry.error == 1.0 for entry in found.values() if entry.strict)
+    assert (found["winograd_f2"].error, found["winograd_f4"].error, found["winograd_f6"].error) == (1.0, 4.0, 8.0)
+
+
+def test_an_algorithm_of_a_template_s_own_is_not_known() -> None:
+    assert known_algorithm(CONV, "unknown") is None
+    known = known_algorithm(parse_workload("relu data=8"), "direct")
+    assert known is not None and known.strict
