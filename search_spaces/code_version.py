@@ -25,8 +25,8 @@ ROOMS = (
 )  # fmt: skip
 
 
-def code_version(workload: Workload, config: Config) -> str | None:
-    """A hash of all that decides what the config becomes; None when that cannot be told."""
+def code_version(workload: Workload, config: Config | None) -> str | None:
+    """A hash of all that decides what the config, or stored steps (None), becomes; None when that cannot be told."""
     return source_hash() if _comes_with_autotune(workload, config) else None
 
 
@@ -51,9 +51,15 @@ def files_of(root: Path, room: str) -> list[Path]:
     return [path for path in (root / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
 
 
-def _comes_with_autotune(workload: Workload, config: Config) -> bool:
+def version_mark(workload: Workload, config: Config) -> str:
+    """What a record's version ends with when its config surely gives the same code as today; empty: build it to see."""
+    version = code_version(workload, config)
+    return "" if version is None else f"+{version[:16]}"
+
+
+def _comes_with_autotune(workload: Workload, config: Config | None) -> bool:
     try:
-        modules = [type(lookup(config.template or "").rules).__module__]
+        modules = [type(lookup(config.template or "").rules).__module__] if config is not None else []
     except ConfigError:
         return False
     modules += [operators.lookup(node.op).compute.__module__ for node in workload.nodes]

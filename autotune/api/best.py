@@ -11,7 +11,7 @@ from autotune.ops import Workload, parse_workload
 from autotune.records import Tier
 from autotune.runtime.function import KernelFunction
 from autotune.schedule import Schedule
-from autotune.search_spaces import Config, make_schedule
+from autotune.search_spaces import Config
 from autotune.target import Target
 
 
@@ -22,7 +22,8 @@ class BestSchedule:
     Attributes:
         tier: exact (measured on this target) or why not; only exact records are applied.
         reason: for people.
-        config: template and knobs; the template's default when there is no exact record.
+        config: template and knobs; the template's default when there is no exact record. Where the template has changed
+            since, the record's stored steps make the schedule, and the reason says so.
         schedule: steps on the workload's ComputeDef.
         seconds: measured time, None for a default.
         workload, target: what it was asked for.
@@ -63,5 +64,5 @@ def best_schedule(
     wanted = Target.parse(target)
     with reading(database) as opened:
         choice: Choice = Chooser(wanted, opened)(asked)
-    schedule = make_schedule(asked, choice.config, wanted)
+    schedule = choice.schedule(asked, wanted)
     return BestSchedule(choice.tier, choice.reason, choice.config, schedule, choice.seconds, asked, wanted)

@@ -1,19 +1,31 @@
-"""Which schedule a kernel gets: the best exact record, else the template's analytic default."""
+"""Which schedule a kernel gets: the best exact record, else the template's analytic default.
+
+A record outlives its template. Its config is used while it gives the code that was measured; then its stored steps are
+replayed, and used while they do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from autotune.errors import ConfigError
+from autotune.codegen.kernel import generate
+from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError
+from autotune.ops.registry import known_algorithm
 from autotune.ops.workload import Workload
 from autotune.records import TEMPLATE_INTERFACE, Database, Tier, TuningRecord
-from autotune.search_spaces import Config, Interface, check_config, default_config, templates_for
+from autotune.schedule import Schedule
+from autotune.search_spaces import Config, Interface, check_config, default_config, lookup, make_schedule, templates_for
+from autotune.search_spaces.code_version import version_mark
+from autotune.search_spaces.registry import names
+from autotune.search_spaces.replay import Recorded, confirm, in_layouts
 from autotune.target import Target
 
 _OTHERS = 200
-"""How many of the fastest records are looked at for one whose config is still valid."""
+"""How many of the fastest records are looked at for one that still gives the code that was measured."""
 
+_LOWERED = 8
+"""How many of these are lowered to see it; more would take longer than the kernel is worth."""
 
 WORSE = 1.5
 """How much slower than the fastest record another one may be that is used because the fastest is no longer valid."""
@@ -30,6 +42,7 @@ class Choice:
         seconds: measured time of the record, None for a default.
         ir_hash: identity of the code that was measured, empty for a default.
         interface: JSON of the layouts it was measured with.
+        recorded: the stored steps, where these and not the config say how the kernel is made.
     """
 
     config: Config
@@ -38,10 +51,34 @@ class Choice:
     seconds: float | None = None
     ir_hash: str = ""
     interface: str = ""
+    recorded: Recorded | None = None
 
     @property
     def tuned(self) -> bool:
         return self.tier is Tier.EXACT
+
+    @property
+    def origin(self) -> str:
+        """What the kernel is made from, as text: equal texts give equal kernels."""
+        return self.config.to_json() if self.recorded is None else self.recorded.to_json()
+
+    def is_strict(self, workload: Workload) -> bool:
+        """Whether errors are those of another order of summation; so the template says, or what the steps stand on."""
+        if self.recorded is None:
+            return lookup(self.config.template or "").strict
+        known = known_algorithm(workload, self.recorded.algorithm)
+        return known is not None and known.strict
+
+    def schedule(self, workload: Workload, target: Target, interface: Interface | None = None) -> Schedule:
+        """The schedule for operands in the layouts of an interface, or in those that it chooses by itself.
+
+        Raises:
+            ConfigError, ScheduleError: it cannot be made in these layouts.
+        """
+        if self.recorded is None:
+            return make_schedule(workload, self.config, target, interface)
+        schedule = self.recorded.schedule(workload)
+        return schedule if interface is None else in_layouts(schedule, interface)
 
 
 class Chooser:
@@ -114,29 +151,72 @@ class Chooser:
         match = self.database.best(workload.key, self.target.key, self.target.to_json(), interface=form)
         if match.tier is not Tier.EXACT or match.record is None:
             return self.default(workload, match.reason, match.tier)
-        if self._is_valid(workload, match.record):
-            return _chosen(match.record, match.reason)
-        others = self.database.top(workload.key, self.target.key, _OTHERS, interface=form)
-        for record in others[1:]:
+        why, lowered = "", 0
+        for record in self.database.top(workload.key, self.target.key, _OTHERS, interface=form):
             if (record.seconds or 0.0) > WORSE * (match.record.seconds or 0.0):
                 break  # what is left over from a search says less than what today's templates would do by themselves
-            if self._is_valid(workload, record):
-                return _chosen(record, match.reason)
-        reason = "no record with an allowed template of this version; tune again"
-        return self.default(workload, reason, Tier.COMPATIBLE)
+            if self._strict(workload) and not _may_be_strict(workload, record):
+                why = why or f"template {record.template!r} is not strict"
+                continue
+            sure = _is_sure(workload, record)
+            lowered += not sure
+            if sure or lowered <= _LOWERED:
+                found = self._chosen(workload, record, match.reason, sure)
+                if isinstance(found, Choice):
+                    return found
+                why = why or found
+        return self.default(workload, f"no record is used: {why}; tune again", Tier.COMPATIBLE)
 
-    def _is_valid(self, workload: Workload, record: TuningRecord) -> bool:
-        """Whether today's templates still know the record's config: a database outlives the knobs of its time."""
+    def _chosen(self, workload: Workload, record: TuningRecord, reason: str, sure: bool) -> Choice | str:
+        """The choice that a record stands for, or why it stands for none; `sure`: its config need not be lowered."""
         try:
-            chosen = check_config(workload, Config.from_json(record.config), self.target)
-        except ConfigError:
-            return False
-        return chosen.strict or not self._strict(workload)
+            chosen = _choice(record, reason)
+            why = self._why_not_config(workload, chosen, sure)
+            if not why:
+                return chosen
+            recorded = confirm(workload, Recorded(record.steps or "[]", record.algorithm, record.ir_hash), self._hash)
+        except ConfigError as error:
+            return str(error)
+        except ScheduleError as error:
+            return f"{why}, and {error}"
+        chosen = replace(chosen, recorded=recorded, reason=f"{reason}; made from its stored steps: {why}")
+        if self._strict(workload) and not chosen.is_strict(workload):
+            return f"algorithm {recorded.algorithm!r} is not strict"
+        return chosen
+
+    def _why_not_config(self, workload: Workload, choice: Choice, sure: bool) -> str:
+        """Why the config of a record does not make it again; empty when it does."""
+        form = None if choice.interface == TEMPLATE_INTERFACE else Interface.from_json(choice.interface)
+        try:
+            check_config(workload, choice.config, self.target)
+            if sure or self._hash(choice.schedule(workload, self.target, form)) == choice.ir_hash:
+                return ""
+        except (ConfigError, ScheduleError, LoweringError, CodegenError) as error:
+            return f"its config does not build now ({' '.join(str(error).split())})"
+        return "its config gives other code now"
+
+    def _hash(self, schedule: Schedule) -> str:
+        return generate(schedule, self.target, check=False).ir_hash
 
     def _strict(self, workload: Workload) -> bool:
         return self._strict_fp or workload in self._strict_workloads
 
 
-def _chosen(record: TuningRecord, reason: str) -> Choice:
+def _choice(record: TuningRecord, reason: str) -> Choice:
     config = Config.from_json(record.config)
     return Choice(config, Tier.EXACT, reason, record.seconds, record.ir_hash, record.interface)
+
+
+def _is_sure(workload: Workload, record: TuningRecord) -> bool:
+    """Whether a record's config, while it is valid, surely gives the code that was measured."""
+    try:
+        mark = version_mark(workload, Config.from_json(record.config))
+    except ConfigError:
+        return False
+    return not record.ir_hash or (bool(mark) and record.autotune_version.endswith(mark))
+
+
+def _may_be_strict(workload: Workload, record: TuningRecord) -> bool:
+    """Whether neither the record's template, while there is one, nor its algorithm is known to err more."""
+    known = known_algorithm(workload, record.algorithm)
+    return (known is None or known.strict) and (record.template not in names() or lookup(record.template).strict)

@@ -31,7 +31,6 @@ from autotune.runtime.executor import Array, Executor
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Check, KernelCall, Program, Ref, TensorSpec
 from autotune.runtime.threads import aligned_empty
 from autotune.schedule import Schedule
-from autotune.search_spaces import make_schedule
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
@@ -214,23 +213,22 @@ class _Kernels:
         raise error
 
     def _build(self, step: KernelStep) -> KernelObject:
-        key = (step.workload.key, step.choice.config.key, step.interface.to_json())
+        key = (step.workload.key, step.choice.origin, step.interface.to_json())
         if key not in self._built:
             kernel = self._built[key] = cached_kernel(
                 self.cache,
                 step.workload,
-                step.choice.config,
+                step.choice,
                 step.interface,
                 self.target,
-                lambda: kernel_object(self._schedule(step), self.target, self.cache),
+                lambda: kernel_object(
+                    step.choice.schedule(step.workload, self.target, step.interface), self.target, self.cache
+                ),
             )
             if kernel.ir_hash not in self.number:
                 self.number[kernel.ir_hash] = len(self.objects)
                 self.objects.append(kernel.object_code)
         return self._built[key]
-
-    def _schedule(self, step: KernelStep) -> Schedule:
-        return make_schedule(step.workload, step.choice.config, self.target, step.interface)
 
 
 class _Constants:

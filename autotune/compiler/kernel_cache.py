@@ -1,4 +1,4 @@
-"""Kernels by the config that they come from, so that a second build of a model neither schedules nor lowers.
+"""Kernels by the choice that they come from, so that a second build of a model neither schedules nor lowers.
 
 A hash of the sources that decide what a config becomes is part of every key, so a change to a template or to the
 compiler makes every entry a miss. Kernels of the user's own operators and templates are never kept.
@@ -13,8 +13,9 @@ from collections.abc import Callable
 from autotune.codegen.kernel import KernelObject
 from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler.choose import Choice
 from autotune.ops.workload import Workload
-from autotune.search_spaces import Config, Interface
+from autotune.search_spaces import Interface
 from autotune.search_spaces.code_version import code_version
 from autotune.target import Target
 from autotune.tensor.layout import Layout
@@ -23,13 +24,13 @@ from autotune.tensor.layout import Layout
 def cached_kernel(
     cache: ObjectCache | None,
     workload: Workload,
-    config: Config,
+    choice: Choice,
     interface: Interface,
     target: Target,
     build: Callable[[], KernelObject],
 ) -> KernelObject:
-    """The kernel of a config from the cache, or built and put there."""
-    name = _name("kernel", workload, config, target, interface.to_json())
+    """The kernel of a choice from the cache, or built and put there."""
+    name = _name("kernel", workload, choice, target, interface.to_json())
     if cache is None or name is None:
         return build()
     found = cache.recall(name)
@@ -44,12 +45,12 @@ def cached_kernel(
 def cached_layouts(
     cache: ObjectCache | None,
     workload: Workload,
-    config: Config,
+    choice: Choice,
     target: Target,
     find: Callable[[], tuple[Layout, ...]],
 ) -> tuple[Layout, ...]:
-    """The layouts that a config chooses by itself, from the cache, or found and put there."""
-    name = _name("layouts", workload, config, target)
+    """The layouts that a choice has by itself, from the cache, or found and put there."""
+    name = _name("layouts", workload, choice, target)
     if cache is None or name is None:
         return find()
     found = cache.recall(name)
@@ -60,10 +61,10 @@ def cached_layouts(
     return layouts
 
 
-def _name(kind: str, workload: Workload, config: Config, target: Target, *more: str) -> str | None:
+def _name(kind: str, workload: Workload, choice: Choice, target: Target, *more: str) -> str | None:
     """The entry's name; None where it must not be kept."""
-    version = code_version(workload, config)
+    version = code_version(workload, choice.config if choice.recorded is None else None)
     if version is None:
         return None
-    parts = (kind, version, workload.to_json(), config.to_json(), target.to_json(), *more)
+    parts = (kind, version, workload.to_json(), choice.origin, target.to_json(), *more)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

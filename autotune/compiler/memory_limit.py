@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from autotune.codegen.kernel import KernelObject
 from autotune.compiler.slots import KernelStep
 from autotune.ops.workload import Workload
-from autotune.search_spaces.registry import lookup
 from autotune.tensor.dtype import DType
 
 
@@ -26,9 +25,8 @@ def to_give_up(built: Iterable[tuple[KernelStep, KernelObject]], excess: int) ->
     """
     extra: dict[Workload, int] = {}
     for step, kernel in built:
-        template = lookup(step.choice.config.template or "")
         grown = _constant_bytes(kernel) - _weight_bytes(step.workload)
-        if not template.strict and grown > 0:
+        if grown > 0 and not step.choice.is_strict(step.workload):
             extra[step.workload] = extra.get(step.workload, 0) + grown
     chosen: set[Workload] = set()
     for workload in sorted(extra, key=lambda w: (w.flops / extra[w], w.key)):

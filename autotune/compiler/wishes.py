@@ -10,7 +10,6 @@ from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.ops.workload import Workload, WorkloadNode
 from autotune.schedule import Schedule
-from autotune.search_spaces import make_schedule
 from autotune.tensor.layout import Layout
 
 
@@ -82,7 +81,7 @@ class Wishes:
         return self._known[workload]
 
     def _of_template(self, workload: Workload) -> tuple[Layout, ...]:
-        config, target = self.choice(workload).config, self.choose.target
+        choice, target = self.choice(workload), self.choose.target
         return cached_layouts(
-            self.cache, workload, config, target, lambda: layouts_of(make_schedule(workload, config, target, None))
+            self.cache, workload, choice, target, lambda: layouts_of(choice.schedule(workload, target))
         )

@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotune.compiler.choose import Chooser
-from autotune.compiler.compile import _Kernels, compile_graph
-from autotune.compiler.slots import KernelStep
+from autotune.compiler.choose import Choice, Chooser
+from autotune.compiler.compile import compile_graph
 from autotune.errors import ScheduleError
 from autotune.graph import Graph, Node, Output, Value, evaluate_graph
-from autotune.ops import parse_workload
+from autotune.ops import Workload, parse_workload
 from autotune.records import Database, Tier, TuningRecord
 from autotune.schedule import Schedule
-from autotune.search_spaces import Config, default_config
+from autotune.search_spaces import Config, Interface, default_config
 from autotune.target import Target
 
 WORKLOAD = parse_workload("conv2d data=1,16,6,6 weight=16,16,3,3 pad=1")
@@ -85,14 +84,14 @@ def test_without_a_database_the_reason_is_the_caller_s() -> None:
 
 
 def test_a_default_that_does_not_build_gives_way_to_the_next_template(monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = _Kernels._schedule
+    schedule = Choice.schedule
 
-    def refuse(kernels: _Kernels, step: KernelStep) -> Schedule:
-        if step.choice.config.template == "conv2d.direct":
+    def refuse(choice: Choice, workload: Workload, target: Target, interface: Interface | None = None) -> Schedule:
+        if choice.config.template == "conv2d.direct" and interface is not None:
             raise ScheduleError("not in these layouts")
-        return schedule(kernels, step)
+        return schedule(choice, workload, target, interface)
 
-    monkeypatch.setattr(_Kernels, "_schedule", refuse)
+    monkeypatch.setattr(Choice, "schedule", refuse)
     weight = np.random.default_rng(0).standard_normal((8, 8, 1, 1)).astype(np.float32)
     attrs = (("dilation", (1, 1)), ("groups", 1), ("pad", (0,) * 4), ("stride", (1, 1)))
     node = Node("conv2d", ("x", "w"), Value("y", "f32", (1, 8, 5, 5)), attrs)

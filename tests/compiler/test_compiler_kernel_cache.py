@@ -9,8 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from autotune.codegen.object_cache import ObjectCache
-from autotune.compiler import compile as compiler
-from autotune.compiler import kernel_cache, wishes
+from autotune.compiler import choose, kernel_cache
 from autotune.compiler.compile import compile_model
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
@@ -37,8 +36,7 @@ def test_a_second_build_schedules_nothing(model: bytes, tmp_path: Path, monkeypa
     def never(*given: object) -> None:
         raise AssertionError("scheduled again")
 
-    monkeypatch.setattr(compiler, "make_schedule", never)
-    monkeypatch.setattr(wishes, "make_schedule", never)
+    monkeypatch.setattr(choose, "make_schedule", never)
     second = compile_model(model, TARGET, cache=ObjectCache(tmp_path))
     assert second.program == first.program and second.objects == first.objects
     np.testing.assert_array_equal(second.constants, first.constants)
@@ -55,7 +53,7 @@ def test_other_sources_make_every_entry_a_miss(model: bytes, tmp_path: Path, mon
         built.append(config)
         return make_schedule(workload, config, target, interface)
 
-    monkeypatch.setattr(compiler, "make_schedule", watched)
+    monkeypatch.setattr(choose, "make_schedule", watched)
     compile_model(model, TARGET, cache=ObjectCache(tmp_path))
     assert built
 

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from autotune.codegen.kernel import build_kernel
 from autotune.errors import WorkloadError
 from autotune.measure.bench import Bench, TaskData
+from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
-from autotune.measure.reference import make_reference
+from autotune.measure.reference import Errors, error_factor, make_reference
 from autotune.measure.verify import verify
 from autotune.ops import parse_workload
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.runtime.threads import ThreadPool
+from autotune.schedule import Schedule
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.registry import lookup, make_schedule
@@ -141,11 +143,21 @@ def _pool(threads: int) -> ThreadPool:
 
 def check(workload: Workload, config: Config, target: Target, interface: Interface | None = None) -> None:
     """The config's kernel computes the workload, run by one and by two threads."""
-    schedule = make_schedule(workload, config, target, interface)
-    with Bench(build_kernel(schedule, target), _data(workload), 2) as bench:
-        found = verify(bench, [_pool(1), _pool(2)])
+    found = _found(workload, make_schedule(workload, config, target, interface), target)
     where = f"{workload.to_json()} {config.to_json()} {interface} {target.cpu}"
     assert not isinstance(found, Failure), f"{found}: {where}"
+
+
+def check_schedule(workload: Workload, schedule: Schedule, target: Target) -> None:
+    """The schedule's kernel computes the workload, as in `check`."""
+    found = _found(workload, schedule, target)
+    assert not isinstance(found, Failure), f"{found}: {workload.to_json()} {schedule.steps_json()} {target.cpu}"
+
+
+def _found(workload: Workload, schedule: Schedule, target: Target) -> Errors | Failure:
+    factor = error_factor(workload, algorithm_of(workload, schedule))
+    with Bench(build_kernel(schedule, target), _data(workload), 2) as bench:
+        return verify(bench, [_pool(1), _pool(2)], factor)
 
 
 def check_random(rng: random.Random, name: str, kind: str, target: Target) -> None:
