@@ -70,7 +70,9 @@ class TuneProgress:
                 self._best[_key(event.task)].seconds = event.incumbent_seconds
                 return
             case RecordsOutdated():
-                self._note(f"{event.trials} earlier trials of {event.task.name} do not count: their code has changed")
+                name, kept = event.task.name, "" if event.kept_seconds is None else "; the best one is kept"
+                self._note(f"{event.trials} earlier trials of {name} do not count: their code has changed{kept}")
+                self._best[_key(event.task)].seconds = event.kept_seconds
             case TaskStopped():
                 if event.reason != _EXHAUSTED:
                     self._note(f"{event.task.name}: stopped: {event.reason}")

@@ -186,6 +186,8 @@ class Chooser:
 
     def _why_not_config(self, workload: Workload, choice: Choice, sure: bool) -> str:
         """Why the config of a record does not make it again; empty when it does."""
+        if choice.config.template not in names():
+            return f"there is no template {choice.config.template!r} now"
         form = None if choice.interface == TEMPLATE_INTERFACE else Interface.from_json(choice.interface)
         try:
             check_config(workload, choice.config, self.target)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
-from autotune.codegen.kernel import build_kernel
+from autotune.codegen.kernel import build_kernel, generate
 from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
@@ -21,6 +21,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule.schedule import Schedule
 from autotune.search_spaces import templates  # noqa: F401  registers the built-in templates
 from autotune.search_spaces.registry import make_schedule
+from autotune.search_spaces.replay import confirm
 
 
 def build(candidate: MeasureInput) -> BuildResult | Failure:
@@ -28,7 +29,7 @@ def build(candidate: MeasureInput) -> BuildResult | Failure:
     start = time.monotonic()
     workload, target = candidate.workload, candidate.target
     try:
-        schedule = make_schedule(workload, candidate.config, target, candidate.interface)
+        schedule = _schedule(candidate)
         kernel = build_kernel(schedule, target)
     except (ScheduleError, ConfigError, WorkloadError) as error:
         return Failure("schedule", str(error))
@@ -37,6 +38,15 @@ def build(candidate: MeasureInput) -> BuildResult | Failure:
     except CodegenError as error:
         return Failure("compile", str(error))
     return BuildResult(kernel, schedule.steps_json(), algorithm_of(workload, schedule), time.monotonic() - start)
+
+
+def _schedule(candidate: MeasureInput) -> Schedule:
+    """Of the config; or of stored steps, when they still give the code that was measured."""
+    workload, target = candidate.workload, candidate.target
+    if candidate.recorded is None:
+        return make_schedule(workload, candidate.config, target, candidate.interface)
+    found = confirm(workload, candidate.recorded, lambda schedule: generate(schedule, target, check=False).ir_hash)
+    return found.schedule(workload)
 
 
 def algorithm_of(workload: Workload, schedule: Schedule) -> str:

@@ -13,17 +13,22 @@ from autotune.measure.protocol import Json, Message
 from autotune.ops.workload import Workload
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.replay import Recorded
 from autotune.target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureInput:
-    """One candidate: what to compute, how, in which layouts (None: the template's own), and for which machine."""
+    """One candidate: what to compute, how, in which layouts (None: the template's own), and for which machine.
+
+    `recorded`: stored steps that make the kernel in place of the config, which no longer gives its code.
+    """
 
     workload: Workload
     config: Config
     interface: Interface | None
     target: Target
+    recorded: Recorded | None = None
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -31,6 +36,7 @@ class MeasureInput:
             "config": self.config.to_json(),
             "interface": self.interface.to_json() if self.interface else None,
             "target": self.target.to_json(),
+            "recorded": self.recorded.to_json() if self.recorded else None,
         }
 
     @staticmethod
@@ -41,6 +47,7 @@ class MeasureInput:
             Config.from_json(data["config"]),
             Interface.from_json(data["interface"]) if data["interface"] is not None else None,
             Target.from_json(data["target"]),
+            Recorded.from_json(data["recorded"]) if data["recorded"] is not None else None,
         )
 
 

@@ -21,10 +21,14 @@ class TaskResumed:
 
 @dataclass(frozen=True, slots=True)
 class RecordsOutdated:
-    """Earlier trials do not count: the same config gives other code now."""
+    """Earlier trials do not count: the same config gives other code now.
+
+    `kept_seconds`: of the best of them, whose stored steps still give its code; None where none's do.
+    """
 
     task: TuningTask
     trials: int
+    kept_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,13 +70,13 @@ def _clearly_won(default: Config, settled: dict[Config, Retimed]) -> bool:
 
 def _time_in_turn(search: TaskSearch, configs: list[Config], pipeline: Measuring) -> list[Retimed] | str:
     """One round; the first config is the default. A text says why it could not be done."""
-    builds = pipeline.build([search.task.candidate(config) for config in configs])
+    builds = pipeline.build([search.candidate(config) for config in configs])
     by_code: dict[str, BuildResult] = {}
     for config, build in zip(configs, builds, strict=True):
         if isinstance(build, Failure):
             return f"{config.to_json()} does not build again: {build.kind}: {build.message}"
         by_code.setdefault(build.kernel.ir_hash, build)
-    results = pipeline.compare(search.task.candidate(search.default), list(by_code.values()))
+    results = pipeline.compare(search.candidate(search.default), list(by_code.values()))
     outcomes = dict(zip(by_code, results, strict=True))
     retimed: list[Retimed] = []
     for config, build in zip(configs, builds, strict=True):

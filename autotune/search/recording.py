@@ -16,11 +16,13 @@ from autotune.errors import ConfigError
 from autotune.measure.failure import Failure
 from autotune.measure.types import BuildResult, MeasureResult
 from autotune.ops.family import family_key
+from autotune.ops.registry import known_algorithm
 from autotune.records import TEMPLATE_INTERFACE, Database, Session, SessionState, TuningRecord
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
-from autotune.search_spaces.code_version import code_version
+from autotune.search_spaces.code_version import version_mark
 from autotune.search_spaces.config import Config
+from autotune.search_spaces.replay import Recorded
 
 
 class Recorder:
@@ -60,8 +62,15 @@ class Recorder:
         result: MeasureResult | Failure,
         now: float,
         predicted: float | None = None,
+        *,
+        replayed: bool = False,
     ) -> None:
-        """Stores one trial; it replaces an earlier one of the same config. `predicted`: seconds that were expected."""
+        """Stores one trial; it replaces an earlier one of the same config.
+
+        Args:
+            predicted: seconds that were expected.
+            replayed: the build came from stored steps: today the config gives other code, or none.
+        """
         workload, target = task.workload, task.target
         record = TuningRecord(
             workload_key=workload.key,
@@ -83,20 +92,10 @@ class Recorder:
             session_id=self.session_id,
             created=now,
             llvm_version=self._llvm,
-            autotune_version=self.version(task, config),
+            autotune_version=self._autotune + ("" if replayed else version_mark(workload, config)),
             **_outcome(result),
         )
         self._database.add(record)
-
-    def version(self, task: TuningTask, config: Config) -> str:
-        """Of autotune, with the version of the code behind a "+" where that can be told."""
-        code = code_version(task.workload, config)
-        return self._autotune if code is None else f"{self._autotune}+{code[:16]}"
-
-    def gives_the_same_code(self, task: TuningTask, record: TuningRecord) -> bool:
-        """Whether the record's config surely gives the code that was measured; if not, build it to see."""
-        now = self.version(task, Config.from_json(record.config))
-        return "+" in now and now == record.autotune_version
 
     def heartbeat(self, now: float) -> None:
         self._database.heartbeat(self.session_id, now)
@@ -124,6 +123,31 @@ def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, TuningRe
             continue
         if _is_valid(task, config):
             found[trial] = record
+    return found
+
+
+def gives_the_same_code(task: TuningTask, record: TuningRecord) -> bool:
+    """Whether the record's config surely gives the code that was measured; if not, build it to see."""
+    mark = version_mark(task.workload, Config.from_json(record.config))
+    return bool(mark) and record.autotune_version.endswith(mark)
+
+
+def replayable(database: Database, task: TuningTask, count: int) -> list[tuple[Trial, Recorded]]:
+    """The fastest earlier trials of exactly this task as their stored steps have them, whatever their configs give now.
+
+    Not the default's, which the search measures anew, and where that matters not those of algorithms that err more.
+    """
+    records = database.top(
+        task.workload.key, task.target.key, count, interface=_interface(task), residency=task.residency
+    )
+    found = []
+    for record in records:
+        config = Config.from_json(record.config)
+        known = known_algorithm(task.workload, record.algorithm)
+        if config == task.space.default() or (task.strict_fp and (known is None or not known.strict)):
+            continue
+        trial = Trial(config, seconds=record.seconds, predicted=record.predicted)
+        found.append((trial, Recorded(record.steps or "[]", record.algorithm, record.ir_hash)))
     return found
 
 

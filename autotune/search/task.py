@@ -13,6 +13,7 @@ from autotune.search.trial import Trial, best_trial
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.registry import task_space
+from autotune.search_spaces.replay import Recorded
 from autotune.search_spaces.space import Space
 from autotune.target import Target
 
@@ -29,6 +30,7 @@ class TuningTask:
         residency: where the weights are in the model (L2, L3, DRAM); part of the records' identity.
         ideal_seconds: a time that no kernel can beat, when known (`search_spaces.limit`): tasks near it get little of
             the budget.
+        strict_fp: only what multiplies as the definition does; the space has nothing else, and records must not.
     """
 
     workload: Workload
@@ -38,6 +40,7 @@ class TuningTask:
     interface: Interface | None = None
     residency: str = ""
     ideal_seconds: float = 0.0
+    strict_fp: bool = False
 
     @staticmethod
     def of(
@@ -52,7 +55,7 @@ class TuningTask:
     ) -> TuningTask:
         """The task over the space of all templates that apply and are allowed; WorkloadError when none is."""
         space = task_space(workload, target, strict_fp=strict_fp)
-        return TuningTask(workload, target, space, weight, interface, residency, ideal_seconds)
+        return TuningTask(workload, target, space, weight, interface, residency, ideal_seconds, strict_fp)
 
     @property
     def name(self) -> str:
@@ -81,6 +84,7 @@ class TaskSearch:
         self.since_gain = 0
         self._gain_from = 0.0
         self._best_after: list[float] = []
+        self._recorded: dict[Config, Recorded] = {}
         self._strategy = strategy
         self._batch = batch
         self._queue = deque([self.default, *seeds])
@@ -99,6 +103,15 @@ class TaskSearch:
     def default_trial(self) -> Trial | None:
         return self.trials.get(self.default)
 
+    def candidate(self, config: Config) -> MeasureInput:
+        """What a config stands for: a point of the space, or a record that is held."""
+        return replace(self.task.candidate(config), recorded=self._recorded.get(config))
+
+    def hold(self, trial: Trial, recorded: Recorded) -> None:
+        """Keeps an earlier trial whose config the space lacks or gives other code: it may win, and teaches nothing."""
+        self._recorded[trial.config] = recorded
+        self._keep(trial)
+
     def next_config(self) -> Config | None:
         """A config that was never started; it is pending now. None when the space is exhausted."""
         while True:
@@ -113,8 +126,11 @@ class TaskSearch:
 
     def observe(self, trial: Trial) -> None:
         self.pending.discard(trial.config)
-        self.trials[trial.config] = trial
         self._strategy.observe(trial)
+        self._keep(trial)
+
+    def _keep(self, trial: Trial) -> None:
+        self.trials[trial.config] = trial
         if self.best is None or trial.cost < self.best.cost:
             self.best = trial if trial.seconds is not None else self.best
         self.since_gain += 1

@@ -33,13 +33,14 @@ from autotune.search.events import (
 from autotune.search.finalists import settle
 from autotune.search.measuring import Measuring
 from autotune.search.outcome import TaskOutcome, TuneOutcome
-from autotune.search.recording import Recorder, earlier_trials
+from autotune.search.recording import Recorder
+from autotune.search.resume import histories
 from autotune.search.scheduler import TaskScheduler
 from autotune.search.seeds import complete_families, seeds
 from autotune.search.shares import Clock, TimedModel, TimeShares
 from autotune.search.strategies import make_strategy
 from autotune.search.task import TaskSearch, TuningTask
-from autotune.search.trial import Trial, best_trial
+from autotune.search.trial import Trial
 from autotune.search_spaces.config import Config
 
 HEARTBEAT_SECONDS = 15.0
@@ -109,7 +110,7 @@ def tune(
     recorder = Recorder(database, wall(), command)
     interrupted = True
     try:
-        run.resume(recorder)
+        run.resume()
         run.search(recorder)
         run.settle(recorder)
         interrupted = False
@@ -153,29 +154,22 @@ class _Run:
                 raise ConfigError(f"the task {task.name} is given twice; add up the weights instead")
             self._new[search] = 0
 
-    def resume(self, recorder: Recorder) -> None:
-        """Counts what the database has as done, if the same configs still give the same code."""
-        found = {search: earlier_trials(self._database, search.task) for search in self._searches.values()}
-        found = {search: trials for search, trials in found.items() if trials}
-        incumbents = {search: best for search, trials in found.items() if (best := best_trial(trials))}
-        doubtful = {
-            search: search.task.candidate(best.config)
-            for search, best in incumbents.items()
-            if not recorder.gives_the_same_code(search.task, found[search][best])
-        }
+    def resume(self) -> None:
+        """Counts what the database has as done, if the same configs still give the same code (see `resume`)."""
         with self._shares.spending("wait"):
-            builds = dict(zip(doubtful, self._pipeline.build(list(doubtful.values())), strict=True))
-        for search, trials in found.items():
-            best = incumbents.get(search)
-            if best is not None:
-                build = builds.get(search)
-                if build is not None and (isinstance(build, Failure) or build.kernel.ir_hash != trials[best].ir_hash):
-                    self._tell(RecordsOutdated(search.task, len(trials)))
-                    continue
-                self._pipeline.incumbent(best.cost, search.task.candidate(best.config))
-            for trial in trials:
+            found = histories(list(self._searches.values()), self._database, self._pipeline.build)
+        for search, history in found.items():
+            if history.held is not None:
+                search.hold(*history.held)
+            for trial in history.trials:
                 search.observe(trial)
-            self._tell(TaskResumed(search.task, len(trials), best.seconds if best else None))
+            best = search.best
+            if best is not None:
+                self._pipeline.incumbent(best.cost, search.candidate(best.config))
+            if history.outdated:
+                self._tell(RecordsOutdated(search.task, history.outdated, best.seconds if best else None))
+            elif search.trials:
+                self._tell(TaskResumed(search.task, len(search.trials), best.seconds if best else None))
             self._stop_if_hopeless(search)
 
     def search(self, recorder: Recorder) -> None:
@@ -211,7 +205,8 @@ class _Run:
             with self._shares.spending("record"):
                 for trial, build, result in settled.retimed:
                     score = search.predicted(trial.config)
-                    recorder.add(search.task, trial.config, build, result, self._wall(), score)
+                    replayed = search.candidate(trial.config).recorded is not None
+                    recorder.add(search.task, trial.config, build, result, self._wall(), score, replayed=replayed)
             self._tell(FinalistsCompared(search.task, settled.trials, settled.problem))
 
     def outcome(self, session_id: str, interrupted: bool) -> TuneOutcome:

@@ -17,6 +17,7 @@ from autotune.ops.registry import algorithms, compute_def
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.schedule.schedule import Schedule
 from autotune.search_spaces.config import Config
+from autotune.search_spaces.replay import Recorded
 from autotune.target import Target
 
 TEMPLATE = str(Path(__file__).parent / "toy_template.py")
@@ -44,6 +45,25 @@ def test_a_build_is_a_kernel_with_its_steps(builder: Builder) -> None:
     assert built.algorithm == "direct"
     assert built.seconds > 0
     assert Schedule.replay(compute_def(MATMUL), built.steps).steps_json() == built.steps
+
+
+@pytest.mark.parametrize("algorithm", ["direct", ""])
+def test_stored_steps_are_built_without_the_template(builder: Builder, algorithm: str) -> None:
+    built = builder.build(candidate())
+    assert isinstance(built, BuildResult)
+    gone = replace(candidate(), config=Config.of(template="toy.forgotten"))
+    stored = replace(gone, recorded=Recorded(built.steps, algorithm, built.kernel.ir_hash))
+    assert MeasureInput.from_json(stored.to_json()) == stored
+    again = builder.build(stored)
+    assert isinstance(again, BuildResult)
+    assert (again.kernel, again.steps, again.algorithm) == (built.kernel, built.steps, "direct")
+
+
+def test_stored_steps_that_give_other_code_are_a_failure(builder: Builder) -> None:
+    built = builder.build(candidate())
+    assert isinstance(built, BuildResult)
+    other = replace(candidate(), recorded=Recorded("[]", "direct", built.kernel.ir_hash))
+    assert builder.build(other) == Failure("schedule", "its steps give other code now")
 
 
 @pytest.mark.parametrize(

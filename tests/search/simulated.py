@@ -25,7 +25,8 @@ class SimulatedPipeline:
     """Draws `ahead` candidates before it answers the first, as a real pipeline does.
 
     `cost` is what a trial takes, `true_cost` (the same unless given) what a comparison finds, `code` the IR hash of a
-    config. Every trial takes one second of the clock. Ctrl-C comes when `interrupt_after` trials are done.
+    config. `replays`: whether stored steps still give the code that was measured. Every trial takes one second of the
+    clock. Ctrl-C comes when `interrupt_after` trials are done.
     """
 
     cost: Cost
@@ -39,6 +40,8 @@ class SimulatedPipeline:
     built: list[Config] = field(default_factory=list)
     incumbents: list[float] = field(default_factory=list)
     closed: bool = False
+    replays: bool = False
+    _config_of: dict[str, Config] = field(default_factory=dict)
 
     def clock(self) -> float:
         return self.now
@@ -63,19 +66,22 @@ class SimulatedPipeline:
 
     def build(self, candidates: Sequence[MeasureInput]) -> list[BuildResult | Failure]:
         self.built += [candidate.config for candidate in candidates]
-        return [self._build(candidate) for candidate in candidates]
+        builds = [self._rebuilt(candidate) for candidate in candidates]
+        for candidate, build in zip(candidates, builds, strict=True):
+            if isinstance(build, BuildResult):
+                self._config_of[build.kernel.ir_hash] = candidate.config
+        return builds
 
     def compare(
         self, candidate: MeasureInput, builds: Sequence[BuildResult], rounds: int = 20
     ) -> list[MeasureResult | Failure]:
         self.compared.append([build.kernel.ir_hash for build in builds])
-        by_code = {self.code(entry): entry for entry in [*self.built]}
         cost = self.true_cost or self.cost
         return [
             _result(
                 cost(
                     MeasureInput(
-                        candidate.workload, by_code[build.kernel.ir_hash], candidate.interface, candidate.target
+                        candidate.workload, self._config_of[build.kernel.ir_hash], candidate.interface, candidate.target
                     )
                 )
             )
@@ -85,8 +91,15 @@ class SimulatedPipeline:
     def incumbent(self, seconds: float, candidate: MeasureInput) -> None:
         self.incumbents.append(seconds)
 
-    def _build(self, candidate: MeasureInput) -> BuildResult:
-        kernel = KernelObject("kernel", b"", self.code(candidate.config), (), 0, 0, 0, 0)
+    def _rebuilt(self, candidate: MeasureInput) -> BuildResult | Failure:
+        if candidate.recorded is None:
+            return self._build(candidate)
+        if not self.replays:
+            return Failure("schedule", "its steps give other code now")
+        return self._build(candidate, candidate.recorded.ir_hash)
+
+    def _build(self, candidate: MeasureInput, code: str = "") -> BuildResult:
+        kernel = KernelObject("kernel", b"", code or self.code(candidate.config), (), 0, 0, 0, 0)
         return BuildResult(kernel, "[]", "direct", 0.25)
 
 

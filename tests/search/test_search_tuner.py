@@ -164,13 +164,13 @@ def test_a_broken_pipeline_marks_the_session_and_passes_the_error_on(task: Tunin
 def test_records_of_the_same_sources_count_without_a_build(
     task: TuningTask, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version = "1" * 64
-    monkeypatch.setattr(recording, "code_version", lambda workload, config: version)
+    version = "1" * 16
+    monkeypatch.setattr(recording, "version_mark", lambda workload, config: f"+{version}")
     Run(database, SimulatedPipeline(landscape))([task], "20", finalists=0)
     again = Run(database, SimulatedPipeline(landscape))
     again([task], "21", finalists=0)
     assert again.told(TaskResumed)[0].trials == 20 and again.pipeline.built == []
-    version = "2" * 64
+    version = "2" * 16
     changed = Run(database, SimulatedPipeline(landscape))
     changed([task], "22", finalists=0)
     assert changed.told(TaskResumed)[0].trials == 21 and len(changed.pipeline.built) == 1
