@@ -67,14 +67,6 @@ class Choice:
         larger = [other for other in self.values if isinstance(other, int) and other > here]
         return (*([max(smaller)] if smaller else []), *([min(larger)] if larger else []))
 
-    def closest(self, value: KnobValue) -> KnobValue:
-        """The value itself, else the closest by the logarithms of its numbers; the default for one of another kind."""
-        if (type(value), value) in self._index:
-            return value
-        if isinstance(value, (str, bool)) or _kind(value) != _kind(self.values[0]):
-            return self.values[self.index(self.default)]
-        return min(self.values, key=lambda other: _log_distance(_parts(value), _parts(other)))
-
     @property
     def feature_names(self) -> tuple[str, ...]:
         first = self.values[0]
@@ -145,16 +137,11 @@ def _kind(value: KnobValue) -> tuple[type, int]:
 def _near_splits(here: tuple[int, ...], values: tuple[KnobValue, ...], most: int = 12) -> tuple[KnobValue, ...]:
     """The nearest by the distance between logarithms of the parts: moving one prime factor is a small step."""
 
+    def distance(other: tuple[int, ...]) -> float:
+        return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, other, strict=True))
+
     others = [other for other in values if isinstance(other, tuple) and other != here]
-    return tuple(sorted(others, key=lambda other: (_log_distance(here, other), other))[:most])
-
-
-def _log_distance(here: tuple[int, ...], there: tuple[int, ...]) -> float:
-    return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, there, strict=True))
-
-
-def _parts(value: KnobValue) -> tuple[int, ...]:
-    return value if isinstance(value, tuple) else (int(value),)
+    return tuple(sorted(others, key=lambda other: (distance(other), other))[:most])
 
 
 def _shown(values: tuple[KnobValue, ...], most: int = 12) -> str:

@@ -135,6 +135,10 @@ class ConfigSpace:
     def defaults(self) -> list[Config]:
         return [self.default()]
 
+    def canonical(self, config: Config) -> Config:
+        """The one of all configs of the same schedule, in spaces that have several."""
+        return config
+
     def sample(self, rng: random.Random) -> Config:
         for _ in range(SAMPLE_TRIES):
             config = Config.of((knob.name, rng.choice(knob.values)) for knob in self.knobs)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from autotune.errors import ConfigError
-from autotune.search_spaces.config import TEMPLATE, Config
+from autotune.search_spaces.config import Config, KnobValue
+from autotune.search_spaces.knobs import Choice
 from autotune.search_spaces.space import Space, TaskSpace
 
 
@@ -20,8 +23,30 @@ def nearest(space: Space, config: Config) -> Config | None:
         if member is None:
             return None
     values = {
-        knob.name: member.default[knob.name] if knob.name not in config else knob.closest(config[knob.name])
+        knob.name: closest(knob, config[knob.name]) if knob.name in config else member.default[knob.name]
         for knob in member.space.knobs
     }
     moved = Config.of(values)
-    return moved.replace(**{TEMPLATE: config.template}) if member.space.satisfies(moved) else None
+    return member.space.canonical(moved).replace(template=config.template) if member.space.satisfies(moved) else None
+
+
+def closest(knob: Choice, value: KnobValue) -> KnobValue:
+    """The value itself, else the closest by the logarithms of its numbers; the default for one of another kind."""
+    try:
+        return knob.values[knob.index(value)]
+    except ConfigError:
+        wanted, first = _numbers(value), _numbers(knob.values[0])
+    if not wanted or len(wanted) != len(first) or isinstance(value, tuple) != isinstance(knob.values[0], tuple):
+        return knob.values[knob.index(knob.default)]
+
+    def distance(other: KnobValue) -> float:
+        return sum(abs(math.log2(max(a, 1) / max(b, 1))) for a, b in zip(wanted, _numbers(other), strict=True))
+
+    return min(knob.values, key=distance)
+
+
+def _numbers(value: KnobValue) -> tuple[int, ...]:
+    """Empty for names and switches, which have no sizes."""
+    if isinstance(value, tuple):
+        return value
+    return (value,) if type(value) is int else ()

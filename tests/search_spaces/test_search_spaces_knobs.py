@@ -51,17 +51,6 @@ def test_encoding_has_one_number_per_feature_name() -> None:
     assert Choice("k", ((3, 4), (4, 3))).encode((3, 4)) == (3.0, 4.0)
 
 
-def test_the_closest_value_is_the_value_itself_or_near_it_in_size() -> None:
-    sizes, pairs = Choice("k", (1, 4, 16)), Choice("k", ((1, 12), (4, 3), (12, 1)), default=(12, 1))
-    assert [sizes.closest(value) for value in (4, 5, 9, 100, 0)] == [4, 4, 16, 16, 1]
-    assert pairs.closest((3, 3)) == (4, 3)
-    assert flag("k").closest(True) is True
-    assert Choice("k", ("a", "b"), default="b").closest("c") == "b"
-    for stranger in (True, "a", (1, 2, 3)):
-        assert sizes.closest(stranger) == 1
-        assert pairs.closest(stranger) == (12, 1)
-
-
 @given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 3000))
 def test_tile_keeps_the_smallest_size_of_each_tile_count(extent: int, limit: int, default: int) -> None:
     knob = tile("k", extent, limit=limit, default=default)
