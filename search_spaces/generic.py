@@ -2,12 +2,11 @@
 
 Everything follows from the stages: cheap ones are inlined, the others computed inside the loops of the outputs wherever
 these run along them in step (a softmax is one loop over rows), sums in registers. The output's memory decides the
-order of loops and the vector; what cannot be analysed gets plain loops.
+order of loops and the vector. What cannot be analysed is refused: the compiler says so, and uses plain loops.
 """
 
 from __future__ import annotations
 
-from autotune.errors import ScheduleError
 from autotune.ops.registry import compute_def
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
@@ -18,7 +17,6 @@ from autotune.search_spaces.fusion import cones, inline_cheap, same_point
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag
 from autotune.search_spaces.nests import ConeScheduler, Options
-from autotune.search_spaces.plain import plain_schedule
 from autotune.search_spaces.registry import template
 from autotune.search_spaces.space import ConfigSpace
 from autotune.search_spaces.turns import turns_schedule
@@ -53,12 +51,9 @@ class Generic:
         return self.space(workload, target).default()
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        try:
-            if any(s.recurrence is not None for s in compute_def(workload).stages):
-                return turns_schedule(workload, target, interface)
-            return generic_schedule(workload, target, options_of(config), interface)
-        except ScheduleError:  # a case that the analysis does not see through; known from no test
-            return plain_schedule(workload, interface)
+        if any(s.recurrence is not None for s in compute_def(workload).stages):
+            return turns_schedule(workload, target, interface)
+        return generic_schedule(workload, target, options_of(config), interface)
 
 
 def options_of(config: Config) -> Options:
@@ -77,6 +72,7 @@ def generic_schedule(workload: Workload, target: Target, options: Options, inter
 
     Raises:
         ConfigError: when the interface has another number of operands than the workload.
+        ScheduleError: a case that the analysis does not see through; known from no test.
     """
     schedule = inline_cheap(with_layouts(Schedule(compute_def(workload)), interface, {}))
     schedule = _separate_sums(_staged(schedule))

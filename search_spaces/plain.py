@@ -14,8 +14,10 @@ from autotune.search_spaces.registry import template
 from autotune.search_spaces.space import ConfigSpace
 from autotune.target import Target
 
+PLAIN = "plain"
 
-@template("plain", op=None, priority=-100.0, weight=0.01)
+
+@template(PLAIN, op=None, priority=-100.0, weight=0.01)
 class Plain:
     """Computes any workload in any layouts."""
 

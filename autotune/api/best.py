@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.compile import kernel_object
+from autotune.errors import ScheduleError
 from autotune.ops import Workload, parse_workload
 from autotune.records import Tier
 from autotune.runtime.function import KernelFunction
@@ -63,6 +64,19 @@ def best_schedule(
     asked = parse_workload(workload) if isinstance(workload, str) else workload
     wanted = Target.parse(target)
     with reading(database) as opened:
-        choice: Choice = Chooser(wanted, opened)(asked)
-    schedule = choice.schedule(asked, wanted)
+        chooser = Chooser(wanted, opened)
+        choice, schedule = _made(asked, wanted, chooser, chooser(asked))
     return BestSchedule(choice.tier, choice.reason, choice.config, schedule, choice.seconds, asked, wanted)
+
+
+def _made(workload: Workload, target: Target, chooser: Chooser, choice: Choice) -> tuple[Choice, Schedule]:
+    """The choice with its schedule; where it cannot be made, another template's."""
+    try:
+        return choice, choice.schedule(workload, target)
+    except ScheduleError as error:
+        for other in chooser.others(workload, f"the first template's default does not build: {error}"):
+            try:
+                return other, other.schedule(workload, target)
+            except ScheduleError:
+                continue
+        raise

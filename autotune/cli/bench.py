@@ -95,7 +95,7 @@ def bench(
     else:
         show_comparison(wanted, found, flops)
         if coverage is not None:
-            print(coverage.line())
+            print("\n".join([coverage.line(), *coverage.plain_lines()]))
     _refuse_wrong(found)
 
 

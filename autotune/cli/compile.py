@@ -96,6 +96,8 @@ def print_coverage(coverage: Coverage, command: str) -> None:
         print(f"{part.tier:>10}: {percent(part.share)} of the flops in {part.kernels} kernels{time_text}")
     for reason, count in coverage.reasons[:4]:
         print(f"            {count} kernels: {reason}")
+    for line in coverage.plain_lines():
+        print(f"            {line}")
     if not coverage.complete:
         print(f"to tune them: {command}")
 
@@ -134,5 +136,6 @@ def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: flo
             "exact": coverage.exact,
             "parts": [asdict(part) for part in coverage.parts],
             "reasons": [{"reason": reason, "kernels": count} for reason, count in coverage.reasons],
+            "plain": [{"reason": reason, "kernels": count} for reason, count in coverage.plain],
         },
     }

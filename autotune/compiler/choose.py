@@ -140,7 +140,7 @@ class Chooser:
         return Choice(default_config(workload, self.target, strict_fp=self._strict(workload)), tier, reason)
 
     def others(self, workload: Workload, reason: str) -> Iterator[Choice]:
-        """The defaults of the templates behind the first."""
+        """The defaults of the templates behind the first, down to plain loops."""
         for entry in templates_for(workload, self.target, strict_fp=self._strict(workload))[1:]:
             config = entry.default(workload, self.target).replace(template=entry.name)
             yield Choice(config, Tier.MISS, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
 
 DIRECT_BYTES = 1 << 16
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,7 @@ class _Kernels:
         self.objects: list[bytes] = []
         self.number: dict[str, int] = {}
         self._built: dict[tuple[str, str, str], KernelObject] = {}
+        self._warned: set[Workload] = set()
 
     def of(self, step: KernelStep) -> tuple[KernelStep, KernelObject]:
         """The kernel of a step. A record gives way to the default when it does not build in the layouts of this model,
@@ -203,13 +207,18 @@ class _Kernels:
             return self._other(step, error)
 
     def _other(self, step: KernelStep, error: Exception) -> tuple[KernelStep, KernelObject]:
-        """The default of another template, where that of the first does not build in these layouts."""
+        """The default of another template, where that of the first does not build in these layouts; loudly."""
         for choice in self.chooser.others(step.workload, f"the first template's default does not build: {error}"):
             other = replace(step, choice=choice)
             try:
-                return other, self._build(other)
+                kernel = self._build(other)
             except (ScheduleError, LoweringError, CodegenError):
                 continue
+            if step.workload not in self._warned:
+                self._warned.add(step.workload)
+                name = step.workload.describe()
+                _log.warning("%s: %s; it uses the template %s", name, choice.reason, choice.config.template)
+            return other, kernel
         raise error
 
     def _build(self, step: KernelStep) -> KernelObject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.kernel_cache import cached_layouts
+from autotune.errors import ScheduleError
 from autotune.graph.partition import Group
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
@@ -57,6 +58,11 @@ def slice_start(node: WorkloadNode, shape: tuple[int, ...], layout: Layout) -> i
     return start
 
 
+def _row_major(workload: Workload) -> tuple[Layout, ...]:
+    types = workload.types()
+    return tuple(Layout.row_major(len(types[n].shape)) for n in (*range(len(workload.inputs)), *workload.outputs))
+
+
 class Wishes:
     """The layouts that templates would choose by themselves, each found once."""
 
@@ -73,15 +79,16 @@ class Wishes:
         workload = group.workload
         if workload not in self._known:
             if group.is_view or not leads_layouts(workload):
-                types = workload.types()
-                operands = (*range(len(workload.inputs)), *workload.outputs)
-                self._known[workload] = tuple(Layout.row_major(len(types[n].shape)) for n in operands)
+                self._known[workload] = _row_major(workload)
             else:
                 self._known[workload] = self._of_template(workload)
         return self._known[workload]
 
     def _of_template(self, workload: Workload) -> tuple[Layout, ...]:
         choice, target = self.choice(workload), self.choose.target
-        return cached_layouts(
-            self.cache, workload, choice, target, lambda: layouts_of(choice.schedule(workload, target))
-        )
+        try:
+            return cached_layouts(
+                self.cache, workload, choice, target, lambda: layouts_of(choice.schedule(workload, target))
+            )
+        except ScheduleError:  # the kernel will have to do without this choice, and says so when it is built
+            return _row_major(workload)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from autotune.compiler.compile import KernelReport
 from autotune.records import Tier
+from autotune.search_spaces import Config
+from autotune.search_spaces.plain import PLAIN
 
 DEFAULT = "default"
 
@@ -32,10 +34,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """All tiers that occur, the best first, and why kernels have no exact record, most flops first."""
+    """All tiers that occur, the best first, and why kernels have no exact record, most flops first.
+
+    `plain`: why kernels that nobody measured are plain loops, and how many: nothing better could be built for them.
+    """
 
     parts: tuple[Part, ...]
     reasons: tuple[tuple[str, int], ...]
+    plain: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
     def of(kernels: Sequence[KernelReport]) -> Coverage:
@@ -48,13 +54,9 @@ class Coverage:
                 times = [kernel.seconds for kernel in members if kernel.seconds is not None]
                 name = DEFAULT if tier is Tier.MISS else tier.value
                 parts.append(Part(name, len(members), flops, flops / total, sum(times) if times else None))
-        weights: dict[str, tuple[int, int]] = {}
-        for kernel in kernels:
-            if kernel.tier is not Tier.EXACT:
-                flops, count = weights.get(kernel.reason, (0, 0))
-                weights[kernel.reason] = (flops + kernel.flops, count + 1)
-        ordered = sorted(weights, key=lambda reason: weights[reason], reverse=True)
-        return Coverage(tuple(parts), tuple((reason, weights[reason][1]) for reason in ordered))
+        untuned = [kernel for kernel in kernels if kernel.tier is not Tier.EXACT]
+        plain = [kernel for kernel in untuned if Config.from_json(kernel.config).template == PLAIN]
+        return Coverage(tuple(parts), _by_reason(untuned), _by_reason(plain))
 
     @property
     def exact(self) -> float:
@@ -70,3 +72,19 @@ class Coverage:
         """One line: "exact 93.1 % of flops in 20 kernels, default 6.9 % in 4"."""
         shown = [f"{part.tier} {100 * part.share:.1f} % in {part.kernels} kernels" for part in self.parts]
         return f"schedules by share of flops: {', '.join(shown) or 'no kernels'}"
+
+    def plain_lines(self) -> list[str]:
+        """One line per reason: "1 kernel uses plain loops: ..."."""
+        return [
+            f"{count} {'kernel uses' if count == 1 else 'kernels use'} plain loops: {reason}"
+            for reason, count in self.plain
+        ]
+
+
+def _by_reason(kernels: Sequence[KernelReport]) -> tuple[tuple[str, int], ...]:
+    """Reasons and how many kernels have each, most flops first."""
+    weights: dict[str, tuple[int, int]] = {}
+    for kernel in kernels:
+        flops, count = weights.get(kernel.reason, (0, 0))
+        weights[kernel.reason] = (flops + kernel.flops, count + 1)
+    return tuple((reason, weights[reason][1]) for reason in sorted(weights, key=lambda r: weights[r], reverse=True))
