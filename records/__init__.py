@@ -6,7 +6,7 @@ from autotune.records.database import Database, WorkloadSummary
 from autotune.records.exchange import MergeReport, export_lines, export_records, import_records, merge_database
 from autotune.records.location import default_database_path
 from autotune.records.maintenance import Stats, prune, stats, verify
-from autotune.records.match import Match, TargetFit, Tier, confirm_ir, fit_target
+from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan
 from autotune.records.record import TEMPLATE_INTERFACE, TuningRecord
 from autotune.records.session import Session, SessionState
@@ -24,7 +24,6 @@ __all__ = [
     "Tier",
     "TuningRecord",
     "WorkloadSummary",
-    "confirm_ir",
     "default_database_path",
     "export_lines",
     "export_records",

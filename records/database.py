@@ -188,7 +188,7 @@ class Database:
             interface: Canonical JSON of the layouts wanted; None means any.
             residency: Where the weights will be; records measured elsewhere are compatible. None means any.
 
-        An exact match is to be confirmed by re-lowering: see `confirm_ir`.
+        An exact match is to be confirmed by lowering it again: its IR hash is the identity of the code.
         """
         exact = self._fastest(workload_key, target_key, interface, residency)
         if exact is not None:

@@ -6,7 +6,6 @@ under other conditions; foreign ones may not even run.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -65,14 +64,6 @@ def fit_target(record_target: str, wanted_target: str) -> TargetFit:
     reasons = [_reason(name, theirs, ours) for name in differing]
     distance = sum(_WEIGHTS.get(name, 1) for name in differing)
     return TargetFit(Tier.COMPATIBLE, "measured " + ("; ".join(reasons) or "under another target key"), distance)
-
-
-def confirm_ir(match: Match, ir_hash: str) -> Match:
-    """`match` after re-lowering its config gave `ir_hash`: an exact match with other code is only compatible."""
-    if match.tier is not Tier.EXACT or match.record is None or match.record.ir_hash == ir_hash:
-        return match
-    reason = "the same config now gives other code than was measured (IR hash differs)"
-    return dataclasses.replace(match, tier=Tier.COMPATIBLE, reason=reason)
 
 
 def _reason(name: str, theirs: dict[str, Any], ours: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from autotune.search_spaces.registry import lookup
 
 # The rooms that a kernel passes through on its way from a config to code, and what these know about the target.
 ROOMS = (
-    "tensor", "ops", "schedule", "lower", "codegen", "search_spaces", "target", "core", "cpus", "machine",
+    "tensor", "ops", "schedule", "lower", "codegen", "search_spaces", "target", "cores", "core", "cpus", "machine",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autotune.api.session import NodeArg
+from autotune.api.node_arg import NodeArg
 from autotune.errors import InputError
 from autotune.runtime.executor import Array
 from autotune.runtime.feeds import random_feeds

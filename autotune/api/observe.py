@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.api.feeds import complete_feeds, shapes_with
 from autotune.api.locate import object_cache
-from autotune.api.session import NodeArg
+from autotune.api.node_arg import NodeArg
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.staged import ProgramStep, StagedModel, Step
 from autotune.errors import InputError, ModelError

@@ -4,55 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from autotune.api.node_arg import NodeArg
 from autotune.errors import InputError
 from autotune.runtime.artifact import is_compiled_file, load_artifact
 from autotune.runtime.executor import Array, Executor, require_fit
-from autotune.runtime.program import Program, TensorSpec
+from autotune.runtime.program import Program
 from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.api.locate import DatabaseLike  # brings SQLite, which a compiled model does not need
     from autotune.compiler.staged import StagedModel
     from autotune.graph.frontend import ModelSource
-    from autotune.graph.frontend.inputs import ModelInput, ModelOutput
-
-_ONNX_TYPES = {
-    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool",
-    **{f"{a}{n}": f"{b}{n}" for a, b in (("i", "int"), ("u", "uint")) for n in (8, 16, 32, 64)},
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class NodeArg:
-    """A model input or output, as ONNX Runtime describes it."""
-
-    name: str
-    type: str
-    shape: list[int | str | None]
-
-    @staticmethod
-    def of(spec: TensorSpec | ModelInput | ModelOutput) -> NodeArg:
-        """Dimensions that the run decides are symbols or None; so is a whole shape, whose list is then empty."""
-        dims = spec.shape if isinstance(spec, TensorSpec) else spec.dims or ()
-        return NodeArg(spec.name, f"tensor({_ONNX_TYPES[spec.dtype]})" if spec.dtype else "", list(dims))
-
-    @property
-    def spec(self) -> TensorSpec:
-        """Its dtype and shape. Raises InputError where the shape is open."""
-        shape = tuple(dim for dim in self.shape if isinstance(dim, int))
-        if len(shape) != len(self.shape):
-            example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in self.shape) or "1,3,224,224"
-            raise InputError(
-                f"input '{self.name}' has open dimensions {self.shape}: give --shape {self.name}={example},"
-                f" or its value by --input {self.name}=FILE.npy"
-            )
-        return TensorSpec(
-            self.name, next(d for d, name in _ONNX_TYPES.items() if f"tensor({name})" == self.type), shape
-        )
 
 
 class InferenceSession:

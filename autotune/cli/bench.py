@@ -46,8 +46,8 @@ def bench(
     """Time a model, interleaved with other engines, and check the answers."""
     from autotune.api.feeds import complete_feeds, shapes_with
     from autotune.api.load import load
+    from autotune.api.node_arg import NodeArg
     from autotune.api.observe import run_observed
-    from autotune.api.session import NodeArg
     from autotune.engines.compare import compare
     from autotune.engines.engine import Ours
     from autotune.engines.peers import load_peer, peer_names

@@ -48,8 +48,8 @@ def profile(
     """Time every kernel of a model where it stands, beside what the machine could do and what tuning promised."""
     from autotune.api.feeds import complete_feeds, shapes_with
     from autotune.api.load import load
+    from autotune.api.node_arg import NodeArg
     from autotune.api.observe import run_observed
-    from autotune.api.session import NodeArg
     from autotune.measure.peaks import measure_peaks
     from autotune.report.profile import profile as profile_model
     from autotune.target import Target

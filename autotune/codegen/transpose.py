@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from autotune.codegen.index import LANE, Offset, PerLane
+from autotune.codegen.arithmetic import Arithmetic
+from autotune.codegen.index import LANE, Indexer, Offset, PerLane
 from autotune.codegen.value import Value, mask_bits, stored_type
+from autotune.codegen.writer import Writer
 from autotune.lower.ir import REGISTER, Buffer, Condition, For, If, statements
 from autotune.tensor.linear import Div, Linear, Mod
-
-if TYPE_CHECKING:
-    from autotune.codegen.memory import Memory
 
 PIECE = 16  # bytes of a row that a block takes: what shuffles inside of 128-bit lanes can reach
 ALIAS = 1024  # bytes between rows that fall into few sets of the first cache, too few for the rows of a tile
@@ -44,7 +43,19 @@ def _mention(when: Sequence[Condition], variable: str) -> bool:
     return any(not isinstance(c, Linear) or c.is_opaque or variable in c.variables() for c in when)
 
 
-def transposed(m: Memory, buffer: Buffer, indices: tuple[Linear, ...], when: Sequence[Condition]) -> Value | None:
+class Access(Protocol):
+    """Where memory is accessed: the vector loop and the guard around, and what writes code there (see `Memory`)."""
+
+    w: Writer
+    a: Arithmetic
+    x: Indexer
+    lane_var: str
+    lanes: int
+    mask: Value | None
+    unrolled: list[Turns]
+
+
+def transposed(m: Access, buffer: Buffer, indices: tuple[Linear, ...], when: Sequence[Condition]) -> Value | None:
     """The lanes' elements, made for several turns of an unrolled loop at once.
 
     None where no unrolled loop walks along the rows, or rows or turns do not fill pieces.
@@ -72,7 +83,7 @@ def transposed(m: Memory, buffer: Buffer, indices: tuple[Linear, ...], when: Seq
     return None
 
 
-def interleaved(m: Memory, buffer: Buffer, indices: tuple[Linear, ...]) -> Value | None:
+def interleaved(m: Access, buffer: Buffer, indices: tuple[Linear, ...]) -> Value | None:
     """Lanes that take turns among 2, 4 or 8 rows: each row's elements in one load. None where they do not."""
     flat = m.x.flat(buffer, indices)
     if buffer.scope == REGISTER or flat.is_opaque or m.mask is not None:
@@ -91,7 +102,7 @@ def interleaved(m: Memory, buffer: Buffer, indices: tuple[Linear, ...]) -> Value
     return None
 
 
-def _rows(m: Memory, flat: Linear, turns: Turns) -> list[Offset] | None:
+def _rows(m: Access, flat: Linear, turns: Turns) -> list[Offset] | None:
     """Where the row of each lane starts; None unless all rows are contiguous along the loop."""
     m.x.bind(turns.variable, turns.first)
     places = _lanes(m, flat)
@@ -106,7 +117,7 @@ def _rows(m: Memory, flat: Linear, turns: Turns) -> list[Offset] | None:
     return places
 
 
-def _lanes(m: Memory, flat: Linear) -> list[Offset]:
+def _lanes(m: Access, flat: Linear) -> list[Offset]:
     """The place of each lane."""
     try:
         offset = m.x.offset(flat)
@@ -135,7 +146,7 @@ def _aliased(buffer: Buffer, places: Sequence[Offset]) -> bool:
 class _Rows(NamedTuple):
     """One row of memory per lane, of which `size` elements are loaded at once: as many as lanes, or pieces."""
 
-    m: Memory
+    m: Access
     buffer: Buffer
     places: Sequence[Offset]
     active: Sequence[bool]
@@ -220,7 +231,7 @@ class _Rows(NamedTuple):
         return pieces[0]
 
 
-def _shuffled(m: Memory, kind: str, a: str, b: str, order: Sequence[int]) -> str:
+def _shuffled(m: Access, kind: str, a: str, b: str, order: Sequence[int]) -> str:
     picked = ", ".join(f"i32 {n}" for n in order)
     return m.w.value(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{picked}>")
 

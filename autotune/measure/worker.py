@@ -1,9 +1,10 @@
 """Long-lived worker processes: isolation for everything that may crash, hang or eat the machine.
 
 A worker is a fresh interpreter in its own session (so Ctrl-C does not reach it and its group can be
-killed as one), bound to our life by PDEATHSIG, with capped memory. LLVM lives only in workers: llvmlite
-holds one global lock per process. A task that crashes, hangs or grows too big costs its worker, not the
-tuner: it becomes a `Failure` and a new worker starts.
+killed as one), bound to our life by PDEATHSIG, with capped memory. Candidates are compiled and run in workers
+only: llvmlite holds one global lock per process, and nobody knows what a candidate does. (The compiler of a
+model uses LLVM in its own process: for schedules that were verified, and for defaults.) A task that crashes,
+hangs or grows too big costs its worker, not the tuner: it becomes a `Failure` and a new worker starts.
 """
 
 from __future__ import annotations

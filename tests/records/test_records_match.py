@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import DatabaseError
-from autotune.records import Database, Match, Tier, TuningRecord, confirm_ir, fit_target
+from autotune.records import Database, Match, Tier, TuningRecord, fit_target
 from tests.records.records_samples import (
     TARGET,
     key_of,
@@ -118,16 +118,6 @@ def test_another_residency_is_compatible(tmp_path: Path) -> None:
     assert best(tmp_path).tier is Tier.EXACT
     match = best(tmp_path, residency="DRAM")
     assert (match.tier, match.reason) == (Tier.COMPATIBLE, "measured with weights in L2, here DRAM")
-
-
-def test_other_ir_downgrades_an_exact_match(tmp_path: Path) -> None:
-    match = best(tmp_path, make_record(1))
-    assert confirm_ir(match, "ir1") == match
-    changed = confirm_ir(match, "ir2")
-    assert changed.tier is Tier.COMPATIBLE
-    assert "IR hash" in changed.reason
-    assert changed.record == match.record
-    assert confirm_ir(changed, "ir3") == changed
 
 
 @pytest.mark.parametrize("target", ["[]", "{}", '{"arch":"x86_64"}', '{"arch":"x86_64","features":"avx2"}', "nope"])

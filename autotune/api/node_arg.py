@@ -1,0 +1,46 @@
+"""NodeArg: an input or output of a model, as ONNX Runtime describes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autotune.errors import InputError
+from autotune.runtime.program import TensorSpec
+
+if TYPE_CHECKING:
+    from autotune.graph.frontend.inputs import ModelInput, ModelOutput
+
+_ONNX_TYPES = {
+    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool",
+    **{f"{a}{n}": f"{b}{n}" for a, b in (("i", "int"), ("u", "uint")) for n in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """A model input or output, as ONNX Runtime describes it."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+    @staticmethod
+    def of(spec: TensorSpec | ModelInput | ModelOutput) -> NodeArg:
+        """Dimensions that the run decides are symbols or None; so is a whole shape, whose list is then empty."""
+        dims = spec.shape if isinstance(spec, TensorSpec) else spec.dims or ()
+        return NodeArg(spec.name, f"tensor({_ONNX_TYPES[spec.dtype]})" if spec.dtype else "", list(dims))
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Its dtype and shape. Raises InputError where the shape is open."""
+        shape = tuple(dim for dim in self.shape if isinstance(dim, int))
+        if len(shape) != len(self.shape):
+            example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in self.shape) or "1,3,224,224"
+            raise InputError(
+                f"input '{self.name}' has open dimensions {self.shape}: give --shape {self.name}={example},"
+                f" or its value by --input {self.name}=FILE.npy"
+            )
+        return TensorSpec(
+            self.name, next(d for d, name in _ONNX_TYPES.items() if f"tensor({name})" == self.type), shape
+        )
