@@ -165,14 +165,14 @@ class _Placer:
             return bare(self._wish(group)[-1])
         if name in self.decisions.forms:
             return self.decisions.forms[name]
-        if len(value.shape) != 4 or is_reshape(group) or len(group.outputs) > 1:
+        if is_reshape(group) or len(group.outputs) > 1:
             return plain
-        wanted = [bare(x) for x in self.wanted.get(name, []) if x.rank == 4]
+        wanted = [bare(x) for x in self.wanted.get(name, []) if x.rank == plain.rank]
         if wanted:
             return wanted[0]
         for source in group.inputs:
             layout = self.primary.get(source)
-            if layout is not None and layout.rank == 4 and bare(layout) != plain:
+            if layout is not None and layout.rank == plain.rank > 1 and bare(layout) != plain:
                 block = layout.block(1)
                 reshaped = any(n.op in ("reshape", "transpose") for n in group.workload.nodes)
                 if block > 1 and not reshaped and value.shape[1] >= block:

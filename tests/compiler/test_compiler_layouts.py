@@ -171,3 +171,23 @@ def test_decided_layouts_compute_the_same(layouts: tuple[Layout, ...], database:
     (y,), right = model.run(feeds), evaluate_graph(graph, feeds)["y"]
     # Winograd's error is that of the largest numbers.
     np.testing.assert_allclose(y, right, rtol=1e-4, atol=3e-5 * np.abs(right).max())
+
+
+@pytest.mark.parametrize(("rank", "side"), [(1, 64), (2, 12), (3, 8)])
+def test_what_streams_between_convolutions_keeps_their_form_whatever_the_rank(rank: int, side: int) -> None:
+    """Only the input and the output of the model change their form."""
+    builder = GraphBuilder("chain")
+    ones, rng = (1,) * rank, np.random.default_rng(0)
+    x = builder.input(Value("x", "f32", (1, 32, *(side,) * rank)))
+    pad = (1,) * (2 * rank)
+    for streamed in (True, False):
+        weight = builder.constant((rng.standard_normal((32, 32, *(3,) * rank)) / 32).astype(np.float32))
+        x = builder.emit(f"conv{rank}d", [x, weight], stride=ones, pad=pad, dilation=ones, groups=1)
+        if streamed:
+            size = (3,) * rank
+            x = builder.emit("max_pool", [x], kernel=size, stride=ones, pad=pad, dilation=ones, ceil_mode=False)
+    graph = builder.build([Output("y", x)])
+    assert transforms(assigned(graph, None)) == 2
+    compiled = compile_graph(graph, Target.parse("native -num-cores=1"))
+    feeds = {"x": rng.standard_normal((1, 32, *(side,) * rank)).astype(np.float32)}
+    np.testing.assert_allclose(compiled.run(feeds)[0], evaluate_graph(graph, feeds)["y"], atol=1e-4)
