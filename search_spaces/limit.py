@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core import Core
-from autotune.ops import winograd, winograd_rows
 from autotune.ops.conv import CONVOLUTIONS, Conv
-from autotune.ops.registry import compute_def
+from autotune.ops.registry import compute_def, fewest_multiplications
 from autotune.ops.workload import TensorType, Workload
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -106,11 +105,8 @@ def multiplications(workload: Workload, *, strict_fp: bool = False) -> float:
     types = workload.types()
     x, weight = (types[i] for i in anchor.inputs[:2])
     p = Conv.of(anchor.op, x.shape, weight.shape, dict(anchor.attrs))
-    found = [p.multiplications]
-    if not strict_fp and p.rank == 2 and DType(x.dtype).is_float:
-        found += [winograd.multiplications(p, tile) for tile in winograd.TILES.values() if winograd.applies(p, tile)]
-        found += [winograd_rows.multiplications(p)] if winograd_rows.applies(p) else []
-    return min(found)
+    fewer = fewest_multiplications(workload, strict_fp=strict_fp)
+    return p.multiplications if fewer is None else min(fewer, p.multiplications)
 
 
 def products_per_cycle(core: Core, *dtypes: str) -> float:

@@ -38,10 +38,7 @@ def groups_of(size: Conv, lanes: int) -> tuple[int, ...]:
 
 
 def _bands(op: str, rank: int, lanes: int) -> None:
-    def share(shapes: Sequence[tuple[int, ...]], attrs: Mapping[str, Any]) -> float:
-        return float(max(groups_of(Conv.of(op, shapes[0], shapes[1], attrs), lanes)))
-
-    @algorithm(op, name(lanes), multiplications=share)
+    @algorithm(op, name(lanes))
     def conv(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         """The stages bands_w, (k, band * c/groups + c, *window), and conv, summed over band, c and the window."""
         x, weight = inputs

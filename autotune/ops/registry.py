@@ -62,11 +62,11 @@ class Operator:
     traits: frozenset[Trait]
 
 
-Share = Callable[[Sequence[tuple[int, ...]], Mapping[str, Any]], float]
+Count = Callable[[Sequence[TensorType], Mapping[str, Any]], "int | None"]
 
 
-def _as_many(shapes: Sequence[tuple[int, ...]], attrs: Mapping[str, Any]) -> float:
-    return 1.0
+def _not_fewer(types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +76,15 @@ class Algorithm:
     Attributes:
         name: "direct" for the plain definition.
         compute: as an operator's.
-        multiplications: of the shapes of the operands and the attributes: how many, relative to the plain definition;
-            without what tiles that overhang waste, so that it bounds what the algorithm can gain.
+        multiplications: of operands of these types with these attributes; None where it does not compute them, or makes
+            no fewer than the definition.
         error: how many times the tolerance of the plain definition its results may be off (docs/adr/0007).
         strict: it multiplies what the definition multiplies, so that errors are those of another order of summation.
     """
 
     name: str
     compute: Compute
-    multiplications: Share = _as_many
+    multiplications: Count = _not_fewer
     error: float = 1.0
     strict: bool = True
 
@@ -118,7 +118,7 @@ def operator(
 
 
 def algorithm(
-    op: str, name: str, *, multiplications: Share = _as_many, error: float = 1.0, strict: bool = True
+    op: str, name: str, *, multiplications: Count = _not_fewer, error: float = 1.0, strict: bool = True
 ) -> Callable[[Compute], Compute]:
     """Register another ComputeDef of the same operator (Winograd, ...), verified against the plain one."""
 
@@ -155,19 +155,15 @@ def known_algorithm(workload: Workload, name: str) -> Algorithm | None:
         return None
 
 
-def multiplications(workload: Workload, name: str) -> float:
-    """How many multiplications an algorithm makes in a workload's anchor, relative to the plain definition.
-
-    Raises:
-        WorkloadError: there is no such algorithm, or it does not compute the workload.
-    """
+def fewest_multiplications(workload: Workload, *, strict_fp: bool = False) -> int | None:
+    """By the algorithm of the anchor that makes the fewest; None where none makes fewer than the definition."""
     anchor = workload.anchor
     if anchor is None:
-        return 1.0
-    types = workload.types()
-    return lookup_algorithm(anchor.op, name).multiplications(
-        [types[i].shape for i in anchor.inputs], dict(anchor.attrs)
-    )
+        return None
+    types = [workload.types()[i] for i in anchor.inputs]
+    known = (lookup_algorithm(anchor.op, name) for name in algorithms(anchor.op))
+    counts = [entry.multiplications(types, dict(anchor.attrs)) for entry in known if entry.strict or not strict_fp]
+    return min((count for count in counts if count is not None), default=None)
 
 
 def has_trait(op: str, *traits: Trait) -> bool:

@@ -21,6 +21,8 @@ from autotune.ops.conv import Conv
 from autotune.ops.precision import accumulator
 from autotune.ops.registry import algorithm
 from autotune.ops.window import image_element, overhang
+from autotune.ops.workload import TensorType
+from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast, read
 from autotune.tensor.stage import Axis, Tensor, compute, reduce_axis, sum_, table
 
@@ -263,14 +265,12 @@ def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> 
     )
 
 
-def _share(name: str, shapes: Sequence[tuple[int, ...]], attrs: Mapping[str, Any]) -> float:
-    """Multiplications per output and input channel, against those of the window."""
-    size, tile = Conv.of("conv2d", shapes[0], shapes[1], attrs), TILES[name]
-    points = math.prod(edges(size, tile)) * math.prod(size.stride)
-    return points / (math.prod(tile) * size.r * size.s)
+def _count(name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
+    size, tile = Conv.of("conv2d", types[0].shape, types[1].shape, attrs), TILES[name]
+    return multiplications(size, tile) if DType(types[0].dtype).is_float and applies(size, tile) else None
 
 
 for _name in TILES:
     algorithm(
-        "conv2d", _name, multiplications=functools.partial(_share, _name), error=ERRORS.get(_name, 1.0), strict=False
+        "conv2d", _name, multiplications=functools.partial(_count, _name), error=ERRORS.get(_name, 1.0), strict=False
     )(functools.partial(_winograd, _name))

@@ -19,6 +19,8 @@ from autotune.ops.conv import Conv
 from autotune.ops.precision import accumulator
 from autotune.ops.registry import algorithm
 from autotune.ops.window import image_element, overhang
+from autotune.ops.workload import TensorType
+from autotune.tensor.dtype import DType
 from autotune.tensor.expr import cast
 from autotune.tensor.stage import Tensor, compute, reduce_axis, sum_, table
 
@@ -72,12 +74,12 @@ def additions(window: int) -> int:
     return sum(sum(factor != 0 for factor in row) - 1 for row in rows)
 
 
-def _share(shapes: Sequence[tuple[int, ...]], attrs: Mapping[str, Any]) -> float:
-    rows = Conv.of("conv2d", shapes[0], shapes[1], attrs).r
-    return products(rows) / (ROWS * rows)
+def _count(types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
+    size = Conv.of("conv2d", types[0].shape, types[1].shape, attrs)
+    return multiplications(size) if DType(types[0].dtype).is_float and applies(size) else None
 
 
-@algorithm("conv2d", "winograd_rows", multiplications=_share, strict=False)
+@algorithm("conv2d", "winograd_rows", multiplications=_count, strict=False)
 def winograd_rows(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The stages wino_u (constants only), wino_v, wino_m, wino_y and conv."""
     x, weight = inputs

@@ -8,11 +8,11 @@ from autotune.errors import WorkloadError
 from autotune.ops import operators, parse_workload
 from autotune.ops.registry import (
     algorithms,
+    fewest_multiplications,
     has_trait,
     known_algorithm,
     lookup,
     lookup_algorithm,
-    multiplications,
     operator,
 )
 from autotune.ops.traits import Trait
@@ -47,22 +47,26 @@ def test_an_unknown_trait_is_refused() -> None:
     assert "of_the_test" not in operators()
 
 
+def test_the_fewest_multiplications_are_those_of_the_best_algorithm_that_is_allowed() -> None:
+    per_channel = 64 * 64 * 8 * 8  # of F(6, 3): ten tiles of 8 x 8 points on either side
+    assert fewest_multiplications(CONV) == per_channel * 10 * 10
+    assert fewest_multiplications(CONV, strict_fp=True) is None
+    assert fewest_multiplications(DEPTHWISE) == 64 * 28 * 56 * 4 * 3
+    assert fewest_multiplications(STRIDED) == 64 * 64 * 4 * (6 + 1) ** 2 * 5 * 5
+
+
 @pytest.mark.parametrize(
-    ("name", "share"),
-    [("direct", 1.0), ("winograd_f2", 16 / 36), ("winograd_f4", 36 / 144), ("winograd_f6", 64 / 324)],
+    "text",
+    [
+        "relu data=8",
+        "matmul a=8,8 b=8,8",
+        "conv2d data=1,16,8,8 weight=16,16,1,1",
+        "conv2d data=1,16,8,8:u8 weight=16,16,3,3:i8",
+        "conv2d data=1,68,14,14 weight=68,34,3,3 pad=1 groups=2",  # bands multiply with zeros
+    ],
 )
-def test_multiplications_of_winograd_are_fewer(name: str, share: float) -> None:
-    assert multiplications(CONV, name) == pytest.approx(share)
-
-
-def test_multiplications_follow_from_the_sizes() -> None:
-    assert multiplications(STRIDED, "winograd_f4") == pytest.approx(25 * 4 / (16 * 9))
-    assert multiplications(DEPTHWISE, "winograd_rows") == pytest.approx(4 / 6)
-    grouped = parse_workload("conv2d data=1,68,14,14 weight=68,34,3,3 pad=1 groups=2")
-    assert multiplications(grouped, "bands16") == 2.0
-    assert multiplications(parse_workload("relu data=8"), "direct") == 1.0
-    with pytest.raises(WorkloadError, match="conv2d has no algorithm 'fft'"):
-        multiplications(CONV, "fft")
+def test_other_work_is_done_as_the_definition_says(text: str) -> None:
+    assert fewest_multiplications(parse_workload(text)) is None
 
 
 def test_only_strict_algorithms_err_like_the_definition() -> None:
