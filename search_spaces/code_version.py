@@ -19,9 +19,11 @@ from autotune.ops.workload import Workload
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.registry import lookup
 
-# The rooms that a kernel passes through on its way from a config to code, and what these know about the target.
+# The rooms that a kernel passes through on its way from a config to code, and what these may ask: facts about the
+# target, and the cost model, which chooses defaults.
 ROOMS = (
     "tensor", "ops", "schedule", "lower", "codegen", "search_spaces", "target", "cores", "core", "cpus", "machine",
+    "cost_model",
 )  # fmt: skip
 
 
