@@ -1,8 +1,8 @@
 """Knobs: named, typed, ordered lists of values. A tile size, a split, a loop order, a switch.
 
 One class serves every kind, because a knob's kind follows from its values: integers have an order
-and near neighbours, tuples of integers are near when their factors are, strings and switches are not
-ordered. The functions below build the usual lists.
+and near neighbours, tuples of integers are tiles and splits, whose parts do, or orders, whose places are
+exchanged; strings and switches are not ordered. The functions below build the usual lists.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Choice:
     values: tuple[KnobValue, ...]
     default: KnobValue | None = None
     _index: dict[tuple[type, KnobValue], int] = field(init=False, repr=False, compare=False)
+    _near: dict[KnobValue, tuple[KnobValue, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         values = tuple(check_value(self.name, value) for value in self.values)
@@ -57,10 +58,16 @@ class Choice:
             raise ConfigError(f"knob {self.name!r} cannot be {value!r}; its values are {_shown(self.values)}") from None
 
     def near(self, value: object) -> tuple[KnobValue, ...]:
-        """The values one small step away: adjacent integers, close splits, any other string or switch."""
+        """The values one small step away: adjacent integers, tuples that differ by one part's step, by a factor moved
+        from one part to another or by two places exchanged, and any other string or switch."""
         here = self.values[self.index(value)]
+        if here not in self._near:
+            self._near[here] = self._found_near(here)
+        return self._near[here]
+
+    def _found_near(self, here: KnobValue) -> tuple[KnobValue, ...]:
         if isinstance(here, tuple):
-            return _near_splits(here, self.values)
+            return _near_tuples(here, [other for other in self.values if isinstance(other, tuple) and other != here])
         if type(here) is not int:
             return tuple(other for other in self.values if other != here)
         smaller = [other for other in self.values if isinstance(other, int) and other < here]
@@ -134,14 +141,27 @@ def _kind(value: KnobValue) -> tuple[type, int]:
     return type(value), len(value) if isinstance(value, tuple) else 0
 
 
-def _near_splits(here: tuple[int, ...], values: tuple[KnobValue, ...], most: int = 12) -> tuple[KnobValue, ...]:
-    """The nearest by the distance between logarithms of the parts: moving one prime factor is a small step."""
+def _near_tuples(here: tuple[int, ...], others: list[tuple[int, ...]], most: int = 12) -> tuple[KnobValue, ...]:
+    """The nearest first, by the distance between logarithms of the parts."""
 
     def distance(other: tuple[int, ...]) -> float:
         return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, other, strict=True))
 
-    others = [other for other in values if isinstance(other, tuple) and other != here]
-    return tuple(sorted(others, key=lambda other: (distance(other), other))[:most])
+    def places(other: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(place for place, (a, b) in enumerate(zip(here, other, strict=True)) if a != b)
+
+    others = sorted(others, key=lambda other: (distance(other), other))
+    if all(sorted(other) == sorted(here) for other in others):
+        exchanged = [other for other in others if len(places(other)) == 2]
+        return tuple(exchanged or others[:most])
+    nearest: dict[tuple[object, ...], tuple[int, ...]] = {}
+    for other in others:
+        changed = places(other)
+        moved = len(changed) == 2 and math.prod(other) == math.prod(here)
+        if len(changed) == 1 or moved:
+            # The first in each direction: one part up or down, or a factor from one of two parts to the other.
+            nearest.setdefault((*changed, other[changed[0]] > here[changed[0]]), other)
+    return tuple(nearest.values()) or tuple(others[:most])
 
 
 def _shown(values: tuple[KnobValue, ...], most: int = 12) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -70,3 +71,22 @@ def test_tile_can_be_exact_and_a_multiple() -> None:
         tile("k", 10, multiple_of=16)
     with pytest.raises(ConfigError, match="extent must be at least 1"):
         tile("k", 0)
+
+
+def test_tiles_are_near_when_one_part_steps_or_a_factor_moves() -> None:
+    tiles = Choice("k", tuple((rows, columns) for rows in range(1, 33) for columns in range(1, 5)))
+    assert set(tiles.near((14, 2))) == {(13, 2), (15, 2), (14, 1), (14, 3), (7, 4), (28, 1)}
+    assert set(tiles.near((1, 1))) == {(2, 1), (1, 2)}
+
+
+def test_orders_are_near_when_two_places_are_exchanged() -> None:
+    orders = Choice("k", tuple(itertools.permutations(range(4))))
+    near = orders.near((0, 1, 2, 3))
+    assert len(near) == 6
+    assert (1, 0, 2, 3) in near and (3, 1, 2, 0) in near and (1, 2, 0, 3) not in near
+
+
+def test_values_far_from_each_other_have_the_nearest_as_neighbours() -> None:
+    assert Choice("k", ((1, 1), (2, 3), (16, 16))).near((1, 1)) == ((2, 3), (16, 16))
+    assert Choice("k", ((0, 1, 2), (1, 2, 0))).near((0, 1, 2)) == ((1, 2, 0),)
+    assert Choice("k", ((4, 4),)).near((4, 4)) == ()
