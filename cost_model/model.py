@@ -18,8 +18,13 @@ RETRAIN_GROWTH = 0.2
 class CostModel(Protocol):
     """Learns from measured candidates, then scores new ones."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether it can predict now: it was trained, here or before it came here."""
+
     def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
-        """Trains from scratch.
+        """Trains on all candidates measured here, and on no earlier call's rows; what a model knew before it came
+        here may stay its prior.
 
         Args:
             features: one row per measured candidate.
@@ -60,6 +65,10 @@ class RandomModel:
     """Scores at random: what a search without any knowledge does."""
 
     rng: random.Random
+
+    @property
+    def ready(self) -> bool:
+        return True
 
     def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
         check_rows(seconds, groups)

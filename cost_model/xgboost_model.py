@@ -43,6 +43,10 @@ class XGBoostModel:
     _booster: xgboost.Booster | None = field(default=None, repr=False)
     _trained: Features | None = field(default=None, repr=False)
 
+    @property
+    def ready(self) -> bool:
+        return self._booster is not None
+
     def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
         if len(features) != len(seconds) or not len(features):
             raise CostModelError(

@@ -27,7 +27,17 @@ from autotune.measure.timing import paired_speedup
 from autotune.measure.weights import residency
 from autotune.ops import Workload, parse_workload
 from autotune.records import Database, Plan, default_database_path
-from autotune.search import STRATEGIES, Budget, Event, TuneOptions, TuneOutcome, TuningTask
+from autotune.search import (
+    DEFAULT_EFFORT,
+    DEFAULT_STRATEGY,
+    STRATEGIES,
+    Budget,
+    Event,
+    TuneOptions,
+    TuneOutcome,
+    TuningTask,
+    effort_of,
+)
 from autotune.search import tune as search
 from autotune.search.recording import earlier_trials
 from autotune.search_spaces.limit import Speed, limit
@@ -36,16 +46,12 @@ from autotune.target import Target
 if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
 
-DEFAULT_BUDGET = "5m"
 FOLLOW_UP = 8
 """Trials for each kernel whose layouts are others once its neighbours are tuned."""
 ROUNDS = 3
 """How often to look for such kernels: what is measured in new layouts may change the layouts of its neighbours."""
 PEAK_ROUNDS = 50
 """F(4×4, 3×3) needs a quarter of the multiplications that the definition counts."""
-
-
-STRATEGY_NAMES = {"xgboost": "evolution"} | {name: name for name in STRATEGIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,8 @@ def tune(
     *,
     budget: str | float | Budget | None = None,
     trials: int | None = None,
-    strategy: str = "xgboost",
+    strategy: str = DEFAULT_STRATEGY,
+    effort: str = DEFAULT_EFFORT,
     seed: int = 0,
     shapes: Mapping[str, Sequence[int]] | None = None,
     inputs: Mapping[str, object] | None = None,
@@ -142,8 +149,10 @@ def tune(
         target: as for `autotune.compile`.
         database: a file, created if need be; an open Database; None for the user's default file.
         budget: a time such as "5m" or 90.0 seconds; `trials`: how many, those found in the database included.
-            Whichever is reached first ends the search; "5m" if neither is given.
-        strategy: "xgboost" (evolution guided by a cost model), "random" or "grid".
+            Whichever is reached first ends the search; if neither is given, the effort says how long: "5m".
+        strategy: a name among `autotune.search.STRATEGIES`: "guided", "evolution", "descent", "random" or "grid".
+        effort: how thoroughly to spend the budget, a name among `autotune.search.EFFORTS`: "quick", "default" or
+            "thorough".
         seed: of everything random.
         shapes: dimensions of a model's inputs by name, where it leaves them open.
         inputs: arrays by name, to time the model with; the others are drawn. A model whose shapes depend on values is
@@ -160,12 +169,13 @@ def tune(
     started = time.monotonic()
     wanted = Target.parse(target)
     wanted.require_host()
-    limit = _budget(budget, trials)
-    if strategy not in STRATEGY_NAMES:
-        raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGY_NAMES)}")
+    spending = effort_of(effort)
+    limit = _budget(budget, trials, spending.budget)
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     load_extensions(imports)
     subject = _subject(model_or_op, wanted, shapes, inputs, seed, strict_fp)
-    options = TuneOptions(strategy=STRATEGY_NAMES[strategy], seed=seed)
+    options = TuneOptions.of(spending, strategy, seed)
     with _writing(database) as opened:
         run = _Run(wanted, opened, options, strict_fp, tuple(imports), callbacks, command, started, limit.seconds)
         if isinstance(subject, Workload):
@@ -329,9 +339,9 @@ def _writing(database: DatabaseLike) -> Iterator[Database]:
         yield opened
 
 
-def _budget(budget: str | float | Budget | None, trials: int | None) -> Budget:
+def _budget(budget: str | float | Budget | None, trials: int | None, usual: str) -> Budget:
     if budget is None and trials is None:
-        budget = DEFAULT_BUDGET
+        budget = usual
     if isinstance(budget, str):
         budget = Budget.parse(budget)
     elif isinstance(budget, (int, float)):

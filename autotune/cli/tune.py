@@ -40,15 +40,31 @@ def tune(
     inputs: InputOption = None,
     db: DbOption = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="TIME", help="How long: 90s, 5m, 1h30m [default: 5m].")
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="How long: 90s, 5m, 1h30m [default: as --effort says]."),
     ] = None,
     trials: Annotated[
         int | None,
         typer.Option("--trials", min=1, metavar="N", help="How many, those already in the database included."),
     ] = None,
+    effort: Annotated[
+        str,
+        typer.Option(
+            "--effort",
+            metavar="NAME",
+            help="How to spend the time: quick (1m unless --budget says otherwise; kernels that gain no more end "
+            "early), default (5m), or thorough (30m; every kernel gets more trials first, more finalists).",
+        ),
+    ] = "default",
     strategy: Annotated[
-        str, typer.Option("--strategy", help="xgboost (guided by a cost model), random, or grid.")
-    ] = "xgboost",
+        str,
+        typer.Option(
+            "--strategy",
+            metavar="NAME",
+            help="What to try next: guided (evolution and descent, whichever finds more), evolution (breed what the "
+            "cost model likes), descent (neighbours of the best), random (a baseline), or grid (all, in order).",
+        ),
+    ] = "guided",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
     strict_fp: StrictOption = False,
     imports: Annotated[
@@ -65,7 +81,10 @@ def tune(
 
     path, given = database_path(db), load_arrays(inputs, "--input")
     command = shlex.join(
-        ["autotune", *_words(model, op, target, shape, inputs, db, budget, trials, strategy, seed, strict_fp, imports)]
+        [
+            "autotune",
+            *_words(model, op, target, shape, inputs, db, budget, trials, effort, strategy, seed, strict_fp, imports),
+        ]
     )
     try:
         with showing() as progress:
@@ -75,6 +94,7 @@ def tune(
                 db,
                 budget=budget,
                 trials=trials,
+                effort=effort,
                 strategy=strategy,
                 seed=seed,
                 shapes=parse_shapes(shape),
@@ -108,6 +128,7 @@ def _words(
     db: Path | None,
     budget: str | None,
     trials: int | None,
+    effort: str,
     strategy: str,
     seed: int,
     strict_fp: bool,
@@ -123,7 +144,8 @@ def _words(
     words += [] if db is None else ["--db", str(db)]
     words += [] if budget is None else ["--budget", budget]
     words += [] if trials is None else ["--trials", str(trials)]
-    words += [] if strategy == "xgboost" else ["--strategy", strategy]
+    words += [] if effort == "default" else ["--effort", effort]
+    words += [] if strategy == "guided" else ["--strategy", strategy]
     words += [] if seed == 0 else ["--seed", str(seed)]
     words += ["--strict-fp"] if strict_fp else []
     for text in imports or ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.search.budget import Budget
+from autotune.search.effort import DEFAULT_EFFORT, EFFORTS, Effort, effort_of
 from autotune.search.events import (
     Callback,
     Event,
@@ -14,16 +15,20 @@ from autotune.search.events import (
     TrialFinished,
 )
 from autotune.search.outcome import TaskOutcome, TuneOutcome
-from autotune.search.strategies import STRATEGIES, make_strategy
+from autotune.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy
 from autotune.search.strategy import Strategy
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
 from autotune.search.tuner import TuneOptions, tune
 
 __all__ = [
+    "DEFAULT_EFFORT",
+    "DEFAULT_STRATEGY",
+    "EFFORTS",
     "STRATEGIES",
     "Budget",
     "Callback",
+    "Effort",
     "Event",
     "FinalistsCompared",
     "FinalistsLeft",
@@ -37,6 +42,7 @@ __all__ = [
     "TuneOptions",
     "TuneOutcome",
     "TuningTask",
+    "effort_of",
     "make_strategy",
     "tune",
 ]

@@ -54,6 +54,10 @@ class TimedModel:
     model: CostModel
     shares: TimeShares
 
+    @property
+    def ready(self) -> bool:
+        return self.model.ready
+
     def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
         with self.shares.spending("model"):
             self.model.fit(features, seconds, groups)

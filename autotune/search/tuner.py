@@ -20,6 +20,7 @@ from autotune.measure.pipeline import Measurement
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.records import Database
 from autotune.search.budget import Budget
+from autotune.search.effort import Effort
 from autotune.search.events import (
     Callback,
     Event,
@@ -38,7 +39,7 @@ from autotune.search.resume import histories
 from autotune.search.scheduler import TaskScheduler
 from autotune.search.seeds import complete_families, seeds
 from autotune.search.shares import Clock, TimedModel, TimeShares
-from autotune.search.strategies import make_strategy
+from autotune.search.strategies import DEFAULT_STRATEGY, make_strategy
 from autotune.search.task import TaskSearch, TuningTask
 from autotune.search.trial import Trial
 from autotune.search_spaces.config import Config
@@ -64,13 +65,20 @@ class TuneOptions:
         seed: of everything random.
     """
 
-    strategy: str = "evolution"
+    strategy: str = DEFAULT_STRATEGY
     warmup: int = 16
     batch: int = 8
     patience: int | None = None
     same_failures: int = 20
     finalists: int = 3
     seed: int = 0
+
+    @staticmethod
+    def of(effort: Effort, strategy: str, seed: int) -> TuneOptions:
+        """What an effort asks for."""
+        return TuneOptions(
+            strategy, effort.warmup, effort.batch, effort.patience, finalists=effort.finalists, seed=seed
+        )  # fmt: skip
 
 
 def tune(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import autotune
-from autotune.api.tune import DEFAULT_BUDGET, _budget, _subject
+from autotune.api.tune import _budget, _subject
 from autotune.compiler.compile import compile_graph
 from autotune.compiler.tasks import kernel_tasks, model_key
 from autotune.errors import ConfigError, DatabaseError, InputError, ModelError, WorkloadError
@@ -24,12 +24,12 @@ TARGET = "native -num-cores=1"
 
 
 def test_a_budget_is_a_time_or_a_number_or_both() -> None:
-    assert _budget(None, None) == Budget.parse(DEFAULT_BUDGET)
-    assert _budget("90s", None) == _budget(90, None) == Budget(seconds=90)
-    assert _budget(None, 64) == Budget(trials=64)
-    assert _budget("90s", 64) == Budget(trials=64, seconds=90)
+    assert _budget(None, None, "5m") == Budget(seconds=300)
+    assert _budget("90s", None, "5m") == _budget(90, None, "5m") == Budget(seconds=90)
+    assert _budget(None, 64, "5m") == Budget(trials=64)
+    assert _budget("90s", 64, "5m") == Budget(trials=64, seconds=90)
     with pytest.raises(ConfigError, match="no budget"):
-        _budget("soon", None)
+        _budget("soon", None, "5m")
 
 
 def test_text_is_an_operator_or_a_file(tmp_path: Path) -> None:

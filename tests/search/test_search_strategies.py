@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from statistics import mean
+from dataclasses import dataclass, field
+from statistics import mean, median
 
 import numpy as np
 import pytest
@@ -15,12 +16,13 @@ from autotune.cost_model.xgboost_model import XGBoostModel
 from autotune.errors import ConfigError, MeasureError
 from autotune.search.simulation import Simulation, simulate
 from autotune.search.strategies import STRATEGIES, make_strategy
-from autotune.search.strategies.evolution import Evolution, EvolutionOptions
+from autotune.search.strategies.guided import Credit, Guided, GuidedOptions
 from autotune.search.strategy import Strategy
 from autotune.search.trial import Trial, best_trial
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.knobs import Choice
 from autotune.search_spaces.space import ConfigSpace, Constraint, Member, TaskSpace
+from tests.search.conftest import synthetic_trial
 
 
 def make(name: str, space: ConfigSpace | TaskSpace, seed: int = 0) -> Strategy:
@@ -83,12 +85,84 @@ def test_proposing_without_results_and_with_only_failures_works(name: str, space
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
+def test_results_may_come_late_in_any_order_or_never(name: str, task: TaskSpace) -> None:
+    strategy, rng = make(name, task), random.Random(4)
+    proposed: list[Config] = []
+    waiting: list[Config] = []
+    for _ in range(15):
+        configs = strategy.propose(5)
+        assert len(configs) == 5
+        proposed += configs
+        waiting += configs
+        rng.shuffle(waiting)
+        for config in [waiting.pop() for _ in range(len(waiting) // 2)]:
+            if rng.random() < 0.8:  # the others are lost
+                strategy.observe(Trial(config, seconds=rng.random() + 0.1))
+    assert len(set(proposed)) == len(proposed)
+    for config in proposed:
+        task.validate(config)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_second_result_of_a_config_replaces_the_first(name: str, space: ConfigSpace) -> None:
+    strategy = make(name, space)
+    first = strategy.propose(30)
+    for seconds in (2.0, 1.0):
+        for config in first:
+            strategy.observe(Trial(config, seconds=seconds))
+    assert not set(first) & set(strategy.propose(30))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_nothing_is_asked_for_when_nothing_is_wanted(name: str, space: ConfigSpace) -> None:
+    strategy = make(name, space)
+    assert strategy.propose(0) == []
+    assert strategy.propose(1) == [space.default()]
+    assert strategy.propose(0) == []
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_space_of_one_config(name: str) -> None:
+    strategy = make(name, ConfigSpace((Choice("a", (1,)),)))
+    assert strategy.propose(8) == [Config.of(a=1)]
+    strategy.observe(Trial(Config.of(a=1), seconds=1.0))
+    assert strategy.propose(8) == []
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_space_where_everything_fails_is_exhausted(name: str) -> None:
+    strategy = make(name, ConfigSpace((Choice("a", tuple(range(40))),)))
+    failed = []
+    while configs := strategy.propose(7):
+        failed += configs
+        for config in configs:
+            strategy.observe(Trial(config, failure="crash"))
+    assert len(failed) == len(set(failed)) == 40
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_search_goes_on_from_what_another_run_measured(name: str, space: ConfigSpace) -> None:
+    """With 50 trials from elsewhere there is no warm-up: guided strategies work near what was good."""
+    strategy = make(name, space)
+    rng = random.Random(0)
+    earlier = [synthetic_trial(space.sample(rng)) for _ in range(50)]
+    for trial in earlier:
+        strategy.observe(trial)
+    proposals = strategy.propose(16)
+    assert len(proposals) == 16 and not {trial.config for trial in earlier} & set(proposals)
+    if name not in ("random", "grid"):
+        known = sorted(trial.cost for trial in earlier)
+        assert median(synthetic_trial(config).cost for config in proposals) < median(known)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_the_same_seed_repeats_the_search(name: str, space: ConfigSpace, simulation: Simulation) -> None:
     first, second = (simulate(make(name, space, seed=3), simulation, 40) for _ in range(2))
     assert first == second
 
 
-def test_guided_search_beats_random_at_equal_trials(space: ConfigSpace, simulation: Simulation) -> None:
+@pytest.mark.parametrize("name", ("guided", "evolution"))
+def test_guided_search_beats_random_at_equal_trials(name: str, space: ConfigSpace, simulation: Simulation) -> None:
     def reached(name: str) -> list[float]:
         runs = []
         for seed in range(4):
@@ -98,35 +172,56 @@ def test_guided_search_beats_random_at_equal_trials(space: ConfigSpace, simulati
             runs.append(simulation.best / best.cost)
         return runs
 
-    blind, guided = reached("random"), reached("evolution")
+    blind, guided = reached("random"), reached(name)
     assert mean(guided) > 0.96
     assert mean(guided) > mean(blind) + 0.04
     assert min(guided) > min(blind)
 
 
 def test_the_gain_comes_from_the_model(space: ConfigSpace, simulation: Simulation) -> None:
+    options = GuidedOptions(sources=("evolution",))
+
     def reached(model: XGBoostModel | RandomModel) -> float:
-        best = best_trial(simulate(Evolution(space, model, random.Random(1)), simulation, 64))
+        best = best_trial(simulate(Guided(space, model, random.Random(1), options), simulation, 64))
         assert best is not None
         return simulation.best / best.cost
 
     assert reached(XGBoostModel()) > reached(RandomModel(random.Random(1))) + 0.03
 
 
-class CountingModel(RandomModel):
+def test_descent_ends_where_no_step_is_better(space: ConfigSpace, simulation: Simulation) -> None:
+    """Without any model: the random one orders the steps at random, and all of them are taken."""
+    strategy = make_strategy("descent", space, RandomModel(random.Random(0)), random.Random(0))
+    best = best_trial(simulate(strategy, simulation, 160))
+    assert best is not None
+    around = space.neighbours(best.config, random.Random(0))
+    assert all(simulation.run(config).cost >= best.cost for config in around)
+
+
+class CountingModel:
+    """Knows nothing, and remembers what it was trained on."""
+
     def __init__(self) -> None:
-        super().__init__(random.Random(0))
         self.trained_on: list[int] = []
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.trained_on)
 
     def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
         self.trained_on.append(len(seconds))
+
+    def predict(self, features: Features) -> NDArray[np.float64]:
+        assert self.ready
+        return np.zeros(len(features))
 
 
 def test_the_model_is_trained_after_warmup_and_then_when_data_grew_by_a_fifth(
     space: ConfigSpace, simulation: Simulation
 ) -> None:
     model = CountingModel()
-    simulate(Evolution(space, model, random.Random(0), EvolutionOptions(warmup=10)), simulation, 60, batch=1)
+    options = GuidedOptions(warmup=10, epsilon=0.0)
+    simulate(Guided(space, model, random.Random(0), options), simulation, 60, batch=1)
     assert model.trained_on[0] == 10
     assert all(
         later == int(np.ceil(earlier * 1.2 - 1e-9))
@@ -134,10 +229,72 @@ def test_the_model_is_trained_after_warmup_and_then_when_data_grew_by_a_fifth(
     )
 
 
+@dataclass
+class KnowingModel:
+    """A model that learned elsewhere: it ranks before any trial, by what it was given; fitting is only noted."""
+
+    space: ConfigSpace
+    known: dict[bytes, float]
+    fitted: list[int] = field(default_factory=list)
+
+    ready = True
+
+    def fit(self, features: Features, seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
+        self.fitted.append(len(seconds))
+
+    def predict(self, features: Features) -> NDArray[np.float64]:
+        assert features.names == self.space.feature_names
+        return np.array([-self.known[row.tobytes()] for row in features.values])
+
+
+@pytest.fixture
+def knowing(space: ConfigSpace) -> KnowingModel:
+    known = {space.encode(c).tobytes(): min(synthetic_trial(c).cost, 1.0) for c in space.enumerate()}
+    return KnowingModel(space, known)
+
+
+def test_a_model_that_is_ready_ranks_the_first_batch(
+    knowing: KnowingModel, space: ConfigSpace, simulation: Simulation
+) -> None:
+    strategy = Guided(space, knowing, random.Random(0), GuidedOptions(epsilon=0.0))
+    first = strategy.propose(8)
+    assert first[0] == space.default()
+    assert max(synthetic_trial(config).cost for config in first[1:]) < 1.1 * simulation.best
+    assert strategy.predicted == {}  # nothing was measured, so scores are no seconds yet
+    for config in first:
+        strategy.observe(synthetic_trial(config))
+    second = strategy.propose(8)
+    assert set(strategy.predicted) == set(second)
+    assert knowing.fitted == []  # eight trials teach it nothing that it does not know
+
+
+def test_a_model_that_is_ready_learns_once_there_is_enough(
+    knowing: KnowingModel, space: ConfigSpace, simulation: Simulation
+) -> None:
+    simulate(Guided(space, knowing, random.Random(0), GuidedOptions(warmup=16)), simulation, 40)
+    assert knowing.fitted[0] >= 16
+
+
+def test_more_proposals_come_from_the_source_that_finds_more() -> None:
+    rng = random.Random(0)
+    credit = Credit(("a", "b"), memory=0.95)
+    for _ in range(2):
+        credit.count("a", True)
+        credit.count("b", False)
+        credit.count(None, True)  # a default or a random config
+    chosen = [credit.choose(("a", "b"), rng) for _ in range(200)]
+    assert 100 < chosen.count("a") < 200
+    for _ in range(40):
+        credit.count("a", False)
+        credit.count("b", True)
+    later = [credit.choose(("a", "b"), rng) for _ in range(200)]
+    assert later.count("b") > 100
+    assert credit.choose(("a",), rng) == "a"
+
+
 def test_epsilon_one_is_random_search(space: ConfigSpace, simulation: Simulation) -> None:
-    model = CountingModel()
-    options = EvolutionOptions(warmup=4, epsilon=1.0, generations=1)
-    trials = simulate(Evolution(space, model, random.Random(0), options), simulation, 200)
+    options = GuidedOptions(warmup=4, epsilon=1.0)
+    trials = simulate(Guided(space, XGBoostModel(), random.Random(0), options), simulation, 200)
     blind = simulate(make("random", space), simulation, 200)
     assert abs(mean(t.cost for t in trials if t.seconds) / mean(t.cost for t in blind if t.seconds) - 1) < 0.2
 
