@@ -178,6 +178,8 @@ def _show(report: TuneReport) -> None:
         f"{found.new_trials} trials in {found.seconds:.1f} s ({found.trials_per_second:.1f}/s), "
         f"{total} in {report.database}; FMA peak {report.peak_gflops:.0f} GFLOP/s"
     )
+    if skipped := sum(task.skipped for task in found.tasks):
+        print(f"{skipped} kernels were built and not run: their registers spill (`autotune db show` counts them)")
     print("time: " + ", ".join(f"{part} {percent(share)}" for part, share in found.shares().items()))
     if found.foresight is not None:
         seen = found.foresight
@@ -226,6 +228,7 @@ def _values(report: TuneReport, command: str) -> dict[str, Any]:
                 "trials": task.trials,
                 "new": task.new,
                 "failed": task.failed,
+                "skipped": task.skipped,
                 "default_seconds": task.default_seconds,
                 "best_seconds": task.best.seconds if task.best else None,
                 "speedup": task.speedup,

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from autotune.errors import MeasureError
 from autotune.measure.protocol import Json
 
-FailureKind = Literal["schedule", "lower", "compile", "crash", "timeout", "memory", "incorrect", "runtime"]
+FailureKind = Literal["schedule", "lower", "compile", "crash", "timeout", "memory", "incorrect", "runtime", "spills"]
 FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
 
 _MESSAGE_LIMIT = 4000  # characters; a database row should not carry a whole core dump
@@ -20,7 +20,7 @@ class Failure:
 
     Kinds: `schedule` (the config or a step is illegal), `lower` (loop IR refused), `compile` (LLVM refused),
     `crash`, `timeout`, `memory` (the worker process died or was killed), `incorrect` (wrong output),
-    `runtime` (anything else that went wrong while running it).
+    `runtime` (anything else that went wrong while running it), `spills` (not run: see `SpillFilter`).
     """
 
     kind: FailureKind

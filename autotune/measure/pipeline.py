@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
@@ -15,6 +16,7 @@ from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
 from autotune.measure.local_runner import RunOptions
 from autotune.measure.runner import Runner
+from autotune.measure.spill_filter import SpillFilter
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.target import Target
@@ -43,11 +45,15 @@ class RunnerLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One trial: the candidate, its build (None when that failed), and how it ended."""
+    """One trial: the candidate, its build (None when that failed), and how it ended.
+
+    `seconds`: what it cost, its build and its turn in the runner; of a build that failed, what was waited for it.
+    """
 
     candidate: MeasureInput
     build: BuildResult | None
     result: MeasureResult | Failure
+    seconds: float = 0.0
 
 
 class Pipeline:
@@ -58,7 +64,14 @@ class Pipeline:
     """
 
     def __init__(
-        self, builder: BuilderLike, runner: RunnerLike, *, ahead: int, take_turns: bool, weight_bytes: int = 0
+        self,
+        builder: BuilderLike,
+        runner: RunnerLike,
+        *,
+        ahead: int,
+        take_turns: bool,
+        weight_bytes: int = 0,
+        spill_filter: SpillFilter | None = None,
     ) -> None:
         """
         Args:
@@ -68,11 +81,13 @@ class Pipeline:
             take_turns: time nothing while something is built; needed when builders and the kernel's threads are
                 more than the cores.
             weight_bytes: size of the model's weights, 0 for a single operator; see `RunOptions`.
+            spill_filter: what need not be run; None runs all that builds.
         """
         self._builder = builder
         self._runner = runner
         self._ahead = ahead
         self._take_turns = take_turns
+        self._spill_filter = spill_filter
         self._options = RunOptions(weight_bytes=weight_bytes)
         self._best: dict[str, float] = {}
         self._known: dict[tuple[str, str], MeasureResult | Failure] = {}
@@ -95,7 +110,11 @@ class Pipeline:
                 if not queue:
                     return
                 candidate, future = queue.popleft()
-                yield self._measure(candidate, future.result())
+                start = time.monotonic()
+                build = future.result()
+                if isinstance(build, BuildResult):
+                    start = time.monotonic() - build.seconds  # it was built while others were timed
+                yield replace(self._measure(candidate, build), seconds=time.monotonic() - start)
         finally:
             for _, future in queue:
                 future.cancel()
@@ -122,11 +141,16 @@ class Pipeline:
         key = candidate.workload.key
         code = (key, build.kernel.ir_hash)
         if code not in self._known:
+            hopeless = self._spill_filter.judge(candidate, build) if self._spill_filter else None
+            if hopeless is not None:
+                return Measurement(candidate, build, hopeless)
             options = replace(self._options, incumbent=self._best.get(key))
             self._known[code] = self._runner.run(candidate, build, options)
         result = self._known[code]
         if isinstance(result, MeasureResult):
             self.incumbent(result.seconds, candidate)
+            if self._spill_filter:
+                self._spill_filter.observe(candidate, build, result)
         return Measurement(candidate, build, result)
 
 
@@ -154,4 +178,14 @@ def open_pipeline(
         Builder(builders, timeout=timeout, imports=imports) as builder,
     ):
         ahead = 2 * builders + 2
-        yield Pipeline(builder, runner, ahead=ahead, take_turns=spare <= 0, weight_bytes=weight_bytes), runner
+        yield (
+            Pipeline(
+                builder,
+                runner,
+                ahead=ahead,
+                take_turns=spare <= 0,
+                weight_bytes=weight_bytes,
+                spill_filter=SpillFilter(),
+            ),
+            runner,
+        )

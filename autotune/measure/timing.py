@@ -78,7 +78,9 @@ class TimingPolicy:
         min_batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's
             resolution and the loop's start do not matter.
         max_seconds: stop early, after at least one batch, when all batches together take longer.
-        abort_ratio: a kernel this many times slower than the incumbent is not worth more batches.
+        abort_ratio: a kernel this many times slower than the incumbent gets one batch.
+        loser_ratio: one this many times slower gets `loser_batches`: noise that only adds time does not hide a winner
+            behind that many of them.
         retries: how often a trial with a drifted probe is timed again.
     """
 
@@ -86,6 +88,8 @@ class TimingPolicy:
     min_batch_seconds: float = 0.002
     max_seconds: float = 1.0
     abort_ratio: float = 3.0
+    loser_ratio: float = 1.3
+    loser_batches: int = 3
     retries: int = 1
 
 
@@ -108,20 +112,28 @@ def calls_per_batch(one_call: float, policy: TimingPolicy) -> int:
 def time_kernel(loop: TimedLoop, probe: Probe, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
     """Time a kernel that has run before (code and data are as warm as they will be).
 
-    A kernel slower than `abort_ratio` times the incumbent gets one batch: its time is then rough, and enough.
+    A kernel clearly slower than the incumbent gets fewer batches: its time is then rough, and enough.
     """
     estimate = min(loop(1), loop(1))
     number = calls_per_batch(estimate, policy)
-    hopeless = incumbent is not None and estimate > policy.abort_ratio * incumbent
     samples: list[float] = [estimate] if number == 1 else []
     probes = [probe()]
     spent = 0.0
-    while not samples or (not hopeless and len(samples) < policy.batches and spent < policy.max_seconds):
+    while not samples or (
+        len(samples) < _batches(min([estimate, *samples]), policy, incumbent) and spent < policy.max_seconds
+    ):
         batch = loop(number)
         spent += batch
         samples.append(batch / number)
         probes.append(probe())
     return Timing(kernel_seconds(samples), spread(samples), len(samples), number, max(probes))
+
+
+def _batches(seconds: float, policy: TimingPolicy, incumbent: float | None) -> int:
+    """How many batches a kernel deserves that took so long until now."""
+    if incumbent is None or seconds <= policy.loser_ratio * incumbent:
+        return policy.batches
+    return min(policy.batches, 1 if seconds > policy.abort_ratio * incumbent else policy.loser_batches)
 
 
 def time_steadily(

@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.cost_model.metrics import pairwise_accuracy
 from autotune.search.task import TaskSearch, TuningTask
-from autotune.search.trial import Trial
+from autotune.search.trial import SKIPPED, Trial
 
 MOST_COMPARED = 2000
 """Trials of a task whose order is looked at: pairs grow as their square."""
@@ -57,7 +57,8 @@ class Foresight:
 class TaskOutcome:
     """
     Attributes:
-        trials: finished, those of earlier runs included; `new` in this run; `failed` of all.
+        trials: finished, those of earlier runs included; `new` in this run; `failed` of all, and `skipped`: built and
+            not run, because registers spill.
         best: the fastest verified config; the default itself when nothing beats it; None when nothing works.
         foresight: how well the cost model knew the trials when it chose them; None before it was asked.
         stopped: why the task ended before the budget did; None otherwise.
@@ -67,6 +68,7 @@ class TaskOutcome:
     trials: int
     new: int
     failed: int
+    skipped: int
     default_seconds: float | None
     best: Trial | None
     gflops: float | None
@@ -80,7 +82,8 @@ class TaskOutcome:
             task=search.task,
             trials=len(search.trials),
             new=new,
-            failed=sum(trial.seconds is None for trial in search.trials.values()),
+            failed=sum(trial.failure not in (None, SKIPPED) for trial in search.trials.values()),
+            skipped=sum(trial.failure == SKIPPED for trial in search.trials.values()),
             default_seconds=default.seconds if default is not None else None,
             best=search.best,
             gflops=search.gflops,

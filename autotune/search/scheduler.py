@@ -1,8 +1,9 @@
 """TaskScheduler: which task to spend the next trial on.
 
 First every task's default, then a warm-up for each, then by expected gain for the whole model, as in Ansor
-(Zheng et al., OSDI'20, section 6): weight × (what recent trials gained, and an optimistic guess). Its state
-is the trials themselves, so a resumed run decides as the interrupted one would have.
+(Zheng et al., OSDI'20, section 6): weight × (what recent trials gained, and an optimistic guess), for each second
+that a trial of the task takes: one convolution's trial may cost as much as twenty of a small product. Its state is
+the trials themselves, so a resumed run decides as the interrupted one would have, once it knows what trials cost.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from autotune.search.task import TaskSearch
 
 RECENT = 0.2
 WINDOW = 16
+LEAST_SECONDS = 1e-3
+"""Of a trial: a clock that stood still makes none free."""
 
 
 class TaskScheduler:
@@ -34,7 +37,15 @@ class TaskScheduler:
         least = min(open_, key=lambda search: (min(search.started, self._warmup), -model_seconds(search)))
         if least.started < self._warmup:
             return least
-        return max(open_, key=expected_gain)
+        costs = [cost for search in self._searches if (cost := search.trial_seconds) is not None]
+        usual = sum(costs) / len(costs) if costs else 1.0
+        return max(open_, key=lambda search: expected_gain(search) / trial_seconds(search, usual))
+
+
+def trial_seconds(search: TaskSearch, usual: float) -> float:
+    """What a trial of the task costs; where nobody knows yet, the usual."""
+    own = search.trial_seconds
+    return max(usual if own is None else own, LEAST_SECONDS)
 
 
 def model_seconds(search: TaskSearch) -> float:

@@ -19,6 +19,8 @@ from autotune.target import Target
 
 GAIN = 0.01
 """An improvement counts as a gain when it is larger than this share: smaller ones are noise."""
+PRICED = 16
+"""Trials by which the cost of the next one is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class TaskSearch:
         self._gain_from = 0.0
         self._best_after: list[float] = []
         self._recorded: dict[Config, Recorded] = {}
+        self._spent: deque[float] = deque(maxlen=PRICED)
         self._strategy = strategy
         self._batch = batch
         self._queue = deque([self.default, *seeds])
@@ -126,6 +129,8 @@ class TaskSearch:
 
     def observe(self, trial: Trial) -> None:
         self.pending.discard(trial.config)
+        if trial.spent is not None:
+            self._spent.append(trial.spent)
         self._strategy.observe(trial)
         self._keep(trial)
 
@@ -143,6 +148,11 @@ class TaskSearch:
         """Seconds that the cost model expected when it chose the config, in this run or an earlier one."""
         trial = self.trials.get(config)
         return trial.predicted if trial is not None else self._strategy.predicted.get(config)
+
+    @property
+    def trial_seconds(self) -> float | None:
+        """What one of the last trials of this run cost on average; None before there is one."""
+        return sum(self._spent) / len(self._spent) if self._spent else None
 
     def replace(self, trial: Trial) -> None:
         """Takes a better measurement of a finished trial instead of the first."""

@@ -9,18 +9,23 @@ from dataclasses import dataclass, field
 from autotune.errors import MeasureError
 from autotune.search_spaces.config import Config
 
+SKIPPED = "spills"
+"""The failure kind of what was built and not run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """Either `seconds`, of a kernel whose output was verified, or the `failure` kind.
 
     `predicted`: seconds that the cost model expected when it chose the config; None where it was not asked.
+    `spent`: seconds that building and measuring took; None of a trial of another run.
     """
 
     config: Config
     seconds: float | None = None
     failure: str | None = None
     predicted: float | None = field(default=None, compare=False)
+    spent: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.failure is None):

@@ -41,7 +41,7 @@ from autotune.search.seeds import complete_families, seeds
 from autotune.search.shares import Clock, TimedModel, TimeShares
 from autotune.search.strategies import DEFAULT_STRATEGY, make_strategy
 from autotune.search.task import TaskSearch, TuningTask
-from autotune.search.trial import Trial
+from autotune.search.trial import SKIPPED, Trial
 from autotune.search_spaces.config import Config
 
 HEARTBEAT_SECONDS = 15.0
@@ -252,9 +252,11 @@ class _Run:
         config, build, result = measurement.candidate.config, measurement.build, measurement.result
         score = search.predicted(config)
         if isinstance(result, Failure):
-            trial, message = Trial(config, failure=result.kind, predicted=score), result.message
+            trial = Trial(config, failure=result.kind, predicted=score, spent=measurement.seconds)
+            message = result.message
         else:
-            trial, message = Trial(config, seconds=result.seconds, predicted=score), ""
+            trial = Trial(config, seconds=result.seconds, predicted=score, spent=measurement.seconds)
+            message = ""
         with self._shares.spending("search"):
             search.observe(trial)
         self._new[search] += 1
@@ -289,6 +291,8 @@ class _Run:
     def _count_failure(self, search: TaskSearch, config: Config, result: MeasureResult | Failure) -> None:
         if not isinstance(result, Failure):
             self._failures.pop(search, None)
+            return
+        if result.kind == SKIPPED:
             return
         what = f"{result.kind}: {' '.join(result.message.split())[:200]}"
         before, times = self._failures.get(search, ("", 0))

@@ -12,8 +12,10 @@ import pytest
 from autotune.measure.failure import Failure
 from autotune.measure.local_runner import RunOptions
 from autotune.measure.pipeline import Pipeline
+from autotune.measure.spill_filter import SpillFilter
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.search_spaces.config import Config
+from autotune.search_spaces.interface import Interface
 from autotune.target import Target
 from tests.measure.toy_kernels import build, candidate
 
@@ -39,7 +41,9 @@ class Script:
         if self.eager:
             self.log.append(f"build {candidate.config['n']}")
             code = str(candidate.config.get("code", candidate.config["n"]))
-            made = replace(self.template, kernel=replace(self.template.kernel, ir_hash=code))
+            spills, fmas = candidate.config.get("spills", 0), candidate.config.get("fmas", 100)
+            kernel = replace(self.template.kernel, ir_hash=code, spills=spills, fmas=fmas)  # type: ignore[arg-type]
+            made = replace(self.template, kernel=kernel, seconds=0.5)
             future.set_result(Failure("lower", "no") if "bad" in candidate.config else made)
         else:
             self.waiting.append((candidate, future))
@@ -96,6 +100,46 @@ def test_equal_code_is_measured_once(toy: tuple[MeasureInput, BuildResult]) -> N
     assert script.log.count("run 5") == 1
     assert "run 6" not in script.log
     assert found[0].result == found[1].result
+
+
+def test_hopeless_spills_are_not_run_once_there_is_a_better_kernel(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    pipeline = Pipeline(script, script, ahead=1, take_turns=False, spill_filter=SpillFilter())
+    found = list(
+        pipeline.measure(
+            configs(
+                toy,
+                {"n": 5, "spills": 300},  # the first of a task always runs
+                {"n": 4, "spills": 400},  # the best so far spills nearly as much
+                {"n": 3, "spills": 10},
+                {"n": 6, "spills": 100},  # some spill and are good
+                {"n": 7, "spills": 101},
+                {"n": 2, "spills": 6, "fmas": 4},  # too few to tell
+            )
+        )
+    )
+    results = [m.result for m in found]
+    assert [r.kind if isinstance(r, Failure) else r.seconds for r in results] == [5.0, 4.0, 3.0, 6.0, "spills", 2.0]
+    assert "run 7" not in script.log and found[4].build is not None
+    assert str(results[4].message).startswith("not run: 101 spills for 100 multiply-adds, 1.01 for each; the best")  # type: ignore[union-attr]
+    # In other layouts it is another task.
+    elsewhere = replace(configs(toy, {"n": 9, "spills": 900})[0], interface=Interface(()))
+    assert not isinstance(next(iter(pipeline.measure([elsewhere]))).result, Failure)
+
+
+def test_without_a_filter_all_that_builds_is_run(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    found = list(
+        Pipeline(script, script, ahead=1, take_turns=False).measure(configs(toy, {"n": 5}, {"n": 7, "spills": 999}))
+    )
+    assert not any(isinstance(m.result, Failure) for m in found)
+
+
+def test_a_measurement_says_what_it_cost(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    good, bad = Pipeline(script, script, ahead=2, take_turns=False).measure(configs(toy, {"n": 5}, {"n": 7, "bad": 1}))
+    assert good.seconds >= 0.5  # its build
+    assert 0 <= bad.seconds < 0.5
 
 
 def test_taking_turns_times_nothing_before_all_is_built(toy: tuple[MeasureInput, BuildResult]) -> None:

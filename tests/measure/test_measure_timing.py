@@ -62,8 +62,17 @@ def test_a_hopeless_kernel_is_measured_once() -> None:
     assert timing.batches == 1
     assert timing.seconds == pytest.approx(0.031)
     assert slow.calls == [1, 1]
-    close = FakeKernel(0.029)
-    assert time_kernel(close, lambda: 100.0, POLICY, incumbent=0.010).batches == 4
+
+
+def test_losers_get_few_batches_and_those_near_the_incumbent_all() -> None:
+    def batches(seconds: float, noise: tuple[float, ...] = (1.0,)) -> int:
+        return time_kernel(FakeKernel(seconds, noise), lambda: 100.0, POLICY, incumbent=0.010).batches
+
+    assert batches(0.029) == POLICY.loser_batches == 3
+    assert batches(0.012) == batches(0.008) == POLICY.batches == 4
+    assert time_kernel(FakeKernel(0.029), lambda: 100.0, POLICY).batches == 4  # nothing to lose against
+    # A good kernel that was disturbed at first is timed on as soon as it shows.
+    assert batches(0.011, (1.5, 1.5, 1.4, 1.0)) == 4
 
 
 def test_time_limit_stops_the_batches() -> None:

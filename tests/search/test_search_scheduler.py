@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from autotune.search.scheduler import TaskScheduler, expected_gain
+from autotune.search.scheduler import TaskScheduler, expected_gain, trial_seconds
 from autotune.search.strategies.random_search import RandomSearch
 from autotune.search.task import TaskSearch
 from autotune.search.trial import Trial
@@ -19,10 +19,10 @@ def make_search(space: ConfigSpace, *, channels: int = 8, weight: float = 1.0, i
     return TaskSearch(task, RandomSearch(task.space, random.Random(0)))
 
 
-def serve(search: TaskSearch, seconds: float | None) -> None:
+def serve(search: TaskSearch, seconds: float | None, spent: float | None = None) -> None:
     config = search.next_config()
     assert config is not None
-    search.observe(Trial(config, seconds, None if seconds is not None else "crash"))
+    search.observe(Trial(config, seconds, None if seconds is not None else "crash", spent=spent))
 
 
 def test_every_task_gets_its_default_then_a_warm_up_before_gains_count(space: ConfigSpace) -> None:
@@ -115,3 +115,46 @@ def test_seeds_come_after_the_default_and_nothing_is_started_twice(space: Config
     assert first[:3] == [task.space.default(), *seeds]
     assert len(set(first)) == 30
     assert all(isinstance(config, Config) for config in first)
+
+
+def share_out(searches: list[TaskSearch], prices: list[float], seconds: float) -> list[float]:
+    """Serves the tasks for a while, as a tuner would; the seconds that each was given. None ever improves."""
+    scheduler = TaskScheduler(searches, warmup=2)
+    given = [0.0] * len(searches)
+    while sum(given) < seconds:
+        search = scheduler.next()
+        assert search is not None
+        place = searches.index(search)
+        serve(search, 1.0, prices[place])
+        given[place] += prices[place]
+    return given
+
+
+def test_gains_are_weighed_against_what_a_trial_costs(space: ConfigSpace) -> None:
+    """Equal tasks get equal hopes: a task whose trials cost nine times as much gets fewer trials, and more seconds."""
+    cheap, dear = make_search(space, channels=8), make_search(space, channels=16)
+    given = share_out([cheap, dear], [0.1, 0.9], 40.0)
+    assert len(cheap.trials) == pytest.approx(9 * len(dear.trials), rel=0.25)
+    assert given[0] == pytest.approx(given[1], rel=0.25)
+
+
+def test_a_simulated_model_gets_its_time_where_there_is_something_to_gain(space: ConfigSpace) -> None:
+    heavy = make_search(space, channels=8, weight=4.0)
+    light = make_search(space, channels=16)
+    done = make_search(space, channels=24, weight=50.0, ideal=1.0)  # nothing can be faster than it is
+    given = share_out([heavy, light, done], [0.2, 0.2, 0.2], 60.0)
+    assert given[0] == pytest.approx(4 * given[1], rel=0.25)
+    assert len(done.trials) == 2
+
+
+def test_what_a_trial_costs_is_guessed_until_it_is_known(space: ConfigSpace) -> None:
+    """A task resumed from the database has no costs: it is taken for as dear as the others."""
+    known, resumed = make_search(space, channels=8), make_search(space, channels=16)
+    for _ in range(4):
+        serve(known, 1.0, 2.0)
+        serve(resumed, 1.0)
+    assert (known.trial_seconds, resumed.trial_seconds) == (2.0, None)
+    assert trial_seconds(resumed, 2.0) == 2.0
+    assert {TaskScheduler([known, resumed], warmup=2).next() for _ in range(3)} == {known}
+    serve(resumed, 1.0, 0.0)
+    assert trial_seconds(resumed, 2.0) > 0

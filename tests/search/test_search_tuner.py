@@ -296,6 +296,24 @@ def test_different_failures_do_not_stop_a_task(task: TuningTask, database: Datab
     assert run([task], "30", same_failures=6).new_trials == 30
 
 
+def test_kernels_that_were_not_run_are_recorded_and_counted_apart(task: TuningTask, database: Database) -> None:
+    def cost(candidate: MeasureInput) -> float | Failure:
+        if candidate.config.get_int("oc") == 4:
+            return Failure("spills", "not run: 90 spills for 30 multiply-adds")
+        return landscape(candidate)
+
+    run = Run(database, SimulatedPipeline(cost))
+    outcome = run([task], "60", same_failures=2, finalists=0).tasks[0]
+    records = list(database.trials(task.workload.key, TARGET.key))
+    skipped = [record for record in records if record.failure_kind == "spills"]
+    assert outcome.skipped == len(skipped) > 10
+    assert outcome.failed == sum(record.failure_kind == "timeout" for record in records)
+    assert run.told(TaskStopped) == []  # many in a row are no sign of something broken
+    assert {
+        trial.trial.config.get_int("oc") for trial in run.told(TrialFinished) if trial.trial.failure == "spills"
+    } == {4}
+
+
 def test_a_task_without_gain_stops_early(task: TuningTask, database: Database) -> None:
     run = Run(database, SimulatedPipeline(lambda candidate: 1.0))
     outcome = run([task], "100", patience=12)
