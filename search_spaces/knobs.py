@@ -57,6 +57,15 @@ class Choice:
         except (KeyError, TypeError):
             raise ConfigError(f"knob {self.name!r} cannot be {value!r}; its values are {_shown(self.values)}") from None
 
+    def closest(self, value: KnobValue) -> KnobValue | None:
+        """The value itself, or the integer nearest to it; None when the knob has nothing like it."""
+        if (type(value), value) in self._index:
+            return value
+        numbers = [other for other in self.values if type(other) is int]
+        if type(value) is not int or not numbers:
+            return None
+        return min(numbers, key=lambda other: (abs(other - value), other))
+
     def near(self, value: object) -> tuple[KnobValue, ...]:
         """The values one small step away: adjacent integers, tuples that differ by one part's step, by a factor moved
         from one part to another or by two places exchanged, and any other string or switch."""

@@ -10,7 +10,7 @@ import difflib
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,8 @@ from autotune.search_spaces.knobs import Choice
 SAMPLE_TRIES = 2_000
 ENUMERABLE = 50_000
 LAST_RESORT = 0.1
+CHANGE_OF_TEMPLATE = 0.1
+"""Share of mutations that keep the knobs and change the template, where another has the same ones."""
 
 
 class Space(Protocol):
@@ -181,6 +183,17 @@ class ConfigSpace:
                 return child
         return mother
 
+    def like(self, config: Config) -> Config | None:
+        """The config with another space's values, or the nearest numbers: None unless both have the same knobs and the
+        result is valid."""
+        if set(config) != {knob.name for knob in self.knobs}:
+            return None
+        values = [(knob.name, knob.closest(config[knob.name])) for knob in self.knobs]
+        if any(value is None for _, value in values):
+            return None
+        adopted = Config.of(values)
+        return adopted if self.satisfies(adopted) else None
+
     def index_of(self, config: Config) -> int:
         number = 0
         for knob in self.knobs:
@@ -263,8 +276,16 @@ class TaskSpace:
     """
 
     members: Mapping[str, Member]
+    _features: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _places: dict[str, list[int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        own = {name: member.space.feature_names for name, member in self.members.items()}
+        templates = [f"template={name}" for name in self.members]
+        features = tuple(dict.fromkeys([*templates, *(feature for names in own.values() for feature in names)]))
+        object.__setattr__(self, "_features", features)
+        places = {feature: place for place, feature in enumerate(features)}
+        object.__setattr__(self, "_places", {name: [places[f] for f in names] for name, names in own.items()})
         if not self.members:
             raise ConfigError("a task space needs at least one template")
         for name, member in self.members.items():
@@ -310,20 +331,34 @@ class TaskSpace:
 
     def neighbours(self, config: Config, rng: random.Random) -> list[Config]:
         name, member = self._named(config)
-        return [other.replace(template=name) for other in member.space.neighbours(config.without("template"), rng)]
+        own = [other.replace(template=name) for other in member.space.neighbours(config.without("template"), rng)]
+        found = own + self._relatives(config)
+        rng.shuffle(found)
+        return found
 
     def mutate(self, config: Config, rng: random.Random) -> Config:
         name, member = self._named(config)
+        relatives = self._relatives(config) if rng.random() < CHANGE_OF_TEMPLATE else []
+        if relatives:
+            return rng.choice(relatives)
         if member.space.size == 1:
             return self.sample(rng)
         return member.space.mutate(config.without("template"), rng).replace(template=name)
 
     def crossover(self, mother: Config, father: Config, rng: random.Random) -> Config:
         name, member = self._named(mother)
-        if father.template != name:
+        own = father.without("template")
+        values = own if father.template == name else member.space.like(own)
+        if values is None:
             return mother
-        child = member.space.crossover(mother.without("template"), father.without("template"), rng)
-        return child.replace(template=name)
+        return member.space.crossover(mother.without("template"), values, rng).replace(template=name)
+
+    def _relatives(self, config: Config) -> list[Config]:
+        """The config in the other templates that have its knobs, such as those of Winograd's other tiles: what is good
+        in one is a good guess in the next."""
+        values = config.without("template")
+        others = [(name, member.space.like(values)) for name, member in self.members.items() if name != config.template]
+        return [other.replace(template=name) for name, other in others if other is not None]
 
     def index_of(self, config: Config) -> int:
         wanted = self._named(config)[0]
@@ -354,30 +389,24 @@ class TaskSpace:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """`template=NAME` for each template, then each template's knobs as `NAME/knob`."""
-        names = [f"template={name}" for name in self.members]
-        for name, member in self.members.items():
-            names += [f"{name}/{feature}" for feature in member.space.feature_names]
-        return tuple(names)
+        """`template=NAME` for each template, then the knobs; those of one name in several templates are one column, so
+        that what is learned of it in one template serves the others."""
+        return self._features
 
     def encode(self, config: Config) -> NDArray[np.float32]:
-        wanted = self._named(config)[0]
-        parts = [np.array([name == wanted for name in self.members], np.float32)]
-        for name, member in self.members.items():
-            if name == wanted:
-                parts.append(member.space.encode(config))
-            else:
-                parts.append(np.full(len(member.space.feature_names), np.nan, np.float32))
-        return np.concatenate(parts)
+        name, member = self._named(config)
+        vector = np.full(len(self._features), np.nan, np.float32)
+        vector[: len(self.members)] = [other == name for other in self.members]
+        vector[self._places[name]] = member.space.encode(config)
+        return vector
 
     def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
-        matrix = np.full((len(configs), len(self.feature_names)), np.nan, np.float32)
+        matrix = np.full((len(configs), len(self._features)), np.nan, np.float32)
         named = np.array([self._named(config)[0] for config in configs])
         matrix[:, : len(self.members)] = named[:, None] == np.array(list(self.members))[None, :]
-        column = len(self.members)
         for name, member in self.members.items():
-            rows, width = np.flatnonzero(named == name), len(member.space.feature_names)
+            rows = np.flatnonzero(named == name)
             if len(rows):
-                matrix[rows, column : column + width] = member.space.encode_all([configs[int(n)] for n in rows])
-            column += width
+                values = member.space.encode_all([configs[int(n)] for n in rows])
+                matrix[np.ix_(rows, self._places[name])] = values
         return matrix

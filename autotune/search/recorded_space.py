@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from autotune.errors import ConfigError
 from autotune.search.simulation import Simulation
 from autotune.search.space_recording import SpaceRecording
-from autotune.search_spaces.config import Config, KnobValue
+from autotune.search_spaces.config import TEMPLATE, Config, KnobValue
 from autotune.search_spaces.knobs import Choice
-from autotune.search_spaces.space import ENUMERABLE, stacked
+from autotune.search_spaces.space import CHANGE_OF_TEMPLATE, ENUMERABLE, stacked
 
 FEWEST_NEIGHBOURS = 8
 """Of a config of a sample; real spaces have about as many or more."""
@@ -42,7 +42,7 @@ class RecordedSpace:
         templates: dict[str, list[Config]] = {}
         for config in self._configs:
             templates.setdefault(config.template or "", []).append(config)
-        self._groups = {name: _Group(name, configs) for name, configs in templates.items()}
+        self._groups = {name: _Group(configs) for name, configs in templates.items()}
 
     @property
     def simulation(self) -> Simulation:
@@ -73,11 +73,15 @@ class RecordedSpace:
 
     def neighbours(self, config: Config, rng: random.Random) -> list[Config]:
         found = self._group(config).around(config, 0 if self._recording.complete else FEWEST_NEIGHBOURS)
+        found += self._relatives(config)
         rng.shuffle(found)
         return found
 
     def mutate(self, config: Config, rng: random.Random) -> Config:
         group = self._group(config)
+        relatives = self._relatives(config) if rng.random() < CHANGE_OF_TEMPLATE else []
+        if relatives:
+            return rng.choice(relatives)
         if len(group.configs) == 1:
             return self.sample(rng)
         changed = dict(config.entries)
@@ -85,13 +89,22 @@ class RecordedSpace:
         for knob in rng.sample(movable, k=min(len(movable), 1 + (rng.random() < 0.3))):
             near = knob.near(changed[knob.name])
             changed[knob.name] = rng.choice(near if rng.random() < 0.6 else knob.values)
-        return group.nearest(changed, config)
+        found = group.nearest(changed, config)
+        return config if found is None else found
 
     def crossover(self, mother: Config, father: Config, rng: random.Random) -> Config:
         group = self._group(mother)
-        if father.template != mother.template:
+        if set(father) != set(mother):
             return mother
-        return group.nearest({name: rng.choice((mother, father))[name] for name in mother}, None)
+        child = {name: rng.choice((mother, father))[name] for name in mother if name != TEMPLATE}
+        found = group.nearest(child, None)
+        return mother if found is None else found
+
+    def _relatives(self, config: Config) -> list[Config]:
+        """What is nearest to the config in the other templates that have its knobs (see `TaskSpace.neighbours`)."""
+        others = [group for name, group in self._groups.items() if name != (config.template or "")]
+        nearest = [group.nearest(config, None) for group in others if set(group.configs[0]) == set(config)]
+        return [other for other in nearest if other is not None]
 
     def index_of(self, config: Config) -> int:
         self.validate(config)
@@ -128,9 +141,9 @@ class RecordedSpace:
 class _Group:
     """The recorded configs of one template, as rows of numbers that lie as far apart as they are steps apart."""
 
-    def __init__(self, name: str, configs: Sequence[Config]) -> None:
+    def __init__(self, configs: Sequence[Config]) -> None:
         self.configs = configs
-        names = [knob for knob in configs[0] if knob != "template"]
+        names = [knob for knob in configs[0] if knob != TEMPLATE]
         self._knobs = [Choice(knob, _sorted({config[knob] for config in configs})) for knob in names]
         self.movable = [knob for knob in self._knobs if len(knob.values) > 1]
         self._places = {knob.name: _places(knob.values) for knob in self._knobs}
@@ -146,8 +159,13 @@ class _Group:
             near = np.argsort(distances, kind="stable")[: min(fewest, len(self.configs) - 1)]
         return [self.configs[int(number)] for number in near]
 
-    def nearest(self, values: Mapping[str, KnobValue], other_than: Config | None) -> Config:
-        distances = np.abs(self._rows - self._row(values)).sum(axis=1)
+    def nearest(self, values: Mapping[str, KnobValue], other_than: Config | None) -> Config | None:
+        """None when a value is of a kind that the template does not have."""
+        closest = {knob.name: knob.closest(values[knob.name]) for knob in self._knobs}
+        known = {name: value for name, value in closest.items() if value is not None}
+        if len(known) < len(closest):
+            return None
+        distances = np.abs(self._rows - self._row(known)).sum(axis=1)
         if other_than is not None:
             distances[self._numbers[other_than]] = np.inf
         return self.configs[int(np.argmin(distances))]

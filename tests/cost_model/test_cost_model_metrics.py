@@ -41,6 +41,14 @@ def test_ties_count_half_and_equal_times_do_not_count() -> None:
     assert math.isnan(pairwise_accuracy(np.zeros(2), np.ones(2)))
 
 
+def test_pairs_within_the_noise_are_left_out() -> None:
+    seconds = np.array([1.0, 1.02, 2.0])
+    scores = np.array([1.0, 2.0, 0.0])  # wrong about the close pair alone
+    assert pairwise_accuracy(scores, seconds) == pytest.approx(2 / 3)
+    assert pairwise_accuracy(scores, seconds, apart=0.03) == 1
+    assert math.isnan(pairwise_accuracy(scores[:2], seconds[:2], apart=0.03))
+
+
 def test_nothing_measured_gives_nan() -> None:
     failed = np.full(3, np.inf)
     assert math.isnan(best_of_top_k(np.zeros(3), failed, 1))

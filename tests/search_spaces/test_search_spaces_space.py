@@ -141,8 +141,39 @@ def test_encoding_marks_the_other_templates_as_missing() -> None:
     named = dict(zip(TASK.feature_names, vector, strict=True))
     assert named["template=small"] == 1
     assert named["template=big"] == 0
-    assert named["small/rows"] == 2
-    assert np.isnan(named["big/rows"])
+    assert named["rows"] == 2  # one column, for what both templates call so
+    assert np.isnan(named["cols"]) and np.isnan(named["area"])
+    assert len(set(TASK.feature_names)) == len(TASK.feature_names)
+
+
+def test_templates_with_the_same_knobs_are_steps_from_one_another() -> None:
+    first = ConfigSpace((Choice("rows", (1, 2, 4, 8)), Choice("order", ("rc", "cr"))))
+    second = ConfigSpace(
+        (Choice("rows", (1, 3, 6)), Choice("order", ("rc", "cr"))),
+        (Constraint("odd", lambda c: c["order"] == "rc" or c["rows"] != 1, "no single row in order cr"),),
+    )
+    third = ConfigSpace((Choice("rows", (1, 2)), Choice("order", ("rc",))))
+    spaces = {"first": first, "second": second, "third": third, "small": SMALL}
+    task = TaskSpace({name: Member(space, space.default()) for name, space in spaces.items()})
+    rng = random.Random(0)
+
+    def elsewhere(**knobs: object) -> set[Config]:
+        config = Config.of(template="first", **knobs)
+        return {other for other in task.neighbours(config, rng) if other.template != "first"}
+
+    assert elsewhere(rows=8, order="rc") == {
+        Config.of(template="second", rows=6, order="rc"),  # the nearest number
+        Config.of(template="third", rows=2, order="rc"),
+    }
+    assert elsewhere(rows=1, order="cr") == set()  # a rule forbids one, and the other has no such order
+    mother, father = Config.of(template="first", rows=1, order="cr"), Config.of(template="second", rows=3, order="rc")
+    children = {task.crossover(mother, father, rng) for _ in range(60)}
+    assert children == {
+        Config.of(template="first", rows=rows, order=order) for rows in (1, 2) for order in ("rc", "cr")
+    }
+    moved = Counter(task.mutate(Config.of(template="first", rows=4, order="rc"), rng).template for _ in range(500))
+    assert 20 < moved["second"] + moved["third"] < 90
+    assert moved["small"] == 0
 
 
 def test_derived_numbers_are_features() -> None:
