@@ -1,0 +1,96 @@
+"""Recording a space, continuing the record, and replaying it with every strategy and model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autotune.errors import InputError, MeasureError
+from autotune.ops import parse_workload
+from autotune.search.space_recording import SpaceRecording
+from autotune.search.strategies import STRATEGIES
+from autotune.search.task import TuningTask
+from autotune.target import Target
+from benchmarks import cost_model, record_space, search
+
+LINE = "matmul a=16,16 b=16,16"
+
+
+@pytest.fixture(scope="module")
+def spaces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One small task, recorded in two goes."""
+    out = tmp_path_factory.mktemp("spaces")
+    for points in (30, 70):
+        assert record_space.main(["--out", str(out), "--op", LINE, "--points", str(points), "--minutes", "2"]) == 0
+    return out
+
+
+def test_every_task_has_a_space() -> None:
+    target = Target.parse("x86 -mcpu=znver4 -num-cores=1")
+    for line in record_space.TASKS.values():
+        assert TuningTask.of(parse_workload(line), target).space.size > 1
+    assert len(record_space.TASKS) >= 16
+
+
+def test_a_recording_grows_and_is_settled(spaces: Path) -> None:
+    (path,) = spaces.glob("*.jsonl.gz")
+    recording = SpaceRecording.load(path)
+    space = TuningTask.of(parse_workload(LINE), Target.parse("native -num-cores=1")).space
+    assert len(recording.points) == 70
+    assert recording.settled and not recording.complete
+    assert recording.feature_names == space.feature_names
+    assert [key in recording.points for key in recording.defaults] == [True] * len(space.defaults())
+    worked = [point for point in recording.points.values() if point.trial.seconds is not None]
+    assert len(worked) > 50
+    assert all(len(point.ir_hash) == 16 and json.loads(point.steps) for point in worked)
+    assert recording.about["versions"]
+
+
+def test_another_task_in_the_file_is_refused(spaces: Path, tmp_path: Path) -> None:
+    (path,) = spaces.glob("*.jsonl.gz")
+    task = TuningTask.of(parse_workload("matmul a=32,32 b=32,32"), Target.parse("native -num-cores=1"))
+    with pytest.raises(MeasureError, match="holds another space than"):
+        record_space.load_or_begin(path, "x", "matmul a=32,32 b=32,32", task)
+    assert not record_space.load_or_begin(tmp_path / "none", "x", "matmul a=32,32 b=32,32", task).points
+
+
+def test_strategies_are_replayed(spaces: Path, tmp_path: Path) -> None:
+    figures = tmp_path / "search.json"
+    words = [str(spaces), "--seeds", "2", "--trials", "32", "--json", str(figures)]
+    assert search.main([*words, "--strategy", "guided", "--strategy", "random"]) == 0
+    found = json.loads(figures.read_text())
+    rows = found["tables"]["strategies"]
+    assert [row["strategy"] for row in rows] == ["guided", "random"]
+    for row in rows:
+        assert 0 < row["after 16"] <= row["after 32"] <= 1
+        assert row["points"] == 70
+    assert set(STRATEGIES) > {"guided", "random"}
+
+
+def test_the_number_of_trials_is_a_median_that_may_not_exist() -> None:
+    slow, fast, never = [0.5] * 5 + [1.0], [0.99], [0.9] * 9
+    assert search.reached([fast, slow, slow], 0.98) == 6
+    assert search.reached([fast, never, never], 0.98) == float("inf")
+
+
+def test_models_are_judged_on_what_they_have_not_seen(spaces: Path, tmp_path: Path) -> None:
+    figures = tmp_path / "model.json"
+    assert cost_model.main([str(spaces), "--seeds", "1", "--json", str(figures)]) == 0
+    rows = json.loads(figures.read_text())["tables"]["within a task"]
+    assert [row["model"] for row in rows] == list(cost_model.MODELS)
+    assert all(0 <= row["pairs 16"] <= 1 and 0 < row["top 10 16"] <= 1 for row in rows)
+
+
+def test_recordings_with_the_same_features_predict_one_another(spaces: Path) -> None:
+    (path,) = spaces.glob("*.jsonl.gz")
+    table = cost_model.Table(SpaceRecording.load(path))
+    pairs, top = cost_model.across([table, table], 0, cost_model.MODELS["ranking"](0))
+    assert pairs > 0.8 and top > 0.8  # it is its own twin here
+
+
+@pytest.mark.parametrize("benchmark", [search, cost_model])
+def test_an_empty_folder_is_said(benchmark: object, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no recorded space; python -m benchmarks.record_space"):
+        benchmark.main([str(tmp_path)])  # type: ignore[attr-defined]
