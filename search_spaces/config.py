@@ -39,7 +39,8 @@ class Config(Mapping[str, KnobValue]):
     @classmethod
     def of(cls, values: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **knobs: object) -> Config:
         """Builds a config from a mapping or pairs, and keywords; ConfigError for a value no knob can have."""
-        merged = {**dict(values), **knobs}
+        # A config's own entries are pairs: as a mapping, each would be searched for.
+        merged = {**dict(values.entries if isinstance(values, Config) else values), **knobs}
         names = sorted(merged, key=lambda name: (name != TEMPLATE, name))
         return cls(tuple((name, check_value(name, merged[name])) for name in names))
 

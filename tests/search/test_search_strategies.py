@@ -256,7 +256,7 @@ def knowing(space: ConfigSpace) -> KnowingModel:
 def test_a_model_that_is_ready_ranks_the_first_batch(
     knowing: KnowingModel, space: ConfigSpace, simulation: Simulation
 ) -> None:
-    strategy = Guided(space, knowing, random.Random(0), GuidedOptions(epsilon=0.0))
+    strategy = Guided(space, knowing, random.Random(0), GuidedOptions(warmup=16, epsilon=0.0))
     first = strategy.propose(8)
     assert first[0] == space.default()
     assert max(synthetic_trial(config).cost for config in first[1:]) < 1.1 * simulation.best

@@ -35,7 +35,7 @@ class GuidedOptions:
     """
 
     sources: tuple[str, ...] = ("evolution", "descent")
-    warmup: int = 16
+    warmup: int = 8
     epsilon: float = 0.1
     memory: float = 0.95
 
