@@ -408,5 +408,5 @@ class TaskSpace:
             rows = np.flatnonzero(named == name)
             if len(rows):
                 values = member.space.encode_all([configs[int(n)] for n in rows])
-                matrix[np.ix_(rows, self._places[name])] = values
+                matrix[rows[:, None], self._places[name]] = values
         return matrix
