@@ -10,6 +10,7 @@ import argparse
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean, median
 
@@ -84,10 +85,8 @@ def judged(table: Table, model: CostModel, rows: NDArray[np.intp]) -> tuple[floa
 
 def plot(rows: Sequence[Row], path: Path) -> None:
     """Pairs in the right order against trials trained on, a line per task; one panel per model."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("--plot needs matplotlib: pip install matplotlib") from None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(4 * len(MODELS), 4), layout="constrained")
     for panel, model in zip(figure.subplots(1, len(MODELS), sharey=True), MODELS, strict=True):
         for row in (row for row in rows if row["model"] == model):
@@ -107,6 +106,8 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--seeds", type=int, default=10)
     options.add_argument("--plot", type=Path, metavar="FILE", help="draw the learning curves (needs matplotlib)")
     given = options.parse_args(arguments)
+    if given.plot and find_spec("matplotlib") is None:
+        raise InputError("--plot needs matplotlib: pip install matplotlib")
     paths = sorted(given.spaces.glob("*.jsonl.gz"))[: 1 if given.quick else None]
     if not paths:
         raise InputError(f"{given.spaces} holds no recorded space; python -m benchmarks.record_space --out makes some")

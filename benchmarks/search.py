@@ -11,6 +11,7 @@ import random
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
 from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
@@ -64,10 +65,8 @@ def row(name: str, strategy: str, points: int, curves: Sequence[Sequence[float]]
 
 def plot(curves: dict[str, dict[str, list[list[float]]]], path: Path) -> None:
     """One panel per task: median speed against trials, one line per strategy."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("--plot needs matplotlib: pip install matplotlib") from None
+    from matplotlib.figure import Figure
+
     columns = min(4, len(curves))
     rows = -(-len(curves) // columns)
     figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
@@ -93,6 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--default", action="store_true", help="measure the task's default first, as tuning does")
     options.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves (needs matplotlib)")
     given = options.parse_args(arguments)
+    if given.plot and find_spec("matplotlib") is None:
+        raise InputError("--plot needs matplotlib: pip install matplotlib")
     paths = sorted(given.spaces.glob("*.jsonl.gz"))[: 1 if given.quick else None]
     if not paths:
         raise InputError(f"{given.spaces} holds no recorded space; python -m benchmarks.record_space --out makes some")

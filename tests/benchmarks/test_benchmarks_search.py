@@ -90,6 +90,25 @@ def test_recordings_with_the_same_features_predict_one_another(spaces: Path) -> 
     assert pairs > 0.8 and top > 0.8  # it is its own twin here
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "words"), [(search, ["--trials", "16", "--strategy", "random"]), (cost_model, [])]
+)
+def test_curves_are_drawn(benchmark: object, words: list[str], spaces: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawing = tmp_path / "curves.svg"
+    assert benchmark.main([str(spaces), "--seeds", "1", *words, "--plot", str(drawing)]) == 0  # type: ignore[attr-defined]
+    assert drawing.read_text().count("<path") > 20
+
+
+@pytest.mark.parametrize("benchmark", [search, cost_model])
+def test_a_drawing_without_matplotlib_is_refused_before_anything_runs(
+    benchmark: object, spaces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="--plot needs matplotlib: pip install matplotlib"):
+        benchmark.main([str(spaces), "--plot", str(tmp_path / "curves.svg")])  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("benchmark", [search, cost_model])
 def test_an_empty_folder_is_said(benchmark: object, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no recorded space; python -m benchmarks.record_space"):
