@@ -16,7 +16,7 @@ from autotune.errors import ConfigError, DatabaseError, InputError, ModelError, 
 from autotune.graph import load_model, optimize, partition
 from autotune.ops import parse_workload
 from autotune.records import Database, Plan, Tier
-from autotune.search import Budget
+from autotune.search import EFFORTS, Budget, TuneOptions
 from autotune.target import Target
 from tests.cli.cli_models import conv_model, save
 
@@ -110,3 +110,19 @@ def test_a_plan_is_checked(change: dict[str, Any], message: str) -> None:
     }  # fmt: skip
     with pytest.raises(DatabaseError, match=message):
         Plan(**{**good, **change})
+
+
+def test_the_effort_reaches_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[TuneOptions, Budget]] = []
+
+    def search(tasks: object, *, options: TuneOptions, budget: Budget, **_: object) -> object:
+        seen.append((options, budget))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("autotune.api.tune.search", search)
+    for effort in EFFORTS:
+        with pytest.raises(KeyboardInterrupt):
+            autotune.tune("relu data=64", TARGET, tmp_path / "t.db", effort=effort)
+    assert [options.finalists for options, _ in seen] == [effort.finalists for effort in EFFORTS.values()]
+    limits = [budget.seconds or 0.0 for _, budget in seen]
+    assert limits == sorted(limits) and limits[-1] > 10 * limits[0]

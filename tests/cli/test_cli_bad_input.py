@@ -201,6 +201,7 @@ def test_bad_targets(target: str, command: str, tmp_path: Path) -> None:
         (("--op", "convolve data=1,3,8,8", "--trials", "1"), "convolve"),
         (("--op", "matmul a=8,8 b=8,8", "--budget", "soon"), "no budget"),
         (("--op", "matmul a=8,8 b=8,8", "--trials", "1", "--strategy", "luck"), "luck"),
+        (("--op", "matmul a=8,8 b=8,8", "--trials", "1", "--effort", "heroic"), "heroic"),
         (("--op", "matmul a=8,8 b=8,8", "--trials", "1", "--shape", "a=1"), "shapes"),
     ],
 )
