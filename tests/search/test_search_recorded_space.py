@@ -18,12 +18,12 @@ from autotune.search.space_recording import RecordedPoint, SpaceRecording
 from autotune.search.strategies import STRATEGIES, make_strategy
 from autotune.search.trial import Trial
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice, flag, split
+from autotune.search_spaces.knobs import Choice, flag
 from autotune.search_spaces.space import ConfigSpace, Constraint, Member, Space, TaskSpace
 
 KNOBS = (
     Choice("tile", (1, 2, 3, 4, 6, 8, 12, 16)),
-    split("split", 16, 3),
+    Choice("split", tuple((16 // (b * c), b, c) for b in (1, 2, 4, 8, 16) for c in (1, 2, 4, 8, 16) if b * c <= 16)),
     Choice("order", ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))),
     Choice("pack", ("none", "a", "b")),
     flag("half"),
