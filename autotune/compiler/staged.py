@@ -19,6 +19,7 @@ import numpy as np
 
 from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
+from autotune.compiler.host import run_on_host
 from autotune.compiler.outline import known_types, label, least_segments, possible_hosts
 from autotune.errors import ModelError
 from autotune.graph import Graph, Value, one_line, optimize, verify
@@ -34,7 +35,6 @@ from autotune.graph.frontend import (
     whole,
 )
 from autotune.graph.frontend.attributes import NodeAttributes
-from autotune.graph.host import run_host
 from autotune.runtime.executor import Array, as_feed
 from autotune.tensor.dtype import DType
 
@@ -89,7 +89,7 @@ class HostStep:
     arrays: Sequence[Array | None]
 
     def run(self) -> Sequence[Array]:
-        return run_host(self.node, self.arrays)
+        return run_on_host(self.node, self.arrays)
 
 
 Step = Union[ProgramStep, HostStep]

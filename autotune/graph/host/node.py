@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,8 +53,13 @@ def host_operators() -> tuple[str, ...]:
     return tuple(sorted(_FUNCTIONS))
 
 
-def run_host(node: NodeAttributes, arrays: Sequence[Array | None]) -> Sequence[Array]:
+def run_host(
+    node: NodeAttributes, arrays: Sequence[Array | None], compiled: Mapping[str, HostFunction] | None = None
+) -> Sequence[Array]:
     """The results of a host operator, one per output of its schema; C-contiguous.
+
+    Args:
+        compiled: functions that replace registered ones, by operator.
 
     Raises:
         InputError: the data makes no sense for the operator.
@@ -63,6 +68,8 @@ def run_host(node: NodeAttributes, arrays: Sequence[Array | None]) -> Sequence[A
     function = host_function(node.proto)
     if function is None:
         raise ModelError(f"{node.label} is no host operator")
+    if compiled is not None:
+        function = compiled.get(node.op, function)
     with np.errstate(all="ignore"):
         results = function(HostNode(node.proto, node.opset, node.folder, tuple(arrays)))
     return [np.ascontiguousarray(array).reshape(array.shape) for array in results]

@@ -1,0 +1,57 @@
+"""Non-maximum suppression by compiled code: `autotune.codegen.boxes_ir`, loaded into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.codegen.boxes_ir import boxes_object
+from autotune.codegen.jit import Library, load_objects
+
+Array = npt.NDArray[Any]
+_LANES = 16
+_MANY = 2**20  # rows of results for which candidates are counted first
+
+
+def keep_boxes(boxes: Array, scores: Array, limit: int, overlap: float, least: float, centred: bool) -> Array:
+    """i64 [found, 3]: batch, class and number of the boxes that stay, the best of each class first.
+
+    Args:
+        boxes: f32 [batches, count, 4]: two opposite corners, or centre and size.
+        scores: f32 [batches, classes, count]; only those above `least` are candidates.
+        limit: boxes of one class, at most.
+        overlap: the share of what two boxes cover that they may have in common.
+        least: see `scores`.
+        centred: whether boxes are centre and size.
+    """
+    boxes, scores = np.ascontiguousarray(boxes, np.float32), np.ascontiguousarray(scores, np.float32)
+    batches, classes, count = scores.shape
+    limit = max(min(limit, count), 0)
+    sizes = np.array([batches, classes, count, limit, centred], np.int64)
+    keys = np.empty(count, np.uint64)
+    kept = np.empty((5, -(-limit // _LANES) * _LANES), np.float32)
+    most = batches * classes * limit  # what is not written costs no memory, only addresses
+    if most > _MANY:
+        most = min(most, np.count_nonzero(scores > np.float32(least)))
+    found = np.empty((most, 3), np.int64)
+    arrays = (a.ctypes.data for a in (boxes, scores, sizes))
+    total = _native().keep(*arrays, overlap, least, keys.ctypes.data, kept.ctypes.data, found.ctypes.data)
+    return found[:total].copy()
+
+
+class _Native:
+    def __init__(self) -> None:
+        self.library: Library = load_objects([boxes_object()])
+        pointer, number = ctypes.c_void_p, ctypes.c_float
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, pointer, pointer, pointer, number, number, pointer, pointer, pointer)
+        self.keep = kind(self.library.address("autotune_keep_boxes"))
+
+
+@functools.cache
+def _native() -> _Native:
+    """Compiled once per process, by the first who asks."""
+    return _Native()

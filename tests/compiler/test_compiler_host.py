@@ -1,0 +1,76 @@
+"""Compiled host operators give what their NumPy definitions give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+from autotune.compiler.host import run_on_host
+from autotune.errors import AutotuneError
+from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.host import run_host
+from autotune.runtime import boxes as native
+from tests.graph.graph_models import FEW
+
+Array = npt.NDArray[Any]
+
+
+def node(inputs: int, **attributes: Any) -> NodeAttributes:
+    proto = helper.make_node("NonMaxSuppression", [f"x{n}" for n in range(inputs)], ["y"], **attributes)
+    return NodeAttributes(proto, 17, None)
+
+
+def both(*arrays: Array, **attributes: Any) -> Array:
+    """What compiled code finds, which is what NumPy finds."""
+    asked = node(len(arrays), **attributes)
+    (found,), (expected,) = run_on_host(asked, arrays), run_host(asked, arrays)
+    assert found.dtype == expected.dtype == np.int64
+    np.testing.assert_array_equal(found, expected)
+    return found
+
+
+@given(st.data())
+@FEW
+def test_boxes(data: st.DataObject) -> None:
+    """Few distinct coordinates and scores, so that boxes coincide and scores tie."""
+    batches, classes = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 3))
+    count, limit = data.draw(st.integers(0, 70)), data.draw(st.sampled_from([-1, 0, 1, 2, 15, 16, 17, 40, 2**62]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    boxes = rng.integers(0, data.draw(st.sampled_from([2, 6, 50])), (batches, count, 4)).astype(np.float32)
+    scores = rng.integers(-2, data.draw(st.sampled_from([1, 4, 1000])), (batches, classes, count)).astype(np.float32)
+    scores[rng.uniform(size=scores.shape) < 0.1] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf, -0.0]))
+    overlap = np.asarray([data.draw(st.sampled_from([0, 0.25, 0.3, 0.5, 1]))], np.float32)
+    rest = [np.asarray([data.draw(st.sampled_from([-1.0, 0.0, 2.0]))], np.float32)] if data.draw(st.booleans()) else []
+    both(boxes, scores, np.asarray([limit]), overlap, *rest, center_point_box=data.draw(st.integers(0, 1)))
+
+
+def test_many_boxes() -> None:
+    rng = np.random.default_rng(0)
+    corners = rng.uniform(0, 300, (2, 2000, 2)).astype(np.float32)
+    boxes = np.concatenate([corners, corners + rng.uniform(1, 40, (2, 2000, 2)).astype(np.float32)], -1)
+    scores = rng.uniform(0, 1, (2, 5, 2000)).astype(np.float32)
+    found = both(boxes, scores, np.asarray([500]), np.asarray([0.3], np.float32), np.asarray([0.2], np.float32))
+    assert len(found) > 1000
+
+
+def test_boxes_that_are_no_numbers() -> None:
+    boxes = np.asarray([[0, 0, 1, 1], [0, np.nan, 1, 1], [0, 0, np.inf, 1], [0, 0, 1, 1]], np.float32)[None]
+    scores = np.asarray([4, 3, 2, 1], np.float32).reshape(1, 1, 4)
+    found = both(boxes, scores, np.asarray([4]), np.asarray([0.5], np.float32))
+    assert found[:, 2].tolist() == [0, 1, 2]
+
+
+def test_room_for_boxes_is_that_of_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_MANY", 0)
+    test_many_boxes()
+
+
+def test_wrong_shapes_are_refused() -> None:
+    with pytest.raises(AutotuneError, match="boxes"):
+        run_on_host(node(2), [np.zeros((1, 3, 4), np.float32), np.zeros((1, 2, 5), np.float32)])
