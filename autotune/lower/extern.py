@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.errors import LoweringError
-from autotune.lower.ir import LOCAL, Buffer, Condition, For, If, Load, Stmt, Store
+from autotune.lower.ir import LOCAL, REGISTER, Buffer, Condition, For, If, Load, Stmt, Store
 from autotune.schedule.state import VECTORIZE
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr
@@ -63,6 +63,12 @@ class Row:
         buffer = Buffer(f"{self.stage}.{name}", dtype, shape, LOCAL)
         self.scratch.append(buffer)
         return buffer
+
+    def register(self, name: str, dtype: DType) -> Place:
+        """The place of one number that is kept in a register."""
+        buffer = Buffer(f"{self.stage}.{name}", dtype, (1,), REGISTER)
+        self.scratch.append(buffer)
+        return buffer, (Linear(),)
 
     def loop(self, extent: int, body: Callable[[Linear], Sequence[Stmt]]) -> For:
         """`body(i)` for i in 0..extent, one after the other."""

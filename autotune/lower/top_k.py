@@ -1,61 +1,49 @@
-"""top_k: the k largest (or smallest) of each row and their positions, by k passes of bubble sort over a copy."""
+"""top_k: the k largest (or smallest) of each row and their positions; a few by insertion, many by sorting."""
 
 from __future__ import annotations
 
-from autotune.lower.extern import Place, Row, extern_nest, store, store_both, where
-from autotune.lower.ir import Index, Load, Stmt
+import math
+
+from autotune.lower.extern import Row, extern_nest, store
+from autotune.lower.insertion import insert_best
+from autotune.lower.ir import Load, Stmt
+from autotune.lower.order import Order
+from autotune.lower.radix import DIGIT_BITS, LEADING_BITS, sort_best
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Expr, Select, binary, unary
-from autotune.tensor.linear import Linear
+from autotune.tensor.expr import cast
+from autotune.tensor.linear import Linear, clamp
+
+PICK_FROM = 1024
+"""Rows of so many elements or more are thinned out before they are sorted, where that can leave out most."""
 
 
 @extern_nest("top_k")
 def top_k(row: Row) -> tuple[Stmt, ...]:
     (n,), k = row.inner(row.inputs[0]), row.attrs["k"]
-    order = "gt" if row.attrs.get("largest", 1) else "lt"
-    keys = row.buffer("keys", row.inputs[0].dtype, (n,))
-    places = row.buffer("places", DType.i64, (n,))
-
-    def key(i: Linear) -> Place:
-        return keys, (i,)
-
-    def position(i: Linear) -> Place:
-        return places, (i,)
-
-    def fill(i: Linear) -> tuple[Stmt, ...]:
-        return store(key(i), row.load(0, (i,))), store(position(i), Index(i))
-
-    def exchange(done: Linear, step: Linear) -> tuple[Stmt, ...]:
-        # From the end to the front: the best of what is left rises to place `done`.
-        lower = step * -1 + (n - 1)
-        upper = lower - 1
-        first, second = Load(*key(upper)), Load(*key(lower))
-        # Stable: equal elements keep their order. NaN comes last, as in NumPy.
-        swap = _before(order, second, first)
-        flip = store_both(key(upper), key(lower), (_either(swap, second, first), _either(swap, first, second)))
-        a, b = Load(*position(upper)), Load(*position(lower))
-        # Positions first: their order is decided by the keys, which are then exchanged.
-        follow = store_both(position(upper), position(lower), (_either(swap, b, a), _either(swap, a, b)))
-        return (where((upper - done,), (follow, flip)),)
+    if not k:
+        return ()
+    order = Order(row.inputs[0].dtype, bool(row.attrs.get("largest", 1)))
+    pick = n >= PICK_FROM and 4 * k <= n
+    if _insertion_cycles(n, k) <= _sort_cycles(n, k, order.bits, pick):
+        found, (places, (first,)) = insert_best(row, order, k)
+    else:
+        found, (places, (first,)) = sort_best(row, order, k, pick)
 
     def take(i: Linear) -> tuple[Stmt, ...]:
-        return store(row.output(0, (i,)), Load(*key(i))), store(row.output(1, (i,)), Load(*position(i)))
+        place = cast(DType.i64, Load(places, (first + i,)))
+        value = row.load(0, (Linear(0, {clamp(place, n - 1): 1}),))
+        return store(row.output(0, (i,)), value), store(row.output(1, (i,)), place)
 
-    return (
-        row.loop(n, fill),
-        row.loop(k, lambda done: (row.loop(n - 1, lambda step: exchange(done, step)),)),
-        row.loop(k, take),
-    )
+    return (*found, row.loop(k, take))
 
 
-def _either(condition: Expr, a: Expr, b: Expr) -> Expr:
-    return Select(condition, a, b, a.dtype)
+def _insertion_cycles(n: int, k: int) -> float:
+    """About what a row takes whose elements are in random order."""
+    inserted = k + k * math.log(n / k)
+    return n + inserted * (40 + k * 0.4)
 
 
-def _before(order: str, a: Expr, b: Expr) -> Expr:
-    """Whether a belongs before b."""
-    better = binary(order, a, b)
-    if not a.dtype.is_float:
-        return better
-    only_b_nan = Binary("and", unary("isnan", b), unary("not", unary("isnan", a)), DType.bool)
-    return Binary("or", better, only_b_nan, DType.bool)
+def _sort_cycles(n: int, k: int, bits: int, pick: bool) -> float:
+    passes = -(-bits // DIGIT_BITS)
+    sorted_ = min(2 * k, n) if pick else n
+    return n * (8 if pick else 1) + (2 << LEADING_BITS) * pick + passes * (sorted_ * 7 + (3 << DIGIT_BITS))

@@ -96,6 +96,8 @@ def _top_k(inputs: Sequence[Array], attrs: Mapping[str, int]) -> Sequence[Array]
         # No negative of unsigned integers: sort the mirror image, and mirror it back.
         order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     else:
-        order = np.argsort(-x if attrs.get("largest", 1) else x, axis=-1, kind="stable")
+        # NumPy puts NaN last, but not those of bf16.
+        keys = x if x.dtype.kind in "iub" else x.astype(np.promote_types(x.dtype, np.float32))
+        order = np.argsort(-keys if attrs.get("largest", 1) else keys, axis=-1, kind="stable")
     order = order[..., : attrs["k"]]
     return np.take_along_axis(x, order, -1), order.astype(np.int64)
