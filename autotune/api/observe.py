@@ -9,7 +9,8 @@ from autotune.api.feeds import complete_feeds, shapes_with
 from autotune.api.locate import object_cache
 from autotune.api.node_arg import NodeArg
 from autotune.compiler.compile import CompiledModel, compile_graph
-from autotune.compiler.staged import ProgramStep, StagedModel, Step
+from autotune.compiler.specialisation import ProgramStep, Step
+from autotune.compiler.staged import StagedModel
 from autotune.errors import InputError, ModelError
 from autotune.graph import Graph, one_line, open_model, optimize, verify
 from autotune.graph.frontend import ModelSource, convert_whole

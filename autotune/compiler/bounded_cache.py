@@ -6,9 +6,19 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 V = TypeVar("V")
+
+
+@dataclass(eq=False, slots=True)
+class _Entry(Generic[V]):
+    """A value, once it is `done`; those who come earlier wait for the future."""
+
+    future: Future[V]
+    value: V | None = None
+    done: bool = False
 
 
 class BoundedCache(Generic[V]):
@@ -23,7 +33,7 @@ class BoundedCache(Generic[V]):
     def __init__(self, entries: int, nbytes: int, size: Callable[[V], int]) -> None:
         self._entries, self._nbytes, self._size = entries, nbytes, size
         self._lock = threading.Lock()
-        self._held: OrderedDict[Hashable, Future[V]] = OrderedDict()
+        self._held: OrderedDict[Hashable, _Entry[V]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -32,27 +42,31 @@ class BoundedCache(Generic[V]):
         """The value under `key`. The first who asks makes it, without holding up other keys; an error is raised by
         everybody who waits for it, and not kept."""
         with self._lock:
-            future = self._held.get(key)
-            mine = future is None
-            if future is None:
-                future = self._held[key] = Future()
+            entry = self._held.get(key)
+            mine = entry is None
+            if entry is None:
+                entry = self._held[key] = _Entry(Future())
             else:
                 self._held.move_to_end(key)
+                if entry.done:  # on the path of every run: a future's result takes another lock
+                    return cast(V, entry.value)
         if mine:
             try:
-                future.set_result(make())
+                entry.value = make()
             except BaseException as error:
                 with self._lock:
-                    if self._held.get(key) is future:
+                    if self._held.get(key) is entry:
                         del self._held[key]
-                future.set_exception(error)
+                entry.future.set_exception(error)
                 raise
+            entry.done = True
+            entry.future.set_result(entry.value)
             self._shrink()
-        return future.result()
+        return entry.future.result()
 
     def _shrink(self) -> None:
         with self._lock:
-            ready = [(key, self._size(f.result())) for key, f in self._held.items() if f.done() and not f.exception()]
+            ready = [(key, self._size(cast(V, entry.value))) for key, entry in self._held.items() if entry.done]
             total, count = sum(size for _, size in ready), len(ready)
             for key, size in ready[:-1]:
                 if count <= self._entries and total <= self._nbytes:

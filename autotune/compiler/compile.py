@@ -100,6 +100,10 @@ class CompiledModel:
         """Outputs in order; see `Executor.run`."""
         return self.executor.run(feeds)
 
+    def run_checked(self, arrays: Sequence[Array]) -> list[Array]:
+        """`run` for arrays that are known to fit, in the order of the inputs."""
+        return self.executor.run_checked(arrays)
+
     def save(self, path: str | Path) -> None:
         """Write one file that runs without ONNX, XGBoost or LLVM code generation.
 

@@ -9,18 +9,18 @@ bounded cache, so a model that sees the same shapes again compiles nothing.
 from __future__ import annotations
 
 import functools
-import hashlib
+import itertools
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Union
 
 import numpy as np
 
 from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
-from autotune.compiler.host import run_on_host
 from autotune.compiler.outline import known_types, label, least_segments, possible_hosts
+from autotune.compiler.specialisation import ProgramStep, Room, Specialisation, Step
 from autotune.errors import ModelError
 from autotune.graph import Graph, Value, one_line, optimize, verify
 from autotune.graph.frontend import (
@@ -34,7 +34,6 @@ from autotune.graph.frontend import (
     convert_whole,
     whole,
 )
-from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.runtime.executor import Array, as_feed
 from autotune.tensor.dtype import DType
 
@@ -62,37 +61,6 @@ def compile_or_stage(
     verify(graph)
     graph = optimize(graph)
     return compile(graph)
-
-
-@dataclass(frozen=True)
-class Specialisation:
-    """A stage with its program, None where there is nothing to compute."""
-
-    stage: Stage
-    program: CompiledModel | None
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramStep:
-    """What a run did: a program on these feeds."""
-
-    program: CompiledModel
-    feeds: Mapping[str, Array]
-
-
-@dataclass(frozen=True, slots=True)
-class HostStep:
-    """What a run did: a host function on these arrays, None for inputs that are left out."""
-
-    label: str
-    node: NodeAttributes
-    arrays: Sequence[Array | None]
-
-    def run(self) -> Sequence[Array]:
-        return run_on_host(self.node, self.arrays)
-
-
-Step = Union[ProgramStep, HostStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +99,16 @@ class StagedModel:
         self._model, self._compile, self._optimize = model, compile, optimize
         self._lock = threading.Lock()
         self._converting = threading.Lock()  # the table of nodes may grow
-        self._cache: BoundedCache[Specialisation] = BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, _bytes)
-        self._decisive: dict[tuple[bool, Part], tuple[str, ...]] = {}  # inputs of a part whose values it is made for
-        self._whole = whole(model)
+        self._cache: BoundedCache[Specialisation] = BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, _nbytes)
+        self._dtypes = {declared.name: DType(declared.dtype).numpy for declared in model.inputs}
+        self._fed: object = None  # names and types of the last feeds that were right
+        self._numbers = itertools.count()
+        self._rooms: weakref.WeakValueDictionary[Part, Room] = weakref.WeakValueDictionary()  # those in the cache
+        part = whole(model)
+        self._whole = Room(next(self._numbers), part, True, tuple(sorted(part.fixed)))
         self._seen = _Seen()
         types = known_types(model.inputs)
-        self._start = self._converted(self._whole, types, None)
+        self._start = self._converted(part, types, None)
         self._first = self._built(self._start) if len(types) == len(model.inputs) else None
 
     @property
@@ -182,75 +154,63 @@ class StagedModel:
             InputError: a feed is missing, unknown, or of another dtype or shape; a value is out of its range.
             ModelError: these shapes or values make the model impossible.
         """
-        dtypes = {declared.name: DType(declared.dtype).numpy for declared in self._model.inputs}
-        values = {name: as_feed(name, a, dtypes[name]) if name in dtypes else np.empty(0) for name, a in feeds.items()}
-        check_feeds(self._model.inputs, {name: (_fed(a), a.shape) for name, a in values.items()})
+        values = self._values(feeds)
         fresh: set[str] = set()  # results of programs: arrays that nobody else has
-        part: Part | None = self._whole
+        room: Room | None = self._whole
         segments = 0
         hosts: list[int] = []
-        while part is not None:
-            special = self._first if part is self._whole and self._first is not None else self._of(part, values)
+        while room is not None:
+            special = self._first if room is self._whole and self._first is not None else self._of(room, values)
             values.update(special.stage.constants)
-            values.update((name, values[source]) for name, source in special.stage.aliases.items())
+            for name, source in special.stage.aliases.items():
+                values[name] = values[source]
             if special.program is not None:
-                program = special.program.program
-                wanted = {spec.name: values[spec.name] for spec in program.inputs}
+                arrays = [values[name] for name in special.reads]
                 if watch is not None:
-                    watch(ProgramStep(special.program, wanted))
-                results = special.program.run(wanted)
-                values.update((spec.name, array) for (spec, _), array in zip(program.outputs, results))
-                fresh.update(spec.name for spec, _ in program.outputs)
+                    watch(ProgramStep(special.program, dict(zip(special.reads, arrays))))
+                values.update(zip(special.writes, special.program.run_checked(arrays)))
+                fresh.update(special.writes)
                 segments += 1
-            for index in special.stage.hosts:
-                host = self._host(index, values)
-                if watch is not None:
-                    watch(host)
+            if special.calls:
                 with one_line():
-                    found = host.run()
-                values.update((name, array) for name, array in zip(host.node.proto.output, found) if name)
-            hosts += special.stage.hosts
-            part = special.stage.rest
+                    for call in special.calls:
+                        host = call.step(values)
+                        if watch is not None:
+                            watch(host)
+                        values.update(zip(call.writes, host.run()))
+                hosts += special.stage.hosts
+            room = special.rest
         if not self._seen.holds(segments, hosts):
             with self._lock:
                 self._seen = self._seen.and_also(segments, hosts)
         return [values[name] if name in fresh else values[name].copy() for name in self._model.outputs]
 
-    def _host(self, index: int, values: Mapping[str, Array]) -> HostStep:
-        node, constants = self._attributes(index), self._model.initializers
-        arrays = [None if not n else values[n] if n in values else constants[n] for n in node.proto.input]
-        return HostStep(node.label, node, arrays)
+    def _values(self, feeds: Mapping[str, object]) -> dict[str, Array]:
+        """The feeds as arrays, checked; types that were right in the last run are right again."""
+        dtypes = self._dtypes
+        values = {name: as_feed(name, a, dtypes[name]) if name in dtypes else np.empty(0) for name, a in feeds.items()}
+        types = [(name, array.dtype, array.shape) for name, array in values.items()]
+        if types != self._fed:
+            check_feeds(self._model.inputs, {name: (_dtype_name(a), a.shape) for name, a in values.items()})
+            self._fed = types
+        return values
 
-    def _attributes(self, index: int) -> NodeAttributes:
-        entry = self._model.nodes[index]
-        return NodeAttributes(entry.proto, entry.opset, self._model.folder)
-
-    def _of(self, part: Part, values: Mapping[str, Array]) -> Specialisation:
+    def _of(self, room: Room, values: Mapping[str, Array]) -> Specialisation:
         """The specialisation of a part for these values, from the cache where possible."""
-        given = {name: values[name] for name in part.inputs}
-        types = {name: Value(name, _dtype(name, array), array.shape) for name, array in given.items()}
-        # The whole model is never made for values: what they do not touch is compiled once.
-        is_whole = part is self._whole
         while True:
-            decisive = self._decisive.get((is_whole, part), tuple(sorted(part.fixed)))
-            digests = tuple(hashlib.sha256(np.ascontiguousarray(given[n]).tobytes()).digest() for n in decisive)
-            key = (is_whole, part, tuple((v.dtype, v.shape) for v in types.values()), decisive, digests)
-            make = functools.partial(self._specialise, part, types, None if is_whole else given, decisive)
+            decisive = room.decisive
             try:
-                return self._cache.get(key, make)
+                make = functools.partial(self._specialise, room, values, decisive)
+                return self._cache.get(room.key(values, decisive), make)
             except _MoreValuesError as error:
                 with self._lock:
-                    known = self._decisive.get((is_whole, part), decisive)
-                    self._decisive[is_whole, part] = tuple(dict.fromkeys((*known, *error.names)))
+                    room.decisive = tuple(dict.fromkeys((*room.decisive, *error.names)))
 
-    def _specialise(
-        self,
-        part: Part,
-        types: Mapping[str, Value],
-        values: Mapping[str, Array] | None,
-        decisive: tuple[str, ...],
-    ) -> Specialisation:
-        stage = self._converted(part, types, values)
+    def _specialise(self, room: Room, values: Mapping[str, Array], decisive: tuple[str, ...]) -> Specialisation:
+        given = {name: values[name] for name in room.part.inputs}
+        types = {name: Value(name, _dtype(name, array), array.shape) for name, array in given.items()}
+        # The whole model is never made for values: what they do not touch is compiled once.
+        stage = self._converted(room.part, types, None if room.is_whole else given)
         if not set(stage.observed) <= set(decisive):
             raise _MoreValuesError(stage.observed)  # it would be kept for other values too
         return self._built(stage)
@@ -263,7 +223,12 @@ class StagedModel:
             return stage
 
     def _built(self, stage: Stage) -> Specialisation:
-        return Specialisation(stage, self._compile(self._optimize(stage.graph)) if stage.graph is not None else None)
+        program = self._compile(self._optimize(stage.graph)) if stage.graph is not None else None
+        return Specialisation.of(self._model, stage, program, self._room)
+
+    def _room(self, part: Part) -> Room:
+        with self._lock:
+            return self._rooms.setdefault(part, Room(next(self._numbers), part, False, tuple(sorted(part.fixed))))
 
 
 class _MoreValuesError(Exception):
@@ -274,8 +239,8 @@ class _MoreValuesError(Exception):
         self.names = names
 
 
-def _bytes(special: Specialisation) -> int:
-    return 0 if special.program is None else special.program.constants.nbytes
+def _nbytes(special: Specialisation) -> int:
+    return special.nbytes
 
 
 def _dtype(name: str, array: Array) -> str:
@@ -285,7 +250,7 @@ def _dtype(name: str, array: Array) -> str:
         raise ModelError(f"'{name}' is of dtype {array.dtype}, which no tensor has") from error
 
 
-def _fed(array: Array) -> str:
+def _dtype_name(array: Array) -> str:
     """What an array's dtype is called; one that no tensor has fits no input."""
     try:
         return DType.of(array.dtype).value

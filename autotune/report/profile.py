@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.compiler.compile import CompiledModel, KernelReport
-from autotune.compiler.staged import ProgramStep, StagedModel, Step
+from autotune.compiler.specialisation import ProgramStep, Step
+from autotune.compiler.staged import StagedModel
 from autotune.measure.peaks import Peaks
 from autotune.measure.timing import latency
 from autotune.runtime.executor import Array

@@ -34,6 +34,9 @@ class Evaluated:
         self.constants = np.empty(0, np.uint8)
         self.input_names = tuple(spec.name for spec in inputs)
 
+    def run_checked(self, arrays: Any) -> list[Any]:
+        return self.run(dict(zip((spec.name for spec in self.program.inputs), arrays)))
+
     def run(self, feeds: Any) -> list[Any]:
         if sum(value.size for value in self._graph.values.values()) > 2**20:
             raise AutotuneError("large")

@@ -15,7 +15,11 @@ def nonzero(node: HostNode) -> tuple[Array]:
     x = node.array(0)
     if not x.ndim:
         return (np.empty((0, int(x != 0)), np.int64),)
-    return (np.stack(np.nonzero(x != 0)).astype(np.int64),)
+    found = (x if x.dtype.kind in "biu" else x != 0).nonzero()
+    indices = np.empty((x.ndim, len(found[0])), np.int64)
+    for row, along in zip(indices, found):
+        row[:] = along
+    return (indices,)
 
 
 @on_host("Unique")
