@@ -155,7 +155,7 @@ class StagedModel:
             ModelError: these shapes or values make the model impossible.
         """
         values = self._values(feeds)
-        fresh: set[str] = set()  # results of programs: arrays that nobody else has
+        fresh: set[str] = set()  # results: arrays that nobody else has
         room: Room | None = self._whole
         segments = 0
         hosts: list[int] = []
@@ -178,6 +178,7 @@ class StagedModel:
                         if watch is not None:
                             watch(host)
                         values.update(zip(call.writes, host.run()))
+                        fresh.update(call.writes)
                 hosts += special.stage.hosts
             room = special.rest
         if not self._seen.holds(segments, hosts):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from autotune.codegen.boxes_ir import boxes_object
 from autotune.codegen.jit import Library, load_objects
+from autotune.runtime.address import address
 
 Array = npt.NDArray[Any]
 _LANES = 16
@@ -31,15 +32,16 @@ def keep_boxes(boxes: Array, scores: Array, limit: int, overlap: float, least: f
     boxes, scores = np.ascontiguousarray(boxes, np.float32), np.ascontiguousarray(scores, np.float32)
     batches, classes, count = scores.shape
     limit = max(min(limit, count), 0)
-    sizes = np.array([batches, classes, count, limit, centred], np.int64)
-    keys = np.empty(count, np.uint64)
-    kept = np.empty((5, -(-limit // _LANES) * _LANES), np.float32)
     most = batches * classes * limit  # what is not written costs no memory, only addresses
     if most > _MANY:
         most = min(most, np.count_nonzero(scores > np.float32(least)))
+    if not most:
+        return np.empty((0, 3), np.int64)
+    sizes = np.array([batches, classes, count, limit, centred], np.int64)
+    keys, kept = np.empty(count, np.uint64), np.empty(5 * -(-limit // _LANES) * _LANES, np.float32)
     found = np.empty((most, 3), np.int64)
-    arrays = (a.ctypes.data for a in (boxes, scores, sizes))
-    total = _native().keep(*arrays, overlap, least, keys.ctypes.data, kept.ctypes.data, found.ctypes.data)
+    arrays = (address(a) for a in (boxes, scores, sizes))
+    total = _native().keep(*arrays, overlap, least, address(keys), address(kept), address(found))
     return found[:total].copy()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import threading
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from autotune.codegen.jit import Library, Linker, load_objects
 from autotune.errors import InputError, MemoryLimitError
+from autotune.runtime.address import address as address_of
 from autotune.runtime.native import NativeRuntime, load_runtime, native_runtime
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Program, Ref, TensorSpec
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
@@ -36,7 +36,7 @@ class _Form:
     def fresh(self) -> tuple[Array, int]:
         """A new array on a cache line of its own, and its address."""
         raw = np.empty(self._nbytes, np.uint8)
-        address = _address(raw)
+        address = address_of(raw)
         start = -address % ALIGN
         return np.ndarray(self.shape, self.dtype, raw, start), address + start
 
@@ -87,7 +87,7 @@ class Context:
         for n, array in enumerate(arrays):
             flags = array.flags
             if flags.c_contiguous and flags.aligned:
-                self._point(INPUT, n, _address(array))
+                self._point(INPUT, n, address_of(array))
             else:
                 staged, address = self._staged[INPUT][n]
                 np.copyto(staged, array)
@@ -184,7 +184,7 @@ class Executor:
             direct: dict[int, Array] = {}
             for n in context.direct:
                 if n in given:
-                    direct[n], address = given[n], _address(given[n])
+                    direct[n], address = given[n], address_of(given[n])
                 else:
                     direct[n], address = self._forms[n].fresh()
                 context.write_to(n, address)
@@ -319,11 +319,3 @@ def _view(memory: Array, spec: TensorSpec, ref: Ref) -> Array:
 
 def _bytes(spec: TensorSpec) -> int:
     return math.prod(spec.shape) * DType(spec.dtype).numpy.itemsize
-
-
-def _address(array: Array) -> int:
-    """Where a C-contiguous array lies: this is on the path of every run."""
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # read-only, empty, or of a dtype that buffers do not know: five times as slow
-        return int(array.__array_interface__["data"][0])

@@ -76,6 +76,27 @@ def test_unique(data: st.DataObject) -> None:
         assert list(first) == sorted(first)
 
 
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "int64", "uint64", "int32", "uint32", "int8", "bool"]
+)
+def test_unique_numbers(dtype: str) -> None:
+    """As NumPy has it, for NaN and zeros of either sign and for the ends of integers, too."""
+    rng, kind = np.random.default_rng(0), np.dtype(dtype)
+    if kind.kind == "f":
+        few = np.asarray([np.nan, -np.nan, np.inf, -np.inf, -0.0, 0.0, 1, -1], kind)
+    elif kind.kind == "b":
+        few = np.asarray([False, True])
+    else:
+        info = np.iinfo(kind)
+        few = np.asarray([info.min, info.min + 1, info.max - 1, info.max], kind)
+    for values in (few, few[:2], few[-2:], few[:1], few[3:7]):
+        x = rng.choice(values, 50) if len(values) else few[:0]
+        y, first, inverse, counts = run("Unique", x)
+        expected = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+        for found, wanted in zip((y, first, inverse, counts), expected):
+            np.testing.assert_array_equal(found, wanted)
+
+
 def test_compress() -> None:
     x = np.arange(12).reshape(3, 4)
     np.testing.assert_array_equal(run("Compress", x, np.asarray([False, True]), axis=1)[0], x[:, 1:2])

@@ -56,7 +56,7 @@ def host_operators() -> tuple[str, ...]:
 def run_host(
     node: NodeAttributes, arrays: Sequence[Array | None], compiled: Mapping[str, HostFunction] | None = None
 ) -> Sequence[Array]:
-    """The results of a host operator, one per output of its schema; C-contiguous.
+    """The results of a host operator, one per output of its schema: new arrays, C-contiguous.
 
     Args:
         compiled: functions that replace registered ones, by operator.
