@@ -23,9 +23,12 @@ from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 FARTHEST = 4.0  # elements beyond an image at which nothing of it counts any more
 
 
-@operator("grid_sample", operands="data grid", mode="linear", padding="zeros", align_corners=False)
+@operator("grid_sample", operands="data grid", mode="linear", padding="zeros", align_corners=False, channels_last=False)
 def grid_sample(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """x (N, C, *image) at the points of grid (N, *result, rank), whose coordinates are -1..1 and innermost first."""
+    """x (N, C, *image) at the points of grid (N, *result, rank), whose coordinates are -1..1 and innermost first.
+
+    With `channels_last`, x is (N, *image, C), and so is the result: all channels of a point are neighbours.
+    """
     x, grid = inputs
     rank = len(x.shape) - 2
     numeric("grid_sample", x)
@@ -34,7 +37,9 @@ def grid_sample(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     require(fits, f"grid_sample: data of shape {x.shape} and a grid of shape {grid.shape} do not fit together")
     mode = word("grid_sample", attrs, "mode", ("nearest", "linear", "cubic"))
     padding = word("grid_sample", attrs, "padding", ("zeros", "border", "reflection"))
-    align, image, wide = flag("grid_sample", attrs, "align_corners"), x.shape[2:], working_dtype(x, grid)
+    align, wide = flag("grid_sample", attrs, "align_corners"), working_dtype(x, grid)
+    last = flag("grid_sample", attrs, "channels_last")
+    image, channels = (x.shape[1:-1], x.shape[-1]) if last else (x.shape[2:], x.shape[1])
     require(0 not in image or 0 in grid.shape, f"grid_sample: there is nothing to sample in data of shape {x.shape}")
 
     def point(*i: Expr) -> Expr:
@@ -47,25 +52,37 @@ def grid_sample(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         return v
 
     points = compute((*grid.shape[:-1], rank), point, "grid_point")
-    shape = (*x.shape[:2], *grid.shape[1:-1])
+    names = [f"o{d}" for d in range(rank)]
+    if last:
+        shape, axes = (*grid.shape[:-1], channels), ["n", *names, "c"]
+    else:
+        shape, axes = (x.shape[0], channels, *grid.shape[1:-1]), ["n", "c", *names]
+
+    def parts(i: Sequence[Expr]) -> tuple[Expr, Expr, Sequence[Expr]]:
+        """Image, channel and point of an element of the result."""
+        return (i[0], i[-1], i[1:-1]) if last else (i[0], i[1], i[2:])
 
     def pixel(n: Expr, c: Expr, at: Sequence[Expr]) -> Expr:
         if padding == "zeros":
-            return cast(wide, element_or_zero(x, (n, c), at))
+            return cast(wide, element_or_zero(x, (n, c), at, behind=int(last)))
         if padding == "border":
-            return cast(wide, x[(n, c, *(minimum(maximum(p, 0), e - 1) for p, e in zip(at, image, strict=True)))])
-        return cast(wide, x[(n, c, *(mirrored_index(p, e, not align) for p, e in zip(at, image, strict=True)))])
+            inside = [minimum(maximum(p, 0), e - 1) for p, e in zip(at, image, strict=True)]
+        else:
+            inside = [mirrored_index(p, e, not align) for p, e in zip(at, image, strict=True)]
+        return cast(wide, x[(n, *inside, c) if last else (n, c, *inside)])
 
     if mode == "nearest":
 
-        def nearest(n: Expr, c: Expr, *o: Expr) -> Expr:
+        def nearest(*i: Expr) -> Expr:
+            n, c, o = parts(i)
             return cast(x.dtype, pixel(n, c, [integral(points[(n, *o, d)]) for d in range(rank)]))
 
-        return compute(shape, nearest, "grid_sample", ["n", "c", *(f"o{d}" for d in range(rank))])
+        return compute(shape, nearest, "grid_sample", axes)
     count, first, weight = (2, 0, linear_weight) if mode == "linear" else (4, -1, cubic_weight)
     taps = [reduce_axis(count, f"t{d}") for d in range(rank)]
 
-    def weighted(n: Expr, c: Expr, *o: Expr) -> Reduction:
+    def weighted(*i: Expr) -> Reduction:
+        n, c, o = parts(i)
         at: list[Expr] = []
         factor: Expr | None = None
         for d, tap in enumerate(taps):
@@ -77,7 +94,6 @@ def grid_sample(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         assert factor is not None
         return sum_(pixel(n, c, at) * factor, taps)
 
-    axes = ["n", "c", *(f"o{d}" for d in range(rank))]
     total = compute(shape, weighted, "grid_sum", axes)
     return total if wide is x.dtype else compute(shape, lambda *i: cast(x.dtype, total[i]), "grid_sample", axes)
 

@@ -56,10 +56,11 @@ def cubic_weight(distance: Expr, a: float = -0.75) -> Expr:
     return select(x <= 1, near, far)
 
 
-def element_or_zero(x: Tensor, lead: Sequence[Expr], at: Sequence[Expr]) -> Expr:
-    """x[*lead, *at], 0 where `at` is outside of the image."""
+def element_or_zero(x: Tensor, lead: Sequence[Expr], at: Sequence[Expr], behind: int = 0) -> Expr:
+    """x[*lead, *at], 0 where `at` is outside of the image; so many of `lead` come `behind` it."""
+    first = len(lead) - behind
     when: Expr | None = None
-    for place, extent in zip(at, x.shape[len(lead) :], strict=True):
+    for place, extent in zip(at, x.shape[first : len(x.shape) - behind], strict=True):
         inside = binary("and", place >= 0, place < extent)
         when = inside if when is None else when & inside
-    return read(x, (*lead, *at), when=when)
+    return read(x, (*lead[:first], *at, *lead[first:]), when=when)

@@ -270,7 +270,11 @@ def sampled(rng: random.Random) -> Workload:
     if kind == "grid":
         grid = d.input((n, rng.randint(1, 5), rng.randint(1, 20), 2))
         attrs = {"mode": rng.choice(("linear", "cubic")), "padding": rng.choice(("zeros", "border"))}
-        return d.workload(d.node("grid_sample", d.input((n, c, h, w)), grid, align_corners=rng.random() < 0.5, **attrs))
+        last = rng.random() < 0.5
+        image = d.input((n, h, w, c) if last else (n, c, h, w))
+        return d.workload(
+            d.node("grid_sample", image, grid, align_corners=rng.random() < 0.5, channels_last=last, **attrs)
+        )
     if kind == "affine":
         return d.workload(d.node("affine_grid", d.input((n, 2, 3)), size=(h, w), align_corners=rng.random() < 0.5))
     if kind == "roi":
@@ -282,8 +286,9 @@ def sampled(rng: random.Random) -> Workload:
         windows = ((h - kernel[0]) // stride[0] + 1) * ((w - kernel[1]) // stride[1] + 1)
         columns = d.input((n, c * kernel[0] * kernel[1], windows))
         return d.workload(d.node("col2im", columns, image=(h, w), kernel=kernel, stride=stride))
-    shifts, weight = d.input((n, 2 * 6, h, w)), d.input((8, c, 2, 3))
-    return d.workload(d.node("deform_conv", d.input((n, c, h + 1, w + 2)), weight, shifts))
+    groups = rng.choice((1, 2))
+    shifts, data = d.input((n, groups * 2 * 6, h, w)), d.input((n, h + 1, w + 2, groups * c))
+    return d.workload(d.node("deform_windows", data, shifts, kernel=(2, 3), groups=groups))
 
 
 def norm(rng: random.Random) -> Workload:

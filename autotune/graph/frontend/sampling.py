@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import math
+
 from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.graph.frontend.windows import explicit_pads, per_axis
 from autotune.ops.workload import AttrValue
 
 MODES = {"bilinear": "linear", "bicubic": "cubic"}  # their names before opset 20
+MANY_CHANNELS = 8  # as many as half a vector has lanes, at least
 
 
 @converts("GridSample")
 def grid_sample(node: OnnxNode) -> str:
+    """Many channels are sampled with the channels last: those of a point are one vector, whatever the points are."""
     mode = node.attr_string("mode", "linear")
-    return node.emit(
+    rank = node.rank()
+    last = rank >= 3 and node.shape()[1] >= MANY_CHANNELS
+    x = node.input(0)
+    sampled = node.emit(
         "grid_sample",
-        node.input(0),
+        node.emit("transpose", x, perm=(0, *range(2, rank), 1)) if last else x,
         node.input(1),
         mode=MODES.get(mode, mode),
         padding=node.attr_string("padding_mode", "zeros"),
         align_corners=node.attr_flag("align_corners"),
+        channels_last=last,
     )
+    return node.emit("transpose", sampled, perm=(0, rank - 1, *range(1, rank - 1))) if last else sampled
 
 
 @converts("AffineGrid")
@@ -68,24 +77,47 @@ def col2im(node: OnnxNode) -> str:
 
 @converts("DeformConv")
 def deform_conv(node: OnnxNode) -> str:
-    """The bias is an `add`."""
+    """Shifted windows times the weight; the bias is an `add`."""
     rank = node.rank() - 2
     kernel = node.shape(1)[2:]
     if rank < 1 or node.attr_ints("kernel_shape", kernel) != kernel:
         raise ModelError(f"{node.label}: kernel_shape contradicts the weight of shape {node.shape(1)}")
-    operands = [node.input(n) for n in (0, 1, 2, 4) if n < 4 or node.given(4)]
-    result = node.emit(
-        "deform_conv",
-        *operands,
-        groups=node.attr_int("group", 1),
-        offset_groups=node.attr_int("offset_group", 1),
-        **_windows(node, rank),
-    )
+    result = _deform_product(node, rank, kernel)
     if not node.given(3):
         return result
     if node.shape(3) != node.shape(1)[:1]:
         raise ModelError(f"{node.label}: bias of shape {node.shape(3)}, {node.shape(1)[0]} outputs")
     return node.emit("add", result, node.reshaped(node.input(3), (1, *node.shape(3), *(1,) * rank)))
+
+
+def _deform_product(node: OnnxNode, rank: int, kernel: tuple[int, ...]) -> str:
+    """The convolution as a matrix product: channels come last, so that those of a shifted point are one vector."""
+    (n, c, *_), (filters, depth, *_) = node.shape(0), node.shape(1)
+    groups, shifts = node.attr_int("group", 1), node.attr_int("offset_group", 1)
+    divides = groups >= 1 and shifts >= 1 and filters % groups == 0 and depth * groups == c and c % shifts == 0
+    if not divides:
+        raise ModelError(
+            f"{node.label}: {c} channels, weight of shape {node.shape(1)}, {groups} groups, {shifts} of offsets"
+        )
+    x = node.transposed(node.input(0), (0, *range(2, rank + 2), 1))
+    rest = [node.input(position) for position in (2, 4) if position == 2 or node.given(4)]
+    windows = node.emit("deform_windows", x, *rest, kernel=kernel, groups=shifts, **_windows(node, rank))
+    wide, counts = node.builder.values[windows].dtype, node.builder.values[windows].shape[1 : rank + 1]
+    points, taps = math.prod(counts), math.prod(kernel)
+    weight = node.reshaped(node.input(1), (groups, filters // groups, depth, taps))
+    weight = node.reshaped(node.transposed(weight, (0, 3, 2, 1)), (groups, taps * depth, filters // groups))
+    if wide != node.value().dtype:
+        weight = node.emit("cast", weight, to=wide)
+    if groups == 1:
+        windows = node.reshaped(windows, (n, points, taps * depth))
+        weight = node.reshaped(weight, (taps * depth, filters))
+    else:
+        windows = node.reshaped(windows, (n, points, taps, groups, depth))
+        windows = node.reshaped(node.transposed(windows, (0, 3, 1, 2, 4)), (n, groups, points, taps * depth))
+    product = node.emit("matmul", windows, weight, trans_a=False, trans_b=False)
+    product = node.reshaped(product, (n, groups, points, filters // groups))
+    product = node.reshaped(node.transposed(product, (0, 1, 3, 2)), (n, filters, *counts))
+    return product if wide == node.value().dtype else node.emit("cast", product, to=node.value().dtype)
 
 
 def _windows(node: OnnxNode, rank: int) -> dict[str, AttrValue]:
