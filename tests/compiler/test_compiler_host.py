@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -69,6 +70,28 @@ def test_boxes_that_are_no_numbers() -> None:
 def test_room_for_boxes_is_that_of_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_MANY", 0)
     test_many_boxes()
+
+
+@given(st.data())
+@FEW
+def test_nonzero(data: st.DataObject) -> None:
+    """Rows of more and of less than the bytes that are looked at together."""
+    shape = data.draw(st.lists(st.integers(0, 3), max_size=3)) + data.draw(
+        st.sampled_from([[], [1], [63], [64], [200]])
+    )
+    kind = data.draw(
+        st.sampled_from([np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int64, np.bool_])
+    )
+    share = data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    x = np.where(rng.uniform(size=shape) < share, rng.choice([1, -1, np.nan], shape), 0 * rng.choice([1, -1], shape))
+    with np.errstate(invalid="ignore"):
+        x = x.astype(kind)
+    asked = NodeAttributes(helper.make_node("NonZero", ["x"], ["y"]), 17, None)
+    for array in (x, x.T):
+        (found,), (expected,) = run_on_host(asked, [array]), run_host(asked, [array])
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_wrong_shapes_are_refused() -> None:

@@ -8,6 +8,7 @@ are the reference; `autotune.compiler.host` has compiled code for some.
 from autotune.graph.host import boxes, ngrams, selection
 from autotune.graph.host.boxes import Suppression
 from autotune.graph.host.node import HostFunction, HostNode, host_function, host_operators, on_host, run_host
+from autotune.graph.host.selection import scalar_nonzero
 
 FAMILIES = (boxes, ngrams, selection)  # importing a family registers its functions
 
@@ -20,4 +21,5 @@ __all__ = [
     "host_operators",
     "on_host",
     "run_host",
+    "scalar_nonzero",
 ]

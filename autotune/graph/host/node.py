@@ -68,8 +68,10 @@ def run_host(
     function = host_function(node.proto)
     if function is None:
         raise ModelError(f"{node.label} is no host operator")
-    if compiled is not None:
-        function = compiled.get(node.op, function)
-    with np.errstate(all="ignore"):
-        results = function(HostNode(node.proto, node.opset, node.folder, tuple(arrays)))
-    return [np.ascontiguousarray(array).reshape(array.shape) for array in results]
+    called = HostNode(node.proto, node.opset, node.folder, tuple(arrays))
+    if compiled is not None and node.proto.op_type in compiled:
+        results = compiled[node.proto.op_type](called)
+    else:
+        with np.errstate(all="ignore"):
+            results = function(called)
+    return [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in results]

@@ -13,13 +13,12 @@ from autotune.graph.ir import Array
 def nonzero(node: HostNode) -> tuple[Array]:
     """Indices, i64 [rank, count], in row-major order; a scalar gives [0, count]."""
     x = node.array(0)
-    if not x.ndim:
-        return (np.empty((0, int(x != 0)), np.int64),)
-    found = (x if x.dtype.kind in "biu" else x != 0).nonzero()
-    indices = np.empty((x.ndim, len(found[0])), np.int64)
-    for row, along in zip(indices, found):
-        row[:] = along
-    return (indices,)
+    return (np.stack(np.nonzero(x != 0)).astype(np.int64),) if x.ndim else scalar_nonzero(x)
+
+
+def scalar_nonzero(x: Array) -> tuple[Array]:
+    """There is no index, once or not at all."""
+    return (np.empty((0, int(x != 0)), np.int64),)
 
 
 @on_host("Unique")
