@@ -50,8 +50,9 @@ def test_a_scale_moves_into_transposed_weights(groups: int) -> None:
         helper.make_node("Mul", ["t", "s"], ["y"]),
     ]
     model = build(nodes, feeds, tensors)
-    graph = optimize(load_model(model.SerializeToString()))
+    graph = optimize(load_model(model.SerializeToString()), skip=["split-phases"])
     assert [n.op for n in graph.nodes] == ["conv_transpose2d"]
+    assert "mul" not in [n.op for n in optimize(load_model(model.SerializeToString())).nodes]
     if groups == 1:  # the reference is wrong for groups of several outputs
         check(model, feeds)
 

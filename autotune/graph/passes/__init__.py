@@ -40,6 +40,7 @@ from autotune.graph.passes.scale_convolutions import scale_convolutions
 from autotune.graph.passes.sink_reshapes import sink_reshapes
 from autotune.graph.passes.sink_shuffles import sink_shuffles
 from autotune.graph.passes.sink_transposes import sink_transposes
+from autotune.graph.passes.split_phases import split_phases
 from autotune.graph.verify import verify
 
 Pass = Callable[[Graph], Graph]
@@ -71,6 +72,7 @@ PASSES: dict[str, Pass] = {
     "fold-input-scale": fold_input_scale,
     "merge-products": merge_products,
     "fold-pad": fold_pad,
+    "split-phases": split_phases,
     "sink-shuffles": sink_shuffles,
     "merge-branches": merge_branches,
 }
