@@ -33,7 +33,7 @@ def runtime(model: Any, feeds: dict[str, Array]) -> list[Array]:
 )
 def test_grid_sample(mode: str, padding: str, align: int, rank: int, data: st.DataObject) -> None:
     image = data.draw(st.lists(st.integers(2, 5), min_size=rank, max_size=rank))
-    channels = data.draw(st.sampled_from([2, 8, 11]))  # many are sampled with the channels last
+    channels = data.draw(st.sampled_from([2, 3, 9]))  # many are sampled with the channels last
     feeds = {"x": random(2, channels, *image), "grid": random(2, *(3, 2, 2)[:rank], rank, seed=1, low=-2.5, high=2.5)}
     attrs: dict[str, Any] = {"mode": mode, "padding_mode": padding, "align_corners": align}
     check(build(helper.make_node("GridSample", ["x", "grid"], ["y"], **attrs), feeds, opset=20), feeds)

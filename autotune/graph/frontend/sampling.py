@@ -10,7 +10,7 @@ from autotune.graph.frontend.windows import explicit_pads, per_axis
 from autotune.ops.workload import AttrValue
 
 MODES = {"bilinear": "linear", "bicubic": "cubic"}  # their names before opset 20
-MANY_CHANNELS = 8  # as many as half a vector has lanes, at least
+MANY_CHANNELS = 3  # from here on, the channels of a point are worth a vector of their own
 
 
 @converts("GridSample")
