@@ -66,9 +66,13 @@ class Row:
 
     def register(self, name: str, dtype: DType) -> Place:
         """The place of one number that is kept in a register."""
-        buffer = Buffer(f"{self.stage}.{name}", dtype, (1,), REGISTER)
+        return self.registers(name, dtype, 1), (Linear(),)
+
+    def registers(self, name: str, dtype: DType, lanes: int) -> Buffer:
+        """Numbers that are kept in registers."""
+        buffer = Buffer(f"{self.stage}.{name}", dtype, (lanes,), REGISTER)
         self.scratch.append(buffer)
-        return buffer, (Linear(),)
+        return buffer
 
     def loop(self, extent: int, body: Callable[[Linear], Sequence[Stmt]]) -> For:
         """`body(i)` for i in 0..extent, one after the other."""

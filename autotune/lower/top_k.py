@@ -1,14 +1,16 @@
-"""top_k: the k largest (or smallest) of each row and their positions; a few by insertion, many by sorting."""
+"""top_k: the k largest (or smallest) of each row and their positions: by ranks in short rows, a few by insertion, many
+by sorting."""
 
 from __future__ import annotations
 
 import math
 
-from autotune.lower.extern import Row, extern_nest, store
+from autotune.lower.extern import LANES, Row, extern_nest, store
 from autotune.lower.insertion import insert_best
 from autotune.lower.ir import Load, Stmt
 from autotune.lower.order import Order
 from autotune.lower.radix import DIGIT_BITS, LEADING_BITS, sort_best
+from autotune.lower.ranking import rank_all
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import cast
 from autotune.tensor.linear import Linear, clamp
@@ -24,7 +26,15 @@ def top_k(row: Row) -> tuple[Stmt, ...]:
         return ()
     order = Order(row.inputs[0].dtype, bool(row.attrs.get("largest", 1)))
     pick = n >= PICK_FROM and 4 * k <= n
-    if _insertion_cycles(n, k) <= _sort_cycles(n, k, order.bits, pick):
+    ways = {
+        "rank": _rank_cycles(n),
+        "insert": _insertion_cycles(n, k),
+        "sort": _sort_cycles(n, k, order.bits, pick),
+    }
+    way = min(ways, key=ways.__getitem__)
+    if way == "rank":
+        found, (places, (first,)) = rank_all(row, order, k)
+    elif way == "insert":
         found, (places, (first,)) = insert_best(row, order, k)
     else:
         found, (places, (first,)) = sort_best(row, order, k, pick)
@@ -37,8 +47,13 @@ def top_k(row: Row) -> tuple[Stmt, ...]:
     return (*found, row.loop(k, take))
 
 
+def _rank_cycles(n: int) -> float:
+    """About what a row takes."""
+    return n * (6 * -(-n // LANES) + 6)
+
+
 def _insertion_cycles(n: int, k: int) -> float:
-    """About what a row takes whose elements are in random order."""
+    """The same, where elements are in random order."""
     inserted = k + k * math.log(n / k)
     return n + inserted * (40 + k * 0.4)
 
