@@ -19,7 +19,7 @@ class AutotuneRep(BackendRep):
     """A model ready to run; takes its inputs by position or by name.
 
     Attributes:
-        host_nodes: the nodes that run on the host, as NumPy functions.
+        host_nodes: the nodes that run on the host, between programs.
         segments: programs that one run is made of.
     """
 

@@ -88,7 +88,7 @@ class InferenceSession:
 
     @property
     def host_nodes(self) -> tuple[str, ...]:
-        """The nodes that run on the host, as NumPy functions: as seen so far, before the first run those that may."""
+        """The nodes that run on the host, between programs: as seen so far, before the first run those that may."""
         return () if isinstance(self._model, Executor) else self._model.host_nodes
 
     @property
