@@ -138,14 +138,14 @@ def reduce_log_sum_exp(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Te
 
 @operator("reduce_mean", traits="folds", axes=Needed.integers, keepdims=True)
 def reduce_mean(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """Sum over the axes, divided by the number of elements summed."""
+    """Sum over the axes, divided by the number of elements summed; narrow integers are summed in i64."""
     (x,) = inputs
     numeric("reduce_mean", x)
     axes = axes_of("reduce_mean", integers("reduce_mean", attrs, "axes", None), len(x.shape))
     count = 1
     for d in axes:
         count *= x.shape[d]
-    total = sum_dtype(x.dtype)
+    total = DType.i64 if x.dtype.is_int and x.dtype.bits < 64 else sum_dtype(x.dtype)
     keepdims = flag("reduce_mean", attrs, "keepdims")
     summed = fold_axes(x, axes, keepdims, "mean_sum", sum_, lambda e: cast(total, e))
     _, names = kept_shape(x, axes, keepdims)

@@ -42,9 +42,9 @@ def clip(node: OnnxNode) -> str:
         else:
             bounds.append(node.attr_float(name, default))
     low, high = bounds
-    if not dtype.is_float:  # integers have no infinities: an open side is the end of the dtype's range
+    if not dtype.is_float:  # a bound that no element passes is none: as a float, the end of the range may lie beyond it
         info = np.iinfo(dtype.numpy)
-        low, high = max(low, float(info.min)), min(high, float(info.max))
+        low, high = (low if low > info.min else -math.inf), (high if high < info.max else math.inf)
     return node.emit("clip", x, min=low, max=high)
 
 

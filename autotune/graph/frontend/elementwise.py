@@ -126,7 +126,18 @@ def power(node: OnnxNode) -> str:
     else:  # integers modulo 2 ** 64 keep what any narrower base needs
         common = DType.f64 if kinds[1].is_float else DType.i64
     result = node.emit("pow", *(node.converted(value.name, common) for value in (base, exponent)))
-    return node.converted(result, kinds[0])
+    return result if common is kinds[0] else _as_integer(node, result, kinds[0])
+
+
+def _as_integer(node: OnnxNode, power: str, dtype: DType) -> str:
+    """A power in a base's own integers. What is no such number (a root of a negative one) is their least."""
+    if not DType(node.builder.values[power].dtype).is_float:
+        return node.converted(power, dtype)
+    least = np.iinfo(dtype.numpy).min
+    above = node.emit("greater_or_equal", power, node.scalar(float(least), power))
+    below = node.emit("less", power, node.scalar(-float(least), power))
+    whole = node.converted(power, dtype)
+    return node.emit("where", node.emit("and", above, below), whole, node.scalar(least, whole))
 
 
 @converts("IsInf")
