@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import AttributeProto, TensorProto, helper
 
+import autotune
 from autotune.errors import ModelError
 from autotune.graph import load_model, optimize
 from tests.graph.graph_models import FEW, Array, build, check, random
@@ -90,8 +91,28 @@ def test_slice(data: st.DataObject) -> None:
     number = st.one_of(st.integers(-7, 7), st.sampled_from([2**31, -(2**31)]))
     starts, ends = ([data.draw(number) for _ in axes] for _ in "se")
     steps = [data.draw(st.sampled_from([-2, -1, 1, 2])) for _ in axes]
+    extents = [feeds["x"].shape[axis] for axis in axes]
+    starts = [max(start, -n) if step < 0 else start for start, step, n in zip(starts, steps, extents, strict=True)]
     tensors = {"s": np.asarray(starts), "e": np.asarray(ends), "a": np.asarray(axes), "t": np.asarray(steps)}
     check(build(helper.make_node("Slice", ["x", *tensors], ["y"]), feeds, tensors), feeds)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "expected"),
+    [(-10, -100, -1, [0]), (-6, -7, -1, [0]), (-10, -9, -1, [0]), (-6, -(2**63), -2, [0]), (0, -100, -1, [0]),
+     (-10, 0, -1, []), (-10, 3, -1, []), (9, -100, -2, [4, 2, 0]), (4, 9, -1, []), (-10, 2, 1, [0, 1]),
+     (9, 100, 1, [])],
+)  # fmt: skip
+def test_slices_clamp_as_the_specification_says(start: int, end: int, step: int, expected: list[int]) -> None:
+    """A start before the first element, backwards, is the first one: the reference, which slices NumPy arrays, errs."""
+    x, limits = np.arange(5, dtype=np.float32), {"s": np.asarray([start]), "e": np.asarray([end])}
+    limits |= {"a": np.asarray([0]), "t": np.asarray([step])}
+    node, wanted = helper.make_node("Slice", ["x", *limits], ["y"]), np.asarray(expected, np.float32)
+    check(build(node, {"x": x}, limits), {"x": x}, [wanted])
+    session = autotune.InferenceSession(build(node, {"x": x, **limits}).SerializeToString())
+    np.testing.assert_array_equal(session.run(None, {"x": x, **limits})[0], wanted)
+    nothing = {"x": x[:0]}
+    check(build(node, nothing, limits), nothing)
 
 
 def test_slice_by_attributes() -> None:

@@ -81,7 +81,10 @@ def concat(node: OnnxNode) -> str:
 
 @converts("Slice")
 def slice_(node: OnnxNode) -> str:
-    """Starts and ends clamp to the tensor as in NumPy; attributes before opset 10, inputs after."""
+    """Starts and ends clamp to the tensor; attributes before opset 10, inputs after.
+
+    As in NumPy, except that a start before the first element is the first element backwards, too.
+    """
     starts, ends = node.ints_or_input("starts", 1) or (), node.ints_or_input("ends", 2) or ()
     axes = node.ints_or_input("axes", 3)
     axes = tuple(range(len(starts))) if axes is None else axes
@@ -93,7 +96,8 @@ def slice_(node: OnnxNode) -> str:
     ranges = [range(extent) for extent in node.shape()]
     for start, end, axis, step in zip(starts, ends, axes, steps):
         axis = node.axis(axis, node.rank())
-        ranges[axis] = range(node.shape()[axis])[slice(start, end, step)]
+        extent = node.shape()[axis]
+        ranges[axis] = range(extent)[slice(max(start, -extent) if step < 0 else start, end, step)]
     return node.sliced(node.input(0), ranges)
 
 
