@@ -102,6 +102,17 @@ def test_the_first_forms(mode: str, opset: int) -> None:
     check(build(node, feeds, tensors, opset=opset), feeds, [expected])
 
 
+@pytest.mark.parametrize(("scale", "extent", "size"), [(2.3, 30, 69), (1.1, 10, 11), (0.7, 10, 7), (2.0, 5, 10)])
+def test_sizes_by_scales_are_worked_out_in_f32(scale: float, extent: int, size: int) -> None:
+    """As ONNX Runtime and exporters do; the reference, in f64, has 68 instead of 69."""
+    feeds = {"x": random(1, 1, 2, extent)}
+    for model in (resize(feeds, scales=[1, 1, 1, scale]),
+                  build(helper.make_node("Upsample", ["x", "s"], ["y"]), feeds,
+                        {"s": np.asarray([1, 1, 1, scale], np.float32)}, opset=9)):  # fmt: skip
+        graph = load_model(model.SerializeToString())
+        assert graph.values[graph.outputs[0].value].shape == (1, 1, 2, size)
+
+
 def test_no_elements() -> None:
     feeds = {"x": random(0, 3)}
     check(resize(feeds, sizes=[0, 6], mode="linear"), feeds, [np.zeros((0, 6), np.float32)])
