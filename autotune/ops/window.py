@@ -19,15 +19,15 @@ def window_count(
 ) -> int:
     """Number of window positions along one side.
 
-    With `up` (ceil_mode) a last partial window counts too, unless it would start in the padding after the image. An
-    image without elements may have no position.
+    With `up` (ceil_mode) a last partial window counts too, be it the only one, unless it would start in the padding
+    after the image. An image without elements may have no position.
 
     Raises:
         WorkloadError: when not even one window fits.
     """
     window = (kernel - 1) * dilation + 1
     padded = size + before + after
-    fits = window <= padded
+    fits = window <= padded or (up and size > 0 and window - padded < stride)
     require(fits or not size, f"{op}: a window of {window} does not fit into the padded {side} {padded}")
     if not fits:
         return 0

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import helper
 
-from autotune.errors import ModelError
+import autotune
+from autotune.errors import ModelError, UnsupportedError
 from autotune.graph import load_model
 from tests.graph.graph_models import FEW, build, check, random
 from tests.graph.test_graph_operators import windows
@@ -63,7 +64,68 @@ def test_global_lp_pool(p: int, opset: int) -> None:
     check(build(node, feeds, opset=opset), feeds, [expected.astype(np.float32)])
 
 
+@pytest.mark.parametrize(("kernel", "stride", "pads"), [(3, 2, [0, 0]), (3, 3, [0, 0]), (2, 5, [1, 0]), (3, 4, [1, 1])])
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("include", [0, 1])
+def test_a_last_window_that_lies_partly_outside(
+    op: str, kernel: int, stride: int, pads: list[int], include: int
+) -> None:
+    """With ceil_mode also where it is the only one: wider than the padded image."""
+    feeds = {"x": random(2, 3, 4)}
+    attrs: dict[str, Any] = {"count_include_pad": include} if op == "AveragePool" else {}
+    node = helper.make_node(
+        op, ["x"], ["y"], kernel_shape=[kernel], strides=[stride], pads=pads, dilations=[2], ceil_mode=1, **attrs
+    )
+    model = build(node, feeds, opset=22)
+    check(model, feeds, theirs(model, feeds))
+    session = autotune.InferenceSession(model.SerializeToString(), target="native -num-cores=1")
+    np.testing.assert_allclose(session.run(None, feeds)[0], theirs(model, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("extent", [7, 8, 9, 10])
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_gaps_between_windows_are_centred(op: str, auto_pad: str, extent: int, dtype: Any) -> None:
+    """Padding for SAME is negative where strides leave gaps, by the specification's formula: evenly cut off."""
+    if op == "AveragePool" and dtype is np.uint8:
+        return
+    feeds = {"x": np.arange(extent, dtype=dtype)[None, None]}
+    for kernel, stride in ((1, 4), (2, 4), (1, 2), (2, 5)):
+        total = -(-extent // stride) * stride - stride + kernel - extent
+        first = {0: 0, -1: 0, -2: -1, -3: -1, -4: -2}.get(total, total // 2 + (auto_pad == "SAME_LOWER") * (total % 2))
+        starts = [stride * i - first for i in range(-(-extent // stride))]
+        windows = [feeds["x"][0, 0, max(start, 0) : start + kernel] for start in starts]
+        values = np.asarray([w.max() if op == "MaxPool" else w.mean() for w in windows], dtype)
+        node = helper.make_node(op, ["x"], ["y"], kernel_shape=[kernel], strides=[stride], auto_pad=auto_pad)
+        model = build(node, feeds, opset=12)
+        check(model, feeds, [values[None, None]])
+        if (
+            dtype is np.uint8 and auto_pad == "SAME_UPPER"
+        ):  # for real numbers, or at the other side, it has none or errs
+            check(model, feeds, theirs(model, feeds))
+
+
+def test_positions_in_an_image_that_padding_crops() -> None:
+    feeds = {"x": random(1, 1, 8)}
+    node = helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2], strides=[4], auto_pad="SAME_UPPER")
+    with pytest.raises(UnsupportedError, match="SAME_UPPER crops"):
+        load_model(build(node, feeds, None, ["y", "i"]).SerializeToString())
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_images_without_a_batch(op: str) -> None:
+    """As torch's older exporter writes SuperPoint's 9 x 9 maximum: kernel and pads of two dimensions, data of three."""
+    outputs = ["y", "where"] if op == "MaxPool" else ["y"]
+    attrs: dict[str, Any] = {"kernel_shape": [9, 9], "pads": [4, 4, 4, 4], "strides": [1, 1]}
+    feeds = {"x": random(2, 12, 10)}
+    model = build(helper.make_node(op, ["x"], outputs, **attrs), feeds, None, outputs, opset=19)
+    batched = {"x": feeds["x"][None]}
+    expected = theirs(build(helper.make_node(op, ["x"], outputs, **attrs), batched, None, outputs, opset=19), batched)
+    check(model, feeds, [array[0] for array in expected])
+
+
 def test_windows_that_do_not_fit_the_data() -> None:
-    model = build(helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2]), {"x": random(1, 1, 4)})
+    model = build(helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2]), {"x": random(1, 4)})
     with pytest.raises(ModelError, match="does not fit data of shape"):
         load_model(model.SerializeToString())

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from autotune.errors import ModelError
+from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.node import OnnxNode, converts
-from autotune.graph.frontend.windows import explicit_pads, per_axis, read_window
+from autotune.graph.frontend.windows import Window, explicit_pads, per_axis, read_window
 from autotune.ops.workload import AttrValue
 
 
 @converts("MaxPool", "AveragePool", "LpPool")
 def pool(node: OnnxNode) -> tuple[str, ...]:
-    """Values, and for MaxPool where they were found, if somebody asks."""
-    window = read_window(node, node.attr_ints("kernel_shape", ()) or ())
+    """Values, and for MaxPool where they were found, if somebody asks.
+
+    Data of one dimension less is an image without a batch: torch has such pools, and its older exporter writes them.
+    """
+    kernel, shape = node.attr_ints("kernel_shape", ()) or (), node.shape()
+    batched = len(kernel) != len(shape) - 1
+    window = read_window(node, kernel, shape[2:] if batched else shape[1:], crops=True)
+    x = node.input(0) if batched else node.reshaped(node.input(0), (1, *shape))
+    positions = len(node.proto.output) > 1 and bool(node.proto.output[1])
+    if min(window.pad) < 0:
+        if positions:
+            raise UnsupportedError(f"{node.label}: positions in an image that {node.attr_string('auto_pad', '')} crops")
+        x, window = _cropped(node, x, window)
     attrs: dict[str, AttrValue] = {
         "kernel": window.kernel,
         "stride": window.stride,
@@ -21,15 +33,25 @@ def pool(node: OnnxNode) -> tuple[str, ...]:
         "dilation": window.dilation,
         "ceil_mode": node.attr_flag("ceil_mode"),
     }
-    x = node.input(0)
     if node.op == "AveragePool":
-        return (node.emit("avg_pool", x, count_include_pad=node.attr_flag("count_include_pad"), **attrs),)
-    if node.op == "LpPool":
-        return (node.emit("lp_pool", x, p=_exponent(node), **attrs),)
-    values = node.emit("max_pool", x, **attrs)
-    if len(node.proto.output) < 2 or not node.proto.output[1]:
-        return (values,)
-    return values, node.emit("max_pool_index", x, column_major=node.attr_flag("storage_order"), **attrs)
+        results = [node.emit("avg_pool", x, count_include_pad=node.attr_flag("count_include_pad"), **attrs)]
+    elif node.op == "LpPool":
+        results = [node.emit("lp_pool", x, p=_exponent(node), **attrs)]
+    else:
+        results = [node.emit("max_pool", x, **attrs)]
+    if positions:
+        results.append(node.emit("max_pool_index", x, column_major=node.attr_flag("storage_order"), **attrs))
+    return tuple(results if batched else (node.reshaped(r, node.builder.values[r].shape[1:]) for r in results))
+
+
+def _cropped(node: OnnxNode, x: str, window: Window) -> tuple[str, Window]:
+    """The part of the images that negative padding leaves, and the window with what padding remains."""
+    shape, rank = node.builder.values[x].shape, len(window.kernel)
+    ranges = [range(extent) for extent in shape]
+    for d in range(rank):
+        before, after = (max(0, -window.pad[side]) for side in (d, d + rank))
+        ranges[d + 2] = range(before, shape[d + 2] - after)
+    return node.sliced(x, ranges), replace(window, pad=tuple(max(0, p) for p in window.pad))
 
 
 def _exponent(node: OnnxNode) -> float:

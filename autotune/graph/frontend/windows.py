@@ -18,16 +18,24 @@ class Window:
     pad: tuple[int, ...]
 
 
-def read_window(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
-    """Window of a node over its first input; auto_pad becomes explicit padding."""
-    rank = node.rank() - 2
+def read_window(
+    node: OnnxNode, kernel: tuple[int, ...], extents: tuple[int, ...] | None = None, *, crops: bool = False
+) -> Window:
+    """Window of a node over its first input; auto_pad becomes explicit padding.
+
+    Args:
+        extents: of the image, where they are not all dimensions of the input after the second.
+        crops: SAME with strides that leave gaps is negative padding, as the specification of pools has it; else none.
+    """
+    extents = node.shape()[2:] if extents is None else extents
+    rank = len(extents)
     if rank < 1 or len(kernel) != rank:
         raise ModelError(f"{node.label}: kernel {kernel} does not fit data of shape {node.shape()}")
     stride = per_axis(node, "strides", rank)
     dilation = per_axis(node, "dilations", rank)
     if min(*kernel, *stride, *dilation) < 1:
         raise ModelError(f"{node.label}: kernel {kernel}, strides {stride} and dilations {dilation} must be positive")
-    begin, end = _padding(node, kernel, stride, dilation)
+    begin, end = _padding(node, extents, kernel, stride, dilation, crops=crops)
     return Window(kernel, stride, dilation, (*begin, *end))
 
 
@@ -45,7 +53,7 @@ def transposed_window(node: OnnxNode, kernel: tuple[int, ...]) -> tuple[Window, 
         raise ModelError(f"{node.label}: output_padding {extra} must be {rank} non-negative integers")
     mode, wanted = node.attr_string("auto_pad", "NOTSET"), node.attr_ints("output_shape")
     if wanted is None and mode not in ("SAME_UPPER", "SAME_LOWER"):
-        begin, end = _padding(node, kernel, stride, dilation)
+        begin, end = _padding(node, node.shape()[2:], kernel, stride, dilation)
     else:
         wanted = wanted or tuple(e * s for e, s in zip(node.shape()[2:], stride, strict=True))
         if len(wanted) != rank:
@@ -75,7 +83,13 @@ def explicit_pads(node: OnnxNode, rank: int) -> tuple[int, ...]:
 
 
 def _padding(
-    node: OnnxNode, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+    node: OnnxNode,
+    extents: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    *,
+    crops: bool = False,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Padding before and after each spatial axis."""
     rank = len(kernel)
@@ -88,9 +102,10 @@ def _padding(
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise ModelError(f"{node.label}: unknown auto_pad '{mode}'")
     begin, end = [], []
-    for extent, k, s, d in zip(node.shape()[2:], kernel, stride, dilation):
-        total = max(((extent + s - 1) // s - 1) * s + d * (k - 1) + 1 - extent, 0)
-        small, large = total // 2, total - total // 2
-        begin.append(small if mode == "SAME_UPPER" else large)
-        end.append(large if mode == "SAME_UPPER" else small)
+    for extent, k, s, d in zip(extents, kernel, stride, dilation):
+        total = ((extent + s - 1) // s - 1) * s + d * (k - 1) + 1 - extent
+        total = total if crops else max(total, 0)
+        # Of an odd padding SAME_UPPER puts the larger half behind; what is cut off comes off there in any case.
+        begin.append((total + (mode == "SAME_LOWER" or total < 0)) // 2)
+        end.append(total - begin[-1])
     return tuple(begin), tuple(end)
