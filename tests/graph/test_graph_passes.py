@@ -194,6 +194,17 @@ def test_batch_norm_folds_into_a_grouped_convolution() -> None:
     assert_same(graph, optimize(graph))
 
 
+@pytest.mark.parametrize("scale", [(), (1, 1, 1, 1), (1, 6, 1, 1), (6, 1, 1)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_scale_folds_into_a_transposed_convolution(scale: tuple[int, ...], groups: int) -> None:
+    net = Net(1, 4, 3, 3)
+    attrs: dict[str, AttrValue] = {**CONV, "groups": groups, "output_padding": (0, 0)}
+    conv = net.op("conv_transpose2d", net.x, net.random(4, 6 // groups, 2, 2), **attrs)
+    graph = net.graph(net.op("mul", conv, net.random(*scale)))
+    assert ops(optimize(graph)) == ["conv_transpose2d"]
+    assert_same(graph, optimize(graph))
+
+
 @pytest.mark.parametrize("trans_b", [False, True])
 def test_scale_folds_into_a_matrix_product(trans_b: bool) -> None:
     net = Net(2, 3)

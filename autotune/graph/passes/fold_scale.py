@@ -43,7 +43,7 @@ def _scaled(producer: Node, weight: Array, per_channel: Array) -> Array:
     if producer.op in CONVOLUTIONS:
         per_channel = per_channel.reshape(-1, *(1,) * (weight.ndim - 1))
     elif producer.op in TRANSPOSED:  # inputs by outputs per group: every input of a group has its group's scales
-        by_group = per_channel.reshape(-1, weight.shape[1])
+        by_group = per_channel.reshape(-1, weight.shape[1] if per_channel.size > 1 else 1)
         per_channel = np.repeat(by_group, weight.shape[0] // len(by_group), axis=0)
         per_channel = per_channel.reshape(*per_channel.shape, *(1,) * (weight.ndim - 2))
     elif producer.attr("trans_b"):
