@@ -35,14 +35,18 @@ def test_pad(pads: list[int], value: float) -> None:
 @FEW
 @given(pads=st.lists(st.integers(-1, 7), min_size=4, max_size=4), mode=st.sampled_from(MODES), data=st.data())
 def test_borders_of_its_own_elements(pads: list[int], mode: Any, data: st.DataObject) -> None:
-    """However wide: a border wider than the data is mirrored, or repeated, again and again."""
+    """A border wider than the data repeats it again and again; it cannot be mirrored."""
     feeds = {"x": random(data.draw(st.integers(3, 5)), data.draw(st.integers(3, 5)))}
     rows, columns = feeds["x"].shape
     around = ((max(pads[0], 0), max(pads[2], 0)), (max(pads[1], 0), max(pads[3], 0)))
     cropped = feeds["x"][max(0, -pads[0]) : rows - max(0, -pads[2]), max(0, -pads[1]) : columns - max(0, -pads[3])]
     tensors = {"p": np.asarray(pads)}
     model = build(helper.make_node("Pad", ["x", "p"], ["y"], mode=mode), feeds, tensors, opset=19)
-    check(model, feeds, [np.pad(cropped, around, mode=mode)])
+    if mode == "reflect" and any(max(pair) >= extent for pair, extent in zip(around, cropped.shape, strict=True)):
+        with pytest.raises(ModelError, match="a mirrored border of"):
+            load_model(model.SerializeToString())
+    else:
+        check(model, feeds, [np.pad(cropped, around, mode=mode)])
 
 
 def test_pad_of_some_axes() -> None:
@@ -74,7 +78,8 @@ def test_center_crop_pad(shape: list[int], axes: list[int]) -> None:
 @pytest.mark.parametrize(
     ("pads", "mode", "message"),
     [([1, 1], "odd", "unknown mode 'odd'"), ([1, 1, 1], "edge", "3 pads"), ([-3, -2], "edge", "crop more"),
-     ([-4, 1], "edge", "no elements to repeat")],
+     ([-4, 1], "edge", "no elements to repeat"), ([4, 0], "reflect", "border of 4 along axis 0, which has 4"),
+     ([-3, 1], "reflect", "border of 1 along axis 0, which has 1")],
 )  # fmt: skip
 def test_impossible_pads(pads: list[int], mode: str, message: str) -> None:
     model = build(helper.make_node("Pad", ["x", "p"], ["y"], mode=mode), {"x": random(4)}, {"p": np.asarray(pads)})

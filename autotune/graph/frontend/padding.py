@@ -54,6 +54,12 @@ def _bordered(node: OnnxNode, pads: Sequence[int], mode: str, value: float) -> s
     if max(pads, default=0) <= 0:
         return x
     around = tuple(max(0, p) for p in pads)
+    for d, r in enumerate(ranges):
+        if mode == "reflect" and max(around[d], around[d + rank]) >= max(len(r), 1):
+            raise ModelError(
+                f"{node.label}: a mirrored border of {max(around[d], around[d + rank])} along axis {d}, which has"
+                f" {len(r)} elements; less than that many can be mirrored"
+            )
     if mode == "constant":
         floating = DType(node.value().dtype).is_float
         return node.emit("pad", x, pads=around, value=float(value) if floating else int(value))
