@@ -12,13 +12,12 @@ from autotune.tensor import DType
 
 
 @converts("BatchNormalization")
-def batch_normalization(node: OnnxNode) -> str:
+def batch_normalization(node: OnnxNode) -> str | tuple[str, ...]:
     """scale * (x - mean) / sqrt(var + epsilon) + bias, its two constants computed in float64.
 
-    Statistics are per channel; before opset 9, with spatial=0, they are per element of a sample.
+    Statistics are per channel; before opset 9, with spatial=0, they are per element of a sample. In training mode
+    they are those of the data.
     """
-    if node.attr_flag("training_mode"):
-        raise UnsupportedError(f"{node.label}: training_mode=1; export the model for inference")
     if node.rank() < 2:
         raise ModelError(f"{node.label}: data of shape {node.shape()} has no channel axis")
     spatial = node.attr_flag("spatial", default=True)
@@ -29,6 +28,8 @@ def batch_normalization(node: OnnxNode) -> str:
     extents = (1, *wanted, *(1,) * (node.rank() - 1 - len(wanted)))
     epsilon = node.attr_float("epsilon", 1e-5)
     dtype = DType(node.value().dtype)
+    if node.attr_flag("training_mode"):
+        return _by_statistics_of_the_data(node, extents, epsilon)
     if all(node.is_constant(position) for position in range(1, 5)):
         arrays = _scale_and_shift(node, epsilon)
         scale, shift = (node.new_constant(array.reshape(extents)) for array in arrays)
@@ -42,6 +43,29 @@ def batch_normalization(node: OnnxNode) -> str:
     wide = DType(node.builder.values[scale].dtype)
     result = node.emit("add", node.emit("mul", node.converted(node.input(0), wide), scale), shift)
     return node.converted(result, dtype)
+
+
+def _by_statistics_of_the_data(node: OnnxNode, extents: tuple[int, ...], epsilon: float) -> tuple[str, ...]:
+    """(result, running mean, running variance), the latter two of what is given and what the data has."""
+    dtype, running = DType(node.value().dtype), DType(node.value(3).dtype)
+    widths = (DType(node.value(position).dtype) for position in range(1, 5))
+    wide = widest(DType.f32, dtype, *widths)  # centring loses what 16 bits have
+    x = node.converted(node.input(0), wide)
+    gamma, beta = (node.reshaped(node.converted(node.input(n), wide), extents) for n in (1, 2))
+    axes = (0, *range(2, node.rank()))
+    mean = node.emit("reduce_mean", x, axes=axes, keepdims=True)
+    centred = node.emit("sub", x, mean)
+    variance = node.emit("reduce_mean", node.emit("mul", centred, centred), axes=axes, keepdims=True)
+    deviation = node.emit("sqrt", node.emit("add", variance, node.scalar(epsilon, variance)))
+    result = node.emit("add", node.emit("mul", centred, node.emit("div", gamma, deviation)), beta)
+    momentum = node.attr_float("momentum", 0.9)
+    kept = [node.converted(result, dtype)]
+    for position, found in ((3, mean), (4, variance)):
+        given = node.converted(node.input(position), wide)
+        old = node.emit("mul", given, node.scalar(momentum, given))
+        new = node.emit("mul", node.reshaped(found, node.shape(position)), node.scalar(1 - momentum, given))
+        kept.append(node.converted(node.emit("add", old, new), running))
+    return tuple(kept)
 
 
 def widest(*dtypes: DType) -> DType:
