@@ -21,6 +21,7 @@ from autotune.graph.frontend import (
     padding,
     pooling,
     quantization,
+    random,
     rearrange,
     recurrent,
     reduction,
@@ -41,7 +42,7 @@ from autotune.graph.ir import Array, Graph, Value
 # Importing a family registers its converters.
 FAMILIES = (
     activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, padding,
-    pooling, quantization, rearrange, recurrent, reduction, resizing, sampling, selection, shapes, spectrum,
+    pooling, quantization, random, rearrange, recurrent, reduction, resizing, sampling, selection, shapes, spectrum,
 )  # fmt: skip
 
 
