@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from autotune.graph import evaluate_graph, load_model, optimize
 from tests.graph.graph_models import build, check, random
 
 # Functions -------------------------------------------------------------------------------------------
@@ -138,6 +139,13 @@ def test_cumulative(op: str, exclusive: int, reverse: int) -> None:
     check(build(node, feeds, {"axis": np.asarray(0)}, opset=26), feeds)
 
 
+def test_running_counts_of_truth() -> None:
+    """Beyond the specification; torch counts, and its older exporter leaves the cast out."""
+    feeds = {"x": np.asarray([[True, False, True], [True, True, True]])}
+    nodes = [helper.make_node("CumSum", ["x", "axis"], ["z"]), helper.make_node("Mul", ["z", "two"], ["y"])]
+    check(build(nodes, feeds, {"axis": np.asarray(1), "two": np.asarray(2)}), feeds, [2 * feeds["x"].cumsum(1)])
+
+
 @pytest.mark.parametrize(("opset", "axis"), [(13, 0), (13, -1), (13, None), (11, None), (1, 0)])
 def test_hardmax(opset: int, axis: int | None) -> None:
     """Before opset 13 the axes from `axis` on are one."""
@@ -151,6 +159,14 @@ def test_hardmax(opset: int, axis: int | None) -> None:
     expected = np.moveaxis(hot, -1, -1 if axis is None else axis) if opset >= 13 else hot.reshape(x.shape)
     model = build(helper.make_node("Hardmax", ["x"], ["y"], **attrs), {"x": x}, opset=opset)
     check(model, {"x": x}, [expected])
+
+
+@pytest.mark.parametrize("op", ["Hardmax", "Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize(("opset", "axis"), [(13, 0), (13, 1), (11, 1)])
+def test_softmax_of_nothing(op: str, shape: tuple[int, ...], opset: int, axis: int) -> None:
+    feeds = {"x": np.zeros(shape, np.float32)}
+    check(build(helper.make_node(op, ["x"], ["y"], axis=axis), feeds, opset=opset), feeds, [feeds["x"]])
 
 
 @pytest.mark.parametrize("op", ["HannWindow", "HammingWindow", "BlackmanWindow"])
@@ -234,6 +250,37 @@ def test_batch_normalization_of_each_element() -> None:
     node = helper.make_node("BatchNormalization", ["x", *tensors], ["y"], spatial=0, is_test=1)
     expected = (x - mean) / np.sqrt(var + np.float32(1e-5)) * scale + bias
     check(build(node, {"x": x}, tensors, opset=6), {"x": x}, [expected])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("shape", [(2, 3, 4, 4), (1, 3, 9), (5, 3)])
+def test_batch_normalization_by_the_statistics_of_the_data(shape: tuple[int, ...], dtype: Any) -> None:
+    feeds = {"x": random(*shape).astype(dtype)}
+    given = {name: random(3, seed=i, low=0.5).astype(dtype) for i, name in enumerate(("s", "b", "m", "v"))}
+    node = helper.make_node("BatchNormalization", ["x", *given], ["y", "mean", "var"], training_mode=1, momentum=0.75)
+    wide = feeds["x"].astype(np.float64)
+    axes = (0, *range(2, len(shape)))
+    mean, var = wide.mean(axes, keepdims=True), wide.var(axes, keepdims=True)
+    s, b, m, v = (array.astype(np.float64) for array in given.values())
+    per_channel = (3, *(1,) * (len(shape) - 2))
+    y = (wide - mean) / np.sqrt(var + 1e-5) * s.reshape(per_channel) + b.reshape(per_channel)
+    expected = [y, 0.75 * m + 0.25 * mean.reshape(-1), 0.75 * v + 0.25 * var.reshape(-1)]
+    found = evaluate_graph(load_model(build(node, feeds, given, ["y", "mean", "var"], 15).SerializeToString()), feeds)
+    for name, wanted in zip(("y", "mean", "var"), expected, strict=True):
+        assert found[name].dtype == dtype
+        np.testing.assert_allclose(found[name], wanted, rtol=3e-3 if dtype is np.float16 else 1e-5, atol=1e-5)
+
+
+def test_weights_that_are_standardised_are_constants() -> None:
+    """As torch's older exporter writes a BiT ResNet: only the result is used, and all of it is known."""
+    node = helper.make_node("BatchNormalization", ["w", "s", "b", "m", "v"], ["z", "1", "2"], training_mode=1)
+    given = {name: random(3, seed=i, low=0.5) for i, name in enumerate(("s", "b", "m", "v"))}
+    feeds = {"x": random(1, 3, 8)}
+    model = build(
+        [node, helper.make_node("Add", ["x", "z"], ["y"])], feeds, {"w": random(1, 3, 8, seed=9), **given}, opset=15
+    )
+    check(model, feeds)
+    assert [node.op for node in optimize(load_model(model.SerializeToString())).nodes] == ["add"]
 
 
 @pytest.mark.parametrize("constant", [True, False])

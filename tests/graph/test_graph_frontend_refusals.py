@@ -65,13 +65,20 @@ def test_dynamic_dimension_says_how_to_give_it() -> None:
     assert load_model(model.SerializeToString(), {"x": (2, 3, 5)}).inputs[0].shape == (2, 3, 5)
 
 
+def test_a_dimension_of_minus_one_is_open() -> None:
+    """Paddle's exporter writes so."""
+    model = make_model([relu("x", "y")], {"x": [-1, 3]}, ["y"])
+    assert "--shape x=1,3" in refusal(model)
+    assert [value.shape for value in load_model(model.SerializeToString(), {"x": (4, 3)}).inputs] == [(4, 3)]
+
+
 def test_a_symbol_is_bound_for_all_inputs() -> None:
     model = make_model([helper.make_node("Add", ["x", "z"], ["y"])], {"x": ["N", 3], "z": ["N", 1]}, ["y"])
     assert [value.shape for value in load_model(model.SerializeToString(), {"x": (4, 3)}).inputs] == [(4, 3), (4, 1)]
     assert "contradicts" in refusal(model, {"x": (4, 3), "z": (5, 1)})
 
 
-@pytest.mark.parametrize("dims", [[-1, 3], [2**40, 2**40], [2**62, 8], [2**63 - 1]])
+@pytest.mark.parametrize("dims", [[-2, 3], [2**40, 2**40], [2**62, 8], [2**63 - 1]])
 def test_negative_and_huge_dimensions(dims: list[int]) -> None:
     assert "impossible" in refusal(make_model([relu("x", "y")], {"x": dims}, ["y"]))
 
@@ -185,6 +192,20 @@ def test_impossible_attributes(node: onnx.NodeProto, text: str) -> None:
 def test_opsets() -> None:
     assert "opset 0" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=0))
     assert "upgrade onnx" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], opset=999))
+
+
+def test_models_without_the_opset_of_onnx() -> None:
+    """One that imports others only means the newest; one of before there were imports the first."""
+    model = make_model([helper.make_node("Clip", ["x"], ["y"], min=1.0)], {"x": [4]}, ["y"])
+    del model.opset_import[:]
+    assert "no opset at all" in refusal(model)
+    model.ir_version = 2
+    assert [node.op for node in load_model(model.SerializeToString()).nodes] == ["clip"]
+    model.ir_version = 8
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    assert "no attribute 'min' in opset" in refusal(model)
+    model.graph.node[0].ClearField("attribute")
+    assert [value.shape for value in load_model(model.SerializeToString()).inputs] == [(4,)]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,16 @@ def test_squeeze(axes: list[int] | None) -> None:
     check(build(helper.make_node("Squeeze", ["x"], ["y"], **old), feeds, opset=11), feeds, [expected])
 
 
+@pytest.mark.parametrize("opset", [11, 13])
+def test_squeeze_leaves_axes_that_are_not_1(opset: int) -> None:
+    """Beyond the specification; torch's squeeze does so, and its exporter writes it as it is (PixArt)."""
+    feeds = {"x": random(1, 3, 1)}
+    tensors = {"a": np.asarray([1, 2])} if opset == 13 else {}
+    attrs: dict[str, Any] = {} if tensors else {"axes": [1, 2]}
+    model = build(helper.make_node("Squeeze", ["x", *tensors], ["y"], **attrs), feeds, tensors, opset=opset)
+    check(model, feeds, [feeds["x"].reshape(1, 3)])
+
+
 def test_squeeze_of_an_empty_list() -> None:
     """Of an attribute all axes of 1, of an operand none: what onnx.reference does."""
     feeds = {"x": random(1, 3, 1)}

@@ -235,3 +235,12 @@ def test_initial_states_of_zero_are_none(layout: int) -> None:
     model = build(node, {"X": x}, {"W": arrays["W"], "R": arrays["R"], "h": zeros, "c": zeros}, ["Y"], 14)
     (cell,) = [n for n in load_model(model.SerializeToString()).nodes if n.op == "lstm"]
     assert len(cell.inputs) == 2
+
+
+def test_an_lstm_with_projection_is_named() -> None:
+    """torch's exporter writes cells wider than the hidden state and leaves the projection between them out."""
+    feeds = {"X": random(5, 2, 3)}
+    tensors = {"W": random(1, 16, 3), "R": random(1, 16, 4), "h": random(1, 2, 4), "c": random(1, 2, 6)}
+    node = helper.make_node("LSTM", ["X", "W", "R", "", "", "h", "c"], ["y"], name="cell", hidden_size=4)
+    with pytest.raises(ModelError, match=r"'cell' .*cells of 6 with a hidden state of 4 are an LSTM with projection"):
+        load_model(build(node, feeds, tensors).SerializeToString())

@@ -156,7 +156,7 @@ def _declared_dims(info: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
     dims: list[Dim] = []
     for dim in info.type.tensor_type.shape.dim:
         if dim.HasField("dim_value"):
-            dims.append(dim.dim_value)
+            dims.append(None if dim.dim_value == -1 else dim.dim_value)  # Paddle's exporter: an open one is -1
         else:
             dims.append(dim.dim_param or None)
     return tuple(dims)

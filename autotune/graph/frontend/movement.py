@@ -44,15 +44,16 @@ def flatten(node: OnnxNode) -> str:
 
 @converts("Squeeze")
 def squeeze(node: OnnxNode) -> str:
-    """An empty attribute (before opset 13) means all axes of 1, as none does; an empty operand means no axis."""
+    """An empty attribute (before opset 13) means all axes of 1, as none does; an empty operand means no axis.
+
+    An axis that is not 1 stays: torch's squeeze means that, and its exporter writes it down as it is.
+    """
     shape = node.shape()
     given = node.ints_or_input("axes", 1)
     if given is None or (not given and node.has("axes")):
         axes = {axis for axis, extent in enumerate(shape) if extent == 1}
     else:
-        axes = {node.axis(axis, len(shape)) for axis in given}
-    if any(shape[axis] != 1 for axis in axes):
-        raise ModelError(f"{node.label}: axes {sorted(axes)} of {shape} are not all 1")
+        axes = {axis for axis in (node.axis(a, len(shape)) for a in given) if shape[axis] == 1}
     return node.reshaped(node.input(0), [extent for axis, extent in enumerate(shape) if axis not in axes])
 
 

@@ -53,6 +53,11 @@ def gru(node: OnnxNode) -> Sequence[str]:
 def lstm(node: OnnxNode) -> Sequence[str]:
     layer = _Layer.of(node, gates=4)
     extras = {}
+    if node.given(6) and node.rank(6) == 3 and node.shape(6)[2] != layer.hidden:
+        raise ModelError(
+            f"{node.label}: cells of {node.shape(6)[2]} with a hidden state of {layer.hidden} are an LSTM with"
+            " projection (proj_size), which ONNX's is not, and the exporter lost it; export it as separate operators"
+        )
     if layer.starts(6):
         extras["initial_c"] = layer.batch_inside(node.input(6))
     if node.given(7):

@@ -7,6 +7,7 @@ import math
 from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.graph.frontend.source import dtype_of
+from autotune.tensor import DType
 
 _REDUCTIONS = {
     "ReduceL1": "reduce_l1",
@@ -61,7 +62,7 @@ def cumulative(node: OnnxNode) -> str:
     (axis,) = axes
     return node.emit(
         node.op.lower(),
-        node.input(0),
+        node.converted(node.input(0), DType.i64) if node.value().dtype == DType.bool.value else node.input(0),
         axis=node.axis(axis, node.rank()),
         exclusive=node.attr_flag("exclusive"),
         reverse=node.attr_flag("reverse"),
@@ -73,6 +74,9 @@ def softmax(node: OnnxNode) -> str:
     """Before opset 13 the axes from `axis` on are flattened into one."""
     shape, rank = node.shape(), node.rank()
     x = node.input(0)
+    if 0 in shape:
+        node.axis(node.attr_int("axis", -1 if node.opset >= 13 else 1), rank)
+        return x
     if node.opset >= 13:
         axis = node.axis(node.attr_int("axis", -1), rank)
     else:

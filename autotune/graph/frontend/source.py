@@ -23,6 +23,7 @@ ModelSource = Union[str, "os.PathLike[str]", bytes, onnx.ModelProto]
 """A file, its contents, or the model itself."""
 
 OLDEST_OPSET = 1
+FIRST_WITH_IMPORTS = 3  # version of the IR
 MAX_NAME = 200
 MAX_SPARSE_ELEMENTS = 2**28
 
@@ -115,11 +116,16 @@ def _check_text(model: onnx.ModelProto, where: str) -> None:
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """The opset of the default domain, checked against what this frontend and the installed onnx know."""
-    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    if not versions:
-        raise ModelError("the model imports no opset of the ONNX domain; add one with onnx.helper.make_opsetid")
+    """The opset of the default domain, checked against what this frontend and the installed onnx know.
+
+    A model that imports others only (XGBoost's exporter) means the newest by it, one from before there were imports
+    the first.
+    """
     newest = onnx.defs.onnx_opset_version()
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    if not versions and not model.opset_import and model.ir_version >= FIRST_WITH_IMPORTS:
+        raise ModelError("the model imports no opset at all; add one with onnx.helper.make_opsetid")
+    versions = versions or [newest if model.opset_import else OLDEST_OPSET]
     if versions[0] < OLDEST_OPSET:
         raise UnsupportedError(
             f"the model uses opset {versions[0]}; opset {OLDEST_OPSET} or later is needed"
