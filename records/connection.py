@@ -17,7 +17,9 @@ from typing import Any
 from sqlite_utils import Database as SqliteDatabase
 
 from autotune.errors import DatabaseError
+from autotune.records import fields
 from autotune.records.schema import APPLICATION_ID, STEPS, migrations
+from autotune.records.tables import foreign_table
 
 Parameters = Sequence[object] | dict[str, object]
 
@@ -84,6 +86,16 @@ class Connection:
             raise DatabaseError(f"{self.path} is a SQLite file of another program; name another file")
         if self.read_only and not tables:
             raise DatabaseError(f"{self.path} is empty: nothing has been tuned into it yet")
+        self._check_tables(())
+        applied = tuple(name for name in self._applied() if name in STEPS)
+        if applied:
+            self._check_tables(applied)
+
+    def _check_tables(self, applied: tuple[str, ...]) -> None:
+        with explained(self.path):
+            wrong = foreign_table(self._db, applied)
+        if wrong is not None:
+            raise DatabaseError(f"{self.path} is damaged or no tuning database: {wrong}; name another file")
 
     def _prepare(self, busy_seconds: float) -> None:
         self.execute("PRAGMA foreign_keys = ON")
@@ -115,16 +127,13 @@ class Connection:
     def _applied(self) -> list[str]:
         """The names of the migrations in this file, in order."""
         with explained(self.path):
-            try:
-                return [step.name for step in self._migrations.applied(self._db)]
-            except KeyError as error:
-                raise DatabaseError(f"{self.path} is damaged; {_DAMAGED} (no column {error})") from None
+            return [step.name for step in self._migrations.applied(self._db)]
 
     def _refuse_newer(self) -> None:
         newer = [name for name in self._applied() if name not in STEPS]
         if newer:
             raise DatabaseError(
-                f"{self.path} was written by a newer autotune (schema {newer[-1]}); upgrade autotune to use it"
+                f"{self.path} was written by a newer autotune (schema {fields.shortened(str(newer[-1]))}); upgrade autotune to use it"
             )
 
     def _check_schema(self) -> None:

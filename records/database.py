@@ -302,7 +302,7 @@ class Database:
         return [row["json"] for row in rows]
 
     def workloads(self) -> list[WorkloadSummary]:
-        """One summary per workload and target that has trials."""
+        """One summary per workload and target that has trials. DatabaseError where one of its texts is none."""
         rows = self.connection.rows(
             "SELECT t.workload_key, w.anchor_key, w.description, t.target_key, g.json AS target, count(*) AS trials, "
             "sum(t.verified) AS verified, count(t.failure_kind) AS failed, "
@@ -310,7 +310,23 @@ class Database:
             "FROM trials t JOIN workloads w ON w.key = t.workload_key JOIN targets g ON g.key = t.target_key "
             "GROUP BY t.workload_key, t.target_key ORDER BY w.description, t.workload_key, t.target_key"
         )
+        for row in rows:
+            try:
+                for name, check in _SUMMARY.items():
+                    check(name, row[name])
+            except DatabaseError as error:
+                raise DatabaseError(f"{self.path} is damaged: a workload's {error}; run `autotune db verify`") from None
         return [WorkloadSummary(**row) for row in rows]
+
+
+_SUMMARY: dict[str, Callable[[str, object], object]] = {
+    "workload_key": fields.key,
+    "anchor_key": fields.optional_key,
+    "description": fields.text,
+    "target_key": fields.key,
+    "target": fields.text,
+    "best_seconds": fields.positive,
+}
 
 
 def _conditions(

@@ -167,7 +167,7 @@ def _parse(raw: bytes, started: bool) -> Session | TuningRecord | None:
                 raise DatabaseError(f"the format is {name[:40]!r}, not {FORMAT!r}")
             if version not in READS:
                 raise DatabaseError(
-                    f"format version {version!r}, this autotune reads up to {VERSION}; upgrade autotune"
+                    f"format version {fields.shown(version)}, this autotune reads up to {VERSION}; upgrade autotune"
                 )
             return None
         case _ if not started:

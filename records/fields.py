@@ -19,6 +19,7 @@ from autotune.errors import DatabaseError
 
 MAX_KEY = 128
 MAX_MESSAGE = 4096
+MAX_SHOWN = 60
 _KEY = re.compile(r"[!-~]+\Z")
 _KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -80,18 +81,18 @@ def text_key(text: str) -> str:
 
 def text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise DatabaseError(f"{name} must be a string, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be a string, got {shown(value)}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise DatabaseError(f"{name} cannot be stored as UTF-8: {_shown(value)}") from None
+        raise DatabaseError(f"{name} cannot be stored as UTF-8: {shown(value)}") from None
     return value
 
 
 def key(name: str, value: object) -> str:
     """A short printable name without spaces: a hash, a template, a session id."""
     if not isinstance(value, str) or len(value) > MAX_KEY or not _KEY.match(value):
-        raise DatabaseError(f"{name} must be 1 to {MAX_KEY} printable characters without spaces, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be 1 to {MAX_KEY} printable characters without spaces, got {shown(value)}")
     return value
 
 
@@ -108,7 +109,7 @@ def failure_kind(name: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or len(value) > MAX_KEY or not _KIND.match(value):
-        raise DatabaseError(f"{name} must be one lower-case word such as 'timeout', got {_shown(value)}")
+        raise DatabaseError(f"{name} must be one lower-case word such as 'timeout', got {shown(value)}")
     return value
 
 
@@ -117,7 +118,7 @@ def message(name: str, value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise DatabaseError(f"{name} must be a string, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be a string, got {shown(value)}")
     return value[:MAX_MESSAGE].encode("utf-8", "replace").decode()
 
 
@@ -139,23 +140,23 @@ def optional_json(name: str, value: object) -> str | None:
 
 def _checked_json(name: str, value: object, canonical: Any) -> str:
     if not isinstance(value, str):
-        raise DatabaseError(f"{name} must be JSON text, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be JSON text, got {shown(value)}")
     try:
         return str(canonical(value))
     except ValueError as error:
-        raise DatabaseError(f"{name} must be JSON text, got {_shown(value)}: {error}") from None
+        raise DatabaseError(f"{name} must be JSON text, got {shown(value)}: {error}") from None
 
 
 def number(name: str, value: object) -> float:
     """A finite float."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise DatabaseError(f"{name} must be a number, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be a number, got {shown(value)}")
     try:
         real = float(value)
     except OverflowError:
         real = math.inf
     if not math.isfinite(real):
-        raise DatabaseError(f"{name} must be finite, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be finite, got {shown(value)}")
     return real
 
 
@@ -167,7 +168,7 @@ def non_negative(name: str, value: object) -> float | None:
     """A finite float >= 0, or None."""
     real = optional_number(name, value)
     if real is not None and real < 0:
-        raise DatabaseError(f"{name} must not be negative, got {_shown(value)}")
+        raise DatabaseError(f"{name} must not be negative, got {shown(value)}")
     return real
 
 
@@ -175,7 +176,7 @@ def positive(name: str, value: object) -> float | None:
     """A finite float > 0, or None."""
     real = optional_number(name, value)
     if real is not None and real <= 0:
-        raise DatabaseError(f"{name} must be greater than 0, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be greater than 0, got {shown(value)}")
     return real
 
 
@@ -191,16 +192,21 @@ def optional_count(name: str, value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 1 <= int(value) < 2**63:
-        raise DatabaseError(f"{name} must be a positive integer, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be a positive integer, got {shown(value)}")
     return int(value)
 
 
 def flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise DatabaseError(f"{name} must be True or False, got {_shown(value)}")
+        raise DatabaseError(f"{name} must be True or False, got {shown(value)}")
     return value
 
 
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+def shown(value: object) -> str:
+    """A value for a message, in quotes where it is text: a foreign file may hold a megabyte of it."""
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """Text for a message: no more than fits a line of it."""
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from autotune.errors import DatabaseError
+from autotune.records import fields
 from autotune.records.database import Database
 from autotune.records.fields import text_key
-from autotune.records.rows import iterate_trials
+from autotune.records.rows import iterate_trials, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,10 @@ class Stats:
 
 
 def stats(db: Database) -> Stats:
-    """What is in the database."""
+    """What is in the database. DatabaseError where a time or a name in it is none."""
 
     def counts(sql: str) -> dict[str, int]:
-        return {row["name"]: row["n"] for row in db.connection.rows(sql)}
+        return {fields.key("a kind or state", row["name"]): row["n"] for row in db.connection.rows(sql)}
 
     trials = db.connection.rows(
         "SELECT count(*) AS trials, coalesce(sum(verified), 0) AS verified, count(failure_kind) AS failed, "
@@ -54,8 +56,8 @@ def stats(db: Database) -> Stats:
             "SELECT failure_kind AS name, count(*) AS n FROM trials WHERE failure_kind NOT NULL GROUP BY 1 ORDER BY 1"
         ),
         sessions=counts("SELECT state AS name, count(*) AS n FROM sessions GROUP BY 1 ORDER BY 1"),
-        oldest=trials["oldest"],
-        newest=trials["newest"],
+        oldest=fields.optional_number("created", trials["oldest"]),
+        newest=fields.optional_number("created", trials["newest"]),
     )
 
 
@@ -78,20 +80,27 @@ def verify(db: Database) -> list[str]:
 
 
 def _broken_pages(db: Database) -> Iterator[str]:
+    alike: dict[str, list[str]] = {}  # one page that is lost makes a line for each row that was on it
     for row in db.connection.rows("PRAGMA integrity_check"):
         if row["integrity_check"] != "ok":
-            yield " ".join(str(row["integrity_check"]).split())
+            line = " ".join(str(row["integrity_check"]).split())
+            alike.setdefault(re.sub(r"\d+", "", line), []).append(line)
+    for first, *others in alike.values():
+        yield f"{first}, and {len(others)} more like it" if others else first
 
 
 def _broken_references(db: Database) -> Iterator[str]:
+    broken: dict[tuple[str, str], list[int]] = {}
     for row in db.connection.rows("PRAGMA foreign_key_check"):
-        yield f"{row['table']} {row['rowid']} refers to a row of {row['parent']} that is not there"
+        broken.setdefault((row["table"], row["parent"]), []).append(row["rowid"])
+    for (table, parent), ids in broken.items():
+        yield f"{table}: {listed('row', ids)} refer to a row of {parent} that is not there"
 
 
 def _broken_interfaces(db: Database) -> Iterator[str]:
     for row in db.connection.rows("SELECT key, json FROM interfaces"):
         if text_key(str(row["json"])) != row["key"]:
-            yield f"interface {row['key']}: the key does not belong to its JSON"
+            yield f"interface {fields.shown(row['key'])}: the key does not belong to its JSON"
 
 
 def _broken_sessions(db: Database) -> Iterator[str]:

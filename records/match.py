@@ -72,7 +72,8 @@ def _reason(name: str, theirs: dict[str, Any], ours: dict[str, Any]) -> str:
             return f"without {_listed(sorted(set(ours['features']) - set(theirs['features'])))}"
         case "core":
             return "with other figures of the core" if name in theirs else "before targets had the core's figures"
-    return f"with {name} {theirs.get(name)}, here {ours.get(name)}"
+    what, there, here = (fields.shortened(str(value)) for value in (name, theirs.get(name), ours.get(name)))
+    return f"with {what} {there}, here {here}"
 
 
 def _target_fields(text: str) -> dict[str, Any]:
@@ -84,5 +85,5 @@ def _target_fields(text: str) -> dict[str, Any]:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:4])
+    shown = ", ".join(map(fields.shortened, names[:4]))
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more features"

@@ -61,7 +61,7 @@ class TuningRecord:
             object.__setattr__(self, name, check(name, getattr(self, name)))
         for name in _OBJECT_FIELDS:
             if not getattr(self, name).startswith("{"):
-                raise DatabaseError(f"{name} must be a JSON object, got {getattr(self, name)[:60]}")
+                raise DatabaseError(f"{name} must be a JSON object, got {fields.shortened(getattr(self, name))}")
         if (self.seconds is None) == (self.failure_kind is None):
             raise DatabaseError(
                 f"a trial has either seconds or a failure_kind, got {self.seconds!r} and {self.failure_kind!r}"
@@ -109,7 +109,7 @@ class TuningRecord:
             raise DatabaseError(f"a record must be a JSON object, got {type(values).__name__}")
         unknown = sorted(set(values) - set(_CHECKS))
         if unknown:
-            raise DatabaseError(f"a record has no field {unknown[0]!r}")
+            raise DatabaseError(f"a record has no field {fields.shown(unknown[0])}")
         missing = [name for name in _REQUIRED if name not in values]
         if missing:
             raise DatabaseError(f"a record needs the field {missing[0]!r}")

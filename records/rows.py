@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import DatabaseError
+from autotune.records import fields
 from autotune.records.connection import Connection
 from autotune.records.record import TuningRecord
 
@@ -29,6 +30,7 @@ _READ_TRIALS = (
     "JOIN targets ON targets.key = trials.target_key JOIN interfaces ON interfaces.key = trials.interface_key "
 )
 _PAGE = 500
+_LISTED = 3
 
 
 def store_trial(connection: Connection, record: TuningRecord) -> None:
@@ -58,7 +60,9 @@ def store_shared(connection: Connection, record: TuningRecord) -> None:
     ):
         stored = connection.rows(f"SELECT json FROM {table} WHERE key = ?", (key,))[0]["json"]
         if stored != text:
-            raise DatabaseError(f"{connection.path}: the key {key} in {table} already belongs to {stored[:60]}")
+            raise DatabaseError(
+                f"{connection.path}: the key {key} in {table} already belongs to {fields.shown(stored)}"
+            )
 
 
 def read_trials(connection: Connection, rest: str, parameters: dict[str, object]) -> list[TuningRecord]:
@@ -86,19 +90,30 @@ def iterate_trials(
 
     Chosen at once and read a page at a time, so the caller may write in between: rows added later are not
     seen, rows deleted meanwhile are left out. A row that makes no record is an error, or, when a list
-    `damaged` is given, a line in it.
+    `damaged` is given, part of a line in it: one for all rows of one cause, once all have been read.
     """
-    for row in _pages(connection, where, parameters, damaged):
+    causes: dict[str, list[int]] | None = None if damaged is None else {}
+    for row in _pages(connection, where, parameters, causes):
         try:
             yield _make(row)
         except DatabaseError as error:
-            if damaged is None:
+            if causes is None:
                 raise _damaged(connection, row, error) from None
-            damaged.append(f"trial {row['id']}: {error}")
+            causes.setdefault(str(error), []).append(row["id"])
+    if damaged is not None:
+        damaged += [f"{listed('trial', ids)}: {error}" for error, ids in (causes or {}).items()]
+
+
+def listed(what: str, ids: Sequence[object]) -> str:
+    """Some rows, by the first of them: trial 7; trials 1, 2, 3 and 97 others."""
+    if len(ids) == 1:
+        return f"{what} {fields.shortened(str(ids[0]))}"
+    first = ", ".join(fields.shortened(str(name)) for name in ids[:_LISTED])
+    return f"{what}s {first}" + (f" and {len(ids) - _LISTED} others" if len(ids) > _LISTED else "")
 
 
 def _pages(
-    connection: Connection, where: str, parameters: dict[str, object], damaged: list[str] | None
+    connection: Connection, where: str, parameters: dict[str, object], damaged: dict[str, list[int]] | None
 ) -> Iterator[dict[str, Any]]:
     # The index of the UNIQUE constraint names every row, whatever has happened to the table itself.
     source = "trials" if damaged is None else "trials INDEXED BY sqlite_autoindex_trials_1"
@@ -115,7 +130,7 @@ def _pages(
                 try:
                     rows += _read_page(connection, [row_id])
                 except DatabaseError as error:
-                    damaged.append(f"trial {row_id}: {error}")
+                    damaged.setdefault(str(error), []).append(row_id)
         yield from rows
 
 

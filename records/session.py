@@ -37,7 +37,7 @@ class Session:
             state = SessionState(self.state)
         except ValueError:
             known = ", ".join(state.value for state in SessionState)
-            raise DatabaseError(f"a session's state is one of {known}, got {self.state!r}") from None
+            raise DatabaseError(f"a session's state is one of {known}, got {fields.shown(self.state)}") from None
         pid = fields.optional_count("pid", self.pid)
         if pid is None:
             raise DatabaseError("a session needs a pid")
@@ -66,7 +66,7 @@ class Session:
             raise DatabaseError(f"a session must be a JSON object, got {type(values).__name__}")
         known = {field.name for field in dataclasses.fields(cls)}
         for name in sorted(known ^ set(values)):
-            raise DatabaseError(f"a session {'needs the' if name in known else 'has no'} field {name!r}")
+            raise DatabaseError(f"a session {'needs the' if name in known else 'has no'} field {fields.shown(name)}")
         return cls(**values)
 
     def is_stale(self, now: float, timeout: float, host: str) -> bool:

@@ -41,7 +41,7 @@ def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
     for one in summaries:
         table.add_row(
             one.workload_key,
-            one.description,
+            text.cell(one.description),
             one.target_key,
             str(one.trials),
             str(one.failed),
@@ -62,6 +62,9 @@ def show(
     with records.Database.open(database_path(db), read_only=True) as database:
         key = _workload_key(database, workload)
         trials = list(database.trials(key))
+        if not trials:
+            raise DatabaseError(f"{database.path} is damaged: the trials of {key} lack what they refer to; "
+                                "run `autotune db verify`")  # fmt: skip
     fastest = sorted((trial for trial in trials if trial.verified), key=lambda trial: trial.seconds or 0.0)[:top]
     failures: dict[str, int] = {}
     for trial in trials:
@@ -72,7 +75,7 @@ def show(
         text.print_json({**found, "fastest": [_values(trial) for trial in fastest]})
         return
     console = Console(highlight=False)
-    console.print(f"{key}  {trials[0].description}")
+    console.print(f"{key}  {text.cell(trials[0].description)}")
     causes = "".join(f", {count} {kind}" for kind, count in sorted(failures.items()))
     console.print(f"{len(trials)} trials, {sum(trial.verified for trial in trials)} verified{causes}\n")
     table = text.table("time", "spread", "error", "allowed", "measured", "target", "config", right=("time",))
@@ -84,7 +87,7 @@ def show(
             "-" if trial.tolerance is None else f"{trial.tolerance:.2g}",
             text.date(trial.created),
             trial.target_key,
-            trial.config,
+            text.cell(trial.config),
         )
     console.print(table)
 
@@ -114,12 +117,12 @@ def best(
         record = match.record
         table = text.facts()
         for name, value in (
-            ("operator", record.description),
+            ("operator", text.cell(record.description)),
             ("time", text.duration(record.seconds)),
             ("target", record.target_key),
             ("weights in", record.residency or "-"),
-            ("interface", record.interface),
-            ("config", record.config),
+            ("interface", text.cell(record.interface)),
+            ("config", text.cell(record.config)),
             ("measured", text.date(record.created)),
         ):
             table.add_row(name, value)
@@ -145,7 +148,7 @@ def export_file(
     for line in damaged:
         print(line, file=sys.stderr)
     if damaged:
-        raise DatabaseError(f"{path}: {len(damaged)} damaged rows were left out, all others are in {out}")
+        raise DatabaseError(f"{path}: the damaged rows named above were left out, all others are in {out}")
 
 
 def import_file(

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 _UNLIMITED = 1000
+_LONGEST = 2000
 
 
 def print_json(value: object) -> None:
@@ -38,6 +39,12 @@ def facts(*rows: tuple[str, str]) -> Table:
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def cell(value: str) -> str:
+    """Text out of a file, for a table: what a terminal would act on is left out, and what no line has room for."""
+    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in value[:_LONGEST])
+    return shown if len(value) <= _LONGEST else f"{shown}..."
 
 
 def duration(seconds: float | None) -> str:

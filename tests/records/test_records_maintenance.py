@@ -37,10 +37,10 @@ def test_a_sound_database_has_no_problems(tmp_path: Path) -> None:
         ("UPDATE trials SET seconds = -1 WHERE id = 1", "trial 1: seconds must be greater than 0"),
         ("UPDATE trials SET seconds = 'fast' WHERE id = 1", "trial 1: seconds must be a number"),
         ("UPDATE trials SET verified = 1, failure_kind = 'crash' WHERE id = 1", "trial 1: a trial has either"),
-        ("UPDATE workloads SET json = '{'", "trial 1: workload must be JSON text"),
+        ("UPDATE workloads SET json = '{'", "trials 1, 2: workload must be JSON text"),
         ("UPDATE interfaces SET json = '[7]'", "the key does not belong to its JSON"),
         ("UPDATE sessions SET state = 'odd'", "sessions: a session's state is one of"),
-        ("DELETE FROM targets", "trials 1 refers to a row of targets that is not there"),
+        ("DELETE FROM targets", "trials: rows 1, 2 refer to a row of targets that is not there"),
         ("UPDATE trials SET config_key = '' WHERE id = 1", "trial 1: config_key must be"),
     ],
 )
