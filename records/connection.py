@@ -133,7 +133,8 @@ class Connection:
         newer = [name for name in self._applied() if name not in STEPS]
         if newer:
             raise DatabaseError(
-                f"{self.path} was written by a newer autotune (schema {fields.shortened(str(newer[-1]))}); upgrade autotune to use it"
+                f"{self.path} was written by a newer autotune (schema {fields.shortened(str(newer[-1]))}); "
+                "upgrade autotune to use it"
             )
 
     def _check_schema(self) -> None:
