@@ -34,7 +34,8 @@ class NodeAttributes:
     def label(self) -> str:
         """How messages call this node."""
         name = self.proto.name or next(iter(self.proto.output), "")
-        return f"node '{shortened(name)}' ({shortened(self.op)})"
+        domain = "" if self.proto.domain in ("", "ai.onnx") else f"{shortened(self.proto.domain)}."
+        return f"node '{shortened(name)}' ({domain}{shortened(self.op)})"
 
     def _attribute(self, name: str, kind: int) -> AttributeProto | None:
         attribute: AttributeProto

@@ -31,9 +31,11 @@ from autotune.graph.frontend import (
     shapes,
     spectrum,
 )
+from autotune.graph.frontend.contrib import FAMILIES as CONTRIBUTED
 from autotune.graph.frontend.expand import is_function
 from autotune.graph.frontend.inputs import require_static
 from autotune.graph.frontend.model import OnnxModel
+from autotune.graph.frontend.node import most_inputs
 from autotune.graph.frontend.part import Part, Stage, whole
 from autotune.graph.frontend.source import shortened
 from autotune.graph.frontend.walk import Walk, is_known
@@ -43,6 +45,7 @@ from autotune.graph.ir import Array, Graph, Value
 FAMILIES = (
     activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, padding,
     pooling, quantization, random, rearrange, recurrent, reduction, resizing, sampling, selection, shapes, spectrum,
+    *CONTRIBUTED,
 )  # fmt: skip
 
 
@@ -115,7 +118,8 @@ def refuse_unknown_nodes(model: OnnxModel) -> None:
     for entry in model.nodes:
         proto = entry.proto
         standard = proto.domain in ("", "ai.onnx") and onnx.defs.has(proto.op_type, entry.opset, "")
-        if not (standard and (is_known(proto) or is_function(proto.op_type, entry.opset))):
+        known = standard and (is_known(proto) or is_function(proto.op_type, entry.opset))
+        if not known and most_inputs(proto.domain, proto.op_type) is None:
             op = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
             counts[op] += 1
             first.setdefault(op, proto.name or next(iter(proto.output), ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import TypeVar, Union
 
 import numpy as np
 
@@ -25,26 +25,57 @@ class RunTimeValueError(UnsupportedError):
 
 Converted = Union[str, Sequence[str]]
 Converter = Callable[["OnnxNode"], Converted]
+AnyConverter = TypeVar("AnyConverter", bound=Converter)
 MAX_BROADCAST_ELEMENTS = 2**28
 EAGER_ELEMENTS = 2**12  # shape arithmetic works on a handful; larger constants are left to the folding pass
-_CONVERTERS: dict[str, Converter] = {}
+MICROSOFT = "com.microsoft"
+_CONVERTERS: dict[tuple[str, str], Converter] = {}
+_MOST_INPUTS: dict[tuple[str, str], int] = {}  # of operators that onnx has no schema of
 
 
-def converts(*op_types: str) -> Callable[[Converter], Converter]:
+def converts(*op_types: str) -> Callable[[AnyConverter], AnyConverter]:
     """Register a converter for operators of the default ONNX domain. It emits nodes and returns the results."""
 
-    def register(function: Converter) -> Converter:
+    def register(function: AnyConverter) -> AnyConverter:
         for op_type in op_types:
-            if op_type in _CONVERTERS:
-                raise ValueError(f"{op_type} has a converter already: {_CONVERTERS[op_type].__qualname__}")
-            _CONVERTERS[op_type] = function
+            _register("", op_type, function)
         return function
 
     return register
 
 
+def contributed(
+    op_type: str, inputs: int, domains: Sequence[str] = (MICROSOFT,)
+) -> Callable[[AnyConverter], AnyConverter]:
+    """Register a converter for one of ONNX Runtime's own operators.
+
+    onnx has no schema of them: `inputs` is how many the converter knows, and attributes that it does not look at are
+    refused.
+    """
+
+    def register(function: AnyConverter) -> AnyConverter:
+        for domain in domains:
+            _register(domain, op_type, function)
+            _MOST_INPUTS[domain, op_type] = inputs
+        return function
+
+    return register
+
+
+def _register(domain: str, op_type: str, function: Converter) -> None:
+    if (domain, op_type) in _CONVERTERS:
+        known = _CONVERTERS[domain, op_type].__qualname__
+        raise ValueError(f"{op_type} has a converter already: {known}")
+    _CONVERTERS[domain, op_type] = function
+
+
 def converter_for(domain: str, op_type: str) -> Converter | None:
-    return _CONVERTERS.get(op_type) if domain in ("", "ai.onnx") else None
+    return _CONVERTERS.get(("" if domain == "ai.onnx" else domain, op_type))
+
+
+def most_inputs(domain: str, op_type: str) -> int | None:
+    """How many inputs the converter of an operator without a schema knows; None for any other operator."""
+    return _MOST_INPUTS.get(("" if domain == "ai.onnx" else domain, op_type))
 
 
 @dataclass(frozen=True)

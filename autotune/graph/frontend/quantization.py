@@ -77,13 +77,13 @@ def dynamic_quantize_linear(node: OnnxNode) -> tuple[str, str, str]:
 
 @converts("MatMulInteger")
 def matmul_integer(node: OnnxNode) -> str:
-    return _matrix_product(node, 1, _rows(node, 2), _columns(node, 3))
+    return matrix_product(node, 1, rows(node, 2), columns(node, 3))
 
 
 @converts("QLinearMatMul")
 def qlinear_matmul(node: OnnxNode) -> str:
-    total = _matrix_product(node, 3, _rows(node, 2), _columns(node, 5))
-    return _requantized(node, total, _rows(node, 1), _columns(node, 4), 6)
+    total = matrix_product(node, 3, rows(node, 2), columns(node, 5))
+    return requantized(node, total, rows(node, 1), columns(node, 4), 6)
 
 
 @converts("ConvInteger")
@@ -96,10 +96,10 @@ def qlinear_conv(node: OnnxNode) -> str:
     channels, count = (1, -1, *(1,) * (node.rank() - 2)), node.shape(3)[0]
     bias = _along(node, 8, channels, count) if node.given(8) else None
     total = _convolution(node, 3, _scalar(node, 2), _filters(node, 5, 3), bias)
-    return _requantized(node, total, _scalar(node, 1), _along(node, 4, channels, count), 6)
+    return requantized(node, total, _scalar(node, 1), _along(node, 4, channels, count), 6)
 
 
-def _matrix_product(node: OnnxNode, weight: int, zero: str | None, weight_zero: str | None) -> str:
+def matrix_product(node: OnnxNode, weight: int, zero: str | None, weight_zero: str | None) -> str:
     """The i32 product of the first operand and the one at `weight`, each less its zero point."""
     b = _signed_weight(node, weight, weight_zero)
     if b is None or min(node.rank(), node.rank(weight)) < 2:
@@ -160,7 +160,7 @@ def _plus(node: OnnxNode, total: str, addend: str | None) -> str:
     return total if addend is None else node.emit("add", total, addend)
 
 
-def _requantized(node: OnnxNode, total: str, first: str | None, second: str | None, position: int) -> str:
+def requantized(node: OnnxNode, total: str, first: str | None, second: str | None, position: int) -> str:
     """An i32 sum by its operands' scales and the result's scale and zero point, which are at `position`."""
     assert first is not None and second is not None
     zero = node.input(position + 1)
@@ -213,7 +213,7 @@ def _filters(node: OnnxNode, position: int, weight: int) -> str | None:
     return _along(node, position, (-1, *(1,) * (len(shape) - 1)), shape[0]) if node.given(position) else None
 
 
-def _rows(node: OnnxNode, position: int) -> str | None:
+def rows(node: OnnxNode, position: int) -> str | None:
     """A scale or zero point of a matrix product's first operand: one, one per row, or of the operand's rank."""
     if not node.given(position):
         return None
@@ -223,7 +223,7 @@ def _rows(node: OnnxNode, position: int) -> str | None:
     return node.reshaped(node.input(position), (*shape, 1)) if len(shape) == 1 else node.input(position)
 
 
-def _columns(node: OnnxNode, position: int) -> str | None:
+def columns(node: OnnxNode, position: int) -> str | None:
     """The same of the second operand, per column."""
     if not node.given(position):
         return None

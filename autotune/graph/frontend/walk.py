@@ -12,9 +12,9 @@ from autotune.errors import ModelError, UnsupportedError, WorkloadError
 from autotune.graph.builder import GraphBuilder
 from autotune.graph.frontend.expand import is_function, schema_body
 from autotune.graph.frontend.model import Entry, OnnxModel
-from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for
+from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for, most_inputs
 from autotune.graph.frontend.part import Part, Stage, remaining
-from autotune.graph.frontend.source import type_name
+from autotune.graph.frontend.source import shortened, type_name
 from autotune.graph.host import host_function, run_host
 from autotune.graph.ir import Array, Graph, Output, Value
 
@@ -233,6 +233,7 @@ def convert_node(node: OnnxNode) -> Sequence[str]:
     except WorkloadError as error:
         raise ModelError(f"{node.label}: {error}") from error
     _check_old_attributes(node)
+    _check_contributed(node)
     results = (results,) if isinstance(results, str) else results
     wanted = max((i + 1 for i, name in enumerate(node.proto.output) if name), default=0)
     if wanted > len(results):
@@ -242,6 +243,8 @@ def convert_node(node: OnnxNode) -> Sequence[str]:
 
 def check_attributes(node: OnnxNode) -> None:
     """Refuse attributes and input counts that the operator's schema does not have, and what has no schema."""
+    if most_inputs(node.proto.domain, node.op) is not None:
+        return
     if node.proto.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op, node.opset, ""):
         raise UnsupportedError(f"{node.label} is no operator of opset {node.opset}")
     schema = onnx.defs.get_schema(node.op, node.opset, "")
@@ -295,9 +298,21 @@ def _parameters(op: str, opset: int) -> tuple[tuple[str, frozenset[str], bool], 
     )  # fmt: skip
 
 
+def _check_contributed(node: OnnxNode) -> None:
+    """Refuse inputs and attributes that the converter of an operator without a schema did not look at."""
+    most = most_inputs(node.proto.domain, node.op)
+    if most is None:
+        return
+    if any(node.proto.input[most:]):
+        raise UnsupportedError(f"{node.label}: input {most} and those behind it are not supported")
+    unknown = [a.name for a in node.proto.attribute if a.name not in node.asked]
+    if unknown:
+        raise UnsupportedError(f"{node.label}: the attribute '{shortened(unknown[0])}' is not supported")
+
+
 def _check_old_attributes(node: OnnxNode) -> None:
     """Refuse training, and attributes of the first opsets that the converter did not look at: they may mean more."""
-    if node.opset < MODERN_OPSET:
+    if node.opset < MODERN_OPSET and onnx.defs.has(node.op, node.opset, ""):
         if "is_test" in onnx.defs.get_schema(node.op, node.opset, "").attributes and not node.attr_int("is_test", 0):
             raise UnsupportedError(f"{node.label}: is_test=0 is training; export the model for inference")
         unknown = [a.name for a in node.proto.attribute if a.name not in node.asked | WITHOUT_EFFECT]

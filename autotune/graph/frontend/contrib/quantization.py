@@ -1,0 +1,129 @@
+"""Quantised operators beyond ONNX's own: sums, products and joins of 8-bit tensors, products with real results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from autotune.errors import ModelError
+from autotune.graph.frontend.node import OnnxNode, contributed
+from autotune.graph.frontend.quantization import (
+    columns,
+    dynamic_quantize_linear,
+    matrix_product,
+    requantized,
+    rows,
+)
+from autotune.tensor import DType
+
+
+@contributed("QLinearAdd", inputs=8)
+def qlinear_add(node: OnnxNode) -> str:
+    return _of_real_numbers(node, "add")
+
+
+@contributed("QLinearMul", inputs=8)
+def qlinear_mul(node: OnnxNode) -> str:
+    return _of_real_numbers(node, "mul")
+
+
+@contributed("QLinearConcat", inputs=2**16)
+def qlinear_concat(node: OnnxNode) -> str:
+    """Tensors, each with its own scale and zero point, along an axis, with one scale and zero point."""
+    count = len(node.inputs) - 2
+    if count < 3 or count % 3:
+        raise ModelError(f"{node.label}: {len(node.inputs)} inputs; a scale, a zero point, and three for each tensor")
+    axis = node.axis(node.attr_int("axis", 0), node.rank(2))
+    parts = []
+    for position in range(2, len(node.inputs), 3):
+        same = all(_equal(node, position + 1 + n, n) for n in (0, 1))
+        parts.append(node.input(position) if same else _quantized(node, _real(node, position), 0))
+    return node.emit("concat", *parts, axis=axis) if len(parts) > 1 else parts[0]
+
+
+@contributed("QGemm", inputs=9)
+def qgemm(node: OnnxNode) -> str:
+    """alpha * scales * (A' @ B' + C), in i32 up to the end; real where no scale of the result is given."""
+    alpha = node.attr_float("alpha", 1.0)
+    trans_a, trans_b = node.attr_flag("transA"), node.attr_flag("transB")
+    if node.rank(0) != 2 or node.rank(3) != 2:
+        raise ModelError(f"{node.label}: operands {node.shape(0)} and {node.shape(3)} must be matrices")
+    names = list(node.inputs)
+    for position, turned in ((0, trans_a), (3, trans_b)):
+        names[position] = node.transposed(node.input(position), (1, 0)) if turned else node.input(position)
+    turned_node = replace(node, inputs=tuple(names))
+    total = matrix_product(turned_node, 3, rows(turned_node, 2), columns(turned_node, 5))
+    if node.given(6):
+        total = node.emit("add", total, node.input(6))
+    first, second = node.reshaped(node.input(1), ()), columns(turned_node, 4)
+    assert second is not None  # the scale is no optional input
+    if alpha != 1.0:
+        first = node.emit("mul", first, node.scalar(alpha, first))
+    if node.given(7):
+        return requantized(node, total, first, second, 7)
+    return _scaled(node, total, first, second)
+
+
+@contributed("DynamicQuantizeMatMul", inputs=5)
+def dynamic_quantize_matmul(node: OnnxNode) -> str:
+    """A, quantised by its own range, times B; plus a bias."""
+    quantised, scale, zero = dynamic_quantize_linear(node)
+    return _integers(node, (quantised, node.input(1), zero, _given(node, 3)), scale, 2, 4)
+
+
+@contributed("MatMulIntegerToFloat", inputs=7)
+def matmul_integer_to_float(node: OnnxNode) -> str:
+    operands = (node.input(0), node.input(1), _given(node, 4), _given(node, 5))
+    return _integers(node, operands, node.reshaped(node.input(2), ()), 3, 6)
+
+
+def _integers(node: OnnxNode, operands: tuple[str | None, ...], first: str, second: int, bias: int) -> str:
+    """The product of (a, b, zero of a, zero of b) by their scales, plus the bias at an input position."""
+    inner = replace(node, inputs=operands)
+    total = matrix_product(inner, 1, rows(inner, 2), columns(inner, 3))
+    scale = columns(node, second)
+    assert scale is not None  # the scale is no optional input
+    result = _scaled(node, total, first, scale)
+    return node.emit("add", result, node.input(bias)) if node.given(bias) else result
+
+
+def _scaled(node: OnnxNode, total: str, first: str, second: str) -> str:
+    """An i32 sum as a real number."""
+    return node.emit("mul", node.converted(total, DType.f32), node.emit("mul", first, second))
+
+
+def _given(node: OnnxNode, position: int) -> str | None:
+    return node.input(position) if node.given(position) else None
+
+
+def _of_real_numbers(node: OnnxNode, op: str) -> str:
+    return _quantized(node, node.emit(op, _real(node, 0), _real(node, 3)), 6)
+
+
+def _real(node: OnnxNode, position: int) -> str:
+    """The real numbers of the 8-bit tensor at a position, whose scale and zero point come behind it."""
+    dtype = node.value(position).dtype
+    return node.emit(
+        "dequantize", node.input(position), node.reshaped(node.input(position + 1), ()),
+        _zero(node, position + 2, DType(dtype)), to="f32",
+    )  # fmt: skip
+
+
+def _quantized(node: OnnxNode, value: str, position: int) -> str:
+    """Real numbers by the scale at a position and the zero point behind it."""
+    dtype = DType(node.value(position + 1).dtype if node.given(position + 1) else node.value(0).dtype)
+    scale = node.reshaped(node.input(position), ())
+    return node.emit("quantize", value, scale, _zero(node, position + 1, dtype), to=dtype.value)
+
+
+def _zero(node: OnnxNode, position: int, dtype: DType) -> str:
+    if node.given(position):
+        return node.reshaped(node.input(position), ())
+    return node.new_constant(np.zeros((), dtype.numpy))
+
+
+def _equal(node: OnnxNode, one: int, other: int) -> bool:
+    """Whether two inputs are known to be the same."""
+    known = node.is_constant(one) and node.is_constant(other)
+    return known and np.array_equal(node.constant(one, "a scale").reshape(-1), node.constant(other, "it").reshape(-1))

@@ -1,0 +1,352 @@
+"""Operators of ONNX Runtime's own against ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import autotune
+from autotune.errors import ModelError, UnsupportedError
+from autotune.graph import evaluate_graph, load_model, optimize
+from tests.graph.graph_models import Array, build, random
+
+DOMAIN = "com.microsoft"
+
+
+def model_of(
+    op: str, feeds: Mapping[str, Array], tensors: Mapping[str, Array], outputs: Sequence[str] = ("y",),
+    order: str = "", domain: str = DOMAIN, **attrs: Any,
+) -> onnx.ModelProto:  # fmt: skip
+    """One node whose inputs are named in `order`, "-" for one that is left out; all there are without."""
+    names = ["" if name == "-" else name for name in order.split()] or [*feeds, *tensors]
+    node = helper.make_node(op, names, outputs, "node", domain=domain, **attrs)
+    model = build(node, feeds, tensors, [name for name in outputs if name], 17)
+    model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    model.ir_version = 9
+    return model
+
+
+def theirs(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, dict(feeds)))
+
+
+def compare(
+    op: str, feeds: dict[str, Array], tensors: dict[str, Array] | None = None, within: float = 2e-5, **rest: Any
+) -> None:
+    """Ours, optimised or not, with constants as such and as inputs, is what ONNX Runtime computes."""
+    given = tensors or {}
+    model = model_of(op, feeds, given, **rest)
+    expected = theirs(model, feeds)
+    open_ = model_of(op, feeds | given, {}, **rest)
+    for variant, values in ((model, feeds), (open_, feeds | given)) if given else ((model, feeds),):
+        graph = load_model(variant.SerializeToString())
+        for form in (graph, optimize(graph)):
+            found = evaluate_graph(form, values)
+            for array, wanted in zip(found.values(), expected, strict=True):
+                assert array.dtype == wanted.dtype
+                assert array.shape == wanted.shape
+                np.testing.assert_allclose(array.astype(np.float64), wanted, rtol=within, atol=within)
+
+
+def refusal(*args: Any, kind: type[Exception] = UnsupportedError, **rest: Any) -> str:
+    with pytest.raises(kind) as raised:
+        load_model(model_of(*args, **rest).SerializeToString())
+    said = str(raised.value)
+    assert f"node 'node' (com.microsoft.{args[0]})" in said
+    assert "\n" not in said
+    return said
+
+
+# Activations and products ------------------------------------------------------------------------------
+
+
+def test_gelus() -> None:
+    feeds, bias = {"x": random(2, 3, 8)}, {"b": random(8, seed=1)}
+    compare("Gelu", feeds)
+    compare("BiasGelu", feeds, bias)
+    compare("FastGelu", feeds)
+    compare("FastGelu", feeds, bias)
+    compare("QuickGelu", feeds)
+    compare("QuickGelu", feeds, alpha=0.5)
+
+
+@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+def test_fused_matmul(trans_a: int, trans_b: int, lead: tuple[int, ...]) -> None:
+    feeds = {"a": random(*lead, *((5, 4) if trans_a else (4, 5)))}
+    tensors = {"b": random(*lead, *((6, 5) if trans_b else (5, 6)), seed=1)}
+    compare("FusedMatMul", feeds, tensors, transA=trans_a, transB=trans_b, alpha=0.25)
+
+
+@pytest.mark.parametrize(
+    ("activation", "attrs"),
+    [("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("LeakyRelu", {"activation_alpha": 0.3}),
+     ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}), ("Elu", {"activation_alpha": 0.7})],
+)  # fmt: skip
+def test_fused_gemm(activation: str, attrs: dict[str, float]) -> None:
+    tensors = {"b": random(6, 4, seed=1), "c": random(6, seed=2)}
+    compare("FusedGemm", {"a": random(3, 4)}, tensors, activation=activation, transB=1, alpha=0.5, beta=2.0, **attrs)
+
+
+@pytest.mark.parametrize(
+    ("activation", "params"),
+    [("Relu", None), ("Tanh", None), ("Sigmoid", None), ("LeakyRelu", [0.1]), ("Clip", [0.0, 0.5]),
+     ("HardSigmoid", [0.3, 0.4])],
+)  # fmt: skip
+def test_fused_conv(activation: str, params: list[float] | None) -> None:
+    attrs: dict[str, Any] = {} if params is None else {"activation_params": params}
+    feeds, tensors = {"x": random(1, 4, 6, 6)}, {"w": random(8, 4, 3, 3, seed=1), "b": random(8, seed=2)}
+    compare("FusedConv", feeds, tensors, pads=[1, 1, 1, 1], activation=activation, **attrs)
+    compare(
+        "FusedConv", feeds, tensors | {"z": random(1, 8, 6, 6, seed=3)}, pads=[1] * 4, activation=activation, **attrs
+    )
+
+
+@pytest.mark.parametrize("zeros", ["", "packed", "real"])
+@pytest.mark.parametrize(("depth", "block"), [(32, 16), (40, 16), (96, 32)])
+def test_matmul_nbits(depth: int, block: int, zeros: str) -> None:
+    rng, rows, blocks = np.random.default_rng(0), 6, -(-depth // block)
+    feeds = {"a": random(2, 3, depth)}
+    tensors: dict[str, Array] = {
+        "b": rng.integers(0, 256, (rows, blocks, block // 2), np.uint8),
+        "s": random(rows * blocks, seed=1, low=0.1),
+    }
+    if zeros:
+        tensors["z"] = rng.integers(0, 256, rows * -(-blocks // 2), np.uint8)
+        if zeros == "real":
+            tensors["z"] = random(rows * blocks, seed=2, low=0, high=15)
+    attrs: dict[str, Any] = {"K": depth, "N": rows, "bits": 4, "block_size": block}
+    model = model_of("MatMulNBits", feeds, tensors, **attrs)
+    found = evaluate_graph(load_model(model.SerializeToString()), feeds)["y"]
+    np.testing.assert_allclose(found, theirs(model, feeds)[0], rtol=1e-4, atol=1e-4)
+
+
+# Normalisations ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("beta", [False, True])
+def test_skip_layer_normalization(bias: bool, beta: bool) -> None:
+    feeds = {"x": random(2, 3, 16), "s": random(2, 3, 16, seed=1)}
+    tensors = {"g": random(16, seed=2)} | ({"b": random(16, seed=3)} if beta else {})
+    tensors |= {"more": random(16, seed=4)} if bias else {}
+    order = f"x s g {'b' if beta else '-'} {'more' if bias else ''}"
+    compare("SkipLayerNormalization", feeds, tensors, outputs=["y", "", "", "sum"], order=order, epsilon=1e-5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_rms_normalizations(bias: bool) -> None:
+    feeds = {"x": random(2, 3, 16), "s": random(2, 3, 16, seed=1)}
+    tensors = {"g": random(16, seed=2)} | ({"more": random(16, seed=4)} if bias else {})
+    outputs = ["y", "", "", "sum"]
+    compare("SkipSimplifiedLayerNormalization", feeds, tensors, outputs=outputs, epsilon=1e-5)
+    compare("SimplifiedLayerNormalization", {"x": feeds["x"]}, {"g": tensors["g"]}, domain="", epsilon=1e-5)
+
+
+@pytest.mark.parametrize("form", ["w p s g b m", "w p - g b", "w p s g b - n"])
+def test_embed_layer_normalization(form: str) -> None:
+    rng = np.random.default_rng(0)
+    tokens: dict[str, Array] = {"i": rng.integers(0, 9, (2, 4)).astype(np.int32)}
+    tables = {"w": random(9, 8), "p": random(6, 8, seed=1), "s": random(2, 8, seed=2)}
+    tables |= {"g": random(8, seed=3), "b": random(8, seed=4)}
+    names = form.split()
+    if "s" in names:
+        tokens["j"] = rng.integers(0, 2, (2, 4)).astype(np.int32)
+    if "m" in names:
+        tokens["m"] = np.asarray([[1, 1, 1, 0], [1, 0, 0, 0]], np.int32)
+    if "n" in names:
+        tokens["n"] = np.asarray([[3, 2, 1, 0], [5, 5, 4, 4]], np.int32)
+    order = f"i {'j' if 's' in names else '-'} {form}"
+    compare("EmbedLayerNormalization", tokens, {n: t for n, t in tables.items() if n in names},
+            outputs=["y", "count", "sum"], order=order)  # fmt: skip
+
+
+# Attention ---------------------------------------------------------------------------------------------
+
+MASKS: dict[str, Array] = {
+    "-": np.zeros(0, np.int32),
+    "raw": np.asarray([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], np.int32),
+    "full": (np.random.default_rng(0).random((2, 5, 5)) < 0.7).astype(np.int32),
+    "ends": np.asarray([5, 3], np.int32),
+    "ends and begins": np.asarray([5, 3, 1, 0], np.int32),
+}
+
+
+@pytest.mark.parametrize("mask", list(MASKS))
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("bias", [False, True])
+def test_attention(mask: str, causal: int, bias: bool) -> None:
+    feeds, tensors = {"x": random(2, 5, 12)}, {"w": random(12, 24, seed=1), "b": random(24, seed=2)}
+    if mask != "-":
+        feeds["m"] = MASKS[mask]
+    if bias:
+        feeds["more"] = random(2, 2, 5, 5, seed=3)
+    order = f"x w b {'m' if 'm' in feeds else '-'} - {'more' if bias else ''}"
+    compare("Attention", feeds, tensors, order=order, num_heads=2, unidirectional=causal)
+
+
+def test_attention_of_values_of_another_width() -> None:
+    feeds, tensors = {"x": random(2, 5, 12)}, {"w": random(12, 8 + 8 + 12, seed=1), "b": random(28, seed=2)}
+    compare("Attention", feeds, tensors, num_heads=2, qkv_hidden_sizes=[8, 8, 12], scale=0.3)
+
+
+@pytest.mark.parametrize("mask", ["-", "raw", "ends"])
+@pytest.mark.parametrize("keys", [5, 7])
+@pytest.mark.parametrize("bias", [False, True])
+def test_multi_head_attention(mask: str, keys: int, bias: bool) -> None:
+    feeds = {"q": random(2, 5, 8), "k": random(2, keys, 8, seed=1), "v": random(2, keys, 12, seed=2)}
+    tensors = {"b": random(28, seed=3)} if bias else {}
+    if mask != "-":
+        if mask == "raw" and keys == 7:
+            feeds["m"] = np.asarray([[1, 1, 1, 1, 0, 1, 0], [1, 1, 0, 0, 0, 0, 0]], np.int32)
+        else:
+            feeds["m"] = MASKS[mask]
+    order = f"q k v {'b' if bias else '-'} {'m' if 'm' in feeds else ''}"
+    compare("MultiHeadAttention", feeds, tensors, order=order, num_heads=2)
+
+
+def test_forms_of_multi_head_attention() -> None:
+    attrs: dict[str, Any] = {"num_heads": 2, "scale": 0.4}
+    # ONNX Runtime has the packed forms on other devices only: the same as with the parts apart.
+    together = random(2, 5, 2, 3, 4)
+    parts = {name: together[:, :, :, n].reshape(2, 5, 8) for n, name in enumerate("qkv")}
+    for packed in ({"q": together}, {"q": parts["q"], "k": np.ascontiguousarray(together[:, :, :, 1:])}):
+        graph = load_model(model_of("MultiHeadAttention", packed, {}, **attrs).SerializeToString())
+        (expected,) = theirs(model_of("MultiHeadAttention", parts, {}, **attrs), parts)
+        np.testing.assert_allclose(evaluate_graph(graph, packed)["y"], expected, rtol=2e-5, atol=2e-5)
+    apart = {"q": random(2, 5, 8), "k": random(2, 2, 7, 4, seed=1), "v": random(2, 2, 7, 4, seed=2)}
+    compare("MultiHeadAttention", apart, **attrs)
+    rows = {name: random(2, 5, 8, seed=n) for n, name in enumerate("qkv")}
+    compare("MultiHeadAttention", rows, outputs=["y", "key", "value"], unidirectional=1, **attrs)
+    biased = rows | {"more": random(1, 2, 5, 5, seed=4)}
+    compare("MultiHeadAttention", biased, order="q k v - - more", **attrs)
+
+
+# Quantised ---------------------------------------------------------------------------------------------
+
+
+def numbers(*shape: int, dtype: Any = np.uint8, seed: int = 0) -> Array:
+    ends = np.iinfo(dtype)
+    return np.random.default_rng(seed).integers(ends.min, ends.max + 1, shape).astype(dtype)
+
+
+def scale(value: float) -> Array:
+    return np.asarray(value, np.float32)
+
+
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("other", [(3, 4), (4,), ()])
+def test_sums_and_products_of_bytes(op: str, dtype: Any, other: tuple[int, ...]) -> None:
+    feeds = {"a": numbers(3, 4, dtype=dtype), "b": numbers(*other, dtype=dtype, seed=1)}
+    tensors = {"as": scale(0.1), "az": dtype(3), "bs": scale(0.02), "bz": dtype(7), "cs": scale(0.15), "cz": dtype(9)}
+    compare(op, feeds, {n: np.asarray(t) for n, t in tensors.items()}, order="a as az b bs bz cs cz", within=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_joined_bytes(dtype: Any) -> None:
+    feeds = {"a": numbers(2, 3, dtype=dtype), "b": numbers(2, 5, dtype=dtype, seed=1)}
+    tensors = {"ys": scale(0.2), "yz": np.asarray(3, dtype), "as": scale(0.2), "az": np.asarray(3, dtype),
+               "bs": scale(0.07), "bz": np.asarray(9, dtype)}  # fmt: skip
+    compare("QLinearConcat", feeds, tensors, order="ys yz a as az b bs bz", axis=1)
+
+
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("per_column", [False, True])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_qgemm(dtype: Any, per_column: bool, real: bool) -> None:
+    columns = (6,) if per_column else ()
+    tensors: dict[str, Array] = {
+        "as": scale(0.1), "az": np.asarray(3, dtype), "b": numbers(6, 5, dtype=np.int8, seed=1),
+        "bs": np.full(columns, 0.02, np.float32), "bz": np.zeros(columns, np.int8),
+        "c": np.arange(6, dtype=np.int32) * 100, "ys": scale(1.5), "yz": np.asarray(11, dtype),
+    }  # fmt: skip
+    if real:
+        del tensors["ys"], tensors["yz"]
+    order = "a as az b bs bz c" + ("" if real else " ys yz")
+    compare("QGemm", {"a": numbers(4, 5, dtype=dtype)}, tensors, order=order, transB=1, alpha=0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("per_column", [False, True])
+def test_products_of_bytes_with_real_results(dtype: Any, per_column: bool) -> None:
+    columns = (6,) if per_column else ()
+    tensors: dict[str, Array] = {"b": numbers(5, 6, dtype=dtype, seed=1), "bs": np.full(columns, 0.02, np.float32),
+                                 "bz": np.full(columns, 4, dtype), "bias": random(6, seed=2)}  # fmt: skip
+    compare("DynamicQuantizeMatMul", {"a": random(2, 4, 5)}, tensors, order="a b bs bz bias", within=1e-4)
+    compare("DynamicQuantizeMatMul", {"a": random(2, 4, 5)}, tensors, order="a b bs", within=1e-4)
+    more = tensors | {"as": scale(0.1), "az": np.asarray(7, np.uint8)}
+    compare("MatMulIntegerToFloat", {"a": numbers(4, 5)}, more, order="a b as bs az bz bias", within=1e-4)
+
+
+# Refusals ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_supported_is_named() -> None:
+    x, rows = {"x": random(2, 5, 8)}, {name: random(2, 5, 8) for name in "qkv"}
+    weights = {"w": random(8, 24), "b": random(24)}
+    assert "the attribute 'colour' is not supported" in refusal("Gelu", x, {}, colour=1)
+    assert "input 1 and those behind it" in refusal("Gelu", x, {"b": random(8)})
+    assert "'transBatchA' is 1" in refusal("FusedMatMul", x, {"b": random(8, 8)}, transBatchA=1)
+    assert "'activation' is 'Odd'" in refusal("FusedGemm", {"a": random(2, 3)}, {"b": random(3, 3)}, activation="Odd")
+    past = {"p": random(2, 2, 2, 3, 4)}
+    assert "input 4 (past)" in refusal("Attention", x, weights | past, order="x w b - p", num_heads=2)
+    assert "attribute 'do_rotary'" in refusal("Attention", x, weights, num_heads=2, do_rotary=1)
+    keys = {"p": random(2, 2, 3, 4), "r": random(2, 2, 3, 4)}
+    order = "q k v - - - p r"
+    assert "input 6 (past)" in refusal("MultiHeadAttention", rows, keys, order=order, num_heads=2)
+    mask = {"m": np.ones((2, 1, 5, 9), np.int32)}
+    assert "a mask of shape (2, 1, 5, 9)" in refusal("Attention", x, weights | mask, order="x w b m", num_heads=2)
+    packed: dict[str, Array] = {"b": numbers(6, 1, 8), "s": random(6)}
+    attrs: dict[str, Any] = {"K": 16, "N": 6, "block_size": 16}
+    assert "'bits' is 3" in refusal("MatMulNBits", {"a": random(2, 16)}, packed, bits=3, **attrs)
+    said = refusal("MatMulNBits", {"a": random(2, 16)}, packed, kind=ModelError, bits=8, **attrs)
+    assert "do not fit N=6, K=16, block_size=16" in said
+    no_heads = refusal("Attention", x, weights, kind=ModelError, num_heads=5)
+    assert "hidden sizes (8, 8, 8) of 5 heads" in no_heads
+
+
+def test_operators_that_nobody_knows_are_listed() -> None:
+    model = model_of("Imaginary", {"x": random(2)}, {})
+    with pytest.raises(UnsupportedError, match=r"com\.microsoft\.Imaginary ×1"):
+        load_model(model.SerializeToString())
+    model = model_of("Gelu", {"x": random(2)}, {}, domain="com.example")
+    with pytest.raises(UnsupportedError, match=r"com\.example\.Gelu ×1"):
+        load_model(model.SerializeToString())
+
+
+def test_a_model_that_onnx_runtime_has_rewritten(tmp_path: Path) -> None:
+    """A transformer's feed-forward part: what its optimiser makes of it runs here as compiled code."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        helper.make_node("Gelu", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "v"], ["e"]),
+        helper.make_node("Add", ["e", "x"], ["f"]),
+        helper.make_node("LayerNormalization", ["f", "g", "h"], ["y"], axis=-1),
+    ]
+    feeds = {"x": random(2, 6, 8)}
+    tensors = {"w": random(8, 32, seed=1), "b": random(32, seed=2), "v": random(32, 8, seed=3),
+               "g": random(8, seed=4), "h": random(8, seed=5)}  # fmt: skip
+    plain = build(nodes, feeds, tensors, opset=20)
+    plain.ir_version = 9
+    options, path = onnxruntime.SessionOptions(), tmp_path / "rewritten.onnx"
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(path)
+    session = onnxruntime.InferenceSession(plain.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, feeds)
+    assert any(node.domain == DOMAIN for node in onnx.load(path).graph.node)
+    (found,) = autotune.InferenceSession(path, target="native -num-cores=1").run(None, feeds)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
