@@ -55,7 +55,7 @@ def compare(
             for array, wanted in zip(found.values(), expected, strict=True):
                 assert array.dtype == wanted.dtype
                 assert array.shape == wanted.shape
-                np.testing.assert_allclose(array.astype(np.float64), wanted, rtol=within, atol=within)
+                np.testing.assert_allclose(array.astype(np.float64), wanted, rtol=min(within, 1e-4), atol=within)
 
 
 def refusal(*args: Any, kind: type[Exception] = UnsupportedError, **rest: Any) -> str:
@@ -233,6 +233,18 @@ def test_forms_of_multi_head_attention() -> None:
     compare("MultiHeadAttention", biased, order="q k v - - more", **attrs)
 
 
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("shape", [(2, 5, 16), (2, 2, 5, 8)])
+@pytest.mark.parametrize("places", [[3], [[4, 3, 2, 1, 0], [5, 6, 7, 8, 9]]])
+def test_rotary_embedding(interleaved: int, shape: tuple[int, ...], places: Any) -> None:
+    feeds = {"x": random(*shape), "p": np.asarray(places)}
+    tensors = {"c": random(12, 4, seed=1), "s": random(12, 4, seed=2)}
+    compare("RotaryEmbedding", feeds, tensors, interleaved=interleaved)
+    if len(shape) == 3:
+        part = {"c": random(12, 2, seed=1), "s": random(12, 2, seed=2)}
+        compare("RotaryEmbedding", feeds, part, num_heads=2, rotary_embedding_dim=4, interleaved=interleaved)
+
+
 # Quantised ---------------------------------------------------------------------------------------------
 
 
@@ -252,6 +264,20 @@ def test_sums_and_products_of_bytes(op: str, dtype: Any, other: tuple[int, ...])
     feeds = {"a": numbers(3, 4, dtype=dtype), "b": numbers(*other, dtype=dtype, seed=1)}
     tensors = {"as": scale(0.1), "az": dtype(3), "bs": scale(0.02), "bz": dtype(7), "cs": scale(0.15), "cz": dtype(9)}
     compare(op, feeds, {n: np.asarray(t) for n, t in tensors.items()}, order="a as az b bs bz cs cz", within=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.2}), ("QLinearGlobalAveragePool", {}),
+     ("QLinearGlobalAveragePool", {"channels_last": 1}),
+     ("QLinearAveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+     ("QLinearAveragePool", {"kernel_shape": [2, 2], "count_include_pad": 1, "pads": [1, 0, 0, 1]})],
+)  # fmt: skip
+def test_functions_and_pools_of_bytes(op: str, attrs: dict[str, Any], dtype: Any) -> None:
+    """A step apart where it is a near tie: ONNX Runtime multiplies by a quotient of scales."""
+    tensors = {"xs": scale(0.05), "xz": np.asarray(3, dtype), "ys": scale(0.04), "yz": np.asarray(9, dtype)}
+    compare(op, {"x": numbers(2, 3, 7, 7, dtype=dtype)}, tensors, within=1.0, **attrs)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])

@@ -1,4 +1,4 @@
-"""Attention and MultiHeadAttention of ONNX Runtime, without a past. Heads are read in place, never transposed."""
+"""Attention, MultiHeadAttention (without a past) and RotaryEmbedding of ONNX Runtime. Heads are read in place."""
 
 from __future__ import annotations
 
@@ -55,6 +55,31 @@ def multi_head_attention(node: OnnxNode) -> tuple[str, ...]:
     result = _attend(node, operands, heads, _mask(node, 4, 5, keys))
     wanted = [n < len(node.proto.output) and bool(node.proto.output[n]) for n in (1, 2)]
     return result, *(_heads_first(node, one) if want else "" for one, want in zip(operands[1:], wanted, strict=True))
+
+
+@contributed("RotaryEmbedding", inputs=4)
+def rotary_embedding(node: OnnxNode) -> str:
+    """Pairs of features turned by the angles of their positions, which are given, or count from one that is."""
+    _refuse(node, 4, "more", "is_packed_batching")
+    x, shape, rank = node.input(0), node.shape(), node.rank()
+    if node.attr_float("scale", 1.0) != 1.0:
+        raise UnsupportedError(f"{node.label}: the attribute 'scale' is not 1")
+    dim, heads = node.attr_int("rotary_embedding_dim", 0), node.attr_int("num_heads", 0)
+    if rank == 3:
+        x = _split(node, x, heads or shape[2] // max(1, dim or 2 * node.shape(2)[-1]) or 1)
+    elif rank != 4:
+        raise ModelError(f"{node.label}: input of shape {shape} must be 3-D or 4-D")
+    batch, length = shape[0], shape[1 if rank == 3 else 2]
+    positions, rows = node.input(1), node.shape(2)[0]
+    if node.shape(1) == (1,):
+        places = node.emit("add", positions, node.new_constant(np.arange(length)))
+        positions = node.expanded(node.reshaped(places, (1, length)), (batch, length))
+    node.must_lie(positions, (0,), (rows,), "a position")
+    turned = node.emit(
+        "rotary", x, node.input(2), node.input(3), positions, order="bshd" if rank == 3 else "bhsd",
+        dim=dim or node.builder.values[x].shape[-1], interleaved=node.attr_flag("interleaved"),
+    )  # fmt: skip
+    return node.reshaped(turned, shape)
 
 
 def _refuse(node: OnnxNode, position: int, what: str, *attributes: str) -> None:

@@ -1,4 +1,4 @@
-"""Quantised operators beyond ONNX's own: sums, products and joins of 8-bit tensors, products with real results."""
+"""Quantised operators beyond ONNX's own: sums, pools and joins of 8-bit tensors, products with real results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autotune.errors import ModelError
+from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.frontend.quantization import (
     columns,
@@ -15,6 +15,7 @@ from autotune.graph.frontend.quantization import (
     requantized,
     rows,
 )
+from autotune.graph.frontend.windows import read_window
 from autotune.tensor import DType
 
 
@@ -40,6 +41,36 @@ def qlinear_concat(node: OnnxNode) -> str:
         same = all(_equal(node, position + 1 + n, n) for n in (0, 1))
         parts.append(node.input(position) if same else _quantized(node, _real(node, position), 0))
     return node.emit("concat", *parts, axis=axis) if len(parts) > 1 else parts[0]
+
+
+@contributed("QLinearSigmoid", inputs=5)
+def qlinear_sigmoid(node: OnnxNode) -> str:
+    return _quantized(node, node.emit("sigmoid", _real(node, 0)), 3)
+
+
+@contributed("QLinearLeakyRelu", inputs=5)
+def qlinear_leaky_relu(node: OnnxNode) -> str:
+    return _quantized(node, node.emit("leaky_relu", _real(node, 0), alpha=node.attr_float("alpha", 0.01)), 3)
+
+
+@contributed("QLinearGlobalAveragePool", inputs=5)
+def qlinear_global_average_pool(node: OnnxNode) -> str:
+    first = 1 if node.attr_flag("channels_last") else 2
+    axes = tuple(range(first, first + node.rank() - 2))
+    return _quantized(node, node.emit("reduce_mean", _real(node, 0), axes=axes, keepdims=True), 3)
+
+
+@contributed("QLinearAveragePool", inputs=5)
+def qlinear_average_pool(node: OnnxNode) -> str:
+    if node.attr_flag("channels_last"):
+        raise UnsupportedError(f"{node.label}: the attribute 'channels_last' is 1, only 0 is supported")
+    window = read_window(node, node.attr_ints("kernel_shape") or ())
+    value = node.emit(
+        "avg_pool", _real(node, 0), kernel=window.kernel, stride=window.stride, pad=window.pad,
+        dilation=window.dilation, ceil_mode=node.attr_flag("ceil_mode"),
+        count_include_pad=node.attr_flag("count_include_pad"),
+    )  # fmt: skip
+    return _quantized(node, value, 3)
 
 
 @contributed("QGemm", inputs=9)
