@@ -163,6 +163,33 @@ def test_verify(db: Path) -> None:
     assert len(json.loads(invoke("verify", "--db", db, "--json").stdout)["problems"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("statement", "verb", "said"),
+    [
+        ("UPDATE workloads SET description = x'00ff'", "list", "description must be a string, got b'"),
+        ("ALTER TABLE sessions ADD COLUMN more TEXT", "list", "'sessions' has other columns"),
+        ("DROP TABLE plans", "list", "there is no table 'plans'"),
+        ("DELETE FROM interfaces", "show", "lack what they refer to"),
+        ("UPDATE trials SET created = 'now'", "stats", "created must be a number, got 'now'"),
+        ("CREATE TRIGGER t AFTER UPDATE ON trials BEGIN DELETE FROM trials; END", "verify", "'trials' has a trigger"),
+    ],
+)
+def test_altered_databases_are_one_line(db: Path, statement: str, verb: str, said: str) -> None:
+    with Database.open(db) as database:
+        database.connection.execute("PRAGMA foreign_keys = OFF")
+        database.connection.execute(statement)
+    assert said in refused(verb, *([KEY] if verb == "show" else []), "--db", db)
+
+
+def test_a_text_of_a_megabyte_is_cut_for_the_terminal(db: Path) -> None:
+    with Database.open(db) as database:
+        database.connection.execute("UPDATE workloads SET description = 'a\x1b[2J' || hex(zeroblob(500000))")
+    listed = invoke("list", "--db", db)
+    assert listed.exit_code == 0
+    assert "\x1b" not in listed.stdout
+    assert len(listed.stdout) < 10_000
+
+
 def test_stats(db: Path) -> None:
     text = invoke("stats", "--db", db).stdout
     for shown in ("failed: timeout", "sessions running", "1970-01-01 00:16", list(STEPS)[-1]):
