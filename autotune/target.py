@@ -40,7 +40,7 @@ class Target:
         core: what one core does in a cycle; it decides what is chosen untuned.
 
     Raises:
-        TargetError: not x86-64, no AVX2 and FMA, or fewer than one thread.
+        TargetError: not x86-64, no AVX2 and FMA, a core without multiply-adds, or fewer than one thread.
     """
 
     arch: str
@@ -58,6 +58,10 @@ class Target:
         missing = sorted(_AVX2 - set(self.features))
         if missing:
             raise TargetError(f"CPU {self.cpu!r} lacks {' and '.join(missing)}: autotune needs AVX2 and FMA at least")
+        kinds = [(kind, bits) for kind in ("fma.f32", "fma.f64") for bits in (128, 256, self.vector_bits)]
+        unknown = [f"{kind} of {bits} bits" for kind, bits in kinds if self.core.pipe(kind, bits) is None]
+        if unknown:
+            raise TargetError(f"the core of CPU {self.cpu!r} says nothing of {unknown[0]}, which its features have")
         if self.num_threads < 1:
             raise TargetError(f"num-cores is {self.num_threads}, and must be at least 1")
 

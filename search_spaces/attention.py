@@ -17,6 +17,7 @@ from autotune.search_spaces.anchored import with_layouts
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice
+from autotune.search_spaces.register_tile import Steps
 from autotune.search_spaces.registry import template
 from autotune.search_spaces.space import ConfigSpace, Constraint
 from autotune.target import Target
@@ -29,6 +30,8 @@ HEADS, BLOCKS = "heads", "blocks"
 PRODUCTS, LOGITS, LARGEST, POWERS, SUM, INVERSE, VALUES = (
     f"attention_{part}" for part in ("products", "logits", "max", "exp", "sum", "scale", "values")
 )
+SCATTERED = 1.5
+"""Time of loads by what they take elsewhere: keys lie apart."""
 SCORES = Layout.blocked(4, [], order=(0, 1, 3, 2))  # (batch, head, key, query)
 
 
@@ -149,7 +152,7 @@ def _cost(p: AttentionShape, target: Target, config: Config) -> float:
         target.num_threads,
     )
     sums = keys * queries
-    tile = max(sums, 8, 1.5 * (keys + queries)) / sums  # eight sums hide the latency of each other
+    tile = Steps.of(target).cycles(sums, SCATTERED * (keys + queries)) / sums
     if config.get_str("share") == HEADS:  # the last block has no more vectors than it needs
         vectors = -(-p.queries // lanes) * p.tasks
     else:

@@ -32,6 +32,7 @@ from autotune.search_spaces.conv2d_shape import (
 from autotune.search_spaces.conv_features import direct_numbers
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice, flag, tile
+from autotune.search_spaces.register_tile import Steps
 from autotune.search_spaces.registry import template
 from autotune.search_spaces.space import ConfigSpace, Constraint
 from autotune.target import Target
@@ -43,14 +44,17 @@ MAX_FMAS = 512
 
 Halo = tuple[tuple[int, int], ...]
 
+CROWDED = 1.1
+"""Time of loads by what it would be if two a cycle were possible all the time."""
+
+NARROW = 1.1
+"""Time of narrow vectors by what units take for them: there are twice the instructions."""
+
+FROM_L2 = 1.5
+"""Time of weights from L2 that the image's vectors are loaded between, by that of reading L2 from end to end."""
+
 BODY = 64
 """Multiply-adds between two jumps that are enough to hide them."""
-
-HALF_RATE = frozenset({"znver4", "icelake-client", "rocketlake", "tigerlake"})
-"""CPUs that execute 512-bit multiply-adds half as often as 256-bit ones."""
-
-IN_FLIGHT = 9.5
-"""Multiply-adds that keep the pipes busy: two pipes of latency 4, and some slack (measured)."""
 
 
 class RegisterTiles:
@@ -151,17 +155,15 @@ class RegisterTiles:
         )
 
     def _cycles(self, p: Conv, target: Target, config: Config) -> float:
-        """Time of a thread per input channel and tap, in vector multiply-adds; threads take whole rows of tiles."""
+        """Cycles of a thread per input channel and tap; threads take whole rows of tiles."""
         lanes, vectors, height = (config.get_int(name) for name in ("lanes", "oc_vectors", "oh_tile"))
         rows = p.n * -(-self.bands(p, lanes) // vectors) * math.prod(p.out[:-1]) // height
         return -(-rows // target.num_threads) * row_cost(p, target, lanes, vectors, config.get_int("ow_tile"), height)
 
     def estimate(self, p: Conv, target: Target, config: Config) -> float:
-        """The same of whole tiles where weights come from; narrow vectors take half the time on some CPUs."""
+        """The same, and where weights come from."""
         lanes, vectors = config.get_int("lanes"), config.get_int("oc_vectors")
         cost = self._cycles(p, target, config)
-        if lanes > 8 and target.cpu in HALF_RATE:
-            cost *= 1.8  # not 2: narrow vectors need twice the instructions
         # Every tile reads the weights of its channels again, from farther away the more there are.
         near = p.c // p.groups * p.taps * vectors * lanes * DType.f32.bytes
         return cost * (1 + near / (2 * target.l2_bytes * config.get_int("ow_tile") * config.get_int("oh_tile")))
@@ -169,7 +171,7 @@ class RegisterTiles:
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
         p = self.shape(workload)
-        best, chosen = math.inf, space.default()
+        best, chosen = (math.inf, 0), space.default()
         knobs = [space.knob(name).values for name in ("lanes", "oc_vectors", "ow_tile", "oh_tile")]
         for lanes, vectors, width, height in itertools.product(*knobs):
             assert isinstance(lanes, int) and isinstance(vectors, int)
@@ -178,7 +180,7 @@ class RegisterTiles:
             used = vectors * width * height + min(vectors, width * height) + 1
             if used > target.num_vector_registers or not space.satisfies(tried):
                 continue
-            cost = self.estimate(p, target, tried)
+            cost = (self.estimate(p, target, tried), lanes)  # of equal ones the vectors that are not half empty
             if cost < best:
                 best, chosen = cost, tried
         body = chosen.get_int("oc_vectors") * chosen.get_int("ow_tile") * chosen.get_int("oh_tile")
@@ -271,18 +273,19 @@ class RegisterTiles:
 
 
 def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, height: int) -> float:
-    """Time of a row of tiles per input channel and tap, in vector multiply-adds.
+    """Cycles of a row of tiles per input channel and tap. Weights that do not stay in L1 come more slowly."""
+    steps, width_bytes = Steps.of(target, lanes=lanes), lanes * DType.f32.bytes
+    near = p.c // p.groups * p.taps * vectors * width_bytes <= target.l1_bytes // 2
+    weight = width_bytes / target.core.l2 * FROM_L2
 
-    A sum waits for its last addition, so that fewer than `IN_FLIGHT` of them leave the pipes empty. There may be as
-    many loads as multiply-adds, fewer where these are narrow and fast; weights that do not stay in L1 come more slowly.
-    """
-    near = p.c // p.groups * p.taps * vectors * lanes * DType.f32.bytes <= target.l1_bytes // 2
-    load, weight = (1.0, 4.0) if lanes > 8 else (1.1, 2.75)
+    crowded = CROWDED if steps.loads >= 2 else 1.0
+    more = NARROW if lanes < target.lanes(DType.f32.bytes) else 1.0
 
     def step(columns: int) -> float:
         sums, loads = vectors * columns * height, vectors + columns * height
-        busy = max(sums, loads * load, IN_FLIGHT, 0.0 if near else vectors * weight)
-        return busy + 0.01 * loads + 0.03 * height + sums * p.groups / (p.c * p.taps)
+        busy = max(steps.cycles(more * sums, more * crowded * loads), 0.0 if near else vectors * weight)
+        beside = 0.01 * loads + 0.03 * height + sums * p.groups / (p.c * p.taps)
+        return busy + beside / steps.pipe.per_cycle
 
     return p.ow // width * step(width) + (step(p.ow % width) if p.ow % width else 0.0)
 

@@ -23,6 +23,7 @@ from autotune.search_spaces.conv2d_winograd_cost import Blocking, Cost
 from autotune.search_spaces.conv_features import winograd_numbers
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice
+from autotune.search_spaces.register_tile import Steps
 from autotune.search_spaces.registry import Priority, template
 from autotune.search_spaces.space import ConfigSpace, Constraint
 from autotune.target import Target
@@ -248,7 +249,7 @@ def best_algorithm(p: Conv, target: Target) -> str:
 
 def worth(p: Conv, tile: winograd.Tile, target: Target) -> bool:
     """Whether it should be clearly faster than a direct convolution: windows of 3 x 3 without stride always are."""
-    direct = p.n * p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps
+    direct = p.n * p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps / Steps.of(target).pipe.per_cycle
     plain = (p.window, p.stride) == ((3, 3), (1, 1))
     return plain or cheapest(winograd.apart(p), tile, target)[0] * target.num_threads < WORTH * direct
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from autotune.ops import winograd
 from autotune.ops.conv import Conv
+from autotune.search_spaces.register_tile import Steps
 from autotune.target import Target
 
 BYTES, LINE = 4, 64
@@ -21,19 +22,14 @@ L2_KEPT, L2_LOST = 0.6, 1.25
 """Of L2: a working set that it holds, and one of which it holds nothing from one visit to the next."""
 L3_SHARE = 0.35
 """Of L3, what a working set can count on."""
-DISTANT = 26.0
-"""Bytes per cycle from L3, mostly asked for ahead of their use."""
-MEMORY, TOGETHER = 10.0, 14.0
-"""Bytes per cycle that memory gives to one thread and to all of them, whatever is computed meanwhile."""
 IN_TIME = 1.0
 """Cycles that a line from memory takes from the multiply-adds all the same."""
 WRITTEN = 3
 """Reads that a write is worth: the line is fetched first and leaves later."""
-LATENCY, STEP = 12, 0.2
-"""Accumulators without which a multiply-add waits for its predecessor; cycles that a step of the sum takes
-beside, per row of tiles: each is read apart from the others."""
-TRANSFORM = 5.0
-"""Cycles per point of a transformed tile and vector of channels."""
+STEP = 0.2
+"""Cycles that a step of the sum takes beside, per row of tiles: each is read apart from the others."""
+TRANSFORM = 2.5
+"""Time of a point of a transformed tile and vector of channels, by that of a store: there are loads and additions."""
 DENSE = 1.12
 """Time of a tile with an odd number of points by what is estimated: 0 is none of them, so that its transforms have more
 terms and spill."""
@@ -84,7 +80,8 @@ class Cost:
     @property
     def _memory(self) -> float:
         """Bytes per cycle that memory gives to each thread."""
-        return min(MEMORY, TOGETHER / self.target.num_threads)
+        core = self.target.core
+        return min(core.dram, core.dram_shared / self.target.num_threads)
 
     def cycles(self, blocking: Blocking) -> float:
         """Estimated cycles of the slowest thread; memory may take longer, see `loading`."""
@@ -105,7 +102,7 @@ class Cost:
             moved = again * self._moved(self.weights + inputs + outputs)
             moved += reads * blocks * inputs * self._moved(inputs + outputs)
         moved += (1 + WRITTEN) * filters * blocks * outputs * self._moved(outputs)
-        moved += (p.c + 2 * p.k) * p.oh * p.ow * BYTES / DISTANT
+        moved += (p.c + 2 * p.k) * p.oh * p.ow * BYTES / self.target.core.l3
         work = p.n * (filters * self._products(vectors, width, height) + self._transforms() + late + moved)
         units = p.n * blocks * (filters if once else 1)
         dense = DENSE if winograd.edges(p, self.tile)[0] % 2 else 1.0
@@ -116,17 +113,28 @@ class Cost:
         rows, columns = self.tiles
         whole, rest = divmod(columns, width)
 
+        steps = Steps.of(self.target)
+
         def group(width: int) -> float:
-            return max(vectors * width * height, LATENCY) + STEP * height if width else 0.0
+            return steps.cycles(vectors * width * height, 0) + STEP * height if width else 0.0
 
         groups = whole * group(width) + group(rest)
         return 1.02 * self.points * self.p.c * (rows // height) * groups
 
     def _transforms(self) -> float:
         rows, columns = self.tiles
-        return TRANSFORM * self.points * rows * columns * (self.p.c + self.p.k) / self.target.lanes(BYTES)
+        return (
+            TRANSFORM
+            / self.target.core.stores
+            * self.points
+            * rows
+            * columns
+            * (self.p.c + self.p.k)
+            / self.target.lanes(BYTES)
+        )
 
     def _moved(self, used: int) -> float:
         """Cycles per byte of a working set that is visited again and again: what has left L2 by the next visit."""
         lost = (used / self.target.l2_bytes - L2_KEPT) / (L2_LOST - L2_KEPT)
-        return min(1.0, max(0.0, lost)) / (DISTANT if used <= L3_SHARE * self.target.l3_bytes else self._memory)
+        rate = self.target.core.l3 if used <= L3_SHARE * self.target.l3_bytes else self._memory
+        return min(1.0, max(0.0, lost)) / rate

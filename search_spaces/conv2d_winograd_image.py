@@ -15,11 +15,11 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.config import Config
-from autotune.search_spaces.conv2d_direct import HALF_RATE
 from autotune.search_spaces.conv2d_shape import operand_layouts, plain_conv, sizes
 from autotune.search_spaces.conv2d_winograd import LANE_BYTES, WORTH, small
 from autotune.search_spaces.interface import Interface
 from autotune.search_spaces.knobs import Choice
+from autotune.search_spaces.register_tile import Steps
 from autotune.search_spaces.registry import template
 from autotune.search_spaces.space import ConfigSpace, Constraint
 from autotune.target import Target
@@ -35,26 +35,25 @@ MAX_CHANNELS = 64
 """Channels of the image taken apart: of a row of tiles, all their points should stay in L2."""
 
 OUTPUT, INPUT = 5.5, 16.0
-"""What the transforms take per point, in multiply-adds: of a vector of outputs, of an input channel's vector of tiles
-(measured on Zen 4, as often as there is one multiply-add a cycle; with two, twice as much)."""
+"""Cycles that the transforms take per point: of a vector of outputs, of an input channel's vector of tiles (measured
+on Zen 4). They are loads, stores and additions, which are no faster where there are two multiply-adds a cycle."""
 
 
 def _prefer(workload: Workload, target: Target) -> float:
     p = sizes(workload)
-    direct = p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps
+    direct = p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps / Steps.of(target).pipe.per_cycle
     return 1.0 if cycles(p, target) < WORTH * direct else -1.0
 
 
 def cycles(p: Conv, target: Target) -> float:
-    """Estimated time of one image, in vector multiply-adds."""
+    """Estimated cycles of one image."""
     lanes, edge, inner = target.lanes(LANE_BYTES), winograd.edges(p, OUTPUTS)[0], winograd.channels(p)
     rows, columns = -(-p.oh // M), -(-p.ow // M)
     outputs, inputs = columns * (p.k // lanes), -(-columns // lanes) * inner
-    transforms, products = outputs * OUTPUT + inputs * INPUT, float(outputs * inner)
-    if not (lanes > 8 and target.cpu in HALF_RATE):
-        # Loads and stores are no faster than before: a vector of weights for some tiles, and one number for each.
-        transforms, products = 2 * transforms, products * (1 + edge / target.num_vector_registers)
-    return rows * edge**2 * (products + transforms)
+    # All registers hold sums; a number is loaded for each, and a column of weights for all.
+    sums = target.num_vector_registers
+    products = outputs * inner * Steps.of(target).cycles(sums, sums + edge) / sums
+    return rows * edge**2 * (products + outputs * OUTPUT + inputs * INPUT)
 
 
 @template("conv2d.winograd_image", op="conv2d", priority=_prefer, strict=False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
+from autotune.search_spaces.register_tile import Steps
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
@@ -87,12 +88,11 @@ def operand_b(workload: Workload) -> str | None:
 
 
 def tile_cycles(rows: int, vectors: int, p: MatmulShape, target: Target) -> float:
-    """Cycles of one step of a register tile, on a core with two multiply-adds and two loads a cycle.
+    """Cycles of one step of a register tile.
 
-    A multiply-add takes four cycles, so that fewer than eight accumulators leave units idle. Rows whose distance is a
-    multiple of 4 KB compete for the same lines of L1.
+    Rows whose distance is a multiple of 4 KB compete for the same lines of L1.
     """
-    work = max(rows * vectors / 2, (rows + vectors) / 2, 4.0) + 0.1 * (rows + vectors)
+    work = Steps.of(target, p.dtype).busy(rows * vectors, rows + vectors)
     stride = p.k * p.dtype.bytes
     ways = max(target.l1_bytes // 4096, 1)
     rivals = 1 if p.trans_a else -(-rows * math.gcd(stride, 4096) // 4096)

@@ -170,6 +170,10 @@ def test_a_target_from_before_cores_gets_what_is_known_of_its_cpu(cpu: str) -> N
         ({"l1_bytes": True}, "whole number"),
         ({"cpu": None}, "strings"),
         ({"extra": 1}, "exactly arch, core, cpu"),
+        (
+            {"features": ["avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "fma"]},
+            "nothing of fma.f32 of 512 bits",
+        ),
         ({"core": None}, "a core must be an object with exactly adds_beside_multiplies, barrier_cycles"),
     ],
 )

@@ -1,0 +1,48 @@
+"""What a step of a register tile takes: the one place where templates learn how fast a core multiplies and loads.
+
+A tile keeps sums in registers. A step adds one product to each of them: so many multiply-adds, each a chain of its own
+from step to step, of so many vectors and numbers that are loaded for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.core import Pipe
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+
+HIDDEN = 0.2
+"""Share of a load's time that multiply-adds do not hide (measured: products of matrices, Zen 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How fast a target steps, with vectors of one dtype and width.
+
+    Attributes:
+        pipe: of its multiply-adds.
+        loads: of such vectors, or of numbers for all of their lanes, per cycle.
+    """
+
+    pipe: Pipe
+    loads: float
+
+    @staticmethod
+    def of(target: Target, dtype: DType = DType.f32, lanes: int | None = None) -> Steps:
+        """For vectors of so many lanes, by default the widest."""
+        bits = target.vector_bits if lanes is None else lanes * dtype.bytes * 8
+        kind = "fma.f64" if dtype is DType.f64 else "fma.f32"
+        pipe = target.core.pipe(kind, max(bits, 128))
+        assert pipe is not None  # a target's core has it
+        # Narrower vectors load as fast as wide ones at least, and two at a time on any CPU.
+        wide = target.core.loads
+        return Steps(pipe, min(wide * target.vector_bits / bits, max(wide, 2.0)))
+
+    def cycles(self, sums: float, loads: float) -> float:
+        """Of one step: multiply-adds, or loads, or the wait for the step before, whichever takes longest."""
+        return max(max(sums, self.pipe.in_flight) / self.pipe.per_cycle, loads / self.loads)
+
+    def busy(self, sums: float, loads: float) -> float:
+        """The same with what loads take even where they are hidden."""
+        return self.cycles(sums, loads) + HIDDEN * loads / self.loads
