@@ -34,9 +34,9 @@ CHANNEL, TILE, ROW, COLUMN = 1, 3, 4, 5
 MAX_CHANNELS = 64
 """Channels of the image taken apart: of a row of tiles, all their points should stay in L2."""
 
-OUTPUT, INPUT = 5.5, 16.0
-"""Cycles that the transforms take per point: of a vector of outputs, of an input channel's vector of tiles (measured
-on Zen 4). They are loads, stores and additions, which are no faster where there are two multiply-adds a cycle."""
+OUTPUT, INPUT = 2.75, 8.0
+"""Time of the transforms per point, by that of a store: of a vector of outputs, of an input channel's vector of tiles.
+They are loads, stores and additions (measured on Zen 4)."""
 
 
 def _prefer(workload: Workload, target: Target) -> float:
@@ -53,7 +53,7 @@ def cycles(p: Conv, target: Target) -> float:
     # All registers hold sums; a number is loaded for each, and a column of weights for all.
     sums = target.num_vector_registers
     products = outputs * inner * Steps.of(target).cycles(sums, sums + edge) / sums
-    return rows * edge**2 * (products + outputs * OUTPUT + inputs * INPUT)
+    return rows * edge**2 * (products + (outputs * OUTPUT + inputs * INPUT) / target.core.stores)
 
 
 @template("conv2d.winograd_image", op="conv2d", priority=_prefer, strict=False)
