@@ -22,8 +22,8 @@ from autotune.measure.core_probes import (
     store_kernel,
     throughput_kernel,
 )
-from autotune.measure.peaks import Sweepable, read_limits, settle
-from autotune.measure.probes import Kernel, Probe
+from autotune.measure.peaks import Limit, Sweepable, read_limits, settle
+from autotune.measure.probes import Kernel, Probe, read_kernel
 from autotune.runtime.threads import Plan, Step, ThreadPool
 from autotune.target import Target
 
@@ -33,6 +33,7 @@ _SWEEPS, _MOST_SWEEPS, _MOST_LEVEL_SWEEPS = 6, 16, 4
 _AGREE = 0.03  # the two best rounds, relative
 _NEAR_HALVES = 0.12  # a rate from the multiple of a half that it should be, relative
 _STORED_BYTES = 4096
+_LEAST_BYTES = 1.0  # per cycle, of any level
 _BARRIERS, _BARRIER_BATCHES, _BARRIERS_AGREE = 8, 400, 0.1
 _LONG_BARRIER = 4e-6  # seconds: somebody slept
 _APART, _SHARED = 1.12, 1.25
@@ -75,6 +76,10 @@ def measure_core(target: Target) -> Calibration:
     chains = {(k, bits): _Rate(latency_kernel(k, bits), target) for k, bits in kinds}
     loads = _Rate(load_kernel(target), target, _of(clocks[widest]))
     stores = _Rate(store_kernel(target), target, _of(clocks[widest], target.lanes(1)), _STORED_BYTES)
+    near = {
+        name: _Rate(read_kernel(target), target, size=size // 2 // 1024 * 1024)
+        for name, size in (("l1", target.l1_bytes), ("l2", target.l2_bytes))
+    }
     alone, mixed = (_Rate(mixed_kernel(widest, adds), target) for adds in (0, BESIDE_ADDS))
     beside = _Beside(alone, mixed)
     barrier = _Barrier(target) if target.num_threads > 1 else None
@@ -82,6 +87,7 @@ def measure_core(target: Target) -> Calibration:
         **{f"clock with {bits}-bit vectors": clock for bits, clock in clocks.items()},
         **{f"{kind}, {bits} bits": rate for (kind, bits), rate in rates.items()},
         **{f"latency of {kind}, {bits} bits": chain for (kind, bits), chain in chains.items()},
+        **{f"read bandwidth of {name}": rate for name, rate in near.items()},
         "loads": loads,
         "stores": stores,
         "additions beside multiply-adds": beside,
@@ -89,8 +95,8 @@ def measure_core(target: Target) -> Calibration:
     if barrier:
         named["the barrier"] = barrier
     settle(list(named.values()), sweeps=_SWEEPS, most=_MOST_SWEEPS)
-    own, shared = read_limits(target.with_threads(1)), read_limits(target)
-    levels = {"l1": own["l1"], "l2": own["l2"], "l3": shared["l3"], "dram": shared["dram"]}
+    found = {name: limit for name, limit in read_limits(target).items() if name in ("l3", "dram")}
+    levels = {name: _Level(limit, _of(clocks[widest])) for name, limit in found.items()}
     settle(list(levels.values()), most=_MOST_LEVEL_SWEEPS)
     named |= {f"read bandwidth of {name}": limit for name, limit in levels.items()}
     doubts = [name for name, figure in named.items() if not figure.plausible]
@@ -99,16 +105,16 @@ def measure_core(target: Target) -> Calibration:
         Pipe(k, bits, rates[k, bits].best / cycles(bits), cycles(bits) / chains[k, bits].best) for k, bits in kinds
     ]
     clock = cycles(widest)
-    one = {name: limit.rate.one_core / clock for name, limit in levels.items()}
-    every = {name: max(limit.rate.one_core, limit.rate.all_cores) / clock for name, limit in levels.items()}
+    one = {name: limit.rate.one_core / clock for name, limit in found.items()}
+    every = {name: max(limit.rate.one_core, limit.rate.all_cores) / clock for name, limit in found.items()}
     core = Core(
         ghz=clock,
         pipes=tuple(pipes),
         loads=loads.best / clock,
         stores=stores.best / target.lanes(1) / clock,
         adds_beside_multiplies=beside.ratio < math.sqrt(_APART * _SHARED),
-        l1=one["l1"],
-        l2=one["l2"],
+        l1=near["l1"].best / clock,
+        l2=near["l2"].best / clock,
         l3=one["l3"],
         dram=one["dram"],
         l3_shared=every["l3"],
@@ -157,6 +163,21 @@ class _Rate:
 
 def _of(clock: _Rate, times: float = 1.0) -> Callable[[], float]:
     return lambda: clock.best * times
+
+
+@final
+class _Level:
+    """Bandwidth of a level. A core that gets no byte a cycle has to share it with somebody."""
+
+    def __init__(self, limit: Limit, clock: Callable[[], float]) -> None:
+        self._limit, self._clock = limit, clock
+
+    @property
+    def plausible(self) -> bool:
+        return self._limit.plausible and self._limit.rate.one_core >= _LEAST_BYTES * self._clock()
+
+    def sweep(self) -> None:
+        self._limit.sweep()
 
 
 @final
