@@ -39,6 +39,8 @@ class Forest:
         child: (nodes,) the first child of a node; the second follows it.
         missing: where NaN goes is the first child.
         roots: (trees,) first node of each tree. `members`: (trees,) which model a tree belongs to.
+        start: the column of a closed form's cycles, from whose logarithm, times `weight`, every score starts: trees
+            cannot go beyond what they have seen, a closed form can. Empty without one.
         note: where it comes from, for people.
     """
 
@@ -49,6 +51,8 @@ class Forest:
     child: NDArray[np.int32]
     roots: NDArray[np.int32]
     members: NDArray[np.int32]
+    start: str = ""
+    weight: float = 0.0
     note: str = ""
 
     def predict(self, features: Features) -> NDArray[np.float64]:
@@ -74,7 +78,8 @@ class Forest:
             node = child.take(node) + (values.take(start + feature.take(node)) >= threshold.take(node))
         leaves = self.threshold.take(node).astype(np.float64)
         models = int(self.members.max(initial=-1)) + 1
-        return np.stack([leaves[:, self.members == n].sum(axis=1) for n in range(models)])
+        begin = starting_score(features, self.start, self.weight)
+        return np.stack([begin + leaves[:, self.members == n].sum(axis=1) for n in range(models)])
 
     def plus(self, other: Forest) -> Forest:
         """A forest that says what both say together: each model of this one with the trees of one of the other's."""
@@ -108,7 +113,8 @@ class Forest:
 
     def to_bytes(self) -> bytes:
         """A line with a checksum, then a compressed archive of arrays; the same forest gives the same bytes."""
-        head = json.dumps({"format": FORMAT, "names": list(self.names), "version": self.version, "note": self.note})
+        head = json.dumps({"format": FORMAT, "names": list(self.names), "version": self.version, "note": self.note,
+                           "start": self.start, "weight": self.weight})  # fmt: skip
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
             for name, data in [("head.json", head.encode()), *((n, getattr(self, n).tobytes()) for n in _ARRAYS)]:
@@ -134,6 +140,7 @@ class Forest:
                 head = json.loads(archive.read("head.json"))
                 arrays = {name: np.frombuffer(archive.read(name), kind) for name, kind in _ARRAYS.items()}
             names, version = tuple(str(n) for n in head["names"]), int(head["version"])
+            start, weight = str(head["start"]), float(head["weight"])
         except (
             zipfile.BadZipFile,
             zlib.error,
@@ -147,7 +154,7 @@ class Forest:
             raise CostModelError(f"{source} is damaged: {' '.join(str(bad).split())[:200]}; train it again") from bad
         if head.get("format") != FORMAT:
             raise CostModelError(f"{source} has format {head.get('format')}, not {FORMAT}; train it again")
-        forest = Forest(names, version, note=str(head.get("note", "")), **arrays)
+        forest = Forest(names, version, start=start, weight=weight, note=str(head.get("note", "")), **arrays)
         forest._check(source)
         return forest
 
@@ -159,6 +166,7 @@ class Forest:
         fits = fits and bool((self.feature < len(self.names)).all()) and len(self.roots) > 0
         fits = fits and bool(((self.roots >= 0) & (self.roots < nodes)).all()) and bool((self.members >= 0).all())
         fits = fits and bool((self.members < len(self.roots)).all()) and bool(np.isfinite(self.threshold).all())
+        fits = fits and (not self.start or self.start in self.names) and bool(np.isfinite(self.weight))
         if not (fits and bool(((self.child[here] > here) & (self.child[here] + 1 < nodes)).all())):
             raise CostModelError(f"{source} is damaged: its trees do not fit together; train it again")
 
@@ -172,7 +180,22 @@ class Forest:
         return Forest.from_bytes(data, str(path))
 
 
-def forest_of(boosters: Sequence[Sequence[str]], names: Sequence[str], version: int, note: str = "") -> Forest:
+def starting_score(features: Features, start: str, weight: float) -> NDArray[np.float64]:
+    """(rows,) what scores start from: -weight * log(cycles); 0 without a column of cycles."""
+    if not start:
+        return np.zeros(len(features))
+    return np.asarray(-weight * np.log(np.maximum(features.column(start).astype(np.float64), 1e-9)))
+
+
+def forest_of(
+    boosters: Sequence[Sequence[str]],
+    names: Sequence[str],
+    version: int,
+    *,
+    start: str = "",
+    weight: float = 0.0,
+    note: str = "",
+) -> Forest:
     """Trees as XGBoost prints them in JSON (`Booster.get_dump(dump_format="json")`), one list per model.
 
     NaN must go to the first child: train on features without NaN, or with that as the default direction.
@@ -209,5 +232,7 @@ def forest_of(boosters: Sequence[Sequence[str]], names: Sequence[str], version: 
         np.array(child, np.int32),
         np.array(roots, np.int32),
         np.array(members, np.int32),
+        start,
+        weight,
         note,
     )

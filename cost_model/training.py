@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.cost_model.features import Features
-from autotune.cost_model.forest import Forest, forest_of
+from autotune.cost_model.forest import Forest, forest_of, starting_score
 from autotune.cost_model.metrics import best_of_top_k, pairwise_accuracy
 from autotune.errors import CostModelError
 
@@ -29,13 +29,17 @@ class Recipe:
     Attributes:
         members: models, each trained on its own `share` of the tasks.
         rounds, depth, rate: trees of a model, their depth, and how much each may correct.
+        start, weight: the column of a closed form's cycles that scores start from, where the features have it, and how
+            much it counts.
     """
 
     members: int = 4
-    rounds: int = 60
-    depth: int = 6
+    rounds: int = 120
+    depth: int = 5
     rate: float = 0.1
     share: float = 0.8
+    start: str = "cycles"
+    weight: float = 0.7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +94,7 @@ def train(
     names, version = useful[0].features.names, useful[0].features.version
     if any((lesson.features.names, lesson.features.version) != (names, version) for lesson in useful):
         raise CostModelError("the lessons have different features; measure them with one version")
+    start = how.start if base is None and how.start in names else ""
     rng = np.random.default_rng(seed)
     dumps = []
     for member in range(how.members):
@@ -97,15 +102,18 @@ def train(
         picked = [useful[n] for n in sorted(rng.choice(len(useful), count, replace=False))]
         values = np.concatenate([lesson.features.values for lesson in picked])
         labels = [closeness(lesson.seconds) for lesson in picked]
-        margins = [np.zeros(len(x)) if base is None else _aligned(base.predict(y.features), x)
-                   for x, y in zip(labels, picked)]  # fmt: skip
+        if base is None:
+            known = [starting_score(lesson.features, start, how.weight) for lesson in picked]
+        else:
+            known = [base.predict(lesson.features) for lesson in picked]
         # Tasks weigh the same, and in each the good candidates more: it is their order that matters.
         weights = np.concatenate([np.exp(label) / len(label) for label in labels])
+        # What all candidates of a task have in common says nothing about their order, and is not to be learned.
+        unexplained = np.concatenate([_centred(label - score, np.exp(label)) for label, score in zip(labels, known)])
         matrix = xgboost.DMatrix(
             np.nan_to_num(values, nan=float(np.finfo(np.float32).min)),
-            np.concatenate(labels),
+            unexplained,
             weight=weights / weights.mean(),
-            base_margin=np.concatenate(margins),
             nthread=1,
         )
         parameters = {
@@ -122,13 +130,12 @@ def train(
             "seed": seed + member,
         }
         dumps.append(xgboost.train(parameters, matrix, how.rounds).get_dump(dump_format="json"))
-    grown = forest_of(dumps, names, version, note)
+    grown = forest_of(dumps, names, version, start=start, weight=how.weight if start else 0.0, note=note)
     return grown if base is None else base.plus(grown)
 
 
-def _aligned(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores shifted to where the labels are: only their differences within a task mean something."""
-    return np.asarray(scores - scores.mean() + labels.mean(), np.float64)
+def _centred(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(values - np.average(values, weights=weights), np.float64)
 
 
 @dataclass(frozen=True, slots=True)

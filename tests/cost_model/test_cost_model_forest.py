@@ -27,7 +27,7 @@ def trained(seed: int = 0) -> tuple[Forest, list[xgboost.Booster], np.ndarray[tu
         xgboost.train({"max_depth": 4, "seed": n, "nthread": 1, "base_score": 0.0}, xgboost.DMatrix(values, labels), 20)
         for n in range(2)
     ]
-    return forest_of([b.get_dump(dump_format="json") for b in boosters], NAMES, 1, "test"), boosters, values
+    return forest_of([b.get_dump(dump_format="json") for b in boosters], NAMES, 1, note="test"), boosters, values
 
 
 def test_it_says_what_xgboost_says() -> None:
