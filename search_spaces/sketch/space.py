@@ -22,7 +22,7 @@ from autotune.search_spaces.sketch.foresee import foreseen
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
 from autotune.search_spaces.sketch.rules import MOST_BODY, block_size, long, term_orders
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
-from autotune.search_spaces.space import ConfigSpace, Constraint
+from autotune.search_spaces.space import ConfigSpace, Constraint, stacked
 from autotune.target import Target
 
 MOST_ROWS = 30
@@ -141,6 +141,8 @@ class SketchSpace(ConfigSpace):
         return np.asarray(row, np.float32)
 
     def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
+        if not configs:
+            return stacked([], len(NAMES))
         return np.asarray(self.numbers.of(Batch.of([self.tiling(config) for config in configs])), np.float32)
 
 

@@ -157,3 +157,8 @@ def test_numbers_of_a_nest_are_finite_and_follow_it() -> None:
     assert row["balance"] == 0.5  # one block in all, two threads
     unpacked = dict(zip(space.feature_names, space.encode(config.replace(**{"pack.in1": NO})).tolist()))
     assert row["copying"] > 0 == unpacked["copying"]
+
+
+def test_no_configs_have_no_numbers() -> None:
+    space = space_of(PRODUCT)
+    assert space.encode_all([]).shape == (0, len(space.feature_names))

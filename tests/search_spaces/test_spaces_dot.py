@@ -34,10 +34,10 @@ def test_random_workloads_and_configs(name: str, seed: int) -> None:
     [
         ("matmul a=8,64:u8 b=64,32:i8", "matmul.dot"),
         ("conv2d data=1,32,9,9:u8 weight=16,32,3,3:i8", "conv2d.dot"),
-        ("matmul a=8,62:u8 b=62,32:i8", "generic"),
-        ("matmul a=8,64:i8 b=64,32:i8", "generic"),
-        ("matmul a=8,64:u8 b=var:64,32:i8", "generic"),
-        ("conv2d data=1,32,9,9:u8 weight=16,8,3,3:i8 groups=4", "generic"),
+        ("matmul a=8,62:u8 b=62,32:i8", "sketch.contraction"),
+        ("matmul a=8,64:i8 b=64,32:i8", "sketch.contraction"),
+        ("matmul a=8,64:u8 b=var:64,32:i8", "sketch.contraction"),
+        ("conv2d data=1,32,9,9:u8 weight=16,8,3,3:i8 groups=4", "sketch.contraction"),
     ],
 )
 def test_they_are_the_first_choice_for_what_the_instruction_multiplies(text: str, first: str) -> None:
