@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from autotune.cost_model.model import CostModel
-from autotune.cost_model.xgboost_model import XGBoostModel
 from autotune.errors import ConfigError
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import Measurement
@@ -33,6 +31,7 @@ from autotune.search.events import (
 )
 from autotune.search.finalists import settle
 from autotune.search.measuring import Measuring
+from autotune.search.models import ModelMaker, model_for
 from autotune.search.outcome import TaskOutcome, TuneOutcome
 from autotune.search.recording import Recorder
 from autotune.search.resume import histories
@@ -90,7 +89,7 @@ def tune(
     options: TuneOptions | None = None,
     callbacks: Sequence[Callback] = (),
     command: str = "",
-    make_model: Callable[[int], CostModel] = lambda seed: XGBoostModel(seed=seed),
+    make_model: ModelMaker = model_for,
     clock: Clock = time.monotonic,
     wall: Clock = time.time,
 ) -> TuneOutcome:
@@ -104,7 +103,7 @@ def tune(
         database: trials found in it are not repeated.
         callbacks: told of every event, in this thread.
         command: what the user called, for the session's row.
-        make_model: a cost model from a seed, one per task.
+        make_model: a cost model for a space from a seed, one per task.
         clock: monotonic seconds. `wall`: seconds since the epoch.
 
     Raises:
@@ -140,7 +139,7 @@ class _Run:
         budget: Budget,
         options: TuneOptions,
         callbacks: Sequence[Callback],
-        make_model: Callable[[int], CostModel],
+        make_model: ModelMaker,
         clock: Clock,
         wall: Clock,
     ) -> None:
@@ -155,7 +154,7 @@ class _Run:
         self._timed: set[tuple[str, str]] = set()
         for number, task in enumerate(tasks):
             rng = random.Random(f"{options.seed}/{task.workload.key}")
-            model = TimedModel(make_model(options.seed + number), self._shares)
+            model = TimedModel(make_model(task.space, options.seed + number), self._shares)
             strategy = make_strategy(options.strategy, task.space, model, rng)
             search = TaskSearch(task, strategy, batch=options.batch, seeds=seeds(database, task))
             if self._searches.setdefault(_identity(task.candidate(search.default)), search) is not search:
