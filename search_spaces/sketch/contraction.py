@@ -38,6 +38,7 @@ class Factor:
         strides: per axis that it moves along, elements between neighbours in memory; None where it jumps.
         plain: every index is one axis, each axis once: the tensor can be packed along any of them.
         guarded: dimensions of which part of what is asked for lies outside and counts as zero.
+        starts: per dimension, where the first term of the first element lies; negative in padding.
     """
 
     tensor: str
@@ -48,6 +49,7 @@ class Factor:
     strides: tuple[tuple[str, int | None], ...]
     plain: bool
     guarded: tuple[int, ...]
+    starts: tuple[int, ...]
 
     def axes(self) -> frozenset[str]:
         """The axes along which it moves."""
@@ -231,7 +233,7 @@ def _product(e: Expr) -> list[Read] | None:
 
 def _factor(state: State, s: StageState, read: Read, periods: dict[str, int]) -> Factor | None:
     ranges = {a.name: (0, max(a.extent - 1, 0)) for a in s.stage.all_axes}
-    steps, moving, jumping, guarded = [], set[str](), set[str](), []
+    steps, moving, jumping, guarded, starts = [], set[str](), set[str](), [], []
     for d, (index, size) in enumerate(zip(read.indices, read.tensor.shape)):
         form = to_linear(index, ranges)
         parts: dict[str, int] = {}
@@ -245,6 +247,7 @@ def _factor(state: State, s: StageState, read: Read, periods: dict[str, int]) ->
                 return None
         steps.append(tuple(parts.items()))
         moving |= set(parts)
+        starts.append(form.const)
         low, high = form.range(ranges)
         guarded += [d] if read.when is not None and (low < 0 or high >= size) else []
     constant = any(t.name == read.tensor.name and t.constant for t in state.inputs)
@@ -253,7 +256,8 @@ def _factor(state: State, s: StageState, read: Read, periods: dict[str, int]) ->
     # Between its jumps, what jumps stays in place.
     strides = tuple((x, stride(state, s, read, x) if x in moving else 0) for x in sorted(moving | jumping))
     t = read.tensor
-    return Factor(t.name, constant, t.dtype.bytes, t.shape, tuple(steps), strides, plain, tuple(guarded))
+    shape = (t.name, constant, t.dtype.bytes, t.shape)
+    return Factor(*shape, tuple(steps), strides, plain, tuple(guarded), tuple(starts))
 
 
 def _one_axis(form: Linear) -> str | None:

@@ -81,6 +81,22 @@ class NestNumbers:
         """Cycles that the products take at least, on all threads together, without a dot-product instruction."""
         return self.c.points / (self.c.lanes * self.rate) / self.target.num_threads
 
+    def inside(self, f: Factor, d: int, axis: int, size: int) -> float:
+        """Share of (tile, term) pairs of which some element lies inside of a guarded dimension of a factor.
+
+        Args:
+            d: the dimension. `axis`: the spatial axis that moves in it. `size`: of a tile along that axis.
+        """
+        steps, extent = dict(f.steps[d]), self.c.spatial[axis].extent
+        places = np.arange(-(-extent // size) * size).clip(max=extent - 1) * steps[self.c.spatial[axis].name]
+        terms = np.zeros(1, np.int64)
+        for a in self.c.reduce:
+            if a.name in steps:
+                terms = (terms[:, None] + np.arange(a.extent) * steps[a.name]).ravel()
+        at = places[:, None] + terms + f.starts[d]
+        tiles = ((at >= 0) & (at < f.shape[d])).reshape(-1, size, len(terms))
+        return float(tiles.any(axis=1).mean())
+
     def of(self, batch: Batch) -> Array:
         """(tilings, len(NAMES)) numbers."""
         return _Counted(self, batch).numbers()
@@ -112,7 +128,8 @@ class _Counted:
         live = size + np.minimum(vectors, rows) + 1
         over = np.maximum(live - self.target.num_vector_registers, 0)
         multiplies, waiting, loading = self._steps(size, rate, latency, loads, over)
-        multiplies, waiting, loading = (x * steps for x in (multiplies, waiting, loading))
+        kept = self._kept()
+        multiplies, waiting, loading = (x * steps * kept for x in (multiplies, waiting, loading))
         arithmetic = np.maximum(np.maximum(multiplies, waiting), loading)
         storing = self._storing()
         l1, l2, l3, inner, lines = self._traffic()
@@ -156,7 +173,7 @@ class _Counted:
             self._converting(size) * steps / bound,
             self.ends,
             (self.vector != c.last) * 1.0,
-            self.b.skip * 1.0,
+            1.0 - kept,
             (self.copied > 0).sum(1) * 1.0,
             np.full(self.many, np.log2(self.target.num_threads)),
             np.log2(steps),
@@ -208,6 +225,18 @@ class _Counted:
             out[2] += count * (loads * np.sqrt(share) + 2 * over + 1.0 / self.unroll) / self.core.loads
         self.ends = 1.0 - whole.prod(1) * size / np.maximum(rate * out[0], 1.0)
         return out[0], out[1], out[2]
+
+    def _kept(self) -> Array:
+        """Share of the terms that is left when those in padding are left out, for all of a tile or none of it."""
+        kept = np.ones(self.many)
+        for f in self.c.factors:
+            for d in f.guarded:
+                axes = [n for n, a in enumerate(self.c.spatial) if a.name in dict(f.steps[d])]
+                if len(axes) == 1 and self.b.skip.any():
+                    sizes = self.elements[:, axes[0]].astype(int)
+                    shares = {int(n): self.n.inside(f, d, axes[0], int(n)) for n in np.unique(sizes)}
+                    kept *= np.where(self.b.skip, np.array([shares[int(n)] for n in sizes]), 1.0)
+        return kept
 
     def _streams(self) -> tuple[Array, Array]:
         """Rows that a step reads from lines of their own, and those of them on pages of their own."""

@@ -81,10 +81,11 @@ class Tiles:
         self._sum()
         if self._has_room():
             self.edit.pad(self.c.output, self.axes[self.t.vector])
-        if self.t.skip:
-            for f in self.c.factors:
-                for d in f.guarded:
-                    self.edit.schedule = self.edit.schedule.skip_padding(self.c.total, f.tensor, d)
+        for f in self.c.factors if self.t.skip else ():
+            for d in f.guarded:
+                moving = dict(f.steps[d])
+                together = any(self.t.elements(n) > 1 for n, a in enumerate(self.c.spatial) if a.name in moving)
+                self.edit.schedule = self.edit.schedule.skip_padding(self.c.total, f.tensor, d, together)
         return self.edit.schedule
 
     # -- the output: blocks, tiles, and writing a tile back
