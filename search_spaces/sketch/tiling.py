@@ -203,10 +203,18 @@ class Tiles:
         if extent >= 4:
             lanes = min(t.lanes, form.block(d) if form.block(d) > 1 else t.lanes, 1 << (extent.bit_length() - 1))
             over, lane = edit.split(copy, names[d], lanes)
-            edit.order(copy, [over, *order, lane])
+            source = edit.schedule.state.tensor(factor.tensor)
+            along = innermost(edit.schedule.state.layout(source), source.shape)
+            ragged = [over] if extent % lanes else []
+            if along is None or along == d or edit.extent(copy, names[along]) < lanes:
+                edit.order(copy, [over, *order, lane])
+            else:  # rows of the source are loaded whole and turned in registers
+                rows, row = edit.split(copy, names[along], lanes)
+                edit.order(copy, [over, *(x for x in order if x != names[along]), rows, row, lane])
+                edit.unroll(copy, [row])
+                ragged += [rows] if factor.shape[along] % lanes else []
             edit.vectorize(copy, lane)
-            if extent % lanes:
-                edit.partition(copy, [over])
+            edit.partition(copy, ragged)
         if s.at is None:
             widest = max(edit.stage(copy).loops, key=lambda x: x.extent if not x.mark else 0).name
             edit.order(copy, [widest, *(x for x in edit.loops(copy) if x != widest)])
