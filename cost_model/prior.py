@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 from autotune.cost_model.forest import Forest
@@ -26,23 +28,41 @@ def prior(names: tuple[str, ...], version: int) -> Forest | None:
     return None if found is None else found[0]
 
 
+def prior_key() -> str:
+    """What names the models that `prior` may return: other files, another key."""
+    return " ".join(_key(path, stamp) for path, stamp in _files())
+
+
 def in_use(names: tuple[str, ...], version: int) -> tuple[Forest, Path] | None:
     """One's own model where it fits, else the shipped one, with its file; None when neither fits.
 
     A file that is damaged, or was trained on other features, is passed over with a warning of one line.
     """
-    own = own_path()
-    try:
-        changed = own.stat().st_mtime_ns if own is not None else 0
-    except OSError:  # there is none
-        own = None
-    for path, stamp in ((own, 0 if own is None else changed), (SHIPPED, 0)):
-        found = None if path is None else _read(path, stamp)
-        if path is not None and found is not None and (found.names, found.version) == (names, version):
+    for path, stamp in _files():
+        found = _read(path, stamp)
+        if found is not None and (found.names, found.version) == (names, version):
             return found, path
         if found is not None:
             _warn(path, "it was trained on other features")
     return None
+
+
+def _files() -> list[tuple[Path, int]]:
+    """The files there are, the user's own first, each with when it was changed."""
+    found = []
+    for path in (own_path(), SHIPPED):
+        with suppress(OSError):  # there is none
+            if path is not None:
+                found.append((path, path.stat().st_mtime_ns))
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _key(path: Path, _changed: int) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""
 
 
 @functools.lru_cache(maxsize=8)
@@ -55,6 +75,6 @@ def _read(path: Path, _changed: int) -> Forest | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _warn(path: Path | None, why: str) -> None:
+def _warn(path: Path, why: str) -> None:
     """Once per file and reason."""
     _log.warning("the cost model %s is not used: %s; `autotune model train` makes a new one", path, why)

@@ -6,7 +6,7 @@ replayed, and used while they do.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from autotune.codegen.kernel import generate
@@ -81,6 +81,10 @@ class Choice:
         return schedule if interface is None else in_layouts(schedule, interface)
 
 
+Untuned = Callable[[Workload, bool], Config]
+"""(workload, whether only strict templates are allowed) -> the config of a kernel without a record."""
+
+
 class Chooser:
     """Looks schedules up in a database; without one every kernel gets its default."""
 
@@ -92,16 +96,19 @@ class Chooser:
         *,
         strict_fp: bool = False,
         strict_workloads: Collection[Workload] = (),
+        untuned: Untuned | None = None,
     ) -> None:
         """
         Args:
             without: the reason given for defaults where there is no database to ask.
             strict_fp: allow strict templates only: no Winograd.
             strict_workloads: where to allow strict templates only, besides.
+            untuned: what a kernel gets without a record, for who remembers it; found anew for each if None.
         """
         self.target = target
         self._strict_fp, self._strict_workloads = strict_fp, strict_workloads
         self.database = database
+        self._untuned = untuned or (lambda workload, strict: default_config(workload, target, strict_fp=strict))
         self._without = without
         self._known: dict[tuple[Workload, str | None], Choice] = {}
         self._measured: dict[Workload, dict[Interface, Choice]] = {}
@@ -137,7 +144,7 @@ class Chooser:
 
     def default(self, workload: Workload, reason: str, tier: Tier = Tier.MISS) -> Choice:
         """What a kernel gets without a record that fits."""
-        return Choice(default_config(workload, self.target, strict_fp=self._strict(workload)), tier, reason)
+        return Choice(self._untuned(workload, self._strict(workload)), tier, reason)
 
     def others(self, workload: Workload, reason: str) -> Iterator[Choice]:
         """The defaults of the templates behind the first, down to plain loops."""

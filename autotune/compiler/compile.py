@@ -15,7 +15,7 @@ from autotune.codegen.object_cache import ObjectCache
 from autotune.codegen.runtime_ir import runtime_object
 from autotune.compiler.choose import Chooser
 from autotune.compiler.in_place import in_place
-from autotune.compiler.kernel_cache import cached_kernel
+from autotune.compiler.kernel_cache import cached_kernel, remembered_defaults
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
 from autotune.compiler.memory_limit import TooLarge, to_give_up
@@ -144,8 +144,9 @@ def compile_graph(
         if plan is not None and not plan.tuned:
             database, without = None, "tuned schedules made this model slower as a whole"
     plain: set[Workload] = set()
+    untuned = remembered_defaults(cache, target)
     while True:
-        chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain)
+        chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
         assignment = assign(graph, groups, chooser, cache)
         kernels = _Kernels(target, cache, chooser)
         built = [kernels.of(step) for step in assignment.steps]
