@@ -1,0 +1,98 @@
+"""Kernels without a template: what a sketch reaches untuned and after some trials, in shares of measured peaks.
+
+python -m benchmarks.sketches                         the contractions of CASES, 200 trials each, one thread
+python -m benchmarks.sketches --trials 0              untuned only: the shipped model's choice
+python -m benchmarks.sketches --op "einsum data=var:64,64 data=var:64,64 equation=ik,kj->ij"
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from autotune.measure.failure import Failure
+from autotune.measure.peaks import Peaks, measure_peaks
+from autotune.ops import parse_workload
+from autotune.ops.workload import Workload
+from autotune.search_spaces.limit import limit
+from autotune.target import Target
+from benchmarks.report import Report, Row, parser, progress
+from benchmarks.workshop import Workshop, default_of, tuned_by
+
+TEMPLATE = "sketch.contraction"
+CASES = {
+    "product as einsum": ("einsum data=var:512,512 data=var:512,512 equation=ik,kj->ij", 93.0),
+    "scores, heads inside": ("einsum data=var:1,197,12,64 data=var:1,197,12,64 equation=bqhd,bkhd->bhqk", 85.0),
+    "tensor contraction": ("einsum data=var:48,32,24,32 data=var:32,32,40 equation=abcd,dbe->ace", 75.0),
+    "correlation": ("einsum data=var:1,64,28,28 data=var:1,64,28,28 equation=bchw,bcxy->bhwxy", 85.0),
+    "u8 x i8 product": ("matmul a=128,768:u8 b=const:768,768:i8", 90.0),
+    "bf16 product": ("matmul a=128,768:bf16 b=const:768,768:bf16", 90.0),
+    "f16 convolution": ("conv2d data=1,64,56,56:f16 weight=64,64,3,3:f16 pad=1", None),
+    "f32 convolution": ("conv2d data=1,64,56,56 weight=64,64,3,3 pad=1", None),
+    "grouped 3-D convolution": ("conv3d data=1,64,8,28,28 weight=64,32,3,3,3 groups=2 pad=1,1,1,1,1,1", None),
+}
+METHOD = (
+    "One thread. Untuned is the config that the shipped model expects the most of; tuned is the best after so many "
+    "trials of the usual search from an empty database, that config first. Both run in turn, verified; a time is "
+    "the minimum of batches. Peaks are of the same process: fp32 multiply-adds, u8 x i8 and bf16 dot products. "
+    "The limit is the least time by arithmetic and by bytes (search_spaces/limit.py)."
+)
+
+
+def peak_of(workload: Workload, peaks: Peaks) -> float:
+    """Operations per second that the instruction for the workload's types reaches on one core, in units of 1e9."""
+    kinds = {peaks.int8: ("u8", "i8"), peaks.bf16: ("bf16",)}
+    types = {i.type.dtype for i in workload.inputs}
+    found = next((rate for rate, names in kinds.items() if rate is not None and types <= set(names)), None)
+    return (found or peaks.fp32).one_core
+
+
+def measure(text: str, trials: int, shop: Workshop, peaks: Peaks, folder: Path) -> Row:
+    """One contraction, untuned and tuned."""
+    workload, target = parse_workload(text), shop.target
+    entries = {"untuned": default_of(TEMPLATE, workload, target)}
+    if trials:
+        entries["tuned"] = tuned_by(TEMPLATE, workload, target, trials, folder / f"{workload.key}.sqlite")
+    found = shop.race(workload, {label: config for label, config in entries.items() if config is not None}, 20)
+    row: dict[str, str | float | None] = {"contraction": text}
+    for label, outcome in found.items():
+        if isinstance(outcome, Failure):
+            row[label] = f"{outcome.kind}: {outcome.message}"[:60]
+            continue
+        row[f"{label} µs"] = outcome.seconds * 1e6
+        row[f"{label} % of peak"] = 100 * workload.flops / outcome.seconds * 1e-9 / peak_of(workload, peaks)
+        row[f"{label} % of limit"] = 100 * limit(workload, target).seconds / outcome.seconds
+    return row
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser("sketches", __doc__)
+    options.formatter_class = argparse.RawDescriptionHelpFormatter
+    options.add_argument(
+        "--op", action="append", help="a contraction as `autotune tune --op` takes it; may be repeated"
+    )
+    options.add_argument("--trials", type=int, default=200)
+    options.add_argument("--target", default="native -num-cores=1")
+    given = options.parse_args(arguments)
+    target, trials = Target.parse(given.target), min(given.trials, 8) if given.quick else given.trials
+    cases = {text: (text, None) for text in given.op} if given.op else CASES
+    report, peaks = Report("sketches", METHOD, given.quick), measure_peaks(target)
+    label = "tuned % of peak" if trials else "untuned % of peak"
+    with Workshop(target) as shop, tempfile.TemporaryDirectory(prefix="autotune-sketches-") as folder:
+        for name, (text, bound) in list(cases.items())[: 1 if given.quick else None]:
+            progress(name)
+            row = measure(text, trials, shop, peaks, Path(folder))
+            report.table("contractions", [row])
+            if bound is not None:
+                share = row.get(label)
+                report.claim(
+                    f"{name}: share of the peak", share if isinstance(share, float) else None, "at least", bound, " %"
+                )
+    report.finish(given.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
