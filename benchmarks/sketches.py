@@ -2,26 +2,32 @@
 
 python -m benchmarks.sketches                         the contractions of CASES, 200 trials each, one thread
 python -m benchmarks.sketches --trials 0              untuned only: the shipped model's choice
+python -m benchmarks.sketches --against resnet50      its kernels untuned, beside the template written for the operator
 python -m benchmarks.sketches --op "einsum data=var:64,64 data=var:64,64 equation=ik,kj->ij"
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import tempfile
 from pathlib import Path
 
+from autotune.api.compile import tasks
 from autotune.measure.failure import Failure
 from autotune.measure.peaks import Peaks, measure_peaks
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
+from autotune.search_spaces import templates_for
 from autotune.search_spaces.limit import limit
 from autotune.target import Target
+from benchmarks import zoo
 from benchmarks.report import Report, Row, parser, progress
 from benchmarks.workshop import Workshop, default_of, tuned_by
 
 TEMPLATE = "sketch.contraction"
+RESORTS = ("generic", "plain")
 CASES = {
     "product as einsum": ("einsum data=var:512,512 data=var:512,512 equation=ik,kj->ij", 93.0),
     "scores, heads inside": ("einsum data=var:1,197,12,64 data=var:1,197,12,64 equation=bqhd,bkhd->bhqk", 85.0),
@@ -67,6 +73,35 @@ def measure(text: str, trials: int, shop: Workshop, peaks: Peaks, folder: Path) 
     return row
 
 
+def against(model: str, shop: Workshop) -> list[Row]:
+    """Untuned kernels of a zoo model: the template that was first without sketches, and the sketch, timed in turn."""
+    target = shop.target
+    workloads = {task.workload.key: task.workload for task in tasks(zoo.build(model).SerializeToString(), target)}
+    rows: list[Row] = []
+    for workload in workloads.values():
+        others = [t.name for t in templates_for(workload, target, strict_fp=True) if t.name not in (TEMPLATE, *RESORTS)]
+        configs = [default_of(name, workload, target) for name in (*others[:1], TEMPLATE)]
+        if not others or configs[-1] is None or configs[0] is None:
+            continue
+        outcomes = shop.race(workload, {others[0]: configs[0], TEMPLATE: configs[-1]}, 15)
+        written, sketch = outcomes[others[0]], outcomes[TEMPLATE]
+        if isinstance(written, Failure) or isinstance(sketch, Failure):
+            rows.append(
+                {"kernel": workload.describe(), "note": str(written if isinstance(written, Failure) else sketch)}
+            )
+            continue
+        rows.append(
+            {
+                "kernel": workload.describe(),
+                "template": others[0],
+                "template µs": written.seconds * 1e6,
+                "sketch µs": sketch.seconds * 1e6,
+                "times as fast": written.seconds / sketch.seconds,
+            }
+        )
+    return rows
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parser("sketches", __doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -75,10 +110,22 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options.add_argument("--trials", type=int, default=200)
     options.add_argument("--target", default="native -num-cores=1")
+    options.add_argument("--against", choices=zoo.names(), action="append", help="kernels of a model; may be repeated")
     given = options.parse_args(arguments)
     target, trials = Target.parse(given.target), min(given.trials, 8) if given.quick else given.trials
     cases = {text: (text, None) for text in given.op} if given.op else CASES
-    report, peaks = Report("sketches", METHOD, given.quick), measure_peaks(target)
+    report = Report("sketches", METHOD, given.quick)
+    if given.against:
+        with Workshop(target) as shop:
+            for model in given.against:
+                rows = against(model, shop)
+                report.table(f"{model}, untuned, {target}", rows)
+                ratios = [ratio for row in rows if isinstance(ratio := row.get("times as fast"), float)]
+                mean = statistics.geometric_mean(ratios) if ratios else None
+                report.claim(f"{model}: sketches against templates, geometric mean", mean, "at least", 0.95, "x")
+        report.finish(given.json)
+        return 0
+    peaks = measure_peaks(target)
     label = "tuned % of peak" if trials else "untuned % of peak"
     with Workshop(target) as shop, tempfile.TemporaryDirectory(prefix="autotune-sketches-") as folder:
         for name, (text, bound) in list(cases.items())[: 1 if given.quick else None]:

@@ -395,10 +395,17 @@ class _Counted:
 
     def _balance(self) -> tuple[Array, Array]:
         """(share of the threads that have work, units of work per thread)."""
-        units = np.ones(self.many)
+        # Loops whose last turn is code of its own are not shared together with others (see `Tiles._share`).
+        apart = (self.tiles % self.block != 0) | ((self.n.extents % self.elements != 0) & ~self.along)
+        units, together, first = np.ones(self.many), np.ones(self.many, bool), np.ones(self.many, bool)
         for k in range(self.outer.shape[1]):
             axis = self.outer[:, k]
-            units = np.where(k < self.shared, units * self.blocks[self.rows_index, axis], units)
+            turns, alone = self.blocks[self.rows_index, axis], apart[self.rows_index, axis]
+            moving = turns > 1
+            shared = moving & together & (first | ((k < self.shared) & ~alone))
+            units = np.where(shared, units * turns, units)
+            together &= ~moving | (shared & ~alone)
+            first &= ~moving
         each = units / self.target.num_threads
         return each / np.ceil(each), each
 

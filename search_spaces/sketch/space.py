@@ -26,6 +26,9 @@ from autotune.search_spaces.space import ConfigSpace, Constraint, stacked
 from autotune.target import Target
 
 MOST_ROWS = 30
+IDLE = 100.0
+"""More than any two tilings are apart: log(best / seconds) of an octave of idle threads."""
+
 WORTHWHILE = 4
 """Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
 
@@ -109,11 +112,15 @@ class SketchSpace(ConfigSpace):
         return np.asarray(self.numbers.of(batch)[:, NAMES.index("cycles")])
 
     def expected(self, batch: Batch) -> NDArray[np.float64]:
-        """What the prior expects, lower is faster; without one, the closed form."""
+        """What the prior expects, lower is faster, without one the closed form; threads without work come last.
+
+        The prior has learned on as many threads as its machines have, and there may be more.
+        """
         forest, values = prior(NAMES, FEATURES_VERSION), self.numbers.of(batch)
+        idle = np.maximum(-values[:, NAMES.index("units")], 0.0)  # octaves by which there are fewer units than threads
         if forest is None:
-            return np.asarray(values[:, NAMES.index("cycles")])
-        return -forest.predict(Features(NAMES, values.astype(np.float32)))
+            return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
+        return -forest.predict(Features(NAMES, values.astype(np.float32))) + IDLE * idle
 
     @property
     def portable(self) -> bool:

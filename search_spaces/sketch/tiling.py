@@ -104,11 +104,13 @@ class Tiles:
                 self.ragged |= {blocks[n], tiles[n]}
         vectors, lane = edit.split(out, rows[t.vector], t.lanes)
         around = [rows[n] for n in range(len(self.axes)) if n != t.vector]
-        outer, inner = [blocks[n] for n in t.outer], [tiles[n] for n in t.inner]
+        # Loops of one turn go inside: there is nothing in them to share.
+        outer = sorted((blocks[n] for n in t.outer), key=lambda loop: edit.extent(out, loop) == 1)
+        inner = [tiles[n] for n in t.inner]
         edit.order(out, [*outer, *inner, *around, vectors, lane])
         edit.unroll(out, [*around, vectors])
         edit.vectorize(out, lane)
-        self.outer_axis = dict(zip(outer, t.outer, strict=True))
+        self.outer_axis = {blocks[n]: n for n in t.outer}
         return outer, inner
 
     def _whole_vectors(self) -> bool:
@@ -142,8 +144,9 @@ class Tiles:
     def _share(self, outer: list[str]) -> dict[str, str]:
         """Give threads their part; for each outer loop, the loop that it has become part of."""
         out, edit = self.c.output, self.edit
+        wanted = [loop for loop, n in self.outer_axis.items() if n in self.t.outer[: self.t.shared]]
         fused = [outer[0]]
-        for loop in outer[1 : self.t.shared]:
+        for loop in [x for x in outer[1:] if x in wanted and edit.extent(out, x) > 1]:
             if loop in self.ragged or fused[0] in self.ragged:
                 break
             fused.append(loop)

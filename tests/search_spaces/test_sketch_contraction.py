@@ -113,9 +113,23 @@ def test_near_tiles_differ_by_one_size() -> None:
         assert isinstance(near, tuple) and sum(a != b for a, b in zip(near, (8, 2))) <= 2
 
 
-def test_sketches_come_after_templates_made_for_an_operator_and_before_generic() -> None:
-    names = [t.name for t in templates_for(parse_workload("matmul a=var:32,32 b=const:32,32"), FIXED)]
-    assert names.index("matmul.packed") < names.index("sketch.contraction") < names.index("generic")
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        ("matmul a=var:32,32 b=const:32,32", ["sketch.contraction", "matmul.packed", "generic"]),
+        ("conv2d data=1,32,8,8 weight=32,32,3,3 pad=1",
+         ["conv2d.winograd_f4", "conv2d.direct", "sketch.contraction", "generic"]),
+        ("conv2d data=1,32,8,8 weight=32,4,3,3 pad=1 groups=8",
+         ["conv2d.grouped_across", "sketch.contraction", "generic"]),
+        (PRODUCT, ["sketch.contraction", "generic"]),
+    ],
+)  # fmt: skip
+def test_where_sketches_stand_among_the_templates(text: str, order: list[str]) -> None:
+    names = [t.name for t in templates_for(parse_workload(text), FIXED)]
+    assert sorted(order, key=names.index) == order
+
+
+def test_a_task_of_sketches_begins_with_their_choice() -> None:
     space = task_space(parse_workload(PRODUCT), FIXED)
     assert space.default().template == "sketch.contraction"
     assert len(space.encode(space.default())) == len(space.feature_names)
