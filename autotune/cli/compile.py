@@ -108,7 +108,7 @@ def tune_command(
     """What to type to tune the model."""
     import shlex
 
-    words = ["autotune", "tune", "--model", str(model)]
+    words = ["autotune", "tune", str(model)]
     for text in shape or ():
         words += ["--shape", text]
     for text in fix or ():

@@ -56,7 +56,7 @@ def _parameters(command: Callable[..., None]) -> tuple[list[str], list[str]]:
         required = parameter.default is inspect.Parameter.empty
         if isinstance(info, ArgumentInfo):
             shown = info.metavar or parameter.name.upper()
-            usage.append(shown)
+            usage.append(shown if required or shown.startswith("[") else f"[{shown}]")
         else:
             options = _spellings(info) or [f"--{parameter.name.replace('_', '-')}"]
             metavar = "" if _plain(kind) is bool else f" {info.metavar or _NAMES[_plain(kind)]}"

@@ -30,7 +30,8 @@ INTERRUPTED = 130
 
 
 def tune(
-    model: Annotated[Path | None, typer.Option("--model", metavar="MODEL", help="An ONNX model.")] = None,
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)] = None,
+    named: Annotated[Path | None, typer.Option("--model", metavar="MODEL", help="The same, as an option.")] = None,
     op: Annotated[
         str | None,
         typer.Option("--op", metavar="TEXT", help='Or one operator: "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1".'),
@@ -74,8 +75,11 @@ def tune(
     as_json: JsonOption = False,
 ) -> None:
     """Find fast schedules for a model's kernels, or one operator. The same command, repeated, continues."""
-    if (model is None) == (op is None):
-        raise typer.BadParameter("give either --model MODEL or --op TEXT")
+    if sum(given is not None for given in (model, named, op)) != 1:
+        raise typer.BadParameter(
+            'give one thing to tune: MODEL, or --op TEXT such as --op "matmul a=128,768 b=768,3072"'
+        )
+    model = named if model is None else model
     from autotune.api.tune import tune as run_tune
     from autotune.cli.progress import showing
 
@@ -135,7 +139,7 @@ def _words(
     imports: list[str] | None,
 ) -> list[str]:
     """The command as typed, defaults left out."""
-    words = ["tune", "--op", op] if op is not None else ["tune", "--model", str(model)]
+    words = ["tune", "--op", op] if op is not None else ["tune", str(model)]
     words += [] if target == "native" else ["--target", target]
     for text in shape or ():
         words += ["--shape", text]

@@ -11,7 +11,8 @@ from autotune.errors import ConfigError
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME = re.compile(r"(?:\d+(?:\.\d+)?[hms])+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([hms])")
-_TRIALS = re.compile(r"(\d+)\s*(?:trials?)?")
+_TRIALS = re.compile(r"(\d+)\s*trials?")
+_BARE = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,14 @@ class Budget:
 
     @staticmethod
     def parse(text: str) -> Budget:
-        """Reads "5m", "90s", "1h30m", "200 trials" or "200"."""
+        """Reads "5m", "90s", "1h30m" or "200 trials". A number without a unit might mean any of them: it is refused."""
         text = text.strip().lower()
         if found := _TRIALS.fullmatch(text):
             return Budget(trials=int(found[1]))
         if _TIME.fullmatch(text):
             return Budget(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+        if _BARE.fullmatch(text):
+            raise ConfigError(f"a budget of {text} says not of what: write {text}s, {text}m or {text} trials")
         raise ConfigError(f"{text!r} is no budget; write a time like 5m, 90s or 1h30m, or a number like '200 trials'")
 
     def is_spent(self, trials: int, seconds: float) -> bool:

@@ -136,7 +136,7 @@ MODELS: list[tuple[Callable[[Path], Path], str]] = [
 def test_open_dimensions_without_a_shape(command: str, tmp_path: Path) -> None:
     model = dynamic(tmp_path)
     more: dict[str, tuple[str | Path, ...]] = {
-        "compile": (model, "-o", tmp_path / "out.at"), "tune": ("--model", model, "--trials", "1"),
+        "compile": (model, "-o", tmp_path / "out.at"), "tune": (model, "--trials", "1"),
         "run": (model, "--random", "0"),
     }  # fmt: skip
     assert "--shape x=1,3,8,8" in refused(command, *more.get(command, (model,)))
@@ -149,7 +149,7 @@ def test_bad_models(make: Callable[[Path], Path], named: str, command: str, tmp_
     before = sorted(tmp_path.rglob("*"))
     more: dict[str, tuple[str | Path, ...]] = {
         "compile": (model, "-o", tmp_path / "out.at"), "run": (model, "--random", "0"),
-        "tune": ("--model", model, "--trials", "1"),
+        "tune": (model, "--trials", "1"),
     }  # fmt: skip
     assert named in refused(command, *more.get(command, (model,)), *TARGET)
     assert sorted(tmp_path.rglob("*")) == before, "something was left behind"
@@ -189,7 +189,7 @@ def test_a_shape_given_twice(tmp_path: Path) -> None:
 def test_bad_targets(target: str, command: str, tmp_path: Path) -> None:
     model = save(conv_model(), tmp_path / "m.onnx")
     more: dict[str, tuple[str | Path, ...]] = {
-        "compile": (model, "-o", tmp_path / "out.at"), "tune": ("--model", model, "--trials", "1"),
+        "compile": (model, "-o", tmp_path / "out.at"), "tune": (model, "--trials", "1"),
     }  # fmt: skip
     refused(command, *more.get(command, (model,)), "--target", target)
 
@@ -200,6 +200,7 @@ def test_bad_targets(target: str, command: str, tmp_path: Path) -> None:
         (("--op", "conv2d data=1,3,8,8 weight=4,4,3,3", "--trials", "1"), "weight"),
         (("--op", "convolve data=1,3,8,8", "--trials", "1"), "convolve"),
         (("--op", "matmul a=8,8 b=8,8", "--budget", "soon"), "no budget"),
+        (("--op", "matmul a=8,8 b=8,8", "--budget", "5"), "write 5s, 5m or 5 trials"),
         (("--op", "matmul a=8,8 b=8,8", "--trials", "1", "--strategy", "luck"), "luck"),
         (("--op", "matmul a=8,8 b=8,8", "--trials", "1", "--effort", "heroic"), "heroic"),
         (("--op", "matmul a=8,8 b=8,8", "--trials", "1", "--shape", "a=1"), "shapes"),
@@ -210,7 +211,14 @@ def test_bad_tuning(args: tuple[str, ...], named: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [(), ("--op", "matmul a=8,8 b=8,8", "--model", "m.onnx"), ("--op", "x", "--trials", "0")]
+    "args",
+    [
+        (),
+        ("--op", "matmul a=8,8 b=8,8", "--model", "m.onnx"),
+        ("--op", "matmul a=8,8 b=8,8", "m.onnx"),
+        ("m.onnx", "--model", "m.onnx"),
+        ("--op", "x", "--trials", "0"),
+    ],
 )
 def test_wrong_usage_of_tune(args: tuple[str, ...]) -> None:
     result = invoke("tune", *args)
@@ -253,7 +261,7 @@ def test_unusable_databases(make: Callable[[Path], Path], command: str, tmp_path
     model, database = save(conv_model(), tmp_path / "m.onnx"), make(tmp_path)
     more: dict[str, tuple[str | Path, ...]] = {
         "compile": (model, "-o", tmp_path / "out.at"), "run": (model, "--random", "0"),
-        "tune": ("--model", model, "--trials", "1"),
+        "tune": (model, "--trials", "1"),
     }  # fmt: skip
     message = refused(command, *more.get(command, (model,)), *TARGET, "--db", database)
     assert str(database.parent) in message

@@ -15,18 +15,26 @@ from autotune.search.budget import Budget
         ("0.5m", Budget(seconds=30)),
         ("200 trials", Budget(trials=200)),
         ("1 trial", Budget(trials=1)),
-        ("64", Budget(trials=64)),
     ],
 )
 def test_reads_times_and_trials(text: str, budget: Budget) -> None:
     assert Budget.parse(text) == budget
 
 
-@pytest.mark.parametrize("text", ["", "m", "-5m", "0", "0s", "5 minutes", "5m3", "1e3 trials", "5d", "trials"])
+@pytest.mark.parametrize(
+    "text", ["", "m", "-5m", "0", "0s", "5 minutes", "5m3", "1e3 trials", "5d", "trials", "5", "0.5"]
+)
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Budget.parse(text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["5", " 0.5 ", "90"])
+def test_a_number_without_a_unit_is_asked_for_one(text: str) -> None:
+    number = text.strip()
+    with pytest.raises(ConfigError, match=f"write {number}s, {number}m or {number} trials"):
+        Budget.parse(text)
 
 
 def test_the_first_limit_reached_ends_it() -> None:

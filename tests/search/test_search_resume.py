@@ -51,7 +51,7 @@ def run(
         [task],
         pipeline=pipeline,
         database=database,
-        budget=Budget.parse("20"),
+        budget=Budget(trials=20),
         options=TuneOptions(strategy="grid", finalists=finalists),
         callbacks=[events.append],
         clock=pipeline.clock,

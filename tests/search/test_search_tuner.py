@@ -118,7 +118,7 @@ def test_guided_search_through_the_loop_beats_random(task: TuningTask, tmp_path:
     best = {}
     for strategy in ("random", "evolution"):
         with Database.open(tmp_path / f"{strategy}.db") as database:
-            outcome = Run(database, SimulatedPipeline(landscape))([task], "64", strategy=strategy).tasks[0]
+            outcome = Run(database, SimulatedPipeline(landscape))([task], "64 trials", strategy=strategy).tasks[0]
             assert outcome.best is not None
             best[strategy] = outcome.best.cost
     assert best["evolution"] < best["random"]
@@ -126,8 +126,8 @@ def test_guided_search_through_the_loop_beats_random(task: TuningTask, tmp_path:
 
 def test_a_second_run_continues_where_the_first_stopped(task: TuningTask, database: Database) -> None:
     first, second = (Run(database, SimulatedPipeline(landscape)) for _ in range(2))
-    first([task], "20", strategy="evolution", finalists=0)
-    outcome = second([task], "50", strategy="evolution", finalists=0)
+    first([task], "20 trials", strategy="evolution", finalists=0)
+    outcome = second([task], "50 trials", strategy="evolution", finalists=0)
     assert outcome.new_trials == 30
     assert outcome.tasks[0].trials == 50
     earlier = {candidate.config for candidate in first.pipeline.measured}
@@ -136,19 +136,19 @@ def test_a_second_run_continues_where_the_first_stopped(task: TuningTask, databa
     assert resumed.trials == 20
     assert second.pipeline.incumbents == [resumed.incumbent_seconds]
     again = Run(database, SimulatedPipeline(landscape))
-    assert again([task], "50").new_trials == 0
+    assert again([task], "50 trials").new_trials == 0
     assert again.pipeline.measured == []
 
 
 def test_ctrl_c_keeps_every_finished_trial_and_the_next_run_resumes(task: TuningTask, database: Database) -> None:
     run = Run(database, SimulatedPipeline(landscape, interrupt_after=13))
-    outcome = run([task], "40")
+    outcome = run([task], "40 trials")
     assert outcome.interrupted
     assert run.pipeline.closed
     assert run.pipeline.compared == []
     assert outcome.new_trials == len(list(database.trials(task.workload.key))) == 13
     assert database.sessions()[0].state is SessionState.INTERRUPTED
-    resumed = Run(database, SimulatedPipeline(landscape))([task], "40")
+    resumed = Run(database, SimulatedPipeline(landscape))([task], "40 trials")
     assert (resumed.new_trials, resumed.interrupted) == (27, False)
 
 
@@ -157,7 +157,7 @@ def test_a_broken_pipeline_marks_the_session_and_passes_the_error_on(task: Tunin
         raise DatabaseError("disk full")
 
     with pytest.raises(DatabaseError, match="disk full"):
-        Run(database, SimulatedPipeline(full))([task], "40")
+        Run(database, SimulatedPipeline(full))([task], "40 trials")
     assert database.sessions()[0].state is SessionState.INTERRUPTED
 
 
@@ -166,20 +166,20 @@ def test_records_of_the_same_sources_count_without_a_build(
 ) -> None:
     version = "1" * 16
     monkeypatch.setattr(recording, "version_mark", lambda workload, config: f"+{version}")
-    Run(database, SimulatedPipeline(landscape))([task], "20", finalists=0)
+    Run(database, SimulatedPipeline(landscape))([task], "20 trials", finalists=0)
     again = Run(database, SimulatedPipeline(landscape))
-    again([task], "21", finalists=0)
+    again([task], "21 trials", finalists=0)
     assert again.told(TaskResumed)[0].trials == 20 and again.pipeline.built == []
     version = "2" * 16
     changed = Run(database, SimulatedPipeline(landscape))
-    changed([task], "22", finalists=0)
+    changed([task], "22 trials", finalists=0)
     assert changed.told(TaskResumed)[0].trials == 21 and len(changed.pipeline.built) == 1
 
 
 def test_records_of_other_code_do_not_count(task: TuningTask, database: Database) -> None:
-    Run(database, SimulatedPipeline(landscape))([task], "20", finalists=0)
+    Run(database, SimulatedPipeline(landscape))([task], "20 trials", finalists=0)
     changed = Run(database, SimulatedPipeline(landscape, code=lambda config: "new" + config.key))
-    outcome = changed([task], "20", finalists=0)
+    outcome = changed([task], "20 trials", finalists=0)
     assert changed.told(RecordsOutdated)[0].trials == 20
     assert outcome.new_trials == 20
     hashes = {record.ir_hash[:3] for record in database.trials(task.workload.key) if record.seconds}
@@ -197,7 +197,7 @@ def test_finalists_run_in_turn_with_the_default_and_luck_does_not_win(task: Tuni
         return seconds * (0.2 if len(lucky) % 5 == 0 else 1.0)
 
     run = Run(database, SimulatedPipeline(measured_once, true_cost=landscape))
-    outcome = run([task], "40").tasks[0]
+    outcome = run([task], "40 trials").tasks[0]
     default = task.space.default().key
     assert all(contenders[0] == default and len(contenders) <= 10 for contenders in run.pipeline.compared)
     assert outcome.best is not None
@@ -220,7 +220,7 @@ def test_nothing_slower_than_the_default_is_ever_best(task: TuningTask, database
         return 1.5 if candidate.config == default else 1.6
 
     run = Run(database, SimulatedPipeline(measured_once, true_cost=in_turn))
-    outcome = run([task], "30").tasks[0]
+    outcome = run([task], "30 trials").tasks[0]
     assert outcome.best is not None
     assert (outcome.best.config, outcome.speedup) == (default, 1.0)
     record = database.best(task.workload.key, TARGET.key, TARGET.to_json()).record
@@ -240,7 +240,7 @@ def test_comparing_ends_when_the_default_is_clearly_beaten(task: TuningTask, dat
 
         pipeline = SimulatedPipeline(once, true_cost=slower)
         with Database.open(database.path.with_suffix(f".{in_turn}")) as fresh:
-            Run(fresh, pipeline)([task], "60")
+            Run(fresh, pipeline)([task], "60 trials")
         return len(pipeline.compared)
 
     assert compared(1.5) == 2
@@ -256,7 +256,7 @@ def test_equal_code_is_compared_once(task: TuningTask, database: Database) -> No
             lambda c: 2.0 if c.config == default else 1.0, code=lambda c: "d" if c == default else "same"
         ),
     )
-    outcome = run([task], "20").tasks[0]
+    outcome = run([task], "20 trials").tasks[0]
     assert run.pipeline.compared == [["d", "same"]]
     assert outcome.speedup == 2.0
 
@@ -264,7 +264,7 @@ def test_equal_code_is_compared_once(task: TuningTask, database: Database) -> No
 def test_a_comparison_that_fails_is_reported_and_changes_nothing(task: TuningTask, database: Database) -> None:
     crash = Failure("crash", "worker died")
     run = Run(database, SimulatedPipeline(landscape, true_cost=lambda candidate: crash))
-    outcome = run([task], "30").tasks[0]
+    outcome = run([task], "30 trials").tasks[0]
     assert run.told(FinalistsCompared)[0].problem == "the default does not run again: crash: worker died"
     assert outcome.best is not None
     assert database.best(task.workload.key, TARGET.key, TARGET.to_json()).record is not None
@@ -279,7 +279,7 @@ def test_identical_failures_in_a_row_stop_the_task_with_one_line(space: ConfigSp
         return landscape(candidate)
 
     run = Run(database, SimulatedPipeline(cost))
-    outcome = run([bad, good], "60", same_failures=6)
+    outcome = run([bad, good], "60 trials", same_failures=6)
     stopped = run.told(TaskStopped)
     assert len(stopped) == 1
     assert stopped[0].reason.startswith("6 trials in a row failed alike: compile: LLVM ERROR: cannot select; for exam")
@@ -288,12 +288,12 @@ def test_identical_failures_in_a_row_stop_the_task_with_one_line(space: ConfigSp
     assert 6 <= outcome.tasks[0].trials <= 6 + run.pipeline.ahead
     assert outcome.new_trials == 60
     # The next run may try again: what was wrong may have been mended.
-    assert Run(database, SimulatedPipeline(landscape))([bad], "20").new_trials > 0
+    assert Run(database, SimulatedPipeline(landscape))([bad], "20 trials").new_trials > 0
 
 
 def test_different_failures_do_not_stop_a_task(task: TuningTask, database: Database) -> None:
     run = Run(database, SimulatedPipeline(lambda c: Failure("crash", c.config.key)))
-    assert run([task], "30", same_failures=6).new_trials == 30
+    assert run([task], "30 trials", same_failures=6).new_trials == 30
 
 
 def test_kernels_that_were_not_run_are_recorded_and_counted_apart(task: TuningTask, database: Database) -> None:
@@ -303,7 +303,7 @@ def test_kernels_that_were_not_run_are_recorded_and_counted_apart(task: TuningTa
         return landscape(candidate)
 
     run = Run(database, SimulatedPipeline(cost))
-    outcome = run([task], "60", same_failures=2, finalists=0).tasks[0]
+    outcome = run([task], "60 trials", same_failures=2, finalists=0).tasks[0]
     records = list(database.trials(task.workload.key, TARGET.key))
     skipped = [record for record in records if record.failure_kind == "spills"]
     assert outcome.skipped == len(skipped) > 10
@@ -316,7 +316,7 @@ def test_kernels_that_were_not_run_are_recorded_and_counted_apart(task: TuningTa
 
 def test_a_task_without_gain_stops_early(task: TuningTask, database: Database) -> None:
     run = Run(database, SimulatedPipeline(lambda candidate: 1.0))
-    outcome = run([task], "100", patience=12)
+    outcome = run([task], "100 trials", patience=12)
     assert 12 < outcome.new_trials <= 13 + run.pipeline.ahead
     assert outcome.tasks[0].stopped == run.told(TaskStopped)[0].reason == "no gain in 12 trials"
 
@@ -324,7 +324,7 @@ def test_a_task_without_gain_stops_early(task: TuningTask, database: Database) -
 def test_a_small_space_ends_the_search(database: Database) -> None:
     task = make_task(ConfigSpace((Choice("a", (1, 2, 3)),)))
     run = Run(database, SimulatedPipeline(lambda candidate: 1.0))
-    assert run([task], "100").new_trials == 3
+    assert run([task], "100 trials").new_trials == 3
     assert run.told(TaskStopped)[0].reason == "every config of its space was tried"
 
 
@@ -340,7 +340,7 @@ def test_several_tasks_get_default_and_warmup_and_the_heavy_one_gets_most(
 ) -> None:
     tasks = [make_task(space, 8), make_task(space, 16, weight=10.0), make_task(space, 24)]
     run = Run(database, SimulatedPipeline(landscape))
-    outcome = run(tasks, "150", warmup=8)
+    outcome = run(tasks, "150 trials", warmup=8)
     first = run.pipeline.measured[:3]
     assert {candidate.config for candidate in first} == {tasks[0].space.default()}
     assert len({candidate.workload for candidate in first}) == 3
@@ -354,20 +354,20 @@ def test_several_tasks_get_default_and_warmup_and_the_heavy_one_gets_most(
 def test_what_was_best_for_the_same_anchor_or_another_target_is_tried_early(
     task: TuningTask, database: Database
 ) -> None:
-    outcome = Run(database, SimulatedPipeline(landscape))([task], "30", finalists=0).tasks[0]
+    outcome = Run(database, SimulatedPipeline(landscape))([task], "30 trials", finalists=0).tasks[0]
     assert outcome.best is not None
     assert outcome.best.config != task.space.default()
     fused = parse_workload(f"{LINE} + relu")
     elsewhere = Target.parse("x86 -mcpu=haswell -num-cores=2")
     for other in (replace(task, workload=fused), replace(task, target=elsewhere)):
         run = Run(database, SimulatedPipeline(landscape))
-        run([other], "5", finalists=0)
+        run([other], "5 trials", finalists=0)
         assert [c.config for c in run.pipeline.measured[:2]] == [task.space.default(), outcome.best.config]
 
 
 def test_the_time_is_accounted_for(task: TuningTask, database: Database) -> None:
     run = Run(database, SimulatedPipeline(landscape))
-    outcome = run([task], "20", finalists=0)
+    outcome = run([task], "20 trials", finalists=0)
     worked = sum(event.trial.seconds is not None for event in run.told(TrialFinished))
     assert outcome.seconds == 20
     assert outcome.time["wait"] == 20
@@ -380,11 +380,11 @@ def test_the_time_is_accounted_for(task: TuningTask, database: Database) -> None
 def test_wrong_calls_are_refused(task: TuningTask, database: Database) -> None:
     run = Run(database, SimulatedPipeline(landscape))
     with pytest.raises(ConfigError, match="no task was given"):
-        run([], "10")
+        run([], "10 trials")
     with pytest.raises(ConfigError, match="is given twice"):
-        run([task, task], "10")
+        run([task, task], "10 trials")
     with pytest.raises(ConfigError, match="unknown search strategy"):
-        run([task], "10", strategy="magic")
+        run([task], "10 trials", strategy="magic")
     assert database.sessions() == []
 
 
