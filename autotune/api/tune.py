@@ -297,6 +297,7 @@ class _Run:
             residency=where,
             ideal_seconds=self._ideal(task.workload, where),
             strict_fp=self.strict_fp,
+            origins=task.origins,
         )
 
     def _ideal(self, workload: Workload, where: str = "") -> float:

@@ -45,7 +45,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
-    """One kernel of a compiled model, for coverage and profiles. `nbytes`: of all its operands."""
+    """One kernel of a compiled model, for coverage and profiles.
+
+    Attributes:
+        nbytes: of all its operands.
+        origins: names of the ONNX nodes that it computes, the anchor's first.
+    """
 
     workload: Workload
     config: str
@@ -53,6 +58,7 @@ class KernelReport:
     reason: str
     seconds: float | None
     nbytes: int
+    origins: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:
@@ -340,7 +346,7 @@ def _link(
     reports = tuple(
         KernelReport(
             s.workload, s.choice.config.to_json(), s.choice.tier, s.choice.reason, s.choice.seconds,
-            sum(o.bytes for o in kernel.operands),
+            sum(o.bytes for o in kernel.operands), s.origins,
         )
         for s, kernel in built
     )  # fmt: skip

@@ -40,6 +40,7 @@ class KernelStep:
     """One kernel: what it computes, from slots or constants (by value name) into slots, in which layouts.
 
     `asked` is the interface that the kernel is measured with: None where its template leads and chooses by itself.
+    `origins` names the ONNX nodes that it computes, the anchor's first; a transform has that of what it transforms.
     """
 
     workload: Workload
@@ -48,6 +49,7 @@ class KernelStep:
     inputs: tuple[int | str, ...]
     outputs: tuple[int, ...]
     asked: Interface | None
+    origins: tuple[str, ...] = ()
 
 
 @dataclass
@@ -305,7 +307,9 @@ class _Placer:
             asked, choice = None, self.choose.own(workload)
         else:
             asked, choice = interface, self.choose(workload, interface)
-        self.out.steps.append(KernelStep(workload, choice, interface, tuple(operands), tuple(outputs), asked))
+        self.out.steps.append(
+            KernelStep(workload, choice, interface, tuple(operands), tuple(outputs), asked, group.origins)
+        )
 
     def _served(self, name: str, wish: Layout) -> int:
         """A slot of the value in the order wished for, with at least the halo wished for."""
@@ -324,7 +328,9 @@ class _Placer:
         slot = self._new_slot(name, layout)
         interface = Interface((self.out.slots[source].layout, layout))
         choice = self.choose(workload, interface)
-        self.out.steps.append(KernelStep(workload, choice, interface, (source,), (slot,), interface))
+        producer = self.graph.producers.get(name)
+        origins = producer.origins if producer is not None else (name,)
+        self.out.steps.append(KernelStep(workload, choice, interface, (source,), (slot,), interface, origins))
         return slot
 
     def _new_slot(self, name: str, layout: Layout, part_of: tuple[int, int] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
@@ -33,11 +33,13 @@ class KernelTask:
         workload: what it computes.
         interface: the layouts it has in the model; None when its template leads and chooses them itself.
         uses: how often the model runs it per inference.
+        origins: for each use, the names of the ONNX nodes that the kernel computes, the anchor's first.
     """
 
     workload: Workload
     interface: Interface | None
     uses: int
+    origins: tuple[tuple[str, ...], ...] = ()
 
 
 def model_key(groups: Iterable[Group]) -> str:
@@ -62,16 +64,18 @@ def kernel_tasks(
         WorkloadError: no template can compute some group.
     """
     chooser = Chooser(target, database, strict_fp=strict_fp)
-    counts = Counter((step.workload, step.asked) for step in assign(graph, partition(graph), chooser, cache).steps)
-    return tuple(KernelTask(workload, interface, uses) for (workload, interface), uses in counts.items())
+    steps = assign(graph, partition(graph), chooser, cache).steps
+    return merged(KernelTask(step.workload, step.asked, 1, (step.origins,)) for step in steps)
 
 
 def merged(tasks: Iterable[KernelTask]) -> tuple[KernelTask, ...]:
     """Tasks of several programs: equal ones are one, with the uses of all."""
-    uses: Counter[tuple[Workload, Interface | None]] = Counter()
+    found: dict[tuple[Workload, Interface | None], KernelTask] = {}
     for task in tasks:
-        uses[task.workload, task.interface] += task.uses
-    return tuple(KernelTask(workload, interface, count) for (workload, interface), count in uses.items())
+        before = found.get((task.workload, task.interface), KernelTask(task.workload, task.interface, 0))
+        uses, origins = before.uses + task.uses, before.origins + task.origins
+        found[task.workload, task.interface] = replace(before, uses=uses, origins=origins)
+    return tuple(found.values())
 
 
 def alternative_tasks(
@@ -94,8 +98,7 @@ def alternative_tasks(
     readers: Counter[int | str] = Counter(slot for step in assignment.steps for slot in step.inputs)
     readers.update(assignment.outputs.values())
     copied_once = {step.inputs[0]: step for step in copies.values() if readers[step.inputs[0]] == 1}
-    saved: dict[tuple[Workload, Interface], float] = {}
-    uses: Counter[tuple[Workload, Interface]] = Counter()
+    saved: dict[tuple[Workload, Interface], _Proposal] = {}
     for step in assignment.steps:
         if not leads_layouts(step.workload):
             continue
@@ -114,11 +117,22 @@ def alternative_tasks(
             ]
         for given, found in proposals:
             if found >= WORTH * (step.choice.seconds or 0.0):
-                key = (step.workload, Interface(given))
-                saved[key] = saved.get(key, 0.0) + found
-                uses[key] += 1
-    best = sorted(saved, key=lambda key: -saved[key])[:MOST]
-    return tuple(KernelTask(workload, interface, uses[workload, interface]) for workload, interface in best)
+                proposal = saved.setdefault((step.workload, Interface(given)), _Proposal())
+                proposal.gain += found
+                proposal.origins.append(step.origins)
+    best = sorted(saved.items(), key=lambda item: -item[1].gain)[:MOST]
+    return tuple(
+        KernelTask(workload, interface, len(proposal.origins), tuple(proposal.origins))
+        for (workload, interface), proposal in best
+    )
+
+
+@dataclass(slots=True)
+class _Proposal:
+    """A kernel in other layouts: seconds that they save, and the nodes of each kernel that would have them."""
+
+    gain: float = 0.0
+    origins: list[tuple[str, ...]] = field(default_factory=list)
 
 
 def _with_halo(assignment: Assignment, copy: KernelStep, wanted: Layout) -> Layout:

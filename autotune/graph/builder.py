@@ -38,7 +38,7 @@ class GraphBuilder:
         """Append a node and return the name of its result. Raises WorkloadError if the types do not fit."""
         dtype, shape = infer(op, [self.values[name] for name in inputs], attrs)
         value = Value(self._fresh(hint or op), dtype, shape)
-        self._nodes.append(Node(op, tuple(inputs), value, make_attrs(**attrs), origin))
+        self._nodes.append(Node(op, tuple(inputs), value, make_attrs(**attrs), (origin,) if origin else ()))
         self.values[value.name] = value
         return value.name
 

@@ -45,13 +45,17 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator application with a single result. `origin` names the ONNX node it came from."""
+    """One operator application with a single result.
+
+    `origins` names the ONNX nodes that it stands for, the one that it mostly is first. An unnamed ONNX node is called
+    after its first output.
+    """
 
     op: str
     inputs: tuple[str, ...]
     output: Value
     attrs: Attrs = ()
-    origin: str = ""
+    origins: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

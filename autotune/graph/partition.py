@@ -25,11 +25,15 @@ MAX_EXPRESSION = 64  # operators in a group's result once each is written out wh
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One kernel: `workload` on graph values. `inputs` and `outputs` are value names in the workload's order."""
+    """One kernel: `workload` on graph values. `inputs` and `outputs` are value names in the workload's order.
+
+    `origins`: names of the ONNX nodes that it is made of, that of its anchor first.
+    """
 
     workload: Workload
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    origins: tuple[str, ...] = ()
 
     @property
     def is_view(self) -> bool:
@@ -211,7 +215,15 @@ def _group(graph: Graph, members: list[Node]) -> Group:
         for node, operands in zip(members, ordered, strict=True)
     )
     outputs = tuple(node.name for node in results)
-    return Group(Workload(inputs, nodes, tuple(number[name] for name in outputs)), tuple(names), outputs)
+    workload = Workload(inputs, nodes, tuple(number[name] for name in outputs))
+    return Group(workload, tuple(names), outputs, _origins(workload, members))
+
+
+def _origins(workload: Workload, members: list[Node]) -> tuple[str, ...]:
+    """Each ONNX node once: the anchor's, then the others in graph order."""
+    anchor = workload.anchor
+    first = [member for node, member in zip(workload.nodes, members, strict=True) if node is anchor]
+    return tuple(dict.fromkeys(name for member in (*first, *members) for name in member.origins))
 
 
 def _canonical_operands(graph: Graph, node: Node, inside: dict[str, int]) -> tuple[str, ...]:

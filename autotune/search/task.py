@@ -33,6 +33,7 @@ class TuningTask:
         ideal_seconds: a time that no kernel can beat, when known (`search_spaces.limit`): tasks near it get little of
             the budget.
         strict_fp: only what multiplies as the definition does; the space has nothing else, and records must not.
+        origins: for people, and for each use: the names of the ONNX nodes that the kernel computes.
     """
 
     workload: Workload
@@ -43,6 +44,7 @@ class TuningTask:
     residency: str = ""
     ideal_seconds: float = 0.0
     strict_fp: bool = False
+    origins: tuple[tuple[str, ...], ...] = ()
 
     @staticmethod
     def of(
@@ -54,10 +56,11 @@ class TuningTask:
         residency: str = "",
         ideal_seconds: float = 0.0,
         strict_fp: bool = False,
+        origins: tuple[tuple[str, ...], ...] = (),
     ) -> TuningTask:
         """The task over the space of all templates that apply and are allowed; WorkloadError when none is."""
         space = task_space(workload, target, strict_fp=strict_fp)
-        return TuningTask(workload, target, space, weight, interface, residency, ideal_seconds, strict_fp)
+        return TuningTask(workload, target, space, weight, interface, residency, ideal_seconds, strict_fp, origins)
 
     @property
     def name(self) -> str:

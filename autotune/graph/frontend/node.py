@@ -175,7 +175,7 @@ class OnnxNode(NodeAttributes):
             types = [self.builder.values[name] for name in inputs]
             node = Node(op, inputs, Value(self.hint, dtype, shape), make_attrs(**attrs))
             return self.new_constant(evaluate_node(node, types, arrays))
-        return self.builder.emit(op, inputs, self.hint, self.proto.name, **attrs)
+        return self.builder.emit(op, inputs, self.hint, self.proto.name or self.hint, **attrs)
 
     def emit_results(self, count: int, op: str, *inputs: str, **attrs: AttrValue) -> tuple[str, ...]:
         """The results of an operator with `count` of them: a graph node for each that the ONNX node gives a name.

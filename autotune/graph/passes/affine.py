@@ -32,17 +32,24 @@ def constant_operand(sweep: Sweep, node: Node) -> ConstantOperand | None:
 
 
 def side_by_side(
-    sweep: Sweep, anchor: Node, x: str, weights: Sequence[Array], biases: Sequence[Array], along: int, axis: int
+    sweep: Sweep,
+    anchors: Sequence[Node],
+    x: str,
+    weights: Sequence[Array],
+    biases: Sequence[Array],
+    along: int,
+    axis: int,
 ) -> str:
-    """One product or convolution like `anchor` of `x` for several, and the sum with their biases if they have any.
+    """One product or convolution of `x` for several that are alike, and the sum with their biases if they have any.
 
     Args:
         weights: of each, equal but for dimension `along`, that of its outputs.
         biases: of each, flat; none where there are none.
         axis: of the result along which the outputs lie.
     """
+    anchor = anchors[0]
     whole = sweep.constant(np.concatenate(weights, axis=along), f"{anchor.name}.beside")
-    value = sweep.emit(anchor, anchor.op, (x, whole), **dict(anchor.attrs))
+    value = sweep.emit(anchors, anchor.op, (x, whole), **dict(anchor.attrs))
     if not biases:
         return value
     bias = np.concatenate(biases)

@@ -135,7 +135,7 @@ def _whole(sweep: Sweep, node: Node, x: str, branches: list[Branch]) -> str:
     lead = branches[0]
     along = 0 if lead.anchor.op in CONVOLUTIONS else 1
     biases = [b.bias for b in branches if b.bias is not None]
-    value = side_by_side(sweep, lead.anchor, x, [b.weight for b in branches], biases, along, lead.axis)
+    value = side_by_side(sweep, [b.anchor for b in branches], x, [b.weight for b in branches], biases, along, lead.axis)
     for op, attrs in lead.steps:
         value = sweep.emit(node, op, (value,), **dict(attrs))
     return value

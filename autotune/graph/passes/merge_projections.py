@@ -45,7 +45,7 @@ def _merged(sweep: Sweep, node: Node) -> str | None:
         parts = [able[n] for n in positions]
         biases = [p.bias for p in parts if p.bias is not None]
         rank = len(lead.matmul.output.shape)
-        total = side_by_side(sweep, lead.matmul, lead.x, [p.weight for p in parts], biases, 1, rank - 1)
+        total = side_by_side(sweep, [p.matmul for p in parts], lead.x, [p.weight for p in parts], biases, 1, rank - 1)
         shapes = [sweep.values[node.inputs[n]].shape for n in positions]
         heads = [shape[2] for shape in shapes]
         whole = sweep.emit(node, "reshape", (total,), shape=(*shapes[0][:2], sum(heads), shapes[0][3]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
@@ -35,6 +36,7 @@ class Sweep:
         self._nodes: list[Node] = []
         self._constants = dict(graph.constants)
         self._aliases: dict[str, str] = {}
+        self._position = {node.name: number for number, node in enumerate(graph.nodes)}
         self._uses = {name: len(nodes) for name, nodes in graph.consumers.items()}
         for output in graph.outputs:
             self._uses[output.value] += 2  # a value that leaves the graph has no sole reader
@@ -50,16 +52,34 @@ class Sweep:
         self._nodes.append(node)
         self.producers[node.name] = node
 
-    def emit(self, like: Node, op: str, inputs: Sequence[str], **attrs: AttrValue) -> str:
-        """Append a new node, named after and originating from `like`; gives the name of its result."""
+    def emit(self, like: Node | Sequence[Node], op: str, inputs: Sequence[str], **attrs: AttrValue) -> str:
+        """Append a new node, named after `like`, or the first of several in whose place it is; gives its result's name.
+
+        It stands for the ONNX nodes of all of them, and of those that only the first reads, superfluous now.
+        """
+        first, *others = [like] if isinstance(like, Node) else like
         dtype, shape = infer(op, [self.values[name] for name in inputs], attrs)
-        value = Value(self._fresh(like.name), dtype, shape)
+        value = Value(self._fresh(first.name), dtype, shape)
         self.values[value.name] = value
         self._uses[value.name] = 0
         for name in dict.fromkeys(inputs):
             self._uses[name] += 1
-        self.keep(Node(op, tuple(inputs), value, make_attrs(**attrs), like.origin))
+        covered = (*self._covered(op, first, inputs), *others)
+        origins = tuple(dict.fromkeys(name for node in covered for name in node.origins))
+        self.keep(Node(op, tuple(inputs), value, make_attrs(**attrs), origins))
         return value.name
+
+    def _covered(self, op: str, like: Node, inputs: Sequence[str]) -> list[Node]:
+        """The nodes between `inputs` and `like`: those of the same operator first, then in graph order."""
+        covered, reads, todo = [like], Counter[str](), [like]
+        while todo:
+            for name in dict.fromkeys(todo.pop().inputs):
+                reads[name] += 1
+                producer = self.producers.get(name)
+                if producer is not None and name not in inputs and reads[name] == self._uses[name]:
+                    covered.append(producer)
+                    todo.append(producer)
+        return sorted(covered, key=lambda node: (node.op != op, self._position.get(node.name, 0)))
 
     def constant(self, array: Array, hint: str) -> str:
         """Add a constant; gives the name of its value."""
