@@ -141,8 +141,9 @@ def show_comparison(target: Target, found: Comparison, flops: int) -> None:
 
     ours = found.results[0]
     shown = table(
-        "engine", "version", "latency", "spread", "GFLOP/s", "of peak", "we are", "error",
-        right=("latency", "spread", "GFLOP/s", "of peak", "we are", "error"),
+        "engine", "version", "latency", "spread", "GFLOP/s", "of peak", "× our time", "error",
+        right=("latency", "spread", "GFLOP/s", "of peak", "× our time", "error"),
+        spare=("spread", "version", "GFLOP/s", "of peak"),
     )  # fmt: skip
     for one in found.results:
         shown.add_row(

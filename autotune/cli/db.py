@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from autotune.cli import text
 from autotune.cli.group import Group
@@ -37,15 +36,18 @@ def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         text.print_json([dataclasses.asdict(summary) for summary in summaries])
         return
-    table = text.table("workload", "operator", "target", "trials", "failed", "best", right=("trials", "failed", "best"))
+    table = text.table(
+        "workload", "trials", "failed", "best", "operator", "target",
+        right=("trials", "failed", "best"), long=("operator",), spare=("target", "failed", "trials"),
+    )  # fmt: skip
     for one in summaries:
         table.add_row(
             one.workload_key,
-            text.cell(one.description),
-            one.target_key,
             str(one.trials),
             str(one.failed),
             text.duration(one.best_seconds),
+            text.cell(one.description),
+            one.target_key,
         )
     text.print_table(table)
 
@@ -74,22 +76,26 @@ def show(
         found = {"workload": key, "trials": len(trials), "failures": failures}
         text.print_json({**found, "fastest": [_values(trial) for trial in fastest]})
         return
-    console = Console(highlight=False)
-    console.print(f"{key}  {text.cell(trials[0].description)}")
+    print(f"{key}  {text.cell(trials[0].description)}")
     causes = "".join(f", {count} {kind}" for kind, count in sorted(failures.items()))
-    console.print(f"{len(trials)} trials, {sum(trial.verified for trial in trials)} verified{causes}\n")
-    table = text.table("time", "spread", "error", "allowed", "measured", "target", "config", right=("time",))
+    print(f"{len(trials)} trials, {sum(trial.verified for trial in trials)} verified{causes}\n")
+    table = text.table(
+        "time", "spread", "error", "allowed", "measured", "template", "config", "target",
+        right=("time", "spread", "error", "allowed"), long=("config",),
+        spare=("target", "allowed", "spread", "measured", "error"),
+    )  # fmt: skip
     for trial in fastest:
         table.add_row(
             text.duration(trial.seconds),
-            "-" if trial.spread is None else f"{trial.spread:.1%}",
+            "-" if trial.spread is None else text.percent(trial.spread),
             "-" if trial.max_abs_err is None else f"{trial.max_abs_err:.2g}",
             "-" if trial.tolerance is None else f"{trial.tolerance:.2g}",
             text.date(trial.created),
+            text.cell(trial.template),
+            text.cell(_knobs(trial.config)),
             trial.target_key,
-            text.cell(trial.config),
         )
-    console.print(table)
+    text.print_table(table)
 
 
 def best(
@@ -115,18 +121,18 @@ def best(
     print(f"{match.tier.value}: {match.reason}")
     if match.record is not None:
         record = match.record
-        table = text.facts()
-        for name, value in (
-            ("operator", text.cell(record.description)),
-            ("time", text.duration(record.seconds)),
-            ("target", record.target_key),
-            ("weights in", record.residency or "-"),
-            ("interface", text.cell(record.interface)),
-            ("config", text.cell(record.config)),
-            ("measured", text.date(record.created)),
-        ):
-            table.add_row(name, value)
-        text.print_table(table)
+        own = record.interface == records.TEMPLATE_INTERFACE
+        text.print_table(
+            text.facts(
+                ("operator", text.cell(record.description)),
+                ("time", text.duration(record.seconds)),
+                ("target", record.target_key),
+                ("weights in", record.residency or "-"),
+                ("layouts", "as its template chooses" if own else text.cell(record.interface)),
+                ("config", text.cell(record.config)),
+                ("measured", text.date(record.created)),
+            )
+        )
 
 
 def export_file(
@@ -230,8 +236,7 @@ def stats(db: DbOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         text.print_json(dataclasses.asdict(found))
         return
-    table = text.facts()
-    for name, value in (
+    rows = (
         ("database", f"{found.path} ({text.size(found.size_bytes)}, schema {found.schema})"),
         ("workloads", str(found.workloads)),
         ("targets", str(found.targets)),
@@ -242,9 +247,8 @@ def stats(db: DbOption = None, as_json: JsonOption = False) -> None:
         *((f"sessions {state}", str(count)) for state, count in found.sessions.items()),
         ("from", text.date(found.oldest)),
         ("to", text.date(found.newest)),
-    ):
-        table.add_row(name, value)
-    text.print_table(table)
+    )
+    text.print_table(text.facts(*rows))
 
 
 def upgrade(db: DbOption = None) -> None:
@@ -253,6 +257,17 @@ def upgrade(db: DbOption = None) -> None:
 
     with records.Database.open(_existing(db)) as database:
         print(f"{database.path}: schema {database.connection.schema}")
+
+
+def _knobs(config: str) -> str:
+    """A config without its template, one knob after the other; as it is where it is not one."""
+    try:
+        found = json.loads(config)
+    except ValueError:
+        return config
+    if not isinstance(found, dict):
+        return config
+    return " ".join(f"{name}={json.dumps(value)}" for name, value in found.items() if name != "template")
 
 
 def _existing(db: Path | None) -> Path:

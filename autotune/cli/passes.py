@@ -30,7 +30,7 @@ def passes(
                 [{"pass": d.name, "does": d.summary, "requires": d.requires, "ensures": d.ensures} for d in found]
             )
             return
-        shown = table("pass", "does", "ensures")
+        shown = table("pass", "does", "ensures", long=("does", "ensures"), spare=("ensures",))
         for d in found:
             shown.add_row(d.name, d.summary, d.ensures)
         print_table(shown)

@@ -23,7 +23,7 @@ from autotune.cli.options import (
     parse_shapes,
     write_text,
 )
-from autotune.cli.text import duration, percent, print_json, print_table, size, table
+from autotune.cli.text import cell, duration, percent, percents, print_json, print_table, size, table
 
 if TYPE_CHECKING:
     from autotune.report.profile import HostProfile, KernelProfile, Profile
@@ -79,34 +79,46 @@ def profile(
 
 
 def _show(found: Profile, top: int) -> None:
+    from autotune.report.naming import kernel_name
     from autotune.report.profile import HostProfile
 
-    numbers = ("time", "share", "GFLOP/s", "moves", "of limit", "on record", "vs record")
-    shown = table("kernel", *numbers, "template", right=numbers)
+    numbers = ("time", "share", "GFLOP/s", "moves", "of limit", "tuned at", "slower")
+    shown = table(
+        *numbers, "node", "operator", "template", right=numbers, long=("operator", "node"), ends=("node",),
+        spare=("template", "moves", "GFLOP/s", "tuned at", "slower", "of limit"),
+    )  # fmt: skip
     rows: list[KernelProfile | HostProfile] = [*found.kernels, *found.hosts]
     rows.sort(key=lambda row: -row.seconds)
-    for row in rows[:top]:
-        common = (duration(row.seconds), percent(found.share(row)))
+    shares = percents([found.share(row) for row in rows])
+    for row, share in zip(rows[:top], shares):
+        common = (duration(row.seconds), share)
         if isinstance(row, HostProfile):
-            shown.add_row(row.label, *common, *["-"] * 5, "NumPy on the host")
+            shown.add_row(*common, *["-"] * 5, cell(row.label), "NumPy on the host", "-")
             continue
         against = row.against_record
         shown.add_row(
-            row.report.description,
             *common,
             f"{_gflops(row):.1f}",
             size(row.report.nbytes),
             percent(row.of_limit),
             duration(row.report.seconds),
             "-" if against is None else f"{against:.2f}×",
+            cell(kernel_name(row.report.origins)),
+            row.report.description,
             row.template,
         )
     print_table(shown)
     rest = rows[top:]
     if rest:
-        print(f"and {len(rest)} more kernels, {duration(sum(row.seconds for row in rest))} together")
-    for name, calls, seconds in found.by_template():
-        print(f"{percent(seconds / found.seconds):>8} in {calls} kernels of {name}")
+        print(
+            f"and {len(rest)} more kernels, {duration(sum(row.seconds for row in rest))} together (--top {len(rows)})"
+        )
+    parts = [(f"{calls} kernels of {name}", seconds) for name, calls, seconds in found.by_template()]
+    if found.hosts:
+        parts.append((f"{len(found.hosts)} host functions", sum(host.seconds for host in found.hosts)))
+    shares = percents([seconds / found.seconds if found.seconds else 0.0 for _, seconds in parts])
+    for (what, _), share in zip(parts, shares):
+        print(f"{share:>8} in {what}")
     hosts = f" and {len(found.hosts)} host functions" if found.hosts else ""
     programs = "" if found.programs == 1 else f", in {found.programs} programs"
     print(
@@ -116,7 +128,7 @@ def _show(found: Profile, top: int) -> None:
     count, here, record = found.recorded
     if count:
         held = f"{duration(here)} here, {duration(record)} when tuned ({here / record:.2f}×)"
-        print(f"{count} kernels with a record: {held}")
+        print(f"{count} kernels with a record: {held}; `slower` is the time here over the time when tuned")
     elif found.kernels:
         reason = Counter(kernel.report.reason for kernel in found.kernels).most_common(1)[0][0]
         print(f"no kernel has a record to hold its time against: {reason}")
@@ -144,6 +156,7 @@ def _values(model: Path, found: Profile) -> dict[str, object]:
         "kernels": [
             {
                 "kernel": kernel.report.description,
+                "nodes": kernel.report.origins,
                 "start": kernel.start,
                 "seconds": kernel.seconds,
                 "share": found.share(kernel),

@@ -23,8 +23,8 @@ Made from the declarations behind `--help`; written anew by `python -m autotune.
 
 Every command ends with 0 when it did what it was asked; with 1 and one line on stderr that says what is wrong, where,
 and what to do; with 2 when it was called wrongly; and with 130 or 143 when Ctrl-C or SIGTERM ended it. `--json` prints
-one JSON document on stdout and nothing else there; progress and notes go to stderr. `autotune --version` prints the
-version.
+one JSON document on stdout and nothing else there; progress and notes go to stderr. Tables are as wide as the terminal,
+or as `COLUMNS` says; into a file or a pipe they are as wide as they need. `autotune --version` prints the version.
 """
 _NAMES = {int: "N", str: "TEXT", Path: "FILE"}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import DbOption, JsonOption, ModelArgument, ShapeOption, TargetOption, parse_shapes
-from autotune.cli.text import duration, percent, print_json, print_table, table
+from autotune.cli.text import cell, duration, percents, print_json, print_table, table
 
 
 def tasks(
@@ -21,6 +21,7 @@ def tasks(
     from autotune.api.compile import tasks as find_tasks
     from autotune.api.locate import reading
     from autotune.compiler.choose import Chooser
+    from autotune.report.naming import task_name
     from autotune.search_spaces import templates_for
     from autotune.target import Target
 
@@ -36,6 +37,7 @@ def tasks(
                 {
                     "workload": task.workload.key,
                     "operator": task.workload.describe(),
+                    "nodes": task.origins,
                     "uses": task.uses,
                     "flops": task.workload.flops,
                     "share": task.uses * task.workload.flops / total,
@@ -49,17 +51,24 @@ def tasks(
     if as_json:
         print_json({"model": str(model), "target": str(parsed), "flops": total, "tasks": rows})
         return
-    shown = table("uses", "MFLOP", "share", "record", "time", "templates", "operator", right=("uses", "MFLOP", "share"))
-    for row in rows:
+    shown = table(
+        "share", "uses", "MFLOP", "record", "time", "node", "operator", "templates",
+        right=("share", "uses", "MFLOP", "time"), long=("operator", "node"), ends=("node",),
+        spare=("templates", "MFLOP", "time", "uses", "record"),
+    )  # fmt: skip
+    for row, share in zip(rows, percents([row["share"] for row in rows])):
         shown.add_row(
+            share,
             str(row["uses"]),
             f"{row['flops'] / 1e6:.2f}",
-            percent(row["share"]),
             row["tier"],
             duration(row["seconds"]),
-            " ".join(row["templates"]),
+            cell(task_name(row["nodes"])),
             row["operator"],
+            " ".join(row["templates"]),
         )
     print_table(shown)
     uses = sum(row["uses"] for row in rows)
-    print(f"{len(rows)} tasks, {uses} kernels, {total / 1e9:.2f} GFLOP; MFLOP is of one kernel, share of the model")
+    print(
+        f"{len(rows)} tasks, {uses} kernels, {total / 1e9:.2f} GFLOP; MFLOP: of one kernel; share: of the model's FLOP"
+    )

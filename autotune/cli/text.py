@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Grid
+from rich.text import Text
+
+from autotune.cli.table import Table
 
 _UNLIMITED = 1000
 _LONGEST = 2000
@@ -19,25 +24,42 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def print_table(table: Table) -> None:
-    """As wide as the terminal; into a file or a pipe, as wide as the table."""
-    Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED).print(table)
+def print_table(table: Table | Grid) -> None:
+    """As wide as the terminal; into a file or a pipe, as wide as the table, unless $COLUMNS says otherwise."""
+    width = shown_width()
+    if isinstance(table, Grid):
+        Console(highlight=False, width=width or _UNLIMITED).print(table)
+        return
+    for line in table.lines(width):
+        print(line)
 
 
-def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
-    """A table without borders; columns named in `right` hold numbers. Only text behind the first column may wrap."""
-    made = Table(box=None, padding=(0, 2, 0, 0))
-    for position, heading in enumerate(headings):
-        justify: Literal["left", "right"] = "right" if heading in right else "left"
-        made.add_column(heading, justify=justify, overflow="fold", no_wrap=heading in right or position == 0)
-    return made
+def shown_width() -> int | None:
+    """How many letters a line may have; None where nobody minds."""
+    given = os.environ.get("COLUMNS", "")
+    if not sys.stdout.isatty() and not (given.isdecimal() and int(given)):
+        return None
+    return shutil.get_terminal_size().columns
 
 
-def facts(*rows: tuple[str, str]) -> Table:
+def table(
+    *headings: str,
+    right: Sequence[str] = (),
+    long: Sequence[str] = (),
+    spare: Sequence[str] = (),
+    ends: Sequence[str] = (),
+) -> Table:
+    """A table without borders, one line a row; see `Table`."""
+    return Table(headings, right, long, spare, ends)
+
+
+def facts(*rows: tuple[str, str]) -> Grid:
     """Two columns without a heading: what it is called, and what it is."""
-    made = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    made = Grid(box=None, show_header=False, padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(Text, row))
     return made
 
 
@@ -67,7 +89,7 @@ def date(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     except (OverflowError, ValueError, OSError):
         return f"{seconds:g}"
 
@@ -84,6 +106,16 @@ def size(count: float) -> str:
 def finite(value: float | None) -> float | None:
     """The value as JSON can hold it: None for infinity and NaN."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def percents(shares: Sequence[float]) -> list[str]:
+    """Shares of one whole, rounded so that what is shown adds up to what they add up to."""
+    exact = [1000 * share for share in shares]
+    shown = [math.floor(share) for share in exact]
+    missing = round(sum(exact)) - sum(shown)
+    for n in sorted(range(len(exact)), key=lambda n: shown[n] - exact[n])[:missing]:
+        shown[n] += 1
+    return [f"{share / 10:.1f} %" for share in shown]
 
 
 def percent(share: float) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,11 +19,10 @@ from autotune.cli.options import (
     database_path,
     parse_shapes,
 )
-from autotune.cli.text import duration, percent, print_json, print_table, table
+from autotune.cli.text import print_json
 
 if TYPE_CHECKING:
     from autotune.api.tune import TuneReport
-    from autotune.search import TaskOutcome
 
 INTERRUPTED = 130
 
@@ -72,6 +70,7 @@ def tune(
         list[str] | None,
         typer.Option("--import", metavar="MODULE", help="A module or .py file with operators of yours; repeat."),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="List every task, not only those that take longest.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find fast schedules for a model's kernels, or one operator. The same command, repeated, continues."""
@@ -82,6 +81,7 @@ def tune(
     model = named if model is None else model
     from autotune.api.tune import tune as run_tune
     from autotune.cli.progress import showing
+    from autotune.cli.tune_report import report_values, show_report
 
     path, given = database_path(db), load_arrays(inputs, "--input")
     command = shlex.join(
@@ -111,11 +111,38 @@ def tune(
     except KeyboardInterrupt:
         _interrupted(path, command)
     if as_json:
-        print_json(_values(report, command))
+        print_json(report_values(report, command))
     else:
-        _show(report)
+        following = _following(report, model, str(op), target, shape, inputs, db, command)
+        show_report(report, str(op) if model is None else str(model), following, every)
     if report.interrupted:
         _interrupted(report.database, command)
+
+
+def _following(
+    report: TuneReport,
+    model: Path | None,
+    op: str,
+    target: str,
+    shape: list[str] | None,
+    inputs: list[str] | None,
+    db: Path | None,
+    command: str,
+) -> str:
+    """The command to go on with: more of the same where nothing was gained, else one that uses what was found."""
+    more = [] if target == "native" else ["--target", target]
+    more += [] if db is None else ["--db", str(db)]
+    if model is None:
+        return shlex.join(["autotune", "db", "best", op, *more])
+    if report.model is None or not report.model.tuned:
+        return command
+    for text in shape or ():
+        more += ["--shape", text]
+    if len(report.programs) > 1 or inputs:  # its shapes may depend on values: a session compiles what a run needs
+        for text in inputs or ():
+            more += ["--input", text]
+        return shlex.join(["autotune", "bench", str(model), *more])
+    return shlex.join(["autotune", "compile", str(model), *more, "-o", str(model.with_suffix(".at"))])
 
 
 def _interrupted(path: Path, command: str) -> None:
@@ -155,93 +182,3 @@ def _words(
     for text in imports or ():
         words += ["--import", text]
     return words
-
-
-def _show(report: TuneReport) -> None:
-    found = report.search
-    shown = table(
-        "uses", "trials", "failed", "untuned", "tuned", "faster", "GFLOP/s", "of peak", "template", "operator",
-        right=("uses", "trials", "failed", "untuned", "tuned", "faster", "GFLOP/s", "of peak"),
-    )  # fmt: skip
-    for task in sorted(found.tasks, key=_model_seconds, reverse=True):
-        shown.add_row(
-            f"{task.task.weight:g}",
-            str(task.trials),
-            str(task.failed),
-            duration(task.default_seconds),
-            duration(task.best.seconds if task.best else None),
-            f"{task.speedup:.2f}×" if task.speedup else "-",
-            f"{task.gflops:.1f}" if task.gflops else "-",
-            percent(task.gflops / report.peak_gflops) if task.gflops else "-",
-            (task.best.config.template or "-") if task.best else "-",
-            task.task.name,
-        )
-    print_table(shown)
-    total = sum(task.trials for task in found.tasks)
-    print(
-        f"{found.new_trials} trials in {found.seconds:.1f} s ({found.trials_per_second:.1f}/s), "
-        f"{total} in {report.database}; FMA peak {report.peak_gflops:.0f} GFLOP/s"
-    )
-    if skipped := sum(task.skipped for task in found.tasks):
-        print(f"{skipped} kernels were built and not run: their registers spill (`autotune db show` counts them)")
-    print("time: " + ", ".join(f"{part} {percent(share)}" for part, share in found.shares().items()))
-    if found.foresight is not None:
-        seen = found.foresight
-        print(
-            f"cost model: in {seen.trials} trials that it chose, off by {percent(seen.error)} (median); "
-            f"{percent(seen.order)} of pairs in the right order, where chance is 50 %"
-        )
-    if report.model is not None:
-        verdict = report.model
-        print(
-            f"model: tuned {duration(verdict.tuned_seconds)}, untuned {duration(verdict.untuned_seconds)} "
-            f"({verdict.speedup:.2f}×), timed in turn on {report.target.num_threads} threads"
-        )
-        if len(report.programs) > 1:
-            kept = sum(program.tuned for program in report.programs)
-            print(f"{len(report.programs)} programs, each timed for itself: {kept} tuned, the others stay untuned")
-        elif not verdict.tuned:
-            print("the tuned program is not better as a whole: the model stays untuned; a longer budget may change it")
-
-
-def _model_seconds(task: TaskOutcome) -> float:
-    return task.task.weight * (task.best.cost if task.best is not None else 0.0)
-
-
-def _values(report: TuneReport, command: str) -> dict[str, Any]:
-    found = report.search
-    return {
-        "command": command,
-        "target": str(report.target),
-        "database": str(report.database),
-        "session": found.session_id,
-        "interrupted": report.interrupted,
-        "new_trials": found.new_trials,
-        "seconds": found.seconds,
-        "trials_per_second": found.trials_per_second,
-        "shares": found.shares(),
-        "foresight": asdict(found.foresight) if found.foresight else None,
-        "peak_gflops": report.peak_gflops,
-        "model": asdict(report.model) if report.model else None,
-        "programs": [asdict(program) for program in report.programs],
-        "tasks": [
-            {
-                "workload": task.task.workload.key,
-                "operator": task.task.name,
-                "uses": task.task.weight,
-                "trials": task.trials,
-                "new": task.new,
-                "failed": task.failed,
-                "skipped": task.skipped,
-                "default_seconds": task.default_seconds,
-                "best_seconds": task.best.seconds if task.best else None,
-                "speedup": task.speedup,
-                "gflops": task.gflops,
-                "peak_share": task.gflops / report.peak_gflops if task.gflops else None,
-                "config": dict(task.best.config) if task.best else None,
-                "foresight": asdict(task.foresight) if task.foresight else None,
-                "stopped": task.stopped,
-            }
-            for task in found.tasks
-        ],
-    }

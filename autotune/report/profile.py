@@ -13,6 +13,7 @@ from autotune.compiler.specialisation import ProgramStep, Step
 from autotune.compiler.staged import StagedModel
 from autotune.measure.peaks import Peaks
 from autotune.measure.timing import latency
+from autotune.report.naming import kernel_name
 from autotune.runtime.executor import Array
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.limit import Speed, limit
@@ -111,11 +112,12 @@ class Profile:
         return sorted(((name, *rest) for name, rest in found.items()), key=lambda row: -row[2])
 
     def trace(self) -> dict[str, object]:
-        """One pass in Chrome's trace format (chrome://tracing, Perfetto); times in microseconds."""
+        """One pass in Chrome's trace format (chrome://tracing, Perfetto): kernels by ONNX nodes, in microseconds."""
         events: list[dict[str, object]] = [
-            {"name": k.report.description, "cat": k.template, "ph": "X", "pid": 0, "tid": 0, "ts": k.start * 1e6,
-             "dur": k.seconds * 1e6,
-             "args": {"gflops": k.report.flops / k.seconds * 1e-9 if k.seconds else 0.0, "bytes": k.report.nbytes,
+            {"name": kernel_name(k.report.origins) or k.report.description, "cat": k.template, "ph": "X",
+             "pid": 0, "tid": 0, "ts": k.start * 1e6, "dur": k.seconds * 1e6,
+             "args": {"operator": k.report.description, "nodes": k.report.origins,
+                      "gflops": k.report.flops / k.seconds * 1e-9 if k.seconds else 0.0, "bytes": k.report.nbytes,
                       "of_limit": k.of_limit, "record_us": k.report.seconds and k.report.seconds * 1e6,
                       "schedule": k.report.config, "tier": k.report.tier.value}}
             for k in self.kernels

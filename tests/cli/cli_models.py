@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,25 @@ def conv_model(batch: int | str = 1, op: str = "Conv") -> onnx.ModelProto:
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 16, 8, 8])],
         [tensor("w0", 16, 3, 3, 3), tensor("b0", 16), tensor("w1", 16, 16, 3, 3)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def chain_model(length: int) -> onnx.ModelProto:
+    """Matrix products in a row, each of another size, with a softmax between; input `x`, output `y`."""
+    sizes = [16 + 8 * n for n in range(length + 1)]
+    nodes, weights = [], []
+    for n, (rows, columns) in enumerate(itertools.pairwise(sizes)):
+        values = np.full((rows, columns), 1 / rows, np.float32)
+        weights.append(numpy_helper.from_array(values, f"w{n}"))
+        nodes.append(helper.make_node("MatMul", [f"s{n - 1}" if n else "x", f"w{n}"], [f"p{n}"], f"product{n}"))
+        nodes.append(helper.make_node("Softmax", [f"p{n}"], [f"s{n}" if n < length - 1 else "y"], f"softmax{n}"))
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, sizes[0]])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, sizes[-1]])],
+        weights,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 

@@ -1,0 +1,96 @@
+"""Table: rows of text in columns, one line a row, at any width.
+
+Numbers are never cut. Where the width does not suffice, columns named as spare are left out, and the long ones (an
+operator, a node, a config) are cut with an ellipsis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+GAP = 2
+ROOM = 24
+"""Letters that each long column gets before anything is left out for it, where its texts are as long."""
+LEAST = 8
+
+
+class Table:
+    """
+    Args:
+        right: columns that hold numbers.
+        long: columns that get the room that is left, and are cut when that is too little; the first counts most.
+        ends: columns whose ends say most: they are cut at the start.
+        spare: columns to leave out where there is no room, the first one first.
+    """
+
+    def __init__(
+        self,
+        headings: Sequence[str],
+        right: Collection[str] = (),
+        long: Sequence[str] = (),
+        spare: Sequence[str] = (),
+        ends: Collection[str] = (),
+    ) -> None:
+        unknown = {*right, *long, *spare, *ends} - set(headings)
+        if unknown:
+            raise ValueError(f"no column is named {', '.join(sorted(unknown))}")
+        self.headings, self.right, self.long, self.spare = tuple(headings), frozenset(right), tuple(long), tuple(spare)
+        self.ends = frozenset(ends)
+        self.rows: list[tuple[str, ...]] = []
+
+    def add_row(self, *cells: str) -> None:
+        """A cell for each column; line breaks become spaces."""
+        if len(cells) != len(self.headings):
+            raise ValueError(f"{len(cells)} cells for {len(self.headings)} columns")
+        self.rows.append(tuple(" ".join(cell.split("\n")) for cell in cells))
+
+    def lines(self, width: int | None = None) -> Iterator[str]:
+        """The heading and a line per row, none wider than `width`; None is no limit."""
+        natural = {n: max(map(cell_len, cells)) for n, cells in enumerate(zip(self.headings, *self.rows))}
+        widths = natural if width is None else self._fitting(natural, width)
+        for cells in (self.headings, *self.rows):
+            line = (
+                (" " * GAP)
+                .join(
+                    _filled(cells[n], size, self.headings[n] in self.right, self.headings[n] in self.ends)
+                    for n, size in widths.items()
+                )
+                .rstrip()
+            )
+            yield line if width is None or cell_len(line) <= width else _cut(line, width)
+
+    def _fitting(self, natural: dict[int, int], width: int) -> dict[int, int]:
+        """Widths by column, those that are left out missing."""
+        kept = dict(natural)
+        for name in self.spare:
+            wanted = {n: min(size, ROOM) if self.headings[n] in self.long else size for n, size in kept.items()}
+            if _total(wanted) <= width:
+                break
+            kept = {n: size for n, size in kept.items() if self.headings[n] != name}
+        names = self.long or max(
+            ((heading,) for heading in self.headings if heading not in self.right),
+            key=lambda one: natural[self.headings.index(one[0])],
+            default=(),
+        )
+        cut = [n for name in names for n in kept if self.headings[n] == name]
+        for least in (ROOM, LEAST):  # the last ones give first, down to `least`
+            for n in reversed(cut):
+                kept[n] = max(min(kept[n], least), kept[n] - max(0, _total(kept) - width))
+        return kept
+
+
+def _total(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def _filled(cell: str, width: int, right: bool, end: bool) -> str:
+    missing = width - cell_len(cell)
+    if missing < 0:
+        return _cut(cell[::-1], width)[::-1] if end else _cut(cell, width)
+    return " " * missing + cell if right else cell + " " * missing
+
+
+def _cut(text: str, width: int) -> str:
+    return set_cell_size(text, width - 1) + "…"

@@ -1,0 +1,155 @@
+"""What a tuning run brought, for people and as JSON: the outcome first, then the tasks that take longest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from autotune.cli.text import cell, duration, percent, percents, print_table, table
+from autotune.report.naming import task_name
+
+if TYPE_CHECKING:
+    from autotune.api.tune import TuneReport
+    from autotune.search import TaskOutcome, TuneOutcome
+
+HEAVIEST = 10
+OWN_TIME = {"search": "choosing", "model": "cost model", "record": "storing", "wait": "waiting for the workers"}
+
+
+def show_report(report: TuneReport, subject: str, following: str, every: bool) -> None:
+    """
+    Args:
+        subject: the model or operator.
+        following: the command to go on with.
+        every: list all tasks, not only the heaviest.
+    """
+    found = report.search
+    for line in _outcome(report, subject):
+        print(line)
+    if not report.interrupted:
+        print(f"next: {following}")
+    print()
+    tasks = sorted(found.tasks, key=_model_seconds, reverse=True)
+    listed = tasks if every else tasks[:HEAVIEST]
+    _show_tasks(report, listed)
+    if len(listed) < len(tasks):
+        print(f"and {len(tasks) - len(listed)} more (--all shows them)")
+    print()
+    print(
+        f"{found.new_trials} trials in {found.seconds:.1f} s ({found.trials_per_second:.1f}/s), "
+        f"{sum(task.trials for task in tasks)} in {report.database}; FMA peak {report.peak_gflops:.0f} GFLOP/s"
+    )
+    if skipped := sum(task.skipped for task in tasks):
+        print(f"{skipped} kernels were built and not run: their registers spill (`autotune db show` counts them)")
+    print(_time(found))
+    if found.foresight is not None:
+        seen = found.foresight
+        print(
+            f"cost model: in {seen.trials} trials that it chose, off by {percent(seen.error)} (median); "
+            f"{percent(seen.order)} of pairs in the right order, where chance is 50 %"
+        )
+
+
+def _outcome(report: TuneReport, subject: str) -> list[str]:
+    """Before and after, in a line or two."""
+    verdict = report.model
+    if verdict is None:
+        known = [task for task in report.search.tasks if task.best is not None and task.default_seconds is not None]
+        before = sum(task.task.weight * (task.default_seconds or 0.0) for task in known)
+        after = sum(map(_model_seconds, known))
+        if not known:
+            return [f"{subject}: nothing was timed"]
+        what = "" if len(report.search.tasks) == 1 else f", the sum of {len(known)} kinds of kernels"
+        return [f"{subject}: {_change(before, after, before / after)}{what}"]
+    threads = "1 thread" if report.target.num_threads == 1 else f"{report.target.num_threads} threads"
+    change = _change(verdict.untuned_seconds, verdict.tuned_seconds, verdict.speedup)
+    lines = [f"{subject}: {change}, timed in turn on {threads}"]
+    if len(report.programs) > 1:
+        kept = sum(program.tuned for program in report.programs)
+        lines.append(f"{len(report.programs)} programs, each timed for itself: {kept} tuned, the others stay untuned")
+    elif not verdict.tuned:
+        lines.append("the tuned program is not better as a whole: the model stays untuned; more time may change it")
+    return lines
+
+
+def _change(before: float, after: float, times: float) -> str:
+    return f"{duration(before)} untuned, {duration(after)} tuned: {times:.2f}× as fast"
+
+
+def _show_tasks(report: TuneReport, tasks: list[TaskOutcome]) -> None:
+    numbers = ("untuned", "tuned", "faster", "of peak", "GFLOP/s", "uses", "trials", "failed")
+    named = any(task.task.origins for task in tasks)
+    shown = table(
+        *numbers, *(["node"] if named else []), "operator", "template",
+        right=numbers, long=("operator", "node") if named else ("operator",), ends=("node",) if named else (),
+        spare=("template", "failed", "GFLOP/s", "trials", "uses", "of peak", "untuned"),
+    )  # fmt: skip
+    for task in tasks:
+        shown.add_row(
+            duration(task.default_seconds),
+            duration(task.best.seconds if task.best else None),
+            f"{task.speedup:.2f}×" if task.speedup else "-",
+            percent(task.gflops / report.peak_gflops) if task.gflops else "-",
+            f"{task.gflops:.1f}" if task.gflops else "-",
+            f"{task.task.weight:g}",
+            str(task.trials),
+            str(task.failed),
+            *([cell(task_name(task.task.origins))] if named else []),
+            task.task.name,
+            (task.best.config.template or "-") if task.best else "-",
+        )
+    print_table(shown)
+
+
+def _time(found: TuneOutcome) -> str:
+    """Where the run's time went; what the workers did passes beside it."""
+    shares = found.shares()
+    parts = {name: shares[part] for part, name in OWN_TIME.items()}
+    parts["other"] = max(0.0, 1.0 - sum(parts.values()))
+    own = ", ".join(f"{name} {share}" for name, share in zip(parts, percents(list(parts.values()))))
+    return f"time: {own}; the workers built for {found.time['build']:.1f} s and ran for {found.time['run']:.1f} s"
+
+
+def _model_seconds(task: TaskOutcome) -> float:
+    return task.task.weight * (task.best.cost if task.best is not None else 0.0)
+
+
+def report_values(report: TuneReport, command: str) -> dict[str, Any]:
+    """All of it."""
+    found = report.search
+    return {
+        "command": command,
+        "target": str(report.target),
+        "database": str(report.database),
+        "session": found.session_id,
+        "interrupted": report.interrupted,
+        "new_trials": found.new_trials,
+        "seconds": found.seconds,
+        "trials_per_second": found.trials_per_second,
+        "shares": found.shares(),
+        "foresight": asdict(found.foresight) if found.foresight else None,
+        "peak_gflops": report.peak_gflops,
+        "model": asdict(report.model) if report.model else None,
+        "programs": [asdict(program) for program in report.programs],
+        "tasks": [
+            {
+                "workload": task.task.workload.key,
+                "operator": task.task.name,
+                "nodes": task.task.origins,
+                "uses": task.task.weight,
+                "trials": task.trials,
+                "new": task.new,
+                "failed": task.failed,
+                "skipped": task.skipped,
+                "default_seconds": task.default_seconds,
+                "best_seconds": task.best.seconds if task.best else None,
+                "speedup": task.speedup,
+                "gflops": task.gflops,
+                "peak_share": task.gflops / report.peak_gflops if task.gflops else None,
+                "config": dict(task.best.config) if task.best else None,
+                "foresight": asdict(task.foresight) if task.foresight else None,
+                "stopped": task.stopped,
+            }
+            for task in found.tasks
+        ],
+    }
