@@ -16,6 +16,7 @@ PACKAGE = ROOT / "autotune"
 # Room -> the rooms it may import directly (docs/concepts/architecture.md). What those may import, it may too.
 DOORS: dict[str, set[str]] = {
     "errors": set(),
+    "version": set(),
     "machine": {"errors"},
     "cpus": {"machine"},
     "core": {"errors"},
@@ -37,7 +38,7 @@ DOORS: dict[str, set[str]] = {
     "report": {"compiler", "search", "measure"},
     "engines": {"compiler", "measure"},  # ours and others, to compare with
     "api": {"compiler", "search", "engines"},  # what autotune/__init__.py re-exports
-    "cli": {"api", "report", "engines"},
+    "cli": {"api", "report", "engines", "version"},
     "onnx_backend": {"api"},
 }
 

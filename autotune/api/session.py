@@ -75,6 +75,13 @@ class InferenceSession:
             self._model = found.executor if isinstance(found, CompiledModel) else found
         self._outputs = [found.name for found in self.get_outputs()]
 
+    def __repr__(self) -> str:
+        inputs, outputs = (
+            ", ".join(f"{arg.name}: {arg.type}{arg.shape}" for arg in args)
+            for args in (self.get_inputs(), self.get_outputs())
+        )
+        return f"<InferenceSession ({inputs}) -> ({outputs})>"
+
     @property
     def program(self) -> Program:
         """The compiled model as data.

@@ -12,10 +12,12 @@ import typer
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
+    ImportOption,
     JsonOption,
     RunnableArgument,
     ShapeOption,
     TargetOption,
+    load_imports,
     parse_shapes,
 )
 from autotune.cli.text import duration, finite, percent, print_json, print_table, table
@@ -41,6 +43,7 @@ def bench(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Time a model, interleaved with other engines, and check the answers."""
@@ -57,6 +60,7 @@ def bench(
     from autotune.runtime.executor import Executor
     from autotune.target import Target
 
+    load_imports(imports)
     given = load_arrays(inputs, "--input")
     shapes = shapes_with(parse_shapes(shape), given)
     names = peer_names(against)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotune.cli.options import JsonOption, ModelArgument, ShapeOption, TargetOption, parse_shapes
+from autotune.cli.options import (
+    ImportOption,
+    JsonOption,
+    ModelArgument,
+    ShapeOption,
+    TargetOption,
+    load_imports,
+    parse_shapes,
+)
 from autotune.cli.text import facts, print_json, print_table
 
 if TYPE_CHECKING:
@@ -13,7 +21,11 @@ if TYPE_CHECKING:
 
 
 def check(
-    model: ModelArgument, target: TargetOption = "native", shape: ShapeOption = None, as_json: JsonOption = False
+    model: ModelArgument,
+    target: TargetOption = "native",
+    shape: ShapeOption = None,
+    imports: ImportOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Check that a model can be compiled; every unsupported operator is named at once."""
     from autotune.compiler.outline import outline
@@ -21,6 +33,7 @@ def check(
     from autotune.graph import open_model, optimize
     from autotune.target import Target
 
+    load_imports(imports)
     parsed = open_model(model, parse_shapes(shape))
     found = outline(parsed)
     tasks = kernel_tasks(optimize(found.graph), Target.parse(target)) if found.graph is not None else ()

@@ -13,6 +13,7 @@ from autotune.cli.feeds import FixOption, load_arrays
 from autotune.cli.options import (
     DbOption,
     DumpGraphOption,
+    ImportOption,
     JsonOption,
     MaxMemoryOption,
     ModelArgument,
@@ -22,14 +23,25 @@ from autotune.cli.options import (
     TargetOption,
     UntunedOption,
     check_writable,
+    load_imports,
     parse_shapes,
     parse_size,
 )
 from autotune.cli.text import duration, facts, percent, print_json, print_table, size
+from autotune.errors import InputError
 
 if TYPE_CHECKING:
     from autotune.compiler.compile import CompiledModel
     from autotune.report.coverage import Coverage
+
+OTHER_KINDS = {
+    ".so": "a shared library",
+    ".dll": "a shared library",
+    ".dylib": "a shared library",
+    ".a": "a static library",
+    ".o": "an object file",
+    ".onnx": "an ONNX model",
+}
 
 
 def compile_model(
@@ -44,13 +56,16 @@ def compile_model(
     fix: FixOption = None,
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with the best schedules known to one file."""
     from autotune.api.compile import compile
     from autotune.report.coverage import Coverage
 
+    _refuse_other_kinds(out)
     check_writable(out)
+    load_imports(imports)
     limit = parse_size(max_memory)
     start = time.perf_counter()
     compiled = compile(
@@ -80,6 +95,19 @@ def compile_model(
         )
     )
     print_coverage(coverage, tune_command(model, target, shape, fix, db))
+
+
+def _refuse_other_kinds(out: Path) -> None:
+    """A file whose name promises what it is not would mislead whoever opens it.
+
+    Raises:
+        InputError: the name ends as that of a file of another kind.
+    """
+    kind = OTHER_KINDS.get(out.suffix.lower())
+    if kind is not None:
+        raise InputError(
+            f"cannot write {out}: `compile` makes a file for autotune, not {kind}; name it {out.with_suffix('.at')}"
+        )
 
 
 def _arena(compiled: CompiledModel) -> str:

@@ -14,13 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 
 from autotune.cli.group import Command, Group
 from autotune.errors import AutotuneError
+from autotune.version import installed_version
 
 Args = ParamSpec("Args")
 
@@ -51,10 +51,7 @@ def ending(command: Callable[Args, None]) -> Callable[Args, None]:
 def print_version(wanted: bool) -> None:
     """The version of the installed distribution; a checkout that is not installed has none."""
     if wanted:
-        try:
-            print(f"autotune {version('autotune-compiler')}")
-        except PackageNotFoundError:
-            print("autotune (not installed: run `pip install -e .` in the root)")
+        print(f"autotune {installed_version() or '(not installed: run `pip install -e .` in the root)'}")
         raise typer.Exit
 
 
@@ -74,7 +71,13 @@ def make_app(commands: Mapping[str, Command]) -> typer.Typer:
 
 
 def _typer(commands: Mapping[str, Command]) -> typer.Typer:
-    app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     for name, command in commands.items():
         if isinstance(command, Group):
             app.add_typer(_typer(command.commands), name=name, help=command.help)

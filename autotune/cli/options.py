@@ -47,7 +47,19 @@ DumpGraphOption = Annotated[
         help="Write the graph after each pass that changes it, as text and Graphviz.",
     ),
 ]
+ImportOption = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE", help="A module or .py file with operators of yours; repeat."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def load_imports(modules: Sequence[str] | None) -> None:
+    """Make the operators and templates of --import known. Raises ExtensionError where one cannot be imported."""
+    if modules:
+        from autotune.measure.extensions import load_extensions
+
+        load_extensions(modules)
 
 
 def database_path(given: Path | None) -> Path:

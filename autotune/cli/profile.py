@@ -13,6 +13,7 @@ from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
     DumpGraphOption,
+    ImportOption,
     JsonOption,
     ModelArgument,
     ShapeOption,
@@ -20,6 +21,7 @@ from autotune.cli.options import (
     TargetOption,
     UntunedOption,
     check_writable,
+    load_imports,
     parse_shapes,
     write_text,
 )
@@ -43,6 +45,7 @@ def profile(
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write a Chrome trace of one pass.")
     ] = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Time every kernel of a model where it stands, beside what the machine could do and what tuning promised."""
@@ -56,6 +59,7 @@ def profile(
 
     if trace is not None:
         check_writable(trace)
+    load_imports(imports)
     wanted, given = Target.parse(target), load_arrays(inputs, "--input")
     loaded = load(
         model,

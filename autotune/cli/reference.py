@@ -21,10 +21,16 @@ _HEAD = """\
 
 Made from the declarations behind `--help`; written anew by `python -m autotune.cli.reference > docs/reference/cli.md`.
 
-Every command ends with 0 when it did what it was asked; with 1 and one line on stderr that says what is wrong, where,
-and what to do; with 2 when it was called wrongly; and with 130 or 143 when Ctrl-C or SIGTERM ended it. `--json` prints
-one JSON document on stdout and nothing else there; progress and notes go to stderr. Tables are as wide as the terminal,
-or as `COLUMNS` says; into a file or a pipe they are as wide as they need. `autotune --version` prints the version.
+| exit code | |
+|---|---|
+| 0 | done |
+| 1 | refused or failed: one line on stderr says what is wrong, where, and what to do |
+| 2 | called wrongly: an unknown command or option, or one without its value |
+| 130, 143 | ended by Ctrl-C, by SIGTERM; what was measured is kept |
+
+`--json` prints one JSON document on stdout and nothing else there; progress and notes go to stderr. Tables are as wide
+as the terminal, or as `COLUMNS` says; into a file or a pipe they are as wide as they need. `-h` is `--help`;
+`autotune --version` and `autotune.__version__` tell the version.
 """
 _NAMES = {int: "N", str: "TEXT", Path: "FILE"}
 

@@ -12,11 +12,13 @@ from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
     DumpGraphOption,
+    ImportOption,
     RunnableArgument,
     ShapeOption,
     SkipPassOption,
     TargetOption,
     UntunedOption,
+    load_imports,
     parse_shapes,
 )
 from autotune.cli.text import print_json, print_table, table
@@ -43,12 +45,14 @@ def run(
     untuned: UntunedOption = False,
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
+    imports: ImportOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outputs, all values included, as JSON.")] = False,
 ) -> None:
     """Run a model once."""
     from autotune.api.feeds import complete_feeds
     from autotune.api.session import InferenceSession
 
+    load_imports(imports)
     given = load_arrays(inputs, "--input")
     session = InferenceSession(
         model,

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.cli.feeds import InputOption, load_arrays
-from autotune.cli.options import DbOption, JsonOption, ModelArgument, ShapeOption, TargetOption, parse_shapes
+from autotune.cli.options import (
+    DbOption,
+    ImportOption,
+    JsonOption,
+    ModelArgument,
+    ShapeOption,
+    TargetOption,
+    load_imports,
+    parse_shapes,
+)
 from autotune.cli.text import cell, duration, percents, print_json, print_table, table
 
 
@@ -15,6 +24,7 @@ def tasks(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the distinct kernels of a model: how much of it they are, and what is known about them."""
@@ -25,6 +35,7 @@ def tasks(
     from autotune.search_spaces import templates_for
     from autotune.target import Target
 
+    load_imports(imports)
     parsed = Target.parse(target)
     found = find_tasks(model, parsed, shapes=parse_shapes(shape), inputs=load_arrays(inputs, "--input"))
     total = sum(task.uses * task.workload.flops for task in found) or 1

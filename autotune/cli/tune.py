@@ -12,6 +12,7 @@ import typer
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
+    ImportOption,
     JsonOption,
     ShapeOption,
     StrictOption,
@@ -66,10 +67,7 @@ def tune(
     ] = "guided",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
     strict_fp: StrictOption = False,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="A module or .py file with operators of yours; repeat."),
-    ] = None,
+    imports: ImportOption = None,
     every: Annotated[bool, typer.Option("--all", help="List every task, not only those that take longest.")] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -69,7 +69,7 @@ class KernelReport:
         return self.workload.flops
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompiledModel:
     """A program with its objects and packed weights; `run` executes it, `save` writes it to one file.
 
@@ -88,6 +88,15 @@ class CompiledModel:
     runtime: bytes
     kernels: tuple[KernelReport, ...] = ()
     arena_lower_bound: int = 0
+
+    def __repr__(self) -> str:
+        """One line: inputs, outputs and sizes, without code and weights."""
+        inputs = ", ".join(map(str, self.program.inputs))
+        outputs = ", ".join(str(spec) for spec, _ in self.program.outputs)
+        return (
+            f"<CompiledModel ({inputs}) -> ({outputs}): {len(self.program.calls)} kernels,"
+            f" {self.program.constant_bytes} bytes of weights, {self.program.num_threads} threads>"
+        )
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:

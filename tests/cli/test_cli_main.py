@@ -13,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+import autotune
 from autotune.cli.commands import COMMANDS
 from autotune.cli.group import Group
 from autotune.cli.main import make_app
@@ -115,7 +116,13 @@ def test_wrong_usage_is_code_2_and_names_the_mistake(args: list[str]) -> None:
 def test_version() -> None:
     result = invoke("--version")
     assert result.exit_code == 0
-    assert result.stdout.startswith("autotune ")
+    assert result.stdout == f"autotune {autotune.__version__}\n"
+
+
+@pytest.mark.parametrize("args", [["-h"], ["greet", "-h"]])
+def test_h_is_help(args: list[str]) -> None:
+    result = invoke(*args)
+    assert (result.exit_code, result.stdout) == (0, invoke(*args[:-1], "--help").stdout)
 
 
 @pytest.mark.parametrize(

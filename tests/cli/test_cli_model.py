@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+import autotune
 from tests.cli.cli_models import conv_model, invoke, save
 
 TARGET = ("--target", "native -num-cores=1")
@@ -62,6 +63,29 @@ def test_compile_says_what_is_not_tuned_and_how_to_change_it(model: Path, tmp_pa
     assert result.exit_code == 0
     assert "default: 100.0 % of the flops" in result.stdout
     assert f"autotune tune {model} --target 'native -num-cores=1' --budget 5m" in result.stdout
+
+
+@pytest.mark.parametrize("suffix", [".so", ".a", ".O", ".onnx", ".dll"])
+def test_compile_writes_no_file_that_is_called_another_kind(suffix: str, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"out{suffix}"
+    result = invoke("compile", model, "-o", out, *TARGET)
+    assert result.exit_code == 1 and f"name it {out.with_suffix('.at')}" in result.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", ["check", "tasks", "compile", "run", "bench", "profile"])
+def test_whatever_compiles_takes_operators_of_the_user(command: str, model: Path, tmp_path: Path) -> None:
+    more: dict[str, tuple[str | Path, ...]] = {"compile": ("-o", tmp_path / "out.at"), "run": ("--random", "0")}
+    result = invoke(command, model, *more.get(command, ()), "--import", "no_such_module", *TARGET)
+    assert result.exit_code == 1 and "no_such_module" in result.stderr
+
+
+def test_models_and_sessions_have_short_names(model: Path) -> None:
+    made = autotune.compile(model, "native -num-cores=1", False)
+    assert repr(made).startswith("<CompiledModel (x: f32[1, 3, 8, 8]) -> (y: f32[1, 16, 8, 8]): ")
+    session = autotune.InferenceSession(model, target="native -num-cores=1", database=False)
+    assert repr(session).startswith("<InferenceSession (x: tensor(float)[1, 3, 8, 8]) -> ")
+    assert len(repr(made)) < 200 and len(repr(session)) < 200
 
 
 def test_compile_json(model: Path, tmp_path: Path) -> None:
