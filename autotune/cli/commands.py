@@ -15,11 +15,13 @@ from autotune.cli.machine import machine
 from autotune.cli.model import MODEL
 from autotune.cli.passes import passes
 from autotune.cli.profile import profile
+from autotune.cli.quick import quick
 from autotune.cli.run import run
 from autotune.cli.tasks import tasks
 from autotune.cli.tune import tune
 
 COMMANDS: dict[str, Command] = {
+    "quick": quick,
     "tune": tune,
     "check": check,
     "tasks": tasks,

@@ -63,7 +63,7 @@ def compile_model(
     from autotune.api.compile import compile
     from autotune.report.coverage import Coverage
 
-    _refuse_other_kinds(out)
+    refuse_other_kinds(out)
     check_writable(out)
     load_imports(imports)
     limit = parse_size(max_memory)
@@ -97,7 +97,7 @@ def compile_model(
     print_coverage(coverage, tune_command(model, target, shape, fix, db))
 
 
-def _refuse_other_kinds(out: Path) -> None:
+def refuse_other_kinds(out: Path) -> None:
     """A file whose name promises what it is not would mislead whoever opens it.
 
     Raises:

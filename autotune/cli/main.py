@@ -1,7 +1,7 @@
 """`autotune`: runs one command, and turns every ending into one line and an exit code.
 
 The commands are listed in `autotune.cli.commands`. Exit codes: 0 done, 1 an `AutotuneError`, 2 wrong usage, 130
-interrupted, 143 terminated.
+interrupted, 143 terminated. A model in the place of a command stands for `autotune quick MODEL`.
 """
 
 from __future__ import annotations
@@ -92,10 +92,12 @@ def main(args: Sequence[str] | None = None) -> None:
         try:
             # Imported here, so that Ctrl-C during the imports ends in one line too.
             from autotune.cli.commands import COMMANDS
+            from autotune.cli.quick import with_command
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(INTERRUPTED)
-        make_app(COMMANDS)(args, prog_name="autotune")
+        words = with_command(sys.argv[1:] if args is None else args, COMMANDS)
+        make_app(COMMANDS)(words, prog_name="autotune")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.cli.commands import COMMANDS
 from autotune.cli.group import Group
+from autotune.cli.quick import with_command
 from tests.cli.cli_models import invoke
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ def test_there_are_some() -> None:
 
 @pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page.name}: {line[:50]}" for page, line in LINES])
 def test_commands_and_options_exist(page: Path, line: str) -> None:
-    words = shlex.split(line)[1:]
+    words = with_command(shlex.split(line)[1:], COMMANDS)
     names = words[0].split("|")
     command = COMMANDS[names[0]]
     inner = words[1].split("|") if isinstance(command, Group) and len(words) > 1 else [""]
