@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli.compile import reason_lines, tune_command, with_threads
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
@@ -63,7 +64,7 @@ def bench(
     load_imports(imports)
     given = load_arrays(inputs, "--input")
     shapes = shapes_with(parse_shapes(shape), given)
-    names = peer_names(against)
+    names, command = peer_names(against), ""
     coverage: Coverage | None = None
     engines: list[Engine] = []
     if is_compiled_file(model):
@@ -84,6 +85,7 @@ def bench(
         feeds = complete_feeds([NodeArg.of(spec) for spec in ours.inputs], given, 0)
         programs = run_observed(ours, feeds, given)
         coverage = Coverage.of([kernel for program in programs for kernel in program.kernels])
+        command = tune_command(model, with_threads(target, threads), shape, inputs, db)
         flops = sum(program.program.flops for program in programs)
         engines.append(Ours(ours))
         if untuned:
@@ -95,11 +97,11 @@ def bench(
             _note(f"{error}: left out")
     found = compare(engines, feeds, wanted, flops=flops, rounds=rounds)
     if as_json:
-        print_json(_values(model, wanted, found, flops, coverage))
+        print_json(_values(model, wanted, found, flops, coverage, command))
     else:
         show_comparison(wanted, found, flops)
         if coverage is not None:
-            print("\n".join([coverage.line(), *coverage.plain_lines()]))
+            print("\n".join([coverage.line(), *reason_lines(coverage, command)]))
     _refuse_wrong(found)
 
 
@@ -118,7 +120,9 @@ def _refuse_wrong(found: Comparison) -> None:
             )
 
 
-def _values(model: Path, target: Target, found: Comparison, flops: int, coverage: Coverage | None) -> dict[str, Any]:
+def _values(
+    model: Path, target: Target, found: Comparison, flops: int, coverage: Coverage | None, command: str
+) -> dict[str, Any]:
     from autotune.engines.environment import describe_environment
     from autotune.measure.timing import speedup
 
@@ -130,6 +134,8 @@ def _values(model: Path, target: Target, found: Comparison, flops: int, coverage
         "rounds": found.rounds,
         "peak_gflops": found.peak_gflops,
         "coverage": coverage.exact if coverage else None,
+        "reasons": [{"reason": reason, "kernels": count} for reason, count in coverage.reasons] if coverage else [],
+        "to_tune": command if coverage and not coverage.complete else None,
         "engines": [
             {**asdict(one), "max_error": finite(one.max_error), "speedup": speedup(ours.seconds, one.seconds)}
             for one in found.results
@@ -162,7 +168,8 @@ def show_comparison(target: Target, found: Comparison, flops: int) -> None:
         )
     print_table(shown)
     here = this_machine()
-    print(f"{target.num_threads} threads on {here.model}; {flops / 1e9:.2f} GFLOP; {found.rounds} rounds in turn")
+    threads = "1 thread" if target.num_threads == 1 else f"{target.num_threads} threads"
+    print(f"{threads} on {here.model}; {flops / 1e9:.2f} GFLOP; {found.rounds} rounds in turn")
     checked = any(one.max_error is not None for one in found.results)
     errors = "; errors are relative to onnxruntime's range" if checked else ""
     print(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s{errors}")

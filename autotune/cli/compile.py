@@ -122,12 +122,15 @@ def print_coverage(coverage: Coverage, command: str) -> None:
     for part in coverage.parts:
         time_text = f", {duration(part.seconds)} as measured" if part.seconds is not None else ""
         print(f"{part.tier:>10}: {percent(part.share)} of the flops in {part.kernels} kernels{time_text}")
-    for reason, count in coverage.reasons[:4]:
-        print(f"            {count} kernels: {reason}")
-    for line in coverage.plain_lines():
-        print(f"            {line}")
-    if not coverage.complete:
-        print(f"to tune them: {command}")
+    for line in reason_lines(coverage, command):
+        print(line)
+
+
+def reason_lines(coverage: Coverage, command: str) -> list[str]:
+    """Why kernels have no record that applies, and the command that changes it; nothing where all have one."""
+    lines = [f"            {count} kernels: {reason}" for reason, count in coverage.reasons[:4]]
+    lines += [f"            {line}" for line in coverage.plain_lines()]
+    return lines if coverage.complete else [*lines, f"to tune them: {command}"]
 
 
 def tune_command(
@@ -146,6 +149,14 @@ def tune_command(
     if db is not None:
         words += ["--db", str(db)]
     return shlex.join([*words, "--budget", budget])
+
+
+def with_threads(target: str, threads: int | None) -> str:
+    """The text of a target, with another number of threads where one is given."""
+    if threads is None:
+        return target
+    words = [word for word in target.split() if not word.startswith("-num-cores")]
+    return " ".join([*words, f"-num-cores={threads}"])
 
 
 def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:

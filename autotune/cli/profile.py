@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.compile import tune_command
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.options import (
     DbOption,
@@ -77,12 +78,12 @@ def profile(
     if as_json:
         print_json(_values(model, found))
     else:
-        _show(found, top)
+        _show(found, top, tune_command(model, target, shape, inputs, db))
         if trace is not None:
             print(f"trace in {trace}: open it in chrome://tracing or ui.perfetto.dev")
 
 
-def _show(found: Profile, top: int) -> None:
+def _show(found: Profile, top: int, command: str) -> None:
     from autotune.report.naming import kernel_name
     from autotune.report.profile import HostProfile
 
@@ -136,6 +137,7 @@ def _show(found: Profile, top: int) -> None:
     elif found.kernels:
         reason = Counter(kernel.report.reason for kernel in found.kernels).most_common(1)[0][0]
         print(f"no kernel has a record to hold its time against: {reason}")
+        print(f"to tune them: {command}")
     if found.levels:
         levels = ", ".join(f"{rate:.0f} GB/s from {name}" for name, _, rate in found.levels)
         if found.disturbed:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from autotune.cli.compile import with_threads
 from tests.cli.cli_models import chain_model, conv_model, invoke, save
 
 TARGET = ("--target", "native -num-cores=1")
@@ -138,3 +139,27 @@ def test_a_pipe_gets_everything(model: Path, database: Path, monkeypatch: pytest
     monkeypatch.delenv("COLUMNS", raising=False)
     found = invoke("tasks", model, *TARGET, "--db", database).stdout
     assert f"{NAMES[0]} (+1)" in found and "…" not in found and "templates" in found
+
+
+def test_records_that_do_not_apply_are_explained(model: Path, database: Path) -> None:
+    """Tuned for one thread, asked for two: why, and the command, which `tune` understands."""
+    done = invoke("bench", model, "--threads", "2", "--db", database, "--rounds", "1", "--against", "none")
+    assert done.exit_code == 0, done.stderr
+    reason = next(line for line in done.stdout.splitlines() if "here 2" in line)
+    assert "kernels: measured with" in reason and "1" in reason
+    command = next(line for line in done.stdout.splitlines() if line.startswith("to tune them: "))
+    assert command == (
+        f"to tune them: autotune tune {model} --target 'native -num-cores=2' --db {database} --budget 5m"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "threads", "wanted"),
+    [
+        ("native", None, "native"),
+        ("native", 1, "native -num-cores=1"),
+        ("x86 -mcpu=haswell -num-cores=4", 2, "x86 -mcpu=haswell -num-cores=2"),
+    ],
+)
+def test_a_target_with_other_threads(target: str, threads: int | None, wanted: str) -> None:
+    assert with_threads(target, threads) == wanted
