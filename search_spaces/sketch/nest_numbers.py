@@ -386,7 +386,7 @@ class _Counted:
             for place in reversed(range(self.outer.shape[1])):
                 axis = self.outer[:, place]
                 turns = self.blocks[self.rows_index, axis]
-                started |= of[axis]
+                started |= of[axis] & (turns > 1)
                 again = np.where(started & ~of[axis], again * turns, again)
             times = np.where(self.copied[:, k] == 2, again, 1.0)
             cost = size / f.bytes * each + 2 * size / rate

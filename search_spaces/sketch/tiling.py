@@ -111,6 +111,7 @@ class Tiles:
         edit.unroll(out, [*around, vectors])
         edit.vectorize(out, lane)
         self.outer_axis = {blocks[n]: n for n in t.outer}
+        self.turning = {n for n in t.outer if edit.extent(out, blocks[n]) > 1}
         return outer, inner
 
     def _whole_vectors(self) -> bool:
@@ -191,8 +192,8 @@ class Tiles:
         c, t, edit = self.c, self.t, self.edit
         form = self._panels(factor)
         if t.packs[c.factors.index(factor)] == BLOCK:
-            moving = [x for x, n in self.outer_axis.items() if c.spatial[n].name in factor.axes()]
-            if moving:
+            moving = [x for x, n in self.outer_axis.items() if c.spatial[n].name in factor.axes() and n in self.turning]
+            if moving:  # else there is but one block, which is copied before all else
                 place = [x for x in edit.loops(c.output) if x in {shared[m] for m in moving}][-1]
                 edit.compute_at(copy, c.output, place)
         edit.layout(copy, form)
