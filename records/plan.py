@@ -22,6 +22,12 @@ class Plan:
         model_key: identity of the model's kernels, whatever its weights.
         tuned: whether the tuned program is used.
         tuned_seconds, untuned_seconds: latency of either program.
+        speedup: of tuned over untuned, the median of the rounds' ratios; `low` and `high`: its interval. None where
+            nobody noted it.
+        rounds: how many.
+        error: largest difference between the answers of the two, relative to the output's range.
+        programs: identity of the two programs that were timed; empty where nobody noted it.
+        asked_for: somebody wanted it so, whatever was measured.
         created: seconds since the epoch.
     """
 
@@ -30,6 +36,13 @@ class Plan:
     tuned: bool
     tuned_seconds: float
     untuned_seconds: float
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int | None = None
+    error: float | None = None
+    programs: str = ""
+    asked_for: bool = False
     session_id: str | None = None
     created: float
 
@@ -40,6 +53,12 @@ class Plan:
         for name in ("tuned_seconds", "untuned_seconds"):
             if fields.positive(name, getattr(self, name)) is None:
                 raise DatabaseError(f"a plan needs {name}")
+        for name in ("speedup", "low", "high"):
+            fields.positive(name, getattr(self, name))
+        fields.optional_count("rounds", self.rounds)
+        fields.error_size("error", self.error)
+        fields.short_name("programs", self.programs)
+        fields.flag("asked_for", self.asked_for)
         fields.optional_key("session_id", self.session_id)
         fields.number("created", self.created)
 
@@ -57,4 +76,5 @@ def store_plan(connection: Connection, plan: Plan) -> None:
 
 def find_plan(connection: Connection, model_key: str, target_key: str) -> Plan | None:
     rows = connection.rows("SELECT * FROM plans WHERE model_key = ? AND target_key = ?", (model_key, target_key))
-    return Plan(**{**rows[0], "tuned": bool(rows[0]["tuned"])}) if rows else None
+    flags = {name: bool(rows[0][name]) for name in ("tuned", "asked_for")} if rows else {}
+    return Plan(**{**rows[0], **flags}) if rows else None

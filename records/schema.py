@@ -125,9 +125,18 @@ def _families(db: SqliteDatabase) -> None:
     db.execute("CREATE INDEX workloads_family ON workloads (family_key)")
 
 
+def _evidence(db: SqliteDatabase) -> None:
+    """What a verdict stands on, so that it can be told again, and is not given anew for the same programs."""
+    for column in ("speedup REAL", "low REAL", "high REAL", "rounds INTEGER", "error REAL"):
+        db.execute(f"ALTER TABLE plans ADD COLUMN {column}")
+    db.execute("ALTER TABLE plans ADD COLUMN programs TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE plans ADD COLUMN asked_for INTEGER NOT NULL DEFAULT 0 CHECK (asked_for IN (0, 1))")
+
+
 STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
     "0001_initial": _initial,
     "0002_plans": _plans,
     "0003_replays": _replays,
     "0004_families": _families,
+    "0005_evidence": _evidence,
 }

@@ -52,11 +52,14 @@ class Allowance:
         budget = self.search(Budget(trials=trials), self._verdicts(programs))
         return None if budget.seconds is not None and budget.seconds <= LEAST_SECONDS else budget
 
-    def rounds(self, flops: int) -> int:
-        """How often a program of so many operations, tuned and untuned, is timed."""
+    def rounds(self, flops: int, more: bool = False) -> int:
+        """How often a program of so many operations, tuned and untuned, is timed; 0 where there is no time for more."""
         least, most = MODEL_ROUNDS
         left = self.left()
-        return most if left is None else max(least, min(most, int(left / self._round(flops))))
+        if left is None:
+            return most
+        fit = min(most, int(left / self._round(flops)))
+        return max(least, fit) if not more or fit >= least else 0
 
     def _verdicts(self, programs: Sequence[int]) -> float:
         """Seconds to keep for them."""

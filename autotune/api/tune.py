@@ -12,27 +12,25 @@ from typing import TYPE_CHECKING, TypeAlias
 from autotune.api.allowance import Allowance
 from autotune.api.locate import DatabaseLike, object_cache
 from autotune.api.observe import ObservedProgram, observe
+from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
 from autotune.compiler.choose import Chooser
-from autotune.compiler.compile import compile_graph
-from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged, model_key
-from autotune.engines.compare import ALLOWED_ERROR, compare
-from autotune.engines.engine import Ours
+from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged
 from autotune.errors import ConfigError, DatabaseError, InputError
 from autotune.graph import partition
 from autotune.machine import environment
 from autotune.measure.extensions import load_extensions
-from autotune.measure.peaks import FmaPeak
+from autotune.measure.peaks import Peak, expected_peak, fma_peak
 from autotune.measure.pipeline import Pipeline, open_pipeline
-from autotune.measure.timing import paired_speedup
 from autotune.measure.weights import residency
 from autotune.ops import Workload, parse_workload
-from autotune.records import Database, Plan, default_database_path
+from autotune.records import Database, default_database_path
 from autotune.search import (
     DEFAULT_EFFORT,
     DEFAULT_STRATEGY,
     STRATEGIES,
     Budget,
     Event,
+    TaskOutcome,
     TuneOptions,
     TuneOutcome,
     TuningTask,
@@ -50,8 +48,8 @@ FOLLOW_UP = 8
 """Trials for each kernel whose layouts are others once its neighbours are tuned."""
 ROUNDS = 3
 """How often to look for such kernels: what is measured in new layouts may change the layouts of its neighbours."""
-PEAK_ROUNDS = 50
-"""F(4×4, 3×3) needs a quarter of the multiplications that the definition counts."""
+PEAK_SECONDS, PEAK_SHARE = 5.0, 0.05
+"""How long a quiet moment is waited for while the peak is in doubt, at most: seconds, and of the whole time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class Phase:
     Attributes:
         name: in a few words.
         tasks: those that it works on.
-        peak_gflops: fp32 FMA peak of the target's threads, which speeds may be compared with.
+        peak_gflops: fp32 FMA peak of the target's threads, which speeds may be compared with; 0 while it is in doubt.
     """
 
     name: str
@@ -73,31 +71,13 @@ TuneCallback: TypeAlias = Callable[["Event | Phase"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ModelVerdict:
-    """The whole model, tuned and untuned, timed in turn.
-
-    Attributes:
-        tuned_seconds, untuned_seconds: latency, medians of the rounds.
-        speedup: of tuned over untuned, the median of the rounds' ratios.
-        tuned: whether compilers will use the tuned schedules: they are no slower, and the answers agree.
-        error: largest difference between the answers of the two, relative to the output's range.
-    """
-
-    tuned_seconds: float
-    untuned_seconds: float
-    speedup: float
-    tuned: bool
-    error: float
-
-
-@dataclass(frozen=True, slots=True)
 class TuneReport:
     """
     Attributes:
         search: what became of every task.
         programs: the verdicts on the programs of the model: none for an operator, and when the run was interrupted
             before; several where values of the run decide shapes.
-        peak_gflops: fp32 FMA peak of the target's threads, measured at the start.
+        peak: fp32 FMA peak of the target's threads, measured at the start, and whether it can be trusted.
         interrupted: ended by Ctrl-C; everything measured is kept, and the same call continues.
     """
 
@@ -105,20 +85,18 @@ class TuneReport:
     database: Path
     search: TuneOutcome
     programs: tuple[ModelVerdict, ...]
-    peak_gflops: float
+    peak: Peak
     interrupted: bool
+
+    @property
+    def peak_gflops(self) -> float | None:
+        """The peak; None when it is in doubt, and nothing should be compared with it."""
+        return None if self.peak.doubt else self.peak.gflops
 
     @property
     def model(self) -> ModelVerdict | None:
         """The verdict on the model as a whole, where there is one."""
-        if len(self.programs) < 2:
-            return self.programs[0] if self.programs else None
-        tuned, untuned = (
-            sum(verdict.tuned_seconds for verdict in self.programs),
-            sum(verdict.untuned_seconds for verdict in self.programs),
-        )
-        error = max(verdict.error for verdict in self.programs)
-        return ModelVerdict(tuned, untuned, untuned / tuned, all(v.tuned for v in self.programs), error)
+        return combined(self.programs) if self.programs else None
 
 
 def tune(
@@ -134,6 +112,7 @@ def tune(
     shapes: Mapping[str, Sequence[int]] | None = None,
     inputs: Mapping[str, object] | None = None,
     strict_fp: bool = False,
+    verdict: str = MEASURED,
     imports: Sequence[str] = (),
     callbacks: Sequence[TuneCallback] = (),
     command: str = "",
@@ -141,7 +120,7 @@ def tune(
     """Find fast schedules for a model's kernels, or for one operator, and store every trial.
 
     Trials in the database are not repeated, so a second call continues the first. For a model, the program that
-    results is timed in turn with the untuned one; if it is slower, the model stays untuned.
+    results is timed in turn with the untuned one; if that shows it to be slower, the model stays untuned.
 
     Args:
         model_or_op: an ONNX model as for `InferenceSession`; or a Workload, or text such as
@@ -158,6 +137,8 @@ def tune(
         inputs: arrays by name, to time the model with; the others are drawn. A model whose shapes depend on values is
             run once with them, and the programs of that run are tuned.
         strict_fp: as for `autotune.compile`.
+        verdict: on a model: "measured", and the same one while nothing changes; measured "again"; or as the user wants,
+            "tuned" or "untuned".
         imports: modules or .py files with the user's own operators and templates.
         callbacks: told of every event.
         command: what the user typed, for the session's row.
@@ -173,11 +154,14 @@ def tune(
     limit = _budget(budget, trials, spending.budget)
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
+    check_wish(verdict)
     load_extensions(imports)
     subject = _subject(model_or_op, wanted, shapes, inputs, seed, strict_fp)
     options = TuneOptions.of(spending, strategy, seed)
     with _writing(database) as opened:
-        run = _Run(wanted, opened, options, strict_fp, tuple(imports), callbacks, command, started, limit.seconds)
+        run = _Run(
+            wanted, opened, options, strict_fp, verdict, tuple(imports), callbacks, command, started, limit.seconds
+        )
         if isinstance(subject, Workload):
             return run.tune_operator(subject, limit)
         return run.tune_model(subject, limit)
@@ -192,6 +176,7 @@ class _Run:
         database: Database,
         options: TuneOptions,
         strict_fp: bool,
+        wish: str,
         imports: tuple[str, ...],
         callbacks: Sequence[TuneCallback],
         command: str,
@@ -199,12 +184,12 @@ class _Run:
         seconds: float | None,
     ) -> None:
         self.target, self.database, self.options = target, database, options
-        self.strict_fp = strict_fp
+        self.strict_fp, self.wish = strict_fp, wish
         self.imports, self.callbacks, self.command = imports, callbacks, command
-        probe = FmaPeak(target)
-        self.peak = max(probe.run() for _ in range(PEAK_ROUNDS))
-        self.speed = Speed.of(target).at_peak(target, self.peak * 1e9)
-        self.time = Allowance(seconds, self.peak, started)
+        self.peak = fma_peak(target, PEAK_SECONDS if seconds is None else min(PEAK_SECONDS, PEAK_SHARE * seconds))
+        likely = max(self.peak.gflops, expected_peak(target)) if self.peak.doubt else self.peak.gflops
+        self.speed = Speed.of(target).at_peak(target, likely * 1e9)
+        self.time = Allowance(seconds, likely, started)
 
     def tune_operator(self, workload: Workload, budget: Budget) -> TuneReport:
         task = TuningTask.of(workload, self.target, ideal_seconds=self._ideal(workload), strict_fp=self.strict_fp)
@@ -261,31 +246,16 @@ class _Run:
         return outcome
 
     def _judge(self, observed: ObservedProgram, session_id: str) -> ModelVerdict:
-        """Times the tuned program in turn with the untuned one, and stores which is to be used."""
         self._tell(Phase("timing the model, tuned and untuned in turn"))
-        graph, cache = observed.graph, object_cache()
-        tuned = compile_graph(graph, self.target, self.database, cache, heed_plan=False, strict_fp=self.strict_fp)
-        untuned = compile_graph(graph, self.target, None, cache, strict_fp=self.strict_fp)
-        engines = [Ours(tuned.executor, "tuned"), Ours(untuned.executor, "untuned")]
-        flops = tuned.program.flops
-        rounds = self.time.rounds(flops)
-        found = compare(engines, observed.feeds, self.target, flops=flops, rounds=rounds, reference="untuned")
-        ours, before = found.results
-        error = ours.max_error if ours.max_error is not None else 0.0
-        gain = paired_speedup(ours.samples, before.samples)
-        keep = gain >= 1.0 and error <= ALLOWED_ERROR
-        self.database.set_plan(
-            Plan(
-                model_key=model_key(partition(graph)),
-                target_key=self.target.key,
-                tuned=keep,
-                tuned_seconds=ours.seconds,
-                untuned_seconds=before.seconds,
-                session_id=session_id,
-                created=time.time(),
-            )
+        return judge(
+            observed,
+            self.target,
+            self.database,
+            rounds=self.time.rounds,
+            session_id=session_id,
+            strict_fp=self.strict_fp,
+            wish=self.wish,
         )
-        return ModelVerdict(ours.seconds, before.seconds, gain, keep, error)
 
     def _task(self, task: KernelTask, weight_bytes: int) -> TuningTask:
         where = residency(weight_bytes, self.target)
@@ -304,7 +274,7 @@ class _Run:
         return limit(workload, self.target, self.speed, residency=where, strict_fp=self.strict_fp).seconds
 
     def _search(self, phase: str, tasks: list[TuningTask], budget: Budget, pipeline: Pipeline) -> TuneOutcome:
-        self._tell(Phase(phase, tuple(tasks), self.peak))
+        self._tell(Phase(phase, tuple(tasks), 0.0 if self.peak.doubt else self.peak.gflops))
         return search(
             tasks,
             pipeline=pipeline,
@@ -320,7 +290,15 @@ class _Run:
             callback(phase)
 
     def _report(self, outcome: TuneOutcome, verdicts: Sequence[ModelVerdict], interrupted: bool) -> TuneReport:
-        return TuneReport(self.target, self.database.path, outcome, tuple(verdicts), self.peak, interrupted)
+        peak = self.peak.against(self.peak.gflops * max((self._of_peak(task) for task in outcome.tasks), default=0.0))
+        return TuneReport(self.target, self.database.path, outcome, tuple(verdicts), peak, interrupted)
+
+    def _of_peak(self, found: TaskOutcome) -> float:
+        """What share of the peak its best kernel reaches for sure: with as few multiplications as it can have."""
+        workload = found.task.workload
+        if found.best is None or workload.anchor is None:
+            return 0.0
+        return limit(workload, self.target, self.speed, strict_fp=self.strict_fp).arithmetic / found.best.cost
 
 
 def _flops(programs: Sequence[ObservedProgram]) -> list[int]:

@@ -26,6 +26,7 @@ from autotune.cli.text import duration, finite, percent, print_json, print_table
 if TYPE_CHECKING:
     from autotune.engines.compare import Comparison
     from autotune.engines.engine import Engine
+    from autotune.measure.ratio import Ratio
     from autotune.report.coverage import Coverage
     from autotune.target import Target
 
@@ -124,20 +125,25 @@ def _values(
     model: Path, target: Target, found: Comparison, flops: int, coverage: Coverage | None, command: str
 ) -> dict[str, Any]:
     from autotune.engines.environment import describe_environment
-    from autotune.measure.timing import speedup
 
-    ours = found.results[0]
     return {
         "model": str(model),
         "threads": target.num_threads,
         "flops": flops,
         "rounds": found.rounds,
         "peak_gflops": found.peak_gflops,
+        "peak_doubt": found.peak_doubt,
+        "disturbance": found.disturbance,
         "coverage": coverage.exact if coverage else None,
         "reasons": [{"reason": reason, "kernels": count} for reason, count in coverage.reasons] if coverage else [],
         "to_tune": command if coverage and not coverage.complete else None,
         "engines": [
-            {**asdict(one), "max_error": finite(one.max_error), "speedup": speedup(ours.seconds, one.seconds)}
+            {
+                **asdict(one),
+                "max_error": finite(one.max_error),
+                "speedup": found.speedup(one).median,
+                "speedup_interval": found.speedup(one).interval,
+            }
             for one in found.results
         ],
         "environment": describe_environment(),
@@ -147,7 +153,6 @@ def _values(
 def show_comparison(target: Target, found: Comparison, flops: int) -> None:
     """A table of the engines, ours first, and what the figures refer to."""
     from autotune.machine import this_machine
-    from autotune.measure.timing import speedup
 
     ours = found.results[0]
     shown = table(
@@ -162,8 +167,8 @@ def show_comparison(target: Target, found: Comparison, flops: int) -> None:
             duration(one.seconds),
             percent(one.spread),
             f"{one.gflops:.1f}",
-            percent(one.peak_share),
-            "-" if one is ours else f"{speedup(ours.seconds, one.seconds):.2f}×",
+            "-" if found.peak_doubt else percent(one.peak_share),
+            "-" if one is ours else _faster(found.speedup(one)),
             "-" if one.max_error is None else f"{one.max_error:.1e}",
         )
     print_table(shown)
@@ -172,4 +177,16 @@ def show_comparison(target: Target, found: Comparison, flops: int) -> None:
     print(f"{threads} on {here.model}; {flops / 1e9:.2f} GFLOP; {found.rounds} rounds in turn")
     checked = any(one.max_error is not None for one in found.results)
     errors = "; errors are relative to onnxruntime's range" if checked else ""
-    print(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s{errors}")
+    doubt = f", in doubt: {found.peak_doubt}" if found.peak_doubt else ""
+    print(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s{doubt}{errors}")
+    if len(found.results) > 1:
+        print(
+            "we are: the median of the rounds' ratios, and its interval, which need not be the ratio of the latencies"
+        )
+    if found.disturbance:
+        print(f"disturbed: {found.disturbance}")
+
+
+def _faster(ratio: Ratio) -> str:
+    shown = f"{ratio.median:.2f}×"
+    return shown if ratio.interval is None else f"{shown} ({ratio.interval[0]:.2f} to {ratio.interval[1]:.2f})"

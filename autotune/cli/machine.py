@@ -63,8 +63,10 @@ def machine(
     if limits:
         console.print()
         console.print(_limits(limits, parsed.num_threads))
-        if limits.fp32.all_cores < limits.fp32.one_core * (1 + parsed.num_threads) / 2:
-            console.print("the threads disturbed one another, or other programs did: measure again when it is quiet")
+        for doubt in limits.doubts:
+            console.print(f"in doubt: {doubt}")
+        if limits.doubts:
+            console.print("measure again when it is quiet")
 
 
 def _measure(here: Machine, target: Target, as_json: bool, force: bool) -> None:

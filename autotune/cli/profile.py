@@ -55,6 +55,7 @@ def profile(
     from autotune.api.node_arg import NodeArg
     from autotune.api.observe import run_observed
     from autotune.measure.peaks import measure_peaks
+    from autotune.measure.quiet import Watch
     from autotune.report.profile import profile as profile_model
     from autotune.target import Target
 
@@ -72,7 +73,7 @@ def profile(
     )
     feeds = complete_feeds([NodeArg.of(spec) for spec in loaded.inputs], given, 0)
     run_observed(loaded, feeds, given)
-    found = profile_model(loaded, feeds, measure_peaks(wanted), passes)
+    found = profile_model(loaded, feeds, measure_peaks(wanted), passes, Watch(wanted.num_threads))
     if trace is not None:
         write_text(trace, json.dumps(found.trace()))
     if as_json:
@@ -141,8 +142,11 @@ def _show(found: Profile, top: int, command: str) -> None:
     if found.levels:
         levels = ", ".join(f"{rate:.0f} GB/s from {name}" for name, _, rate in found.levels)
         if found.disturbed:
-            print("the limits are too low, as kernels show: other programs ran while they were measured; repeat this")
+            why = "; ".join(found.doubts) or "as kernels show: other programs ran while they were measured"
+            print(f"the limits are in doubt, {why}; repeat this when it is quiet")
         print(f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}")
+    if found.disturbance:
+        print(f"disturbed: {found.disturbance}")
 
 
 def _gflops(kernel: KernelProfile) -> float:
@@ -155,7 +159,9 @@ def _values(model: Path, found: Profile) -> dict[str, object]:
         "seconds": found.seconds,
         "latency": found.latency,
         "programs": found.programs,
-        "disturbed": found.disturbed,
+        "disturbed": found.disturbed or bool(found.disturbance),
+        "doubts": list(found.doubts),
+        "disturbance": found.disturbance,
         "recorded": dict(zip(("kernels", "seconds", "record_seconds"), found.recorded)),
         "peak_gflops": found.fp32,
         "bandwidth": {name: rate for name, _, rate in found.levels},

@@ -67,6 +67,15 @@ def tune(
     ] = "guided",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
     strict_fp: StrictOption = False,
+    verdict: Annotated[
+        str,
+        typer.Option(
+            "--verdict",
+            metavar="NAME",
+            help="Whether the model is to run tuned: measured (not again while nothing changes), again (measured "
+            "anew), tuned or untuned (as you want).",
+        ),
+    ] = "measured",
     imports: ImportOption = None,
     every: Annotated[bool, typer.Option("--all", help="List every task, not only those that take longest.")] = False,
     as_json: JsonOption = False,
@@ -86,6 +95,7 @@ def tune(
         [
             "autotune",
             *_words(model, op, target, shape, inputs, db, budget, trials, effort, strategy, seed, strict_fp, imports),
+            *([] if verdict == "measured" else ["--verdict", verdict]),
         ]
     )
     try:
@@ -102,6 +112,7 @@ def tune(
                 shapes=parse_shapes(shape),
                 inputs=given,
                 strict_fp=strict_fp,
+                verdict=verdict,
                 imports=tuple(imports or ()),
                 callbacks=[progress],
                 command=command,

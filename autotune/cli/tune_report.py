@@ -10,6 +10,7 @@ from autotune.report.naming import task_name
 
 if TYPE_CHECKING:
     from autotune.api.tune import TuneReport
+    from autotune.api.verdict import ModelVerdict
     from autotune.search import TaskOutcome, TuneOutcome
 
 HEAVIEST = 10
@@ -37,10 +38,13 @@ def show_report(report: TuneReport, subject: str, following: str, every: bool) -
     print()
     print(
         f"{found.new_trials} trials in {found.seconds:.1f} s ({found.trials_per_second:.1f}/s), "
-        f"{sum(task.trials for task in tasks)} in {report.database}; FMA peak {report.peak_gflops:.0f} GFLOP/s"
+        f"{sum(task.trials for task in tasks)} in {report.database}; FMA peak {report.peak.gflops:.0f} GFLOP/s"
+        + (f", in doubt: {report.peak.doubt}" if report.peak.doubt else "")
     )
     if skipped := sum(task.skipped for task in tasks):
         print(f"{skipped} kernels were built and not run: their registers spill (`autotune db show` counts them)")
+    if disturbed := sum(task.best is not None and task.best.disturbed for task in tasks):
+        print(f"disturbed: the best times of {disturbed} kernels are from beside other programs; tune again to be sure")
     print(_time(found))
     if found.foresight is not None:
         seen = found.foresight
@@ -62,14 +66,33 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
         what = "" if len(report.search.tasks) == 1 else f", the sum of {len(known)} kinds of kernels"
         return [f"{subject}: {_change(before, after, before / after)}{what}"]
     threads = "1 thread" if report.target.num_threads == 1 else f"{report.target.num_threads} threads"
-    change = _change(verdict.untuned_seconds, verdict.tuned_seconds, verdict.speedup)
-    lines = [f"{subject}: {change}, timed in turn on {threads}"]
+    medians = f"{duration(verdict.untuned_seconds)} untuned, {duration(verdict.tuned_seconds)} tuned (medians)"
+    times = f"in turn {verdict.speedup:.2f}× as fast"
+    if verdict.interval is not None and not verdict.same:
+        times += f" ({verdict.interval[0]:.2f} to {verdict.interval[1]:.2f})"
+    lines = [f"{subject}: {medians}, {times}, {verdict.rounds} rounds on {threads}"]
+    if verdict.disturbance:
+        lines.append(f"the model was timed beside others: {verdict.disturbance}")
+    if verdict.repeated:
+        lines.append("nothing has changed since that was measured: the verdict stands (--verdict again measures anew)")
+    return [*lines, *_decision(report, verdict)]
+
+
+def _decision(report: TuneReport, verdict: ModelVerdict) -> list[str]:
+    """What the model runs with, where that is not simply the tuned program."""
+    now = "tuned" if verdict.tuned else "untuned"
+    if verdict.same:
+        return ["the tuned program is the untuned one: nothing faster was found"]
     if len(report.programs) > 1:
         kept = sum(program.tuned for program in report.programs)
-        lines.append(f"{len(report.programs)} programs, each timed for itself: {kept} tuned, the others stay untuned")
-    elif not verdict.tuned:
-        lines.append("the tuned program is not better as a whole: the model stays untuned; more time may change it")
-    return lines
+        return [f"{len(report.programs)} programs, each timed for itself: {kept} tuned, the others stay untuned"]
+    if verdict.asked_for:
+        return [f"the model runs {now}, as asked for"]
+    if not verdict.decided:
+        return [f"the rounds cannot tell which is faster: the model stays {now}"]
+    if not verdict.tuned:
+        return ["the tuned program is not better as a whole: the model stays untuned; more time may change it"]
+    return []
 
 
 def _change(before: float, after: float, times: float) -> str:
@@ -89,7 +112,7 @@ def _show_tasks(report: TuneReport, tasks: list[TaskOutcome]) -> None:
             duration(task.default_seconds),
             duration(task.best.seconds if task.best else None),
             f"{task.speedup:.2f}×" if task.speedup else "-",
-            percent(task.gflops / report.peak_gflops) if task.gflops else "-",
+            percent(task.gflops / report.peak_gflops) if task.gflops and report.peak_gflops else "-",
             f"{task.gflops:.1f}" if task.gflops else "-",
             f"{task.task.weight:g}",
             str(task.trials),
@@ -129,6 +152,7 @@ def report_values(report: TuneReport, command: str) -> dict[str, Any]:
         "shares": found.shares(),
         "foresight": asdict(found.foresight) if found.foresight else None,
         "peak_gflops": report.peak_gflops,
+        "peak": asdict(report.peak),
         "model": asdict(report.model) if report.model else None,
         "programs": [asdict(program) for program in report.programs],
         "tasks": [
@@ -145,7 +169,8 @@ def report_values(report: TuneReport, command: str) -> dict[str, Any]:
                 "best_seconds": task.best.seconds if task.best else None,
                 "speedup": task.speedup,
                 "gflops": task.gflops,
-                "peak_share": task.gflops / report.peak_gflops if task.gflops else None,
+                "peak_share": task.gflops / report.peak_gflops if task.gflops and report.peak_gflops else None,
+                "disturbed": task.best.disturbed if task.best else None,
                 "config": dict(task.best.config) if task.best else None,
                 "foresight": asdict(task.foresight) if task.foresight else None,
                 "stopped": task.stopped,

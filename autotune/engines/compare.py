@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autotune.engines.engine import Array, Engine, Feeds
-from autotune.measure.peaks import FmaPeak
+from autotune.measure.peaks import FmaPeak, doubt_of
+from autotune.measure.quiet import Watch
+from autotune.measure.ratio import Ratio
 from autotune.measure.timing import interleave, latency, spread
 from autotune.target import Target
 
@@ -44,11 +46,23 @@ class EngineResult:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Results in the order of the engines; `peak_gflops` is the best FMA probe of the same rounds, on all threads."""
+    """
+    Attributes:
+        results: in the order of the engines.
+        peak_gflops: the best FMA probe of the same rounds, on all threads.
+        peak_doubt: why it is likely too low, in words; empty when nothing speaks against it.
+        disturbance: what other programs took of the cores meanwhile, in words; empty when it was quiet.
+    """
 
     results: tuple[EngineResult, ...]
     peak_gflops: float
     rounds: int
+    peak_doubt: str = ""
+    disturbance: str = ""
+
+    def speedup(self, peer: EngineResult) -> Ratio:
+        """How many times faster than the peer the first engine is, round by round."""
+        return Ratio.of(self.results[0].samples, peer.samples)
 
 
 def compare(
@@ -68,8 +82,9 @@ def compare(
         reference: name of the engine whose outputs are right; nothing is checked without it.
     """
     outputs = {engine.name: [np.array(array) for array in engine.run(feeds)] for engine in engines}
-    probe = FmaPeak(target)
+    probe, watch = FmaPeak(target), Watch(target.num_threads)
     samples = interleave([*(_turn(engine, feeds) for engine in engines), probe.run], rounds)
+    disturbance = watch.look().describe()
     peak = max(samples.pop())
     wanted = outputs.get(reference)
     results = []
@@ -89,7 +104,7 @@ def compare(
                 tuple(rounds_of_one),
             )
         )
-    return Comparison(tuple(results), peak, rounds)
+    return Comparison(tuple(results), peak, rounds, doubt_of(target, peak), disturbance)
 
 
 def max_error(found: Sequence[Array], wanted: Sequence[Array]) -> float:

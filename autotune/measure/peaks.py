@@ -13,6 +13,7 @@ from typing import Protocol, final
 
 from autotune import machine
 from autotune.measure.probes import Kernel, Probe, bf16_kernel, fma_kernel, int8_kernel, read_kernel
+from autotune.measure.quiet import Watch, wait_until_quiet
 from autotune.target import Target
 
 _ROUNDS = 8
@@ -22,6 +23,10 @@ _MOST_SWEEPS = 6
 _PAUSE_SECONDS = 0.2
 _SCALES = 0.8  # of the threads' number, what throughput that threads do not share reaches at least
 _SHARED_SCALES = 0.9  # of one thread's rate, what the threads reach together where they share
+_PEAK_ROUNDS = 50  # of `fma_peak` before the next look at the machine
+_LEAST_SHARE = {"measured": 0.85, "shipped": 0.75, "given": 0.75, "features": 0.4}
+"""By where a core's figures are from: what of their peak a machine reaches at least, when nobody disturbs it."""
+_BEATEN = 1.05
 _MAX_DRAM_BYTES = 1 << 29
 _LEAST_L3_BYTES = 1 << 24  # to read: outside of L2, and inside the share of L3 that a virtual machine may hope for
 
@@ -42,6 +47,7 @@ class Peaks:
         fp32, int8, bf16: GFLOP/s or GOP/s, counting a multiply-add as two; None where no such instruction exists.
         l1, l2, l3, dram: GB/s read from a buffer of half that cache, or of four times the L3. All threads share the
             L3 and DRAM buffers' sizes and have L1 and L2 buffers of their own.
+        doubts: in words, why some of them are likely too low; empty when nothing speaks against them.
     """
 
     fp32: Rate
@@ -51,6 +57,68 @@ class Peaks:
     l2: Rate
     l3: Rate
     dram: Rate
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """fp32 FMA throughput of all threads of a target.
+
+    Attributes:
+        gflops: as measured.
+        doubt: why it is likely too low, in words; empty when nothing speaks against it.
+    """
+
+    gflops: float
+    doubt: str = ""
+
+    def against(self, gflops: float) -> Peak:
+        """The same, in doubt when a kernel did so many operations that need one each: a limit cannot be beaten."""
+        if self.doubt or gflops <= _BEATEN * self.gflops:
+            return self
+        return Peak(self.gflops, f"a kernel reaches {gflops:.0f} GFLOP/s")
+
+
+def expected_peak(target: Target) -> float:
+    """fp32 GFLOP/s of all threads by what is known of the core."""
+    core = target.core
+    return 2 * core.ghz * core.best_lane_rate("fma.f32") / 32 * target.num_threads
+
+
+def doubt_of(target: Target, gflops: float) -> str:
+    """Why so many fp32 GFLOP/s cannot be the peak of all threads, in words; empty when nothing speaks against it."""
+    expected = expected_peak(target)
+    if gflops >= _LEAST_SHARE[target.core.source] * expected:
+        return ""
+    return f"this CPU should reach {expected:.0f} GFLOP/s"
+
+
+def fma_peak(target: Target, patience: float = 2.0) -> Peak:
+    """The best of many short rounds; while it is in doubt, quiet moments are waited for, so many seconds at most.
+
+    Raises:
+        TargetError: this machine lacks a feature of the target.
+    """
+    probe, watch = FmaPeak(target), Watch(target.num_threads)
+    return steady_peak(target, probe.run, lambda seconds: wait_until_quiet(watch, seconds), patience)
+
+
+def steady_peak(
+    target: Target,
+    probe: Callable[[], float],
+    wait: Callable[[float], object],
+    patience: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Peak:
+    """`fma_peak` by any probe; `wait` returns with the next quiet moment, after so many seconds at most."""
+    end = clock() + patience
+    best = 0.0
+    while True:
+        best = max(best, *(probe() for _ in range(_PEAK_ROUNDS)))
+        doubt, left = doubt_of(target, best), end - clock()
+        if not doubt or left <= 0:
+            return Peak(best, doubt)
+        wait(left)
 
 
 @final
@@ -84,8 +152,15 @@ def measure_peaks(target: Target) -> Peaks:
     for name, kernel in (("int8", int8_kernel(target)), ("bf16", bf16_kernel(target))):
         if kernel is not None:
             limits[name] = Limit(kernel, target, own)
+    watch = Watch(target.num_threads)
     settle(list(limits.values()))
     rates = {name: limit.rate for name, limit in limits.items()}
+    low = [name for name, limit in limits.items() if not limit.plausible]
+    found = (
+        doubt_of(target, rates["fp32"].all_cores),
+        f"the threads together hardly exceed one alone in {', '.join(low)}" if low else "",
+        watch.look().describe(),
+    )
     return Peaks(
         fp32=rates["fp32"],
         int8=rates.get("int8"),
@@ -94,6 +169,7 @@ def measure_peaks(target: Target) -> Peaks:
         l2=rates["l2"],
         l3=rates["l3"],
         dram=rates["dram"],
+        doubts=tuple(doubt for doubt in found if doubt),
     )
 
 

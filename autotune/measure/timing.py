@@ -4,7 +4,7 @@
   mean and median follow the neighbours.
 - A model's latency is the *median* of interleaved rounds: what a user sees.
 - A speed-up is peer time / our time, both from the same interleaved rounds; where a decision hangs on it, the median
-  of the rounds' ratios.
+  of the rounds' ratios with its interval (`Ratio`).
 - Spread says how much to trust a number: how far the median lies above the minimum, relative to the minimum.
 
 Clocks drift, so a probe (a fixed FMA loop, GFLOP/s) runs between the batches. A trial whose probe is clearly
@@ -38,13 +38,6 @@ def latency(rounds: Sequence[float]) -> float:
 def speedup(ours: float, peer: float) -> float:
     """How many times faster than the peer we are (above 1: we win)."""
     return peer / ours
-
-
-def paired_speedup(ours: Sequence[float], peer: Sequence[float]) -> float:
-    """How many times faster than the peer we are, from the samples of the same interleaved rounds: the median of
-    each round's ratio. What slows the machine for a while slows both halves of a ratio, so this decides between
-    close contenders where the ratio of two medians may not."""
-    return statistics.median(theirs / own for own, theirs in zip(ours, peer, strict=True))
 
 
 def spread(samples: Sequence[float]) -> float:

@@ -12,6 +12,7 @@ from autotune.compiler.compile import CompiledModel, KernelReport
 from autotune.compiler.specialisation import ProgramStep, Step
 from autotune.compiler.staged import StagedModel
 from autotune.measure.peaks import Peaks
+from autotune.measure.quiet import Watch
 from autotune.measure.timing import latency
 from autotune.report.naming import kernel_name
 from autotune.runtime.executor import Array
@@ -75,6 +76,8 @@ class Profile:
         programs: how many the pass was made of.
         latency: seconds of a run as a caller sees it, median; what it has beyond `seconds` is spent around kernels.
         fp32, levels: the limits used, in GFLOP/s, and GB/s per level, of all threads.
+        doubts: in words, why these limits are likely too low; empty when nothing speaks against them.
+        disturbance: what other programs took of the cores during the passes, in words; empty when it was quiet.
     """
 
     kernels: tuple[KernelProfile, ...]
@@ -83,6 +86,8 @@ class Profile:
     latency: float
     fp32: float
     levels: tuple[tuple[str, int, float], ...]
+    doubts: tuple[str, ...] = ()
+    disturbance: str = ""
 
     @property
     def seconds(self) -> float:
@@ -91,8 +96,8 @@ class Profile:
 
     @property
     def disturbed(self) -> bool:
-        """Whether kernels are faster than the limits, which then were measured beside other programs."""
-        return any(k.of_limit > BEYOND for k in self.kernels if k.seconds > SURE_SECONDS)
+        """Whether the limits are too low for sure, as kernels beat them, or likely so."""
+        return bool(self.doubts) or any(k.of_limit > BEYOND for k in self.kernels if k.seconds > SURE_SECONDS)
 
     @property
     def recorded(self) -> tuple[int, float, float]:
@@ -129,7 +134,13 @@ class Profile:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def profile(model: CompiledModel | StagedModel, feeds: Mapping[str, Array], peaks: Peaks, passes: int = 30) -> Profile:
+def profile(
+    model: CompiledModel | StagedModel,
+    feeds: Mapping[str, Array],
+    peaks: Peaks,
+    passes: int = 30,
+    watch: Watch | None = None,
+) -> Profile:
     """Run the model with a clock reading after each kernel.
 
     Args:
@@ -137,11 +148,14 @@ def profile(model: CompiledModel | StagedModel, feeds: Mapping[str, Array], peak
         feeds: one array per input.
         peaks: of the model's target, from `measure_peaks`.
         passes: how many; medians are reported.
+        watch: looks at what else runs meanwhile.
 
     Raises:
         InputError, ModelError: a feed does not fit.
     """
     steps: list[Step] = []
+    if watch is not None:
+        watch.look()
     if isinstance(model, StagedModel):
         model.run(feeds)  # makes the programs
         model.run(feeds, steps.append)
@@ -165,7 +179,10 @@ def profile(model: CompiledModel | StagedModel, feeds: Mapping[str, Array], peak
             now += seconds
     whole = latency([_timed(lambda: model.run(feeds)) for _ in range(passes)])
     programs = sum(isinstance(step, ProgramStep) for step in steps)
-    return Profile(tuple(kernels), tuple(hosts), programs, whole, peaks.fp32.all_cores, levels)
+    disturbance = watch.look().describe() if watch is not None else ""
+    return Profile(
+        tuple(kernels), tuple(hosts), programs, whole, peaks.fp32.all_cores, levels, peaks.doubts, disturbance
+    )
 
 
 def _program(

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.codegen.jit import assembly, compile_ir, load_objects
 from autotune.errors import TargetError
-from autotune.measure.peaks import measure_peaks, settle
+from autotune.measure.peaks import Peak, doubt_of, expected_peak, measure_peaks, settle, steady_peak
 from autotune.measure.probes import (
     FmaProbe,
     Kernel,
@@ -153,6 +153,45 @@ def test_what_cannot_be_the_limit_is_measured_again_later() -> None:
     assert (good.sweeps, slow.sweeps) == (2, 4)
     assert 4 < never.sweeps < 10, "it gives up"
     assert len(pauses) == never.sweeps - 2 and pauses == sorted(pauses)
+
+
+@pytest.mark.parametrize("source", ["measured", "shipped", "given", "features"])
+def test_a_peak_that_is_too_low_for_the_cpu_is_in_doubt(source: str) -> None:
+    """As when "FMA peak 35 GFLOP/s" was printed as a fact."""
+    target = replace(AVX2, core=replace(AVX2.core, source=source), num_threads=2)
+    expected = expected_peak(target)
+    assert expected == pytest.approx(2 * 2 * target.core.ghz * target.core.best_lane_rate("fma.f32") / 32)
+    assert doubt_of(target, expected) == doubt_of(target, 1.3 * expected) == ""
+    assert f"should reach {expected:.0f} GFLOP/s" in doubt_of(target, 0.3 * expected)
+
+
+def test_a_low_peak_is_measured_again_in_a_quiet_moment() -> None:
+    expected, now = expected_peak(AVX2), 0.0
+
+    def wait(seconds: float) -> None:
+        nonlocal now
+        now += 1.0
+
+    def peak(quiet_from: float) -> Peak:
+        def probe() -> float:
+            return expected * (1.0 if now >= quiet_from else 0.2)
+
+        return steady_peak(AVX2, probe, wait, 5.0, lambda: now)
+
+    assert peak(0.0) == Peak(expected)
+    assert now == 0.0, "nothing is waited for when there is no doubt"
+    assert peak(3.0) == Peak(expected)
+    assert now == 3.0
+    found = peak(99.0)
+    assert found.gflops == 0.2 * expected and found.doubt
+    assert now == 8.0, "patience has an end"
+
+
+def test_a_peak_that_a_kernel_beats_is_in_doubt() -> None:
+    """As when kernels reached 557.7 % of it."""
+    assert Peak(100.0).against(99.0) == Peak(100.0).against(104.0) == Peak(100.0)
+    assert Peak(100.0).against(557.7) == Peak(100.0, "a kernel reaches 558 GFLOP/s")
+    assert Peak(100.0, "low").against(557.7).doubt == "low"
 
 
 @pytest.mark.parametrize("threads", [1, 2])

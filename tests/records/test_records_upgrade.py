@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlite_utils import Database as SqliteDatabase
 
-from autotune.records import Database, MergeReport, import_records, stats, verify
+from autotune.records import Database, MergeReport, Plan, import_records, stats, verify
 from autotune.records import schema as module
 from autotune.records.schema import STEPS
 from tests.records.records_samples import make_failure, make_record
@@ -20,9 +21,7 @@ RECORDS = [make_record(1, family_key=None), make_failure(2, family_key=None)]
 def old_file(path: Path, monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
     """A database as it was when `schema` was the newest step, with `RECORDS` in it."""
     with monkeypatch.context() as past:
-        names = list(STEPS)
-        for name in names[names.index(schema) + 1 :]:
-            past.delitem(module.STEPS, name)
+        past.setattr(module, "STEPS", {name: step for name, step in STEPS.items() if name <= schema})
         raw = SqliteDatabase(path)
         module.migrations().apply(raw)
         raw.close()
@@ -41,6 +40,11 @@ def old_file(path: Path, monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
         values = {name: getattr(record, name, "") for name in columns - {"id"}}
         marks = ", ".join(f":{name}" for name in values)
         raw_connection.execute(f"INSERT INTO trials ({', '.join(values)}) VALUES ({marks})", values)
+    if schema > "0001_initial":
+        raw_connection.execute(
+            "INSERT INTO plans (model_key, target_key, tuned, tuned_seconds, untuned_seconds, created) "
+            "VALUES ('m', 't', 0, 2.0, 1.0, 3.0)"
+        )
     raw_connection.commit()
     raw_connection.close()
 
@@ -53,6 +57,11 @@ def test_every_older_schema_is_upgraded_with_its_records(
     old_file(path, monkeypatch, schema)
     with Database.open(path) as db:
         assert list(db.trials()) == RECORDS
+        plan = Plan(model_key="m", target_key="t", tuned=False, tuned_seconds=2.0, untuned_seconds=1.0, created=3.0)
+        assert db.plan("m", "t") == (plan if schema > "0001_initial" else None)
+        evidence = replace(plan, speedup=0.5, low=0.4, high=0.6, rounds=30, error=0.0, programs="p", asked_for=True)
+        db.set_plan(evidence)
+        assert db.plan("m", "t") == evidence
         assert verify(db) == []
         assert stats(db).schema == list(STEPS)[-1]
         db.add(make_record(1, algorithm="winograd_f4", family_key=None))

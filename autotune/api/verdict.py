@@ -1,0 +1,246 @@
+"""The verdict on a model: whether its tuned program is used, from timing it in turn with the untuned one.
+
+A verdict changes on evidence only. What is in use stays in use until the interval of the rounds' ratios says that it is
+slower; rounds that cannot tell change nothing, and the same two programs are not judged twice (docs/adr/0012).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autotune.api.locate import object_cache
+from autotune.api.observe import ObservedProgram
+from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.tasks import model_key
+from autotune.engines.compare import ALLOWED_ERROR, Comparison, compare
+from autotune.engines.engine import Engine, Ours
+from autotune.errors import ConfigError
+from autotune.graph import partition
+from autotune.measure.ratio import Ratio
+from autotune.measure.timing import latency
+from autotune.records import Database, Plan
+from autotune.target import Target
+
+MEASURED, AGAIN, TUNED, UNTUNED = "measured", "again", "tuned", "untuned"
+WISHES = (MEASURED, AGAIN, TUNED, UNTUNED)
+"""What may be asked of a verdict: as measured, measured again though nothing has changed, or one of the programs."""
+MOST_LOOKS = 3
+"""How often rounds are added while they cannot tell."""
+
+Compare = Callable[..., Comparison]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVerdict:
+    """The whole model, tuned and untuned, timed in turn.
+
+    Attributes:
+        tuned_seconds, untuned_seconds: latency, medians of the rounds.
+        speedup: of tuned over untuned, the median of the rounds' ratios, which need not be that of the two latencies.
+        tuned: whether compilers will use the tuned schedules.
+        error: largest difference between the answers of the two, relative to the output's range.
+        interval: of the speed-up; None where so few rounds tell nothing.
+        rounds: how many.
+        repeated: nothing has changed since an earlier verdict, which stands.
+        asked_for: somebody wanted it so, whatever was measured.
+        disturbance: what other programs took while it was timed, in words; empty where the machine was quiet.
+    """
+
+    tuned_seconds: float
+    untuned_seconds: float
+    speedup: float
+    tuned: bool
+    error: float
+    interval: tuple[float, float] | None = None
+    rounds: int = 0
+    repeated: bool = False
+    asked_for: bool = False
+    disturbance: str = ""
+
+    @property
+    def same(self) -> bool:
+        """Whether there is nothing to choose: the tuned program is the untuned one."""
+        return self.interval == (1.0, 1.0)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the rounds show that either is faster."""
+        return self.interval is not None and not self.interval[0] <= 1 <= self.interval[1]
+
+
+def combined(verdicts: Sequence[ModelVerdict]) -> ModelVerdict:
+    """Of several programs that run one after another."""
+    tuned = sum(verdict.tuned_seconds for verdict in verdicts)
+    untuned = sum(verdict.untuned_seconds for verdict in verdicts)
+
+    def over_all(ratios: Sequence[float]) -> float:
+        """Of the sums, when each program has such a ratio."""
+        pairs = zip(verdicts, ratios, strict=True)
+        return untuned / sum(verdict.untuned_seconds / ratio for verdict, ratio in pairs)
+
+    intervals = [verdict.interval for verdict in verdicts if verdict.interval is not None]
+    known = len(intervals) == len(verdicts)
+    return ModelVerdict(
+        tuned,
+        untuned,
+        over_all([verdict.speedup for verdict in verdicts]),
+        all(verdict.tuned for verdict in verdicts),
+        max(verdict.error for verdict in verdicts),
+        (over_all([low for low, _ in intervals]), over_all([high for _, high in intervals])) if known else None,
+        min(verdict.rounds for verdict in verdicts),
+        all(verdict.repeated for verdict in verdicts),
+        any(verdict.asked_for for verdict in verdicts),
+        next((verdict.disturbance for verdict in verdicts if verdict.disturbance), ""),
+    )
+
+
+def check_wish(wish: str) -> str:
+    """
+    Raises:
+        ConfigError: no such wish.
+    """
+    if wish not in WISHES:
+        raise ConfigError(f"unknown verdict {wish!r}; known: {', '.join(WISHES)}")
+    return wish
+
+
+def judge(
+    observed: ObservedProgram,
+    target: Target,
+    database: Database,
+    *,
+    rounds: Callable[[int, bool], int],
+    session_id: str = "",
+    strict_fp: bool = False,
+    wish: str = MEASURED,
+    compare: Compare = compare,
+) -> ModelVerdict:
+    """Which of a program's two forms is used from now on; stored as its plan.
+
+    Args:
+        rounds: how often to time a program of so many operations, and how often more (True) where that did not tell.
+        wish: one of `WISHES`.
+        compare: times engines in turn.
+    """
+    graph, cache, key = observed.graph, object_cache(), model_key(partition(observed.graph))
+    tuned = compile_graph(graph, target, database, cache, heed_plan=False, strict_fp=strict_fp)
+    untuned = compile_graph(graph, target, None, cache, strict_fp=strict_fp)
+    programs = _identity(tuned, untuned)
+    before = database.plan(key, target.key)
+    if wish == MEASURED and before is not None and before.programs == programs:
+        return _stored(before)
+    engines = [Ours(model.executor, name) for name, model in ((TUNED, tuned), (UNTUNED, untuned))]
+    if tuned.key == untuned.key:
+        engines = engines[1:]
+    timed = _time(engines, observed, target, untuned.program.flops, rounds, compare)
+    verdict = timed.verdict(decide(timed.ratio, timed.error, before, wish), wish in (TUNED, UNTUNED))
+    database.set_plan(_plan(verdict, key, target.key, programs, session_id))
+    return verdict
+
+
+def decide(ratio: Ratio, error: float, before: Plan | None, wish: str = MEASURED) -> bool:
+    """Whether the tuned program is used. Wrong answers are never used; else a wish counts, then what the rounds show.
+
+    Where they show nothing, all stays as it is. A model without a plan uses its records.
+    """
+    if error > ALLOWED_ERROR:
+        return False
+    if wish in (TUNED, UNTUNED):
+        return wish == TUNED
+    if ratio.faster or ratio.slower:
+        return ratio.faster
+    return before is None or before.tuned
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    tuned: float
+    untuned: float
+    ratio: Ratio
+    error: float
+    disturbance: str
+
+    def verdict(self, tuned: bool, asked_for: bool) -> ModelVerdict:
+        return ModelVerdict(
+            self.tuned,
+            self.untuned,
+            self.ratio.median,
+            tuned,
+            self.error,
+            self.ratio.interval,
+            self.ratio.rounds,
+            asked_for=asked_for,
+            disturbance=self.disturbance,
+        )
+
+
+def _time(
+    engines: Sequence[Engine],
+    observed: ObservedProgram,
+    target: Target,
+    flops: int,
+    rounds: Callable[[int, bool], int],
+    compare: Compare,
+) -> _Timed:
+    """The tuned engine against the untuned one, more rounds while they cannot tell; or the only one there is."""
+    samples: list[list[float]] = [[] for _ in engines]
+    error, disturbance = 0.0, ""
+    for look in range(MOST_LOOKS):
+        count = rounds(flops, look > 0)
+        if not count:
+            break
+        found = compare(engines, observed.feeds, target, flops=flops, rounds=count, reference=UNTUNED)
+        for kept, result in zip(samples, found.results, strict=True):
+            kept += result.samples
+            error = max(error, result.max_error or 0.0)
+        disturbance = disturbance or found.disturbance
+        ratio = _ratio(samples)
+        if ratio.faster or ratio.slower or len(engines) == 1 or error > ALLOWED_ERROR:
+            break
+    return _Timed(latency(samples[0]), latency(samples[-1]), _ratio(samples), error, disturbance)
+
+
+def _ratio(samples: Sequence[Sequence[float]]) -> Ratio:
+    """Equal programs take equal time, whatever the clock says."""
+    return Ratio.of(samples[0], samples[1]) if len(samples) > 1 else Ratio(1.0, (1.0, 1.0), len(samples[0]))
+
+
+def _identity(*models: CompiledModel) -> str:
+    return hashlib.sha256(" ".join(model.key for model in models).encode()).hexdigest()[:16]
+
+
+def _plan(verdict: ModelVerdict, key: str, target_key: str, programs: str, session_id: str) -> Plan:
+    low, high = verdict.interval or (None, None)
+    return Plan(
+        model_key=key,
+        target_key=target_key,
+        tuned=verdict.tuned,
+        tuned_seconds=verdict.tuned_seconds,
+        untuned_seconds=verdict.untuned_seconds,
+        speedup=verdict.speedup,
+        low=low,
+        high=high,
+        rounds=verdict.rounds,
+        error=verdict.error,
+        programs=programs,
+        asked_for=verdict.asked_for,
+        session_id=session_id or None,
+        created=time.time(),
+    )
+
+
+def _stored(plan: Plan) -> ModelVerdict:
+    return ModelVerdict(
+        plan.tuned_seconds,
+        plan.untuned_seconds,
+        plan.speedup or plan.untuned_seconds / plan.tuned_seconds,
+        plan.tuned,
+        plan.error or 0.0,
+        None if plan.low is None or plan.high is None else (plan.low, plan.high),
+        plan.rounds or 0,
+        repeated=True,
+        asked_for=plan.asked_for,
+    )

@@ -1,0 +1,167 @@
+"""How quiet is this machine: what other programs, and the host under a virtual machine, take of the cores we may use.
+
+The protocol is two readings of the kernel's counters and the difference between them. Counted as others' is every
+moment in which our cores were busy with anything but this process and what it started; as stolen, what the hypervisor
+gave to somebody else. Others matter when they leave fewer cores than the kernels' threads need. The load average is
+told and decides nothing: it follows half a minute late, and counts who waits for a disk.
+
+    watch = Watch(target.num_threads)
+    ... measure ...
+    found = watch.look()          # since the last look
+    if not found.quiet: ... found.describe()
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from autotune import machine
+
+QUIET_SHARE = 0.1
+"""Of the time that our threads need, what others may take: more, and they have met them."""
+QUIET_STEAL = 0.03
+_WINDOW_SECONDS = 0.25  # of one look while waiting: the counters advance by hundredths of a second
+_IDLE = (3, 4)  # columns of /proc/stat: idle, and waiting for a disk
+_STEAL = 7
+_COLUMNS = 8  # those behind them are parts of the first
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """What happened on our cores between two looks.
+
+    Attributes:
+        crowded: cores' worth that others took of what our threads need, by the threads: 0 where enough were left.
+        stolen: share of the cores' time that the host of a virtual machine gave away.
+        load: the system's load average of the last minute, our own threads included.
+    """
+
+    crowded: float = 0.0
+    stolen: float = 0.0
+    load: float = 0.0
+
+    @property
+    def quiet(self) -> bool:
+        return self.crowded <= QUIET_SHARE and self.stolen <= QUIET_STEAL
+
+    def describe(self) -> str:
+        """In words; empty when it was quiet."""
+        found = [f"other programs took {self.crowded:.0%} of the cores' time"] if self.crowded > QUIET_SHARE else []
+        found += [f"the virtual machine's host took {self.stolen:.0%}"] if self.stolen > QUIET_STEAL else []
+        return f"{' and '.join(found)} (load {self.load:.1f})" if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Seconds since the start of time, in sums over the cores we may use; `ours`: of this process and its children."""
+
+    busy: float
+    stolen: float
+    total: float
+    ours: float
+
+
+@final
+class Watch:
+    """Looks at the machine from its making on.
+
+    Args:
+        threads: of the kernels that are measured meanwhile.
+        root: of the file system with /proc.
+        cpus, cores: logical CPUs that we may use, and how many threads are worth running on them; by default, this
+            machine's.
+        own: the process that everything of ours descends from.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        root: Path = _ROOT,
+        cpus: Collection[int] | None = None,
+        cores: int | None = None,
+        own: int | None = None,
+    ) -> None:
+        self._threads, self._proc = threads, root / "proc"
+        self._cpus = frozenset(machine.affinity() if cpus is None else cpus)
+        self._cores = machine.allowed_cores() if cores is None else cores
+        self._own = os.getpid() if own is None else own
+        self._tick = 1 / os.sysconf("SC_CLK_TCK")
+        self._last = self._read()
+
+    def look(self) -> Disturbance:
+        """What happened since the last look; nothing where the counters cannot be read."""
+        now, before = self._read(), self._last
+        self._last = now
+        total = now.total - before.total
+        load = _first_number(self._proc / "loadavg")
+        if total <= 0:
+            return Disturbance(load=load)
+        others = max(0.0, (now.busy - before.busy) - max(0.0, now.ours - before.ours)) / total * len(self._cpus)
+        crowded = max(0.0, others - (self._cores - self._threads)) / self._threads
+        return Disturbance(crowded, (now.stolen - before.stolen) / total, load)
+
+    def _read(self) -> _Reading:
+        busy = stolen = total = 0
+        for line in _text(self._proc / "stat").splitlines():
+            name, *values = line.split()
+            if name[:3] != "cpu" or not name[3:].isdigit() or int(name[3:]) not in self._cpus:
+                continue
+            ticks = [int(value) for value in values[:_COLUMNS] if value.isdigit()]
+            if len(ticks) < _COLUMNS:
+                continue
+            total += sum(ticks)
+            stolen += ticks[_STEAL]
+            busy += sum(ticks) - ticks[_STEAL] - sum(ticks[place] for place in _IDLE)
+        return _Reading(busy * self._tick, stolen * self._tick, total * self._tick, self._our_ticks() * self._tick)
+
+    def _our_ticks(self) -> int:
+        """CPU time of our process, its living descendants, and those that have ended and been waited for."""
+        parents: dict[int, int] = {}
+        ticks: dict[int, int] = {}
+        for folder in self._proc.glob("[0-9]*"):
+            # The name, in brackets, may hold anything; then state, parent, ...; the times are columns 14 to 17.
+            values = _text(folder / "stat").rpartition(")")[2].split()
+            if len(values) > 14 and folder.name.isdigit():
+                parents[int(folder.name)] = int(values[1])
+                ticks[int(folder.name)] = sum(int(value) for value in values[11:15])
+        ours = {self._own}
+        while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+            ours |= more
+        return sum(ticks.get(pid, 0) for pid in ours)
+
+
+def wait_until_quiet(
+    watch: Watch,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> Disturbance:
+    """Looks until a moment is quiet, for so many seconds at most; the last look."""
+    end = clock() + seconds
+    watch.look()
+    while True:
+        pause(_WINDOW_SECONDS)
+        found = watch.look()
+        if found.quiet or clock() >= end:
+            return found
+
+
+def _text(path: Path) -> str:
+    """Empty where the file is not there, or belongs to a process that has just ended."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _first_number(path: Path) -> float:
+    try:
+        return float(_text(path).split()[0])
+    except (IndexError, ValueError):
+        return 0.0
