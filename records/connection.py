@@ -86,10 +86,20 @@ class Connection:
             raise DatabaseError(f"{self.path} is a SQLite file of another program; name another file")
         if self.read_only and not tables:
             raise DatabaseError(f"{self.path} is empty: nothing has been tuned into it yet")
-        self._check_tables(())
-        applied = tuple(name for name in self._applied() if name in STEPS)
-        if applied:
-            self._check_tables(applied)
+        with self._snapshot():  # or another process, which migrates the file right now, makes names and columns differ
+            self._check_tables(())
+            applied = tuple(name for name in self._applied() if name in STEPS)
+            if applied:
+                self._check_tables(applied)
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """All that is read inside is of one moment."""
+        self.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.execute("ROLLBACK")
 
     def _check_tables(self, applied: tuple[str, ...]) -> None:
         with explained(self.path):

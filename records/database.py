@@ -192,7 +192,8 @@ class Database:
         """
         exact = self._fastest(workload_key, target_key, interface, residency)
         if exact is not None:
-            return Match(Tier.EXACT, "measured on this target", exact)
+            beside = " beside other programs: tune again to be sure" if exact.disturbed else ""
+            return Match(Tier.EXACT, f"measured on this target{beside}", exact)
         if residency is not None:
             elsewhere = self._fastest(workload_key, target_key, interface, None)
             if elsewhere is not None:
@@ -218,7 +219,13 @@ class Database:
             return Match(Tier.MISS, self._why_missing(workload_key, interface))
         fit, record = min(
             found,
-            key=lambda pair: (pair[0].tier is Tier.FOREIGN, pair[0].distance, pair[1].seconds, pair[1].target_key),
+            key=lambda pair: (
+                pair[0].tier is Tier.FOREIGN,
+                pair[0].distance,
+                pair[1].disturbed,
+                pair[1].seconds,
+                pair[1].target_key,
+            ),
         )
         return Match(fit.tier, fit.reason, record)
 
@@ -248,11 +255,15 @@ class Database:
         interface: str | None = None,
         residency: str | None = None,
     ) -> list[TuningRecord]:
-        """The `k` fastest verified records of a workload on a target, fastest first; ties by config key."""
+        """The `k` fastest verified records of a workload on a target; ties by config key.
+
+        Fastest first, those measured beside other programs after all others.
+        """
         where, parameters = _conditions(workload_key, target_key, interface, residency)
         return read_trials(
             self.connection,
-            f"WHERE {where} AND trials.verified = 1 ORDER BY trials.seconds, trials.config_key LIMIT :k",
+            f"WHERE {where} AND trials.verified = 1 "
+            "ORDER BY trials.disturbed, trials.seconds, trials.config_key LIMIT :k",
             {**parameters, "k": k},
         )
 
@@ -306,7 +317,8 @@ class Database:
         rows = self.connection.rows(
             "SELECT t.workload_key, w.anchor_key, w.description, t.target_key, g.json AS target, count(*) AS trials, "
             "sum(t.verified) AS verified, count(t.failure_kind) AS failed, "
-            "min(CASE WHEN t.verified = 1 THEN t.seconds END) AS best_seconds "
+            "coalesce(min(CASE WHEN t.verified = 1 AND t.disturbed = 0 THEN t.seconds END), "
+            "min(CASE WHEN t.verified = 1 THEN t.seconds END)) AS best_seconds "
             "FROM trials t JOIN workloads w ON w.key = t.workload_key JOIN targets g ON g.key = t.target_key "
             "GROUP BY t.workload_key, t.target_key ORDER BY w.description, t.workload_key, t.target_key"
         )

@@ -128,8 +128,8 @@ def prune(db: Database, keep: int) -> int:
     with db.transaction():
         deleted = db.connection.execute(
             "DELETE FROM trials WHERE id NOT IN (SELECT id FROM (SELECT id, row_number() OVER ("
-            "PARTITION BY workload_key, target_key, interface_key, residency ORDER BY seconds, config_key) AS place "
-            "FROM trials WHERE verified = 1) WHERE place <= ?)",
+            "PARTITION BY workload_key, target_key, interface_key, residency "
+            "ORDER BY disturbed, seconds, config_key) AS place FROM trials WHERE verified = 1) WHERE place <= ?)",
             (keep,),
         )
     db.connection.execute("VACUUM")

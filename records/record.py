@@ -11,6 +11,8 @@ from typing import Any
 from autotune.errors import DatabaseError
 from autotune.records import fields
 
+HIGH_SPREAD = 0.5
+"""Of batches, beyond which a time counts as disturbed, whoever stored it."""
 TEMPLATE_INTERFACE = "null"
 """The interface of a trial that took the layouts its template chose by itself."""
 
@@ -44,6 +46,7 @@ class TuningRecord:
     number: int | None = None  # calls per batch
     batches: int | None = None
     probe_gflops: float | None = None  # the FMA probe around this trial
+    disturbed: bool = False  # the machine was busy with other things: such a time counts less than any other
     max_abs_err: float | None = None
     max_rel_err: float | None = None
     tolerance: float | None = None
@@ -59,6 +62,7 @@ class TuningRecord:
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
             object.__setattr__(self, name, check(name, getattr(self, name)))
+        object.__setattr__(self, "disturbed", self.disturbed or (self.spread or 0.0) > HIGH_SPREAD)
         for name in _OBJECT_FIELDS:
             if not getattr(self, name).startswith("{"):
                 raise DatabaseError(f"{name} must be a JSON object, got {fields.shortened(getattr(self, name))}")
@@ -143,6 +147,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "number": fields.optional_count,
     "batches": fields.optional_count,
     "probe_gflops": fields.positive,
+    "disturbed": fields.flag,
     "max_abs_err": fields.error_size,
     "max_rel_err": fields.error_size,
     "tolerance": fields.non_negative,

@@ -141,7 +141,7 @@ def _read_page(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
 
 def _make(row: Mapping[str, Any]) -> TuningRecord:
     values = {name: value for name, value in row.items() if name != "id"}
-    return TuningRecord(**{**values, "verified": bool(values["verified"])})
+    return TuningRecord(**values | {name: bool(values[name]) for name in ("verified", "disturbed")})
 
 
 def _damaged(connection: Connection, row: Mapping[str, Any], error: DatabaseError) -> DatabaseError:

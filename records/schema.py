@@ -133,10 +133,22 @@ def _evidence(db: SqliteDatabase) -> None:
     db.execute("ALTER TABLE plans ADD COLUMN asked_for INTEGER NOT NULL DEFAULT 0 CHECK (asked_for IN (0, 1))")
 
 
+def _disturbed(db: SqliteDatabase) -> None:
+    """What was measured beside other programs comes last; of rows of before, the spread of their batches tells."""
+    db.execute("ALTER TABLE trials ADD COLUMN disturbed INTEGER NOT NULL DEFAULT 0 CHECK (disturbed IN (0, 1))")
+    db.execute("UPDATE trials SET disturbed = 1 WHERE spread > 0.5")
+    db.execute("DROP INDEX trials_best")
+    db.execute(
+        "CREATE INDEX trials_best ON trials (workload_key, target_key, disturbed, seconds, config_key) "
+        "WHERE verified = 1"
+    )
+
+
 STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
     "0001_initial": _initial,
     "0002_plans": _plans,
     "0003_replays": _replays,
     "0004_families": _families,
     "0005_evidence": _evidence,
+    "0006_disturbed": _disturbed,
 }

@@ -85,12 +85,14 @@ def expected_peak(target: Target) -> float:
     return 2 * core.ghz * core.best_lane_rate("fma.f32") / 32 * target.num_threads
 
 
+def least_peak(target: Target) -> float:
+    """fp32 GFLOP/s that all threads reach for sure, by what is known of the core, when nobody disturbs them."""
+    return _LEAST_SHARE[target.core.source] * expected_peak(target)
+
+
 def doubt_of(target: Target, gflops: float) -> str:
     """Why so many fp32 GFLOP/s cannot be the peak of all threads, in words; empty when nothing speaks against it."""
-    expected = expected_peak(target)
-    if gflops >= _LEAST_SHARE[target.core.source] * expected:
-        return ""
-    return f"this CPU should reach {expected:.0f} GFLOP/s"
+    return "" if gflops >= least_peak(target) else f"this CPU should reach {expected_peak(target):.0f} GFLOP/s"
 
 
 def fma_peak(target: Target, patience: float = 2.0) -> Peak:

@@ -148,7 +148,8 @@ class Pipeline:
             self._known[code] = self._runner.run(candidate, build, options)
         result = self._known[code]
         if isinstance(result, MeasureResult):
-            self.incumbent(result.seconds, candidate)
+            if not result.disturbed:  # which others would be given up for
+                self.incumbent(result.seconds, candidate)
             if self._spill_filter:
                 self._spill_filter.observe(candidate, build, result)
         return Measurement(candidate, build, result)

@@ -8,21 +8,27 @@
 - Spread says how much to trust a number: how far the median lies above the minimum, relative to the minimum.
 
 Clocks drift, so a probe (a fixed FMA loop, GFLOP/s) runs between the batches. A trial whose probe is clearly
-slower than the best probe seen is suspect and timed again.
+slower than the best probe seen, or whose spread is high, is suspect and timed again, after a pause for whoever it was
+to be gone; what still looks disturbed then is marked, so that it never counts more than what was measured in quiet.
 """
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Runs a kernel `number` times and returns the seconds of all of them; the loop is compiled code.
 TimedLoop = Callable[[int], float]
 # One short burst of a fixed FMA loop: GFLOP/s at this moment.
 Probe = Callable[[], float]
 
+HIGH_SPREAD = 0.5
+"""Of batches, beyond which their minimum is luck; records know it by the same number."""
 _DRIFT = 0.05  # a probe this much below the best one: neighbours or a lower clock
+_MARKED_DRIFT = 0.15  # and this much, in the end: the time is marked
+_PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
 
 
 def kernel_seconds(batches: Sequence[float]) -> float:
@@ -51,6 +57,11 @@ def drifted(probe: float, best_probe: float) -> bool:
     return probe < best_probe * (1 - _DRIFT)
 
 
+def disturbed(probe: float, best_probe: float, spread: float) -> bool:
+    """Whether a time is to be marked: all probes beside it were slow, or its batches disagree."""
+    return probe < best_probe * (1 - _MARKED_DRIFT) or spread > HIGH_SPREAD
+
+
 def interleave(contenders: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
     """Call each contender once per round, in turn; its samples. Every other round goes backwards, so that no
     contender always runs after the same neighbour."""
@@ -74,7 +85,7 @@ class TimingPolicy:
         abort_ratio: a kernel this many times slower than the incumbent gets one batch.
         loser_ratio: one this many times slower gets `loser_batches`: noise that only adds time does not hide a winner
             behind that many of them.
-        retries: how often a trial with a drifted probe is timed again.
+        retries: how often a trial that is suspect, and may be the best, is timed again.
     """
 
     batches: int = 8
@@ -83,18 +94,22 @@ class TimingPolicy:
     abort_ratio: float = 3.0
     loser_ratio: float = 1.3
     loser_batches: int = 3
-    retries: int = 1
+    retries: int = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`seconds` per call (minimum of `batches` batches of `number` calls), their spread, and the probe's best."""
+    """`seconds` per call (minimum of `batches` batches of `number` calls), their spread, and the probe's best.
+
+    `disturbed`: by others, as far as `disturbed` can tell.
+    """
 
     seconds: float
     spread: float
     batches: int
     number: int
     probe_gflops: float
+    disturbed: bool = False
 
 
 def calls_per_batch(one_call: float, policy: TimingPolicy) -> int:
@@ -130,14 +145,21 @@ def _batches(seconds: float, policy: TimingPolicy, incumbent: float | None) -> i
 
 
 def time_steadily(
-    loop: TimedLoop, probe: Probe, policy: TimingPolicy, best_probe: float, incumbent: float | None = None
+    loop: TimedLoop,
+    probe: Probe,
+    policy: TimingPolicy,
+    best_probe: Callable[[], float],
+    incumbent: float | None = None,
+    pause: Callable[[float], None] = time.sleep,
 ) -> Timing:
-    """`time_kernel`, again when the probe says that the machine was slower than it can be; the best try counts."""
-    best = time_kernel(loop, probe, policy, incumbent)
-    for _ in range(policy.retries):
-        if not drifted(best.probe_gflops, best_probe):
+    """`time_kernel`, again while it is suspect and near the incumbent; the best undisturbed try counts."""
+    tries: list[Timing] = []
+    for again in range(1 + policy.retries):
+        if again:
+            pause(_PAUSE_SECONDS * 2 ** (again - 1))
+        found = time_kernel(loop, probe, policy, incumbent)
+        tries.append(replace(found, disturbed=disturbed(found.probe_gflops, best_probe(), found.spread)))
+        loser = incumbent is not None and found.seconds > policy.loser_ratio * incumbent
+        if loser or not (found.spread > HIGH_SPREAD or drifted(found.probe_gflops, best_probe())):
             break
-        again = time_kernel(loop, probe, policy, incumbent)
-        if again.seconds < best.seconds:
-            best = again
-    return best
+    return min(tries, key=lambda timing: (timing.disturbed, timing.seconds))

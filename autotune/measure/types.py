@@ -90,6 +90,7 @@ class MeasureResult:
         max_abs_err, max_rel_err: of the worst output, relative to the output's range.
         tolerance: the absolute error that was allowed there.
         wall_seconds: what loading, verifying and timing took together.
+        disturbed: the machine was busy with other things, each time it was timed: the kernel is likely faster.
     """
 
     seconds: float
@@ -101,6 +102,7 @@ class MeasureResult:
     max_rel_err: float
     tolerance: float
     wall_seconds: float = 0.0
+    disturbed: bool = False
 
     def to_json(self) -> dict[str, Json]:
         return asdict(self)

@@ -1,7 +1,7 @@
 """Finalists: the best configs of a task against its default, timed in turn. What wins is what gets installed.
 
-Trials are timed at different moments, so the fastest of hundreds owes part of its lead to luck. Timed in
-turn with the default, under the same clock and the same neighbours, it keeps only what it deserves; and
+Trials are timed at different moments, some beside other programs, so the fastest of hundreds owes part of its lead to
+luck. Timed in turn with the default, under the same clock and the same neighbours, it keeps only what it deserves; and
 when it does not beat the default, the default is the best record and is what a compiler will find.
 """
 
@@ -39,8 +39,9 @@ class Settled:
 def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | None:
     """Times the `count` best configs in turn with the default; the trials of the search take the new times.
 
-    When a config that was left out is ahead then, those ahead run too, until the best is one of those compared. After
-    two rounds it is also enough that a finalist clearly beat the default: of dozens within the noise, any will do.
+    When a config that was left out is ahead then, those ahead run too, until the best is one of those compared: also
+    those that were disturbed when first timed, which may be faster than they seemed. After two rounds it is also enough
+    that a finalist clearly beat the default: of dozens within the noise, any will do.
     None when there is nothing to settle: the default is the best, or nothing works.
     """
     settled: dict[Config, Retimed] = {}
@@ -52,7 +53,11 @@ def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | Non
         ranked = sorted((t for t in search.trials.values() if t.seconds is not None), key=lambda trial: trial.cost)
         before = [t for t in ranked if t.config in settled and t.config != search.default][:1]
         fresh = [t for t in ranked if t.config not in settled and t.config != search.default]
-        fresh = [t for t in fresh if t.cost < before[0].cost][:LATER] if before else fresh[:count]
+        if before:
+            ahead = [t for t in fresh if t.cost < before[0].cost][:LATER]
+            fresh = ahead or [t for t in fresh if t.config == search.best.config]
+        else:
+            fresh = fresh[:count]
         # The best so far runs again, so that every comparison is within one round.
         found = _time_in_turn(search, [search.default, *(t.config for t in (*before, *fresh))], pipeline)
         if isinstance(found, str):
@@ -87,5 +92,5 @@ def _time_in_turn(search: TaskSearch, configs: list[Config], pipeline: Measuring
                 return f"the default does not run again: {result.kind}: {result.message}"
             retimed.append((Trial(config, failure=result.kind), build, result))
         else:
-            retimed.append((Trial(config, seconds=result.seconds), build, result))
+            retimed.append((Trial(config, seconds=result.seconds, disturbed=result.disturbed), build, result))
     return retimed

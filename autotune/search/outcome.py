@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.cost_model.metrics import pairwise_accuracy
 from autotune.search.task import TaskSearch, TuningTask
-from autotune.search.trial import SKIPPED, Trial
+from autotune.search.trial import SKIPPED, Trial, best_trial
 
 MOST_COMPARED = 2000
 """Trials of a task whose order is looked at: pairs grow as their square."""
@@ -77,7 +77,7 @@ class TaskOutcome:
 
     @staticmethod
     def of(search: TaskSearch, new: int) -> TaskOutcome:
-        default = search.default_trial
+        default, best = search.default_trial, best_trial(search.trials.values())
         return TaskOutcome(
             task=search.task,
             trials=len(search.trials),
@@ -85,8 +85,8 @@ class TaskOutcome:
             failed=sum(trial.failure not in (None, SKIPPED) for trial in search.trials.values()),
             skipped=sum(trial.failure == SKIPPED for trial in search.trials.values()),
             default_seconds=default.seconds if default is not None else None,
-            best=search.best,
-            gflops=search.gflops,
+            best=best,
+            gflops=search.flops / best.cost / 1e9 if best is not None else None,
             foresight=Foresight.of(search.trials.values()),
             stopped=search.stopped,
         )

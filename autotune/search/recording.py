@@ -118,7 +118,7 @@ def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, TuningRe
         if record.failure_kind is not None:
             trial = Trial(config, failure=record.failure_kind, predicted=record.predicted)
         elif record.verified:
-            trial = Trial(config, seconds=record.seconds, predicted=record.predicted)
+            trial = Trial(config, seconds=record.seconds, predicted=record.predicted, disturbed=record.disturbed)
         else:
             continue
         if _is_valid(task, config):
@@ -146,7 +146,7 @@ def replayable(database: Database, task: TuningTask, count: int) -> list[tuple[T
         known = known_algorithm(task.workload, record.algorithm)
         if config == task.space.default() or (task.strict_fp and (known is None or not known.strict)):
             continue
-        trial = Trial(config, seconds=record.seconds, predicted=record.predicted)
+        trial = Trial(config, seconds=record.seconds, predicted=record.predicted, disturbed=record.disturbed)
         found.append((trial, Recorded(record.steps or "[]", record.algorithm, record.ir_hash)))
     return found
 
@@ -175,6 +175,7 @@ def _outcome(result: MeasureResult | Failure) -> dict[str, Any]:
         "max_abs_err": result.max_abs_err,
         "max_rel_err": result.max_rel_err,
         "tolerance": result.tolerance,
+        "disturbed": result.disturbed,
         "verified": True,  # a runner times nothing that it has not verified
     }
 

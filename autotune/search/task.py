@@ -109,6 +109,11 @@ class TaskSearch:
     def default_trial(self) -> Trial | None:
         return self.trials.get(self.default)
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether others disturbed the timing of the best trial, or of the default that it is held against."""
+        return any(trial is not None and trial.disturbed for trial in (self.best, self.default_trial))
+
     def candidate(self, config: Config) -> MeasureInput:
         """What a config stands for: a point of the space, or a record that is held."""
         return replace(self.task.candidate(config), recorded=self._recorded.get(config))

@@ -19,6 +19,7 @@ class Trial:
 
     `predicted`: seconds that the cost model expected when it chose the config; None where it was not asked.
     `spent`: seconds that building and measuring took; None of a trial of another run.
+    `disturbed`: measured while the machine was busy with other things; it counts less than any that was not.
     """
 
     config: Config
@@ -26,6 +27,7 @@ class Trial:
     failure: str | None = None
     predicted: float | None = field(default=None, compare=False)
     spent: float | None = field(default=None, compare=False)
+    disturbed: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.failure is None):
@@ -38,6 +40,6 @@ class Trial:
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
-    """The fastest one that worked; the earliest among equals."""
-    best = min(trials, key=lambda trial: trial.cost, default=None)
-    return best if best is not None and best.seconds is not None else None
+    """The fastest one that worked, of those measured in quiet if there are any; the earliest among equals."""
+    working = (trial for trial in trials if trial.seconds is not None)
+    return min(working, key=lambda trial: (trial.disturbed, trial.cost), default=None)

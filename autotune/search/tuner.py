@@ -198,8 +198,15 @@ class _Run:
                 self._observe(search, measurement)
 
     def settle(self, recorder: Recorder) -> None:
-        """Times each task's best again, interleaved with its default, while there is time; the heaviest come first."""
-        todo = [search for search in self._searches.values() if self._new[search] and self._options.finalists]
+        """Times each task's best again, interleaved with its default, while there is time; the heaviest come first.
+
+        Of tasks without new trials, those too whose best, or default, was disturbed when it was timed.
+        """
+        todo = [
+            search
+            for search in self._searches.values()
+            if self._options.finalists and (self._new[search] or search.in_doubt)
+        ]
         todo.sort(key=_model_seconds, reverse=True)
         for place, search in enumerate(todo):
             if self._budget.seconds is not None and self._elapsed() >= self._budget.seconds:
@@ -254,7 +261,13 @@ class _Run:
             trial = Trial(config, failure=result.kind, predicted=score, spent=measurement.seconds)
             message = result.message
         else:
-            trial = Trial(config, seconds=result.seconds, predicted=score, spent=measurement.seconds)
+            trial = Trial(
+                config,
+                seconds=result.seconds,
+                predicted=score,
+                spent=measurement.seconds,
+                disturbed=result.disturbed,
+            )
             message = ""
         with self._shares.spending("search"):
             search.observe(trial)

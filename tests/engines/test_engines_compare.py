@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotune.engines.compare import compare, max_error
+from autotune.engines.compare import Comparison, EngineResult, compare, max_error
 from autotune.engines.engine import Feeds
+from autotune.measure.quiet import Disturbance
 from autotune.runtime.executor import Array
 from autotune.target import Target
 
@@ -62,6 +63,23 @@ def test_every_engine_has_its_turns_and_is_checked_against_the_reference() -> No
 def test_without_the_reference_nothing_is_said_about_errors() -> None:
     found = compare([Constant("autotune", 1.0)], {}, Target.parse("native -num-cores=1"), flops=1, rounds=1)
     assert found.results[0].max_error is None
+
+
+def test_a_busy_machine_and_a_low_peak_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Disturbance(crowded=0.4, load=3.0)
+    monkeypatch.setattr("autotune.measure.quiet.Watch.look", lambda watch: busy)
+    monkeypatch.setattr("autotune.measure.peaks.FmaPeak.run", lambda probe: 1.0)
+    found = compare([Constant("autotune", 1.0)], {}, Target.parse("native -num-cores=1"), flops=1, rounds=1)
+    assert found.disturbance == busy.describe() == "other programs took 40% of the cores' time (load 3.0)"
+    assert "should reach" in found.peak_doubt
+
+
+def test_speed_ups_are_of_the_same_rounds() -> None:
+    ours = EngineResult("autotune", "1", 2.0, 0.0, 1.0, 0.1, None, (1.0, 2.0, 4.0))
+    peer = EngineResult("other", "1", 4.0, 0.0, 1.0, 0.1, None, (1.1, 4.0, 4.4))
+    ratio = Comparison((ours, peer), 10.0, 3).speedup(peer)
+    assert ratio.median == pytest.approx(1.1)
+    assert ratio.interval is None
 
 
 def test_a_process_with_another_engine_holds_nothing_of_ours() -> None:

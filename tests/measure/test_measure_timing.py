@@ -85,13 +85,39 @@ def test_drift_is_timed_again_and_the_faster_try_counts() -> None:
     assert not drifted(96.0, 100.0)
     probes = iter([80.0] * 5 + [100.0] * 5)
     kernel = FakeKernel(0.001, (1.3,) * 7 + (1.0,) * 6)
-    timing = time_steadily(kernel, lambda: next(probes), POLICY, best_probe=100.0)
+    pauses: list[float] = []
+    timing = time_steadily(kernel, lambda: next(probes), POLICY, lambda: 100.0, pause=pauses.append)
     assert timing.probe_gflops == 100.0
     assert timing.seconds == pytest.approx(0.001)
     assert len(kernel.calls) == 12
+    assert len(pauses) == 1 and not timing.disturbed
     calm = FakeKernel(0.001)
-    time_steadily(calm, lambda: 99.0, POLICY, best_probe=100.0)
-    assert len(calm.calls) == 6
+    time_steadily(calm, lambda: 99.0, POLICY, lambda: 100.0, pause=pauses.append)
+    assert len(calm.calls) == 6 and len(pauses) == 1
+
+
+def test_a_high_spread_is_timed_again_and_what_was_undisturbed_counts() -> None:
+    """As when one reduce_mean was recorded as 22.2, 9.2 and 0.1 µs, with a spread of 2418 %."""
+    kernel = FakeKernel(0.001, (*[1.0] * 4, 0.01, *[1.0] * 15))
+    pauses: list[float] = []
+    timing = time_steadily(kernel, lambda: 100.0, POLICY, lambda: 100.0, pause=pauses.append)
+    assert timing.seconds == pytest.approx(0.001) and not timing.disturbed
+    assert len(pauses) == 1
+
+
+def test_what_stays_disturbed_is_marked_and_has_an_end() -> None:
+    pauses: list[float] = []
+    timing = time_steadily(FakeKernel(0.001), lambda: 80.0, POLICY, lambda: 100.0, pause=pauses.append)
+    assert timing.disturbed
+    assert len(pauses) == POLICY.retries and pauses == sorted(pauses)
+    noisy = FakeKernel(0.001, (1.0, 3.0, 3.0))
+    assert time_steadily(noisy, lambda: 100.0, POLICY, lambda: 100.0, pause=pauses.append).disturbed
+
+
+def test_a_loser_is_not_waited_for() -> None:
+    pauses: list[float] = []
+    timing = time_steadily(FakeKernel(0.01), lambda: 80.0, POLICY, lambda: 100.0, 0.001, pauses.append)
+    assert timing.disturbed and not pauses
 
 
 def test_interleaving_alternates_direction() -> None:

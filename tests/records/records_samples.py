@@ -123,6 +123,7 @@ def records(draw: st.DrawFn) -> TuningRecord:
         number=draw(st.none() | st.integers(1, 2**63 - 1)),
         batches=draw(st.none() | st.integers(1, 100)),
         probe_gflops=draw(st.none() | _positive),
+        disturbed=draw(st.booleans()),
         max_abs_err=draw(_sizes),
         max_rel_err=draw(_sizes),
         tolerance=draw(st.none() | st.floats(0, 1)),

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import get_args
 
 from autotune.measure.failure import Failure, FailureKind
+from autotune.measure.timing import HIGH_SPREAD
 from autotune.ops.registry import compute_def
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
-from autotune.records import Database, Tier, TuningRecord, export_records, import_records
+from autotune.records import Database, Tier, TuningRecord, export_records, import_records, record
 from autotune.schedule import Schedule
 from autotune.search_spaces.config import Config
 from autotune.search_spaces.interface import Interface
@@ -99,3 +100,7 @@ def test_every_failure_fits(tmp_path: Path) -> None:
             )
         messages = {record.failure_message for record in db.trials()}
     assert messages == {Failure("crash", "x" * 10_000).message}
+
+
+def test_measuring_and_records_call_the_same_spread_high() -> None:
+    assert record.HIGH_SPREAD == HIGH_SPREAD

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import DatabaseError
-from autotune.records import Database, TuningRecord
+from autotune.records import Database, TuningRecord, prune
 from tests.records.records_samples import TARGET_KEY, make_failure, make_record, records, target_json
 
 
@@ -150,9 +150,25 @@ def test_best_and_top_use_the_index(tmp_path: Path) -> None:
     with Database.open(tmp_path / "db.sqlite") as db:
         plan = db.connection.rows(
             "EXPLAIN QUERY PLAN SELECT * FROM trials WHERE trials.workload_key = 'w' AND trials.target_key = 't' "
-            "AND trials.verified = 1 ORDER BY trials.seconds, trials.config_key LIMIT 1"
+            "AND trials.verified = 1 ORDER BY trials.disturbed, trials.seconds, trials.config_key LIMIT 1"
         )
     assert ["USING INDEX trials_best" in step["detail"] for step in plan] == [True]
+
+
+def test_what_was_measured_beside_other_programs_comes_last(tmp_path: Path) -> None:
+    """As when a record with a spread of 2418 % was the best one, and "exact"."""
+    steady, lucky = make_record(1, seconds=2e-6, spread=0.02), make_record(2, seconds=1e-6, spread=24.18)
+    assert lucky.disturbed and not steady.disturbed
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add(lucky)
+        found = db.best(lucky.workload_key, lucky.target_key, lucky.target)
+        assert found.record == lucky and "beside other programs: tune again" in found.reason
+        db.add(steady)
+        assert db.best(lucky.workload_key, lucky.target_key, lucky.target).record == steady
+        assert db.top(lucky.workload_key, lucky.target_key, 2) == [steady, lucky]
+        assert db.workloads()[0].best_seconds == 2e-6
+        assert prune(db, 1) == 1
+        assert list(db.trials()) == [steady]
 
 
 def test_reopening_gives_the_same(tmp_path: Path) -> None:

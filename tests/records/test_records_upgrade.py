@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database as SqliteDatabase
 
-from autotune.records import Database, MergeReport, Plan, import_records, stats, verify
+from autotune.records import Database, MergeReport, Plan, export_records, import_records, stats, verify
 from autotune.records import schema as module
 from autotune.records.schema import STEPS
 from tests.records.records_samples import make_failure, make_record
@@ -68,6 +68,35 @@ def test_every_older_schema_is_upgraded_with_its_records(
         assert next(db.trials()).algorithm == "winograd_f4"
         db.complete_families(lambda text: "family")
         assert db.family("family", RECORDS[0].target_key) == {RECORDS[0].workload_key: RECORDS[0].workload}
+
+
+@pytest.mark.parametrize("schema", list(STEPS)[:5])
+def test_of_older_records_the_spread_says_which_were_disturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: str
+) -> None:
+    path = tmp_path / "old.sqlite"
+    old_file(path, monkeypatch, schema)
+    raw = sqlite3.connect(path)
+    raw.execute("UPDATE trials SET spread = 24.18 WHERE seconds NOTNULL")
+    raw.commit()
+    raw.close()
+    with Database.open(path) as db:
+        assert [trial.disturbed for trial in db.trials()] == [True, False]
+        assert [row["disturbed"] for row in db.connection.rows("SELECT disturbed FROM trials ORDER BY id")] == [1, 0]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_of_older_lines_the_spread_says_it_too(tmp_path: Path, version: int) -> None:
+    values = json.loads(RECORDS[0].to_json()) | {"spread": 24.18}
+    path = tmp_path / "old.jsonl"
+    path.write_text(f'{{"format":"autotune-records","version":{version}}}\n' + json.dumps({"trial": values}) + "\n")
+    with Database.open(tmp_path / "db.sqlite") as db:
+        import_records(db, path)
+        assert next(db.trials()).disturbed
+        export_records(db, tmp_path / "new.jsonl")
+        with Database.open(tmp_path / "other.sqlite") as other:
+            import_records(other, tmp_path / "new.jsonl")
+            assert list(other.trials()) == list(db.trials())
 
 
 def test_lines_of_format_1_are_read(tmp_path: Path) -> None:

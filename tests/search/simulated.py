@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from autotune.codegen.kernel import KernelObject
@@ -26,7 +26,8 @@ class SimulatedPipeline:
 
     `cost` is what a trial takes, `true_cost` (the same unless given) what a comparison finds, `code` the IR hash of a
     config. `replays`: whether stored steps still give the code that was measured. Every trial takes one second of the
-    clock. Ctrl-C comes when `interrupt_after` trials are done.
+    clock. `disturbed` tells which trials are marked so; comparisons are not. Ctrl-C comes when `interrupt_after` trials
+    are done.
     """
 
     cost: Cost
@@ -41,6 +42,7 @@ class SimulatedPipeline:
     incumbents: list[float] = field(default_factory=list)
     closed: bool = False
     replays: bool = False
+    disturbed: Callable[[Config], bool] = lambda config: False
     _config_of: dict[str, Config] = field(default_factory=dict)
 
     def clock(self) -> float:
@@ -59,6 +61,8 @@ class SimulatedPipeline:
                 candidate = queue.popleft()
                 self.measured.append(candidate)
                 result = _result(self.cost(candidate))
+                if isinstance(result, MeasureResult):
+                    result = replace(result, disturbed=self.disturbed(candidate.config))
                 failed = isinstance(result, Failure) and result.kind in ("schedule", "lower", "compile")
                 yield Measurement(candidate, None if failed else self._build(candidate), result)
         finally:
