@@ -17,6 +17,7 @@ from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
 from autotune.measure.peaks import least_peak
 from autotune.measure.probes import FmaProbe
+from autotune.measure.quiet import waiting_seconds
 from autotune.measure.reference import Errors, error_factor, make_reference
 from autotune.measure.timing import (
     TimedLoop,
@@ -77,6 +78,7 @@ class LocalRunner:
         self._best_probe = max(least_peak(target.with_threads(1)), *(self._probe.run() for _ in range(_FIRST_PROBES)))
         cores = machine.allowed_cores()
         self._pools = [ThreadPool(count, cores) for count in sorted({1, target.num_threads})]
+        self._waiting = (time.monotonic(), waiting_seconds())
         self._tasks: OrderedDict[str, TaskData] = OrderedDict()
         self._weights: dict[tuple[DType, int], WeightBlock] = {}
 
@@ -102,7 +104,9 @@ class LocalRunner:
                 return found
             bench, errors = found
             loop = self._loop(bench, options.weight_bytes)
-            timing = time_steadily(loop, self._run_probe, self._policy, lambda: self._best_probe, options.incumbent)
+            timing = time_steadily(
+                loop, self._run_probe, self._policy, lambda: self._best_probe, options.incumbent, waited=self._waited
+            )
         return _result(timing, errors, time.monotonic() - start)
 
     def compare(
@@ -138,7 +142,9 @@ class LocalRunner:
             lambda loop=loop, number=number: loop(number) / number  # type: ignore[misc]
             for loop, number in zip(loops, numbers, strict=True)
         ]
+        self._waited()
         samples = interleave([*contenders, self._run_probe], rounds)
+        waited = self._waited()
         probe = max(samples.pop(), default=0.0)
         return [
             Timing(
@@ -147,10 +153,16 @@ class LocalRunner:
                 rounds,
                 number,
                 probe,
-                disturbed(probe, self._best_probe, spread(batches)),
+                disturbed(probe, self._best_probe, spread(batches), waited),
             )
             for batches, number in zip(samples, numbers, strict=True)
         ]
+
+    def _waited(self) -> float:
+        """Share of the kernels' threads' time, since the last call, in which they waited for a core."""
+        (then, before), now = self._waiting, (time.monotonic(), waiting_seconds())
+        self._waiting = now
+        return max(0.0, now[1] - before) / max(now[0] - then, 1e-9) / self._target.num_threads
 
     def _run_probe(self) -> float:
         found = self._probe.run()

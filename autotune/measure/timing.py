@@ -27,6 +27,7 @@ Probe = Callable[[], float]
 HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
 _DRIFT = 0.05  # a probe this much below the best one: neighbours or a lower clock
+_WAITED = 0.1  # of the time that a trial's threads need, spent waiting for a core: others were there
 _MARKED_DRIFT = 0.15  # and this much, in the end: the time is marked
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
 
@@ -57,9 +58,10 @@ def drifted(probe: float, best_probe: float) -> bool:
     return probe < best_probe * (1 - _DRIFT)
 
 
-def disturbed(probe: float, best_probe: float, spread: float) -> bool:
-    """Whether a time is to be marked: all probes beside it were slow, or its batches disagree."""
-    return probe < best_probe * (1 - _MARKED_DRIFT) or spread > HIGH_SPREAD
+def disturbed(probe: float, best_probe: float, spread: float, waited: float = 0.0) -> bool:
+    """Whether a time is to be marked: all probes beside it were slow, its batches disagree, or its threads waited for
+    a core for such a share of the time."""
+    return probe < best_probe * (1 - _MARKED_DRIFT) or spread > HIGH_SPREAD or waited > _WAITED
 
 
 def interleave(contenders: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
@@ -151,15 +153,21 @@ def time_steadily(
     best_probe: Callable[[], float],
     incumbent: float | None = None,
     pause: Callable[[float], None] = time.sleep,
+    waited: Callable[[], float] = lambda: 0.0,
 ) -> Timing:
-    """`time_kernel`, again while it is suspect and near the incumbent; the best undisturbed try counts."""
+    """`time_kernel`, again while it is suspect and near the incumbent; the best undisturbed try counts.
+
+    `waited`: since it was last asked, the share of the threads' time in which they waited for a core.
+    """
     tries: list[Timing] = []
     for again in range(1 + policy.retries):
         if again:
             pause(_PAUSE_SECONDS * 2 ** (again - 1))
+        waited()
         found = time_kernel(loop, probe, policy, incumbent)
-        tries.append(replace(found, disturbed=disturbed(found.probe_gflops, best_probe(), found.spread)))
+        mark = disturbed(found.probe_gflops, best_probe(), found.spread, waited())
+        tries.append(replace(found, disturbed=mark))
         loser = incumbent is not None and found.seconds > policy.loser_ratio * incumbent
-        if loser or not (found.spread > HIGH_SPREAD or drifted(found.probe_gflops, best_probe())):
+        if loser or not (mark or drifted(found.probe_gflops, best_probe())):
             break
     return min(tries, key=lambda timing: (timing.disturbed, timing.seconds))

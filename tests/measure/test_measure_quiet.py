@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.measure.quiet import Disturbance, Watch, wait_until_quiet
+from autotune.measure.quiet import Disturbance, Watch, wait_until_quiet, waiting_seconds
 
 OWN = 100
 TICKS = 100  # per second, as sysconf has it on Linux
@@ -149,6 +149,15 @@ def test_waiting_has_an_end(fake: FakeMachine) -> None:
 
     assert not wait_until_quiet(fake.watch(), 2.0, lambda: now, pause).quiet
     assert 2.0 <= now < 3.0
+
+
+def test_waiting_for_a_core_is_summed_over_the_threads(tmp_path: Path) -> None:
+    assert waiting_seconds(tmp_path) == 0.0
+    for name, text in (("1", "5 2000000000 7"), ("2", "5 500000000 7"), ("3", ""), ("4", "a b c")):
+        (tmp_path / "proc/self/task" / name).mkdir(parents=True)
+        (tmp_path / "proc/self/task" / name / "schedstat").write_text(text)
+    assert waiting_seconds(tmp_path) == 2.5
+    assert waiting_seconds() >= 0
 
 
 def test_this_machine_can_be_watched() -> None:

@@ -7,6 +7,7 @@ import pytest
 from autotune.measure.timing import (
     TimingPolicy,
     calls_per_batch,
+    disturbed,
     drifted,
     interleave,
     kernel_seconds,
@@ -112,6 +113,17 @@ def test_what_stays_disturbed_is_marked_and_has_an_end() -> None:
     assert len(pauses) == POLICY.retries and pauses == sorted(pauses)
     noisy = FakeKernel(0.001, (1.0, 3.0, 3.0))
     assert time_steadily(noisy, lambda: 100.0, POLICY, lambda: 100.0, pause=pauses.append).disturbed
+
+
+def test_threads_that_waited_for_a_core_mark_what_probe_and_spread_do_not_show() -> None:
+    """As with two threads, when another program holds one of two cores: every batch waits at the barrier alike."""
+    pauses: list[float] = []
+    shares = iter([0.0, 0.4, 0.2, 0.0])
+    timing = time_steadily(
+        FakeKernel(0.001), lambda: 100.0, POLICY, lambda: 100.0, None, pauses.append, lambda: next(shares)
+    )
+    assert not timing.disturbed and len(pauses) == 1
+    assert disturbed(100.0, 100.0, 0.0, waited=0.4)
 
 
 def test_a_loser_is_not_waited_for() -> None:
