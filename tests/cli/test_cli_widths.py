@@ -84,7 +84,8 @@ def test_databases_and_engines_have_a_line_each(
 def test_the_summary_of_a_tuning_comes_first(model: Path, database: Path) -> None:
     lines = invoke("tune", model, *TARGET, "--db", database, "--trials", "8").stdout.splitlines()
     assert re.fullmatch(
-        rf"{re.escape(str(model))}: \S+ .?s untuned, \S+ .?s tuned: \S+× as fast, .* 1 thread", lines[0]
+        rf"{re.escape(str(model))}: \S+ .?s untuned, \S+ .?s tuned \(medians\), in turn \S+× as fast.* 1 thread",
+        lines[0],
     )
     following = next(line for line in lines if line.startswith("next: "))
     assert f"{model}" in following and str(database) in following

@@ -240,30 +240,30 @@ def test_what_was_disturbed_is_timed_again_before_it_counts(task: TuningTask, da
         return int(config.key, 16) % 3 == 0 and config != task.space.default()
 
     run = Run(database, SimulatedPipeline(glitches, true_cost=landscape, disturbed=is_disturbed))
-    outcome = run([task], "40", finalists=0).tasks[0]
+    outcome = run([task], "40 trials", finalists=0).tasks[0]
     assert outcome.best is not None and not outcome.best.disturbed
     best = database.best(task.workload.key, TARGET.key, TARGET.to_json()).record
     assert best is not None and not best.disturbed and best.seconds == outcome.best.cost
     assert any(record.disturbed and (record.seconds or 0) < best.seconds for record in database.trials())
 
     settled = Run(database, SimulatedPipeline(glitches, true_cost=landscape, disturbed=is_disturbed))
-    again = settled([task], "60").tasks[0]
+    again = settled([task], "60 trials").tasks[0]
     assert again.best is not None
     assert again.best.cost == synthetic_trial(again.best.config).cost, "as found in turn, not in the glitch"
 
 
 def test_a_best_that_was_disturbed_is_timed_again_without_new_trials(task: TuningTask, database: Database) -> None:
     pipeline = SimulatedPipeline(landscape, disturbed=lambda config: True)
-    assert Run(database, pipeline)([task], "20", finalists=0).new_trials == 20
+    assert Run(database, pipeline)([task], "20 trials", finalists=0).new_trials == 20
     before = database.best(task.workload.key, TARGET.key, TARGET.to_json())
     assert before.record is not None and before.record.disturbed
     run = Run(database, SimulatedPipeline(landscape))
-    assert run([task], "20").new_trials == 0
+    assert run([task], "20 trials").new_trials == 0
     assert run.pipeline.compared
     after = database.best(task.workload.key, TARGET.key, TARGET.to_json())
     assert after.record is not None and not after.record.disturbed
     quiet = Run(database, SimulatedPipeline(landscape))
-    assert quiet([task], "20").new_trials == 0
+    assert quiet([task], "20 trials").new_trials == 0
     assert not quiet.pipeline.compared, "once is enough"
 
 
