@@ -24,7 +24,7 @@ WORST = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a forest is grown; the values are those that were best on tasks left out (benchmarks/cost_model.py).
+    """How a forest is grown; the values were chosen by `left_out` on tasks, among a handful of others.
 
     Attributes:
         members: models, each trained on its own `share` of the tasks.
