@@ -11,7 +11,7 @@ import argparse
 import autotune.graph as graphs
 from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
-from autotune.search_spaces.conv2d_shape import sizes
+from autotune.search_spaces.operators.conv2d_shape import sizes
 from benchmarks import zoo
 from benchmarks.language import target_of
 from benchmarks.report import Report, Row, parser, progress

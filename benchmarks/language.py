@@ -27,7 +27,7 @@ from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.search_spaces import Config
-from autotune.search_spaces.registry import default_config
+from autotune.search_spaces.space.registry import default_config
 from autotune.target import Target
 from benchmarks import proofs
 from benchmarks.engines import Engine, EngineError, runs_per_turn, time_in_turn

@@ -28,7 +28,7 @@ from autotune.search.space_recording import RecordedPoint, SpaceRecording
 from autotune.search.strategies.random_search import RandomSearch
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
-from autotune.search_spaces.space import Space, TaskSpace
+from autotune.search_spaces.space.space import Space, TaskSpace
 from autotune.target import Target
 from benchmarks.report import environment, progress
 

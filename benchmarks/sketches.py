@@ -20,7 +20,7 @@ from autotune.measure.peaks import Peaks, measure_peaks
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.search_spaces import templates_for
-from autotune.search_spaces.limit import limit
+from autotune.search_spaces.space.limit import limit
 from autotune.target import Target
 from benchmarks import zoo
 from benchmarks.report import Report, Row, parser, progress
@@ -43,7 +43,7 @@ METHOD = (
     "One thread. Untuned is the config that the shipped model expects the most of; tuned is the best after so many "
     "trials of the usual search from an empty database, that config first. Both run in turn, verified; a time is "
     "the minimum of batches. Peaks are of the same process: fp32 multiply-adds, u8 x i8 and bf16 dot products. "
-    "The limit is the least time by arithmetic and by bytes (search_spaces/limit.py)."
+    "The limit is the least time by arithmetic and by bytes (search_spaces/space/limit.py)."
 )
 
 

@@ -20,8 +20,8 @@ from autotune.search.budget import Budget
 from autotune.search.task import TuningTask
 from autotune.search.tuner import tune
 from autotune.search_spaces import Config
-from autotune.search_spaces.registry import lookup
-from autotune.search_spaces.space import Member, TaskSpace
+from autotune.search_spaces.space.registry import lookup
+from autotune.search_spaces.space.space import Member, TaskSpace
 from autotune.target import Target
 from benchmarks.report import Cell
 

@@ -25,7 +25,7 @@ from autotune.search.budget import Budget
 from autotune.search.task import TuningTask
 from autotune.search.tuner import tune
 from autotune.search_spaces import Choice, Config, ConfigSpace, Interface, make_schedule, template
-from autotune.search_spaces.anchored import with_layouts
+from autotune.search_spaces.library.anchored import with_layouts
 from autotune.target import Target
 from autotune.tensor import Tensor, compute, const, reduce_axis, sum_, unary
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.knobs import Choice, flag, tile
-from autotune.search_spaces.registry import (
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.knobs import Choice, flag, tile
+from autotune.search_spaces.space.registry import (
     Template,
     check_config,
     default_config,
@@ -15,8 +15,8 @@ from autotune.search_spaces.registry import (
     template,
     templates_for,
 )
-from autotune.search_spaces.space import ConfigSpace, Constraint, Derived, Space, TaskSpace
-from autotune.search_spaces.templates import TEMPLATE_MODULES
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, Derived, Space, TaskSpace
+from autotune.search_spaces.space.templates import TEMPLATE_MODULES
 
 __all__ = [
     "TEMPLATE_MODULES",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.search_spaces.code_version import ROOMS
+from autotune.search_spaces.space.code_version import ROOMS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "autotune"
@@ -100,7 +100,7 @@ def test_the_table_has_no_cycle() -> None:
 def test_the_code_version_covers_every_room_between_config_and_code() -> None:
     """What templates and code generation may import decides code; only messages do not."""
     between = {"search_spaces", "codegen"} | reachable("search_spaces") | reachable("codegen")
-    assert set(ROOMS) == between - {"errors"}, "ROOMS in search_spaces/code_version.py and DOORS differ"
+    assert set(ROOMS) == between - {"errors"}, "ROOMS in search_spaces/space/code_version.py and DOORS differ"
 
 
 def test_every_room_is_in_the_table() -> None:

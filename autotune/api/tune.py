@@ -38,7 +38,7 @@ from autotune.search import (
 )
 from autotune.search import tune as search
 from autotune.search.recording import earlier_trials
-from autotune.search_spaces.limit import Speed, limit
+from autotune.search_spaces.space.limit import Speed, limit
 from autotune.target import Target
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from autotune.ops.workload import Workload
 from autotune.records import TEMPLATE_INTERFACE, Database, Tier, TuningRecord
 from autotune.schedule import Schedule
 from autotune.search_spaces import Config, Interface, check_config, default_config, lookup, make_schedule, templates_for
-from autotune.search_spaces.code_version import version_mark
-from autotune.search_spaces.registry import names
-from autotune.search_spaces.replay import Recorded, confirm, in_layouts
+from autotune.search_spaces.space.code_version import version_mark
+from autotune.search_spaces.space.registry import names
+from autotune.search_spaces.space.replay import Recorded, confirm, in_layouts
 from autotune.target import Target
 
 _OTHERS = 200

@@ -17,8 +17,8 @@ from autotune.compiler.choose import Choice, Untuned
 from autotune.cost_model.prior import prior_key
 from autotune.ops.workload import Workload
 from autotune.search_spaces import Config, Interface, default_config
-from autotune.search_spaces.code_version import code_version
-from autotune.search_spaces.registry import names
+from autotune.search_spaces.space.code_version import code_version
+from autotune.search_spaces.space.registry import names
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 

@@ -19,9 +19,9 @@ from autotune.measure.worker import HasWorkers, WorkerPool, WorkerSpec, mapped
 from autotune.ops.registry import algorithms, compute_def
 from autotune.ops.workload import Workload
 from autotune.schedule.schedule import Schedule
-from autotune.search_spaces import templates  # noqa: F401  registers the built-in templates
-from autotune.search_spaces.registry import make_schedule
-from autotune.search_spaces.replay import confirm
+from autotune.search_spaces.space import templates  # noqa: F401  registers the built-in templates
+from autotune.search_spaces.space.registry import make_schedule
+from autotune.search_spaces.space.replay import confirm
 
 
 def build(candidate: MeasureInput) -> BuildResult | Failure:

@@ -11,9 +11,9 @@ from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.errors import MeasureError
 from autotune.measure.protocol import Json, Message
 from autotune.ops.workload import Workload
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.replay import Recorded
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.replay import Recorded
 from autotune.target import Target
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autotune.compiler.compile import KernelReport
 from autotune.records import Tier
 from autotune.search_spaces import Config
-from autotune.search_spaces.plain import PLAIN
+from autotune.search_spaces.operators.plain import PLAIN
 
 DEFAULT = "default"
 

@@ -16,9 +16,9 @@ from autotune.measure.quiet import Watch
 from autotune.measure.timing import latency
 from autotune.report.naming import kernel_name
 from autotune.runtime.executor import Array
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.limit import Speed, limit
-from autotune.search_spaces.registry import lookup
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.limit import Speed, limit
+from autotune.search_spaces.space.registry import lookup
 from autotune.target import Target
 
 SURE_SECONDS, BEYOND = 2e-5, 1.1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from autotune.errors import ConfigError
-from autotune.search_spaces.space import suggest
+from autotune.search_spaces.space.space import suggest
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from autotune.measure.types import BuildResult, MeasureResult
 from autotune.search.measuring import Measuring
 from autotune.search.task import TaskSearch
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
+from autotune.search_spaces.space.config import Config
 
 ENOUGH_ROUNDS = 2
 LATER = 8

@@ -12,9 +12,9 @@ from autotune.cost_model.training import Lesson
 from autotune.errors import ConfigError, TargetError, WorkloadError
 from autotune.ops.workload import Workload
 from autotune.records import Database, TuningRecord
-from autotune.search_spaces.config import TEMPLATE, Config
-from autotune.search_spaces.registry import lookup
-from autotune.search_spaces.space import ConfigSpace
+from autotune.search_spaces.space.config import TEMPLATE, Config
+from autotune.search_spaces.space.registry import lookup
+from autotune.search_spaces.space.space import ConfigSpace
 from autotune.target import Target
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from autotune.cost_model.model import CostModel
 from autotune.cost_model.prior import prior
 from autotune.cost_model.xgboost_model import XGBoostModel
 from autotune.search_spaces.sketch.nest_numbers import NAMES
-from autotune.search_spaces.space import Space
+from autotune.search_spaces.space.space import Space
 
 ModelMaker = Callable[[Space, int], CostModel]
 """A model for a space, from a seed."""

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from autotune.errors import ConfigError
 from autotune.search.simulation import Simulation
 from autotune.search.space_recording import SpaceRecording
-from autotune.search_spaces.config import TEMPLATE, Config, KnobValue
-from autotune.search_spaces.knobs import Choice
-from autotune.search_spaces.space import CHANGE_OF_TEMPLATE, ENUMERABLE, stacked
+from autotune.search_spaces.space.config import TEMPLATE, Config, KnobValue
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.space import CHANGE_OF_TEMPLATE, ENUMERABLE, stacked
 
 FEWEST_NEIGHBOURS = 8
 """Of a config of a sample; real spaces have about as many or more."""

@@ -20,9 +20,9 @@ from autotune.ops.registry import known_algorithm
 from autotune.records import TEMPLATE_INTERFACE, Database, Session, SessionState, TuningRecord
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
-from autotune.search_spaces.code_version import version_mark
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.replay import Recorded
+from autotune.search_spaces.space.code_version import version_mark
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.replay import Recorded
 
 
 class Recorder:

@@ -16,7 +16,7 @@ from autotune.records import Database
 from autotune.search.recording import earlier_trials, gives_the_same_code, replayable
 from autotune.search.task import TaskSearch
 from autotune.search.trial import Trial, best_trial
-from autotune.search_spaces.replay import Recorded
+from autotune.search_spaces.space.replay import Recorded
 
 REPLAYED = 3
 """Of each task, how many of the fastest earlier trials are replayed at most, to keep one."""

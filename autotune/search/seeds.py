@@ -9,8 +9,8 @@ from autotune.ops.family import distance, family_key
 from autotune.ops.workload import Workload
 from autotune.records import Database, Tier, TuningRecord
 from autotune.search.task import TuningTask
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.transfer import nearest
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.transfer import nearest
 
 SEEDS = 3
 RELATIVES = 12

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from autotune.errors import MeasureError
 from autotune.search.strategy import Strategy
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.space import Space
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.space import Space
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import MeasureError
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
+from autotune.search_spaces.space.config import Config
 
 FORMAT = 1
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.space import ENUMERABLE, Space
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.space import ENUMERABLE, Space
 
 SAMPLE_TRIES = 100
 

@@ -10,11 +10,11 @@ from autotune.measure.types import MeasureInput
 from autotune.ops.workload import Workload
 from autotune.search.strategy import Strategy
 from autotune.search.trial import Trial, best_trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.registry import task_space
-from autotune.search_spaces.replay import Recorded
-from autotune.search_spaces.space import Space
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.registry import task_space
+from autotune.search_spaces.space.replay import Recorded
+from autotune.search_spaces.space.space import Space
 from autotune.target import Target
 
 GAIN = 0.01
@@ -30,8 +30,8 @@ class TuningTask:
         weight: how often the model runs the kernel per inference.
         interface: the layouts wanted; None leaves them to the template.
         residency: where the weights are in the model (L2, L3, DRAM); part of the records' identity.
-        ideal_seconds: a time that no kernel can beat, when known (`search_spaces.limit`): tasks near it get little of
-            the budget.
+        ideal_seconds: a time that no kernel can beat, when known (`search_spaces.space.limit`): tasks near it get
+            little of the budget.
         strict_fp: only what multiplies as the definition does; the space has nothing else, and records must not.
         origins: for people, and for each use: the names of the ONNX nodes that the kernel computes.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from autotune.errors import MeasureError
-from autotune.search_spaces.config import Config
+from autotune.search_spaces.space.config import Config
 
 SKIPPED = "spills"
 """The failure kind of what was built and not run."""

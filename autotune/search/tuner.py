@@ -41,7 +41,7 @@ from autotune.search.shares import Clock, TimedModel, TimeShares
 from autotune.search.strategies import DEFAULT_STRATEGY, make_strategy
 from autotune.search.task import TaskSearch, TuningTask
 from autotune.search.trial import SKIPPED, Trial
-from autotune.search_spaces.config import Config
+from autotune.search_spaces.space.config import Config
 
 HEARTBEAT_SECONDS = 15.0
 SETTLE_SHARE = 0.25

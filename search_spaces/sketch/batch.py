@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.search_spaces.knobs import Choice
 from autotune.search_spaces.sketch.contraction import Contraction
 from autotune.search_spaces.sketch.rules import MOST_BODY, block_size, long, term_orders
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
+from autotune.search_spaces.space.knobs import Choice
 from autotune.target import Target
 
 Array = NDArray[np.float64]

@@ -16,9 +16,9 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import StageState, State
 from autotune.schedule.tensorize import DOT_PRODUCTS, DotProduct
-from autotune.search_spaces.access import innermost, stride, widest
-from autotune.search_spaces.anchored import with_layouts
-from autotune.search_spaces.fusion import same_point
+from autotune.search_spaces.library.access import innermost, stride, widest
+from autotune.search_spaces.library.anchored import with_layouts
+from autotune.search_spaces.library.fusion import same_point
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.target import Target
 from autotune.tensor.expr import Binary, Cast, Expr, Read, Var

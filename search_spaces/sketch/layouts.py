@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import Workload
-from autotune.search_spaces.conv2d_shape import blocked_activations, halo, operand_layouts, sizes
+from autotune.search_spaces.operators.conv2d_shape import blocked_activations, halo, operand_layouts, sizes
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.prior import prior
-from autotune.search_spaces.config import Config, KnobValue
-from autotune.search_spaces.knobs import Choice
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import foreseen
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
 from autotune.search_spaces.sketch.rules import MOST_BODY, block_size, long, term_orders
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
-from autotune.search_spaces.space import ConfigSpace, Constraint, stacked
+from autotune.search_spaces.space.config import Config, KnobValue
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, stacked
 from autotune.target import Target
 
 MOST_ROWS = 30

@@ -6,13 +6,13 @@ import functools
 
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
-from autotune.search_spaces.anchored import with_layouts
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.registry import template
+from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.sketch.contraction import contraction
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 
 BEFORE_PRODUCTS, BEFORE_GENERIC = 2.5, -5.0

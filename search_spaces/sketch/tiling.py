@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
 from autotune.schedule.state import REGISTER, Split
-from autotune.search_spaces.access import innermost
+from autotune.search_spaces.library.access import innermost
 from autotune.search_spaces.sketch.contraction import Contraction, Factor, Term
 from autotune.tensor.layout import Layout
 

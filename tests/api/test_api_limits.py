@@ -14,7 +14,7 @@ import autotune
 from autotune.errors import InputError, ModelError
 from autotune.ops import parse_workload
 from autotune.search_spaces import Config
-from autotune.search_spaces.registry import lookup, task_space, templates_for
+from autotune.search_spaces.space.registry import lookup, task_space, templates_for
 from autotune.target import Target
 from tests.cli.cli_models import conv_model, invoke, save
 

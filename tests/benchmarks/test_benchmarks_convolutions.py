@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.search_spaces.conv2d_shape import sizes
+from autotune.search_spaces.operators.conv2d_shape import sizes
 from benchmarks import convolutions
 from benchmarks.language import target_of
 from benchmarks.report import Report

@@ -11,7 +11,7 @@ from autotune.codegen.kernel import build_kernel
 from autotune.ops import parse_workload
 from autotune.runtime.function import KernelFunction
 from autotune.schedule import Schedule
-from autotune.search_spaces.registry import default_config, make_schedule
+from autotune.search_spaces.space.registry import default_config, make_schedule
 from autotune.target import Target
 from autotune.tensor import ComputeDef, compute, largest_, placeholder, reduce_axis
 from autotune.tensor.evaluate import evaluate

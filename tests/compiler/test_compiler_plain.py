@@ -16,7 +16,8 @@ from autotune.measure.failure import Failure
 from autotune.measure.types import MeasureInput
 from autotune.ops import parse_workload
 from autotune.report.coverage import Coverage
-from autotune.search_spaces import default_config, generic, lookup, templates_for
+from autotune.search_spaces import default_config, lookup, templates_for
+from autotune.search_spaces.operators import generic
 from autotune.target import Target
 
 TARGET = Target.parse("native -num-cores=1")

@@ -21,7 +21,7 @@ from autotune.ops import Workload, parse_workload
 from autotune.records import TEMPLATE_INTERFACE, Database, Tier, TuningRecord
 from autotune.report.coverage import Coverage
 from autotune.search_spaces import Config, Interface, default_config, make_schedule, templates_for
-from autotune.search_spaces.code_version import version_mark
+from autotune.search_spaces.space.code_version import version_mark
 from autotune.target import Target
 
 TARGET = Target.parse("native -num-cores=1")

@@ -6,8 +6,8 @@ from autotune.lower import lower, print_program
 from autotune.ops.parse import parse_workload
 from autotune.ops.registry import compute_def
 from autotune.schedule import Schedule
-from autotune.search_spaces import conv2d_direct
-from autotune.search_spaces.config import Config
+from autotune.search_spaces.operators import conv2d_direct
+from autotune.search_spaces.space.config import Config
 from autotune.target import Target
 from autotune.tensor import (
     ComputeDef,

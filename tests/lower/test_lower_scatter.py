@@ -9,8 +9,8 @@ import pytest
 from autotune.lower import lower, print_program
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.schedule import Schedule
-from autotune.search_spaces.generic import generic_schedule
-from autotune.search_spaces.nests import Options
+from autotune.search_spaces.library.nests import Options
+from autotune.search_spaces.operators.generic import generic_schedule
 from autotune.target import Target
 from tests.conftest import Right
 

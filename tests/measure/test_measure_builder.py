@@ -16,8 +16,8 @@ from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.ops.registry import algorithms, compute_def
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.schedule.schedule import Schedule
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.replay import Recorded
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.replay import Recorded
 from autotune.target import Target
 
 TEMPLATE = str(Path(__file__).parent / "toy_template.py")

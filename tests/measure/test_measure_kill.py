@@ -17,7 +17,7 @@ from autotune.measure.runner import Runner
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import MeasureInput, MeasureResult
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
-from autotune.search_spaces.config import Config
+from autotune.search_spaces.space.config import Config
 from autotune.target import Target
 
 TEMPLATE = str(Path(__file__).parent / "toy_template.py")

@@ -14,8 +14,8 @@ from autotune.measure.local_runner import RunOptions
 from autotune.measure.pipeline import Pipeline
 from autotune.measure.spill_filter import SpillFilter
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
 from autotune.target import Target
 from tests.measure.toy_kernels import build, candidate
 

@@ -11,7 +11,7 @@ from autotune.codegen.kernel import KernelObject
 from autotune.lower.ir import Operand
 from autotune.measure.types import BuildResult, MeasureInput
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
-from autotune.search_spaces.config import Config
+from autotune.search_spaces.space.config import Config
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout

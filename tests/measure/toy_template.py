@@ -9,11 +9,11 @@ from autotune.errors import CodegenError, LoweringError, ScheduleError
 from autotune.ops.registry import compute_def
 from autotune.ops.workload import Workload
 from autotune.schedule.schedule import Schedule
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.knobs import Choice
-from autotune.search_spaces.registry import template
-from autotune.search_spaces.space import ConfigSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.registry import template
+from autotune.search_spaces.space.space import ConfigSpace
 from autotune.target import Target
 
 TROUBLE = ("none", "schedule", "lower", "compile", "crash", "hang", "bomb", "surprise")

@@ -19,8 +19,8 @@ from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, Interface, make_schedule
-from autotune.search_spaces import templates as _templates  # noqa: F401  registers those that come with autotune
-from autotune.search_spaces.registry import Template, lookup, names
+from autotune.search_spaces.space import templates as _templates  # noqa: F401  registers those that come with autotune
+from autotune.search_spaces.space.registry import Template, lookup, names
 from autotune.target import Target
 from tests.search_spaces import attention_cases, conv_cases, generic_cases, matmul_cases, recurrent_cases
 

@@ -12,8 +12,8 @@ from autotune.ops.registry import compute_def
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.records import Database, Tier, TuningRecord, export_records, import_records, record
 from autotune.schedule import Schedule
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.records.records_samples import make_record

@@ -8,9 +8,9 @@ import pytest
 
 from autotune.search.simulation import Simulation
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice, flag, tile
-from autotune.search_spaces.space import ConfigSpace, Constraint, Derived
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.knobs import Choice, flag, tile
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, Derived
 
 
 def accumulators(config: Config) -> int:

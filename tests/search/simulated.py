@@ -13,8 +13,8 @@ from autotune.measure.pipeline import Measurement
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.ops.parse import parse_workload
 from autotune.search.task import TuningTask
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.space import ConfigSpace, Member, TaskSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.space import ConfigSpace, Member, TaskSpace
 from autotune.target import Target
 
 Cost = Callable[[MeasureInput], float | Failure]

@@ -17,9 +17,9 @@ from autotune.search.simulation import simulate
 from autotune.search.space_recording import RecordedPoint, SpaceRecording
 from autotune.search.strategies import STRATEGIES, make_strategy
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice, flag
-from autotune.search_spaces.space import ConfigSpace, Constraint, Member, Space, TaskSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.knobs import Choice, flag
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, Member, Space, TaskSpace
 
 KNOBS = (
     Choice("tile", (1, 2, 3, 4, 6, 8, 12, 16)),

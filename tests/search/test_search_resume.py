@@ -18,9 +18,9 @@ from autotune.search.outcome import TuneOutcome
 from autotune.search.recording import earlier_trials, replayable
 from autotune.search.task import TuningTask
 from autotune.search.tuner import TuneOptions, tune
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice
-from autotune.search_spaces.space import ConfigSpace, Member, TaskSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.space import ConfigSpace, Member, TaskSpace
 from autotune.target import Target
 from tests.search.simulated import LINE, TARGET, SimulatedPipeline
 

@@ -9,8 +9,8 @@ from autotune.search.scheduler import TaskScheduler, expected_gain, trial_second
 from autotune.search.strategies.random_search import RandomSearch
 from autotune.search.task import TaskSearch
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.space import ConfigSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.space import ConfigSpace
 from tests.search.simulated import make_task
 
 

@@ -13,9 +13,9 @@ from autotune.records import Database
 from autotune.search.recording import Recorder
 from autotune.search.seeds import SEEDS, complete_families, seeds
 from autotune.search.task import TuningTask
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice, tile
-from autotune.search_spaces.space import ConfigSpace, Constraint, Member, TaskSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.knobs import Choice, tile
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, Member, TaskSpace
 from tests.search.simulated import TARGET
 
 

@@ -19,9 +19,9 @@ from autotune.search.strategies import STRATEGIES, make_strategy
 from autotune.search.strategies.guided import Credit, Guided, GuidedOptions
 from autotune.search.strategy import Strategy
 from autotune.search.trial import Trial, best_trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice
-from autotune.search_spaces.space import ConfigSpace, Constraint, Member, TaskSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, Member, TaskSpace
 from tests.search.conftest import synthetic_trial
 
 

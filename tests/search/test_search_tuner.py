@@ -30,9 +30,9 @@ from autotune.search.events import (
 from autotune.search.outcome import TuneOutcome
 from autotune.search.task import TuningTask
 from autotune.search.tuner import TuneOptions, tune
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice
-from autotune.search_spaces.space import ConfigSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.space import ConfigSpace
 from autotune.target import Target
 from tests.search.conftest import synthetic_trial
 from tests.search.simulated import LINE, TARGET, SimulatedPipeline, make_task

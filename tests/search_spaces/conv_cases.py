@@ -17,9 +17,9 @@ from autotune.ops import parse_workload
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.registry import lookup, make_schedule
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.registry import lookup, make_schedule
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 

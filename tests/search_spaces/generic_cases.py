@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.ops.registry import lookup
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
-from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.space.interface import Interface
 from autotune.tensor.layout import Layout
 
 EXTENTS = (1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 48, 50, 64, 67)

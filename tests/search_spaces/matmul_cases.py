@@ -14,9 +14,9 @@ from autotune.measure.verify import verify
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.registry import make_schedule
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.registry import make_schedule
 from autotune.target import Target
 
 EXTENTS = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 33, 48, 61, 64, 97)

@@ -8,8 +8,8 @@ import pytest
 
 from autotune.ops import parse_workload, registry
 from autotune.search_spaces import Config
-from autotune.search_spaces import code_version as module
-from autotune.search_spaces.registry import default_config, lookup
+from autotune.search_spaces.space import code_version as module
+from autotune.search_spaces.space.registry import default_config, lookup
 from autotune.target import Target
 
 RELU = parse_workload("relu data=64")
@@ -18,7 +18,7 @@ RELU = parse_workload("relu data=64")
 def test_it_covers_every_room() -> None:
     version = module.source_hash()
     assert version is not None and len(version) == 64
-    root = Path(module.__file__).resolve().parent.parent / "autotune"
+    root = Path(module.__file__).resolve().parent.parent.parent / "autotune"
     for room in module.ROOMS:
         assert any(path.suffix == ".py" for path in module.files_of(root, room)), room
 

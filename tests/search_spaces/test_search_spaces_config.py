@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import ConfigError
-from autotune.search_spaces.config import Config
+from autotune.search_spaces.space.config import Config
 
 values = st.one_of(st.booleans(), st.integers(-(2**40), 2**40), st.text(max_size=8), st.tuples(st.integers(0, 99)))
 

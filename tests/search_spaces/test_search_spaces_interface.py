@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.errors import ConfigError
-from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.space.interface import Interface
 from autotune.tensor.layout import Layout
 
 

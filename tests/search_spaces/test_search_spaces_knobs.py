@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import ConfigError
-from autotune.search_spaces.knobs import Choice, flag, tile
+from autotune.search_spaces.space.knobs import Choice, flag, tile
 
 SPLITS = [(a, b, 64 // a // b) for a in (1, 2, 4, 8, 16, 32, 64) for b in (1, 2, 4, 8, 16, 32, 64) if a * b <= 64]
 

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.ops.parse import parse_workload
 from autotune.ops.workload import Workload
-from autotune.search_spaces.limit import Speed, limit, multiplications, products_per_cycle
+from autotune.search_spaces.space.limit import Speed, limit, multiplications, products_per_cycle
 from autotune.target import Target
 
 KB, MB = 1 << 10, 1 << 20

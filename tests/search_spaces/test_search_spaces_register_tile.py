@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.search_spaces.register_tile import Steps
+from autotune.search_spaces.library.register_tile import Steps
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 

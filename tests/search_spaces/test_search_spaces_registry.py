@@ -6,11 +6,11 @@ from typing import Any, cast
 import pytest
 
 from autotune.errors import ConfigError, WorkloadError
-from autotune.search_spaces import registry
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice
-from autotune.search_spaces.registry import Template, lookup, make_schedule, task_space, template, templates_for
-from autotune.search_spaces.space import ConfigSpace
+from autotune.search_spaces.space import registry
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.registry import Template, lookup, make_schedule, task_space, template, templates_for
+from autotune.search_spaces.space.space import ConfigSpace
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from autotune.ops import Workload, parse_workload
 from autotune.ops.registry import compute_def
 from autotune.schedule import Schedule
 from autotune.search_spaces import Interface, default_config, make_schedule, task_space
-from autotune.search_spaces.replay import Recorded, confirm, in_layouts
+from autotune.search_spaces.space.replay import Recorded, confirm, in_layouts
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.search_spaces.conv_cases import check_schedule

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import ConfigError
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.knobs import Choice, flag, tile
-from autotune.search_spaces.space import ConfigSpace, Constraint, Derived, Member, Space, TaskSpace
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.knobs import Choice, flag, tile
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, Derived, Member, Space, TaskSpace
 
 
 def fits(config: Config) -> bool:

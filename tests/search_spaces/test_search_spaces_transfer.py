@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from autotune.ops import parse_workload
 from autotune.search_spaces import Choice, Config, ConfigSpace, Constraint, flag, task_space
-from autotune.search_spaces.space import Member, Space, TaskSpace
-from autotune.search_spaces.transfer import closest, nearest
+from autotune.search_spaces.space.space import Member, Space, TaskSpace
+from autotune.search_spaces.space.transfer import closest, nearest
 from autotune.target import Target
 
 

@@ -11,7 +11,7 @@ import pytest
 from autotune.lower import lower
 from autotune.ops import parse_workload
 from autotune.search_spaces import Config, default_config, make_schedule, templates_for
-from autotune.search_spaces.registry import lookup
+from autotune.search_spaces.space.registry import lookup
 from autotune.target import Target
 from tests.search_spaces.attention_cases import random_attention
 from tests.search_spaces.matmul_cases import check, wrong

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.search_spaces import default_config, lookup, make_schedule, templates_for
-from autotune.search_spaces.conv2d_shape import padded_share, sizes
+from autotune.search_spaces.operators.conv2d_shape import padded_share, sizes
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check, check_random
 

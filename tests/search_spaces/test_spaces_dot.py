@@ -9,7 +9,7 @@ import pytest
 from autotune.errors import ScheduleError
 from autotune.ops import parse_workload
 from autotune.search_spaces import lookup, make_schedule, templates_for
-from autotune.search_spaces.interface import Interface
+from autotune.search_spaces.space.interface import Interface
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.search_spaces.conv_cases import check, random_dot

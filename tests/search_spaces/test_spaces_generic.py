@@ -15,8 +15,8 @@ from autotune.ops import parse_workload
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.runtime.function import KernelFunction
 from autotune.search_spaces import Config, Interface, lookup, make_schedule
-from autotune.search_spaces.generic import generic_schedule, options_of
-from autotune.search_spaces.nests import Options
+from autotune.search_spaces.library.nests import Options
+from autotune.search_spaces.operators.generic import generic_schedule, options_of
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.search_spaces.generic_cases import random_interface, random_workload

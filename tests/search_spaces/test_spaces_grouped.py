@@ -12,7 +12,7 @@ from autotune.codegen.kernel import generate
 from autotune.lower import lower, print_program
 from autotune.ops import conv_bands
 from autotune.search_spaces import lookup, make_schedule, templates_for
-from autotune.search_spaces.conv2d_shape import sizes
+from autotune.search_spaces.operators.conv2d_shape import sizes
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check_random, conv
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from autotune.lower import lower, print_program
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.schedule.state import PARALLEL, REGISTER
-from autotune.search_spaces.interface import Interface
-from autotune.search_spaces.registry import default_config, lookup, make_schedule, task_space, templates_for
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.registry import default_config, lookup, make_schedule, task_space, templates_for
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.search_spaces.matmul_cases import EXTENTS, TARGETS, check, matmul, random_matmul

@@ -10,7 +10,7 @@ from autotune.lower import lower, print_program
 from autotune.measure.reference import make_reference
 from autotune.ops.workload import Workload, WorkloadNode
 from autotune.search_spaces import lookup, make_schedule
-from autotune.search_spaces.registry import default_config, task_space
+from autotune.search_spaces.space.registry import default_config, task_space
 from autotune.target import Target
 from tests.conftest import Right
 from tests.search_spaces.recurrent_cases import layer, random_layer

@@ -18,9 +18,9 @@ from autotune.ops import parse_workload, winograd
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, Interface, lookup, make_schedule, templates_for
-from autotune.search_spaces.conv2d_shape import sizes
-from autotune.search_spaces.conv2d_winograd import best_algorithm, cheapest
-from autotune.search_spaces.conv2d_winograd_cost import Blocking, Cost
+from autotune.search_spaces.operators.conv2d_shape import sizes
+from autotune.search_spaces.operators.conv2d_winograd import best_algorithm, cheapest
+from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 

@@ -11,7 +11,7 @@ from autotune.search.strategies.grid import GridSearch
 from autotune.search.strategies.guided import Guided, GuidedOptions
 from autotune.search.strategies.random_search import RandomSearch
 from autotune.search.strategy import Strategy
-from autotune.search_spaces.space import Space, suggest
+from autotune.search_spaces.space.space import Space, suggest
 
 DEFAULT_STRATEGY = "guided"
 STRATEGIES: Mapping[str, Callable[[Space, CostModel, random.Random], Strategy]] = {

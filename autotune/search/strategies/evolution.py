@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autotune.search.strategies.ranking import Ranking
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.space import Space
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.space import Space
 
 
 @dataclass(frozen=True, slots=True)

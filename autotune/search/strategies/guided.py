@@ -13,8 +13,8 @@ from autotune.search.strategies.evolution import Evolution
 from autotune.search.strategies.ranking import Ranking
 from autotune.search.strategy import Unseen
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.space import Space
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.space import Space
 
 
 class Source(Protocol):

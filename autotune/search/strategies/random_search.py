@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from autotune.search.strategy import Unseen
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.space import Space
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.space import Space
 
 
 class RandomSearch:

@@ -11,8 +11,8 @@ from autotune.cost_model.calibration import Calibration
 from autotune.cost_model.features import Features
 from autotune.cost_model.model import CostModel, is_stale
 from autotune.search.trial import Trial
-from autotune.search_spaces.config import Config
-from autotune.search_spaces.space import Space
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.space import Space
 
 
 class Ranking:

@@ -1,0 +1,1 @@
+"""Templates of operators, and those of last resort."""

@@ -1,0 +1,278 @@
+"""Attention in one kernel: for a block of queries the scores of all keys, their softmax, the product with the values.
+
+A block's scores lie transposed in the thread's scratch memory, queries innermost: vectors run along queries, so that
+the softmax needs no folding across lanes, keys and values are read where they are, and of all operands only the queries
+of the block are copied. No score is kept any longer than its block is worked on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.ops.registry import compute_def, lookup
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.schedule.state import LOCAL, REGISTER
+from autotune.search_spaces.library.anchored import with_layouts
+from autotune.search_spaces.library.register_tile import Steps
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.registry import template
+from autotune.search_spaces.space.space import ConfigSpace, Constraint
+from autotune.target import Target
+from autotune.tensor.layout import Layout
+
+QUERIES, KEYS, ROWS = (1, 2, 3, 4), (2, 3, 4, 6, 8, 10, 12, 16, 20), (1, 2, 4, 8, 16)
+COLUMNS = (1, 2, 3, 4, 5, 6, 8)
+PARTIALS = 4
+HEADS, BLOCKS = "heads", "blocks"
+PRODUCTS, LOGITS, LARGEST, POWERS, SUM, INVERSE, VALUES = (
+    f"attention_{part}" for part in ("products", "logits", "max", "exp", "sum", "scale", "values")
+)
+SCATTERED = 1.5
+"""Time of loads by what they take elsewhere: keys lie apart."""
+SCORES = Layout.blocked(4, [], order=(0, 1, 3, 2))  # (batch, head, key, query)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Extents of an attention workload; `orders` name the dimensions of q, k, v and the result."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    features: int
+    orders: tuple[str, ...]
+    operands: tuple[int, ...]
+
+    @staticmethod
+    def of(workload: Workload) -> AttentionShape | None:
+        """None when the workload is not one attention, over f32 numbers, with its values as the one result."""
+        anchor = workload.anchor
+        if anchor is None or anchor.op != "attention" or anchor.attr("result") != 0 or len(workload.outputs) != 1:
+            return None
+        if any(n is not anchor and not lookup(n.op).elementwise for n in workload.nodes):
+            return None
+        if any(i >= len(workload.inputs) for i in anchor.inputs):
+            return None  # computed in the kernel itself
+        q, k, v = (workload.inputs[i].type for i in anchor.inputs[:3])
+        if {q.dtype, k.dtype, v.dtype} != {"f32"} or anchor.attr("precision") not in ("", "f32"):
+            return None
+        orders = tuple(anchor.attr("order").split(","))
+        sizes = dict(zip(orders[0], q.shape, strict=True))
+        keys, features = k.shape[orders[1].index("s")], v.shape[orders[2].index("d")]
+        return AttentionShape(
+            sizes["b"], anchor.attr("q_heads"), sizes["s"], keys, features, orders, tuple(anchor.inputs)
+        )
+
+    @property
+    def tasks(self) -> int:
+        return self.batch * self.heads
+
+
+@template("attention.blocks", op="attention", priority=1.0)
+class AttentionBlocks:
+    """Blocks of queries; a thread takes whole heads, or blocks where there are too few heads."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        p = AttentionShape.of(workload)
+        if p is None or not min(p.tasks, p.keys, p.features):
+            return False
+        # One query hardly fills a vector: the generic schedule then runs vectors along features.
+        return p.queries * 4 >= target.lanes(4)
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        p = _shape(workload)
+        lanes, registers = target.lanes(4), target.num_vector_registers
+        most = -(-p.queries // lanes)
+
+        def scores_fit(c: Config) -> bool:
+            keys, queries = c.get_int("keys"), c.get_int("queries")
+            return keys * queries + queries + 1 <= registers
+
+        def values_fit(c: Config) -> bool:
+            return (c.get_int("rows") + 1) * c.get_int("columns") <= registers
+
+        return ConfigSpace(
+            (
+                Choice("queries", tuple(n for n in QUERIES if n <= most)),
+                Choice("keys", tuple(n for n in KEYS if n <= max(p.keys, KEYS[0]))),
+                Choice("rows", tuple(n for n in ROWS if n <= lanes)),
+                Choice("columns", tuple(n for n in COLUMNS if n <= -(-p.features // lanes))),
+                Choice("share", (HEADS, BLOCKS)),
+            ),
+            (
+                Constraint(
+                    "score registers", scores_fit, "the tile of scores needs more vector registers than there are"
+                ),
+                Constraint(
+                    "value registers", values_fit, "the tile of values needs more vector registers than there are"
+                ),
+            ),
+        )
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        p, space = _shape(workload), self.space(workload, target)
+        share = HEADS if p.tasks % target.num_threads == 0 or p.tasks >= 4 * target.num_threads else BLOCKS
+        config = space.default().replace(share=share)
+        scores = [
+            config.replace(queries=q, keys=k) for q in space.knob("queries").values for k in space.knob("keys").values
+        ]
+        config = min(filter(space.satisfies, scores), key=lambda c: _cost(p, target, c))
+        values = [
+            config.replace(rows=r, columns=c) for r in space.knob("rows").values for c in space.knob("columns").values
+        ]
+        return min(filter(space.satisfies, values), key=lambda c: _value_cost(p, target, c))
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        p = _shape(workload)
+        s = with_layouts(Schedule(compute_def(workload)), interface, {})
+        if any(x.name == "attention" for x in s.state.stages):
+            s = s.inline("attention")
+        for x in s.state.stages:  # an epilogue
+            if x.name != "out0" and not x.name.startswith("attention_"):
+                s = s.inline(x.name)
+        return _Blocks(p, target.lanes(4), config).schedule(s)
+
+
+def _shape(workload: Workload) -> AttentionShape:
+    p = AttentionShape.of(workload)
+    assert p is not None  # the template applies
+    return p
+
+
+def _cost(p: AttentionShape, target: Target, config: Config) -> float:
+    """Cycles of the scores' products, up to a factor: multiply-adds or loads, whichever are more."""
+    queries, keys, lanes, threads = (
+        config.get_int("queries"),
+        config.get_int("keys"),
+        target.lanes(4),
+        target.num_threads,
+    )
+    sums = keys * queries
+    tile = Steps.of(target).cycles(sums, SCATTERED * (keys + queries)) / sums
+    if config.get_str("share") == HEADS:  # the last block has no more vectors than it needs
+        vectors = -(-p.queries // lanes) * p.tasks
+    else:
+        blocks = -(-p.queries // (queries * lanes)) * p.tasks
+        vectors = -(-blocks // threads) * threads * queries
+    spill = 1.2 if 8 * queries * lanes * p.keys > target.l2_bytes // 2 else 1.0
+    ragged = -(-p.keys // keys) * keys / p.keys
+    return tile * vectors * spill * (1 + (ragged - 1) / 4)
+
+
+def _value_cost(p: AttentionShape, target: Target, config: Config) -> tuple[int, int]:
+    """Which tile of values is better: of fewer vectors in all, then of more sums."""
+    rows, columns = config.get_int("rows"), config.get_int("columns")
+    return -(-p.features // (columns * target.lanes(4))) * columns, -rows * columns
+
+
+class _Blocks:
+    """The loops of one config."""
+
+    def __init__(self, p: AttentionShape, lanes: int, config: Config) -> None:
+        self.p, self.lanes = p, lanes
+        self.block = config.get_int("queries") * lanes
+        self.columns = config.get_int("columns")
+        self.keys, self.rows, self.share = config.get_int("keys"), config.get_int("rows"), config.get_str("share")
+
+    def schedule(self, s: Schedule) -> Schedule:
+        q = f"in{self.p.operands[0]}"
+        s = s.cache_read(q, PRODUCTS, only=0)  # the keys may lie in the same tensor
+        s, place = self._blocks_of_queries(s)
+        s = self._values(s)
+        partial = {}
+        for stage in (SUM, LARGEST):
+            (j,) = (a.name for a in s.state.stage(stage).stage.reduce_axes)
+            s = s.rfactor(stage, j, min(PARTIALS, self.p.keys), "inner")
+            partial[stage] = f"{stage}.rf"
+        for stage in (INVERSE, SUM, partial[SUM], POWERS, LARGEST, partial[LARGEST], LOGITS):
+            s = s.compute_at(stage, "out0", place, LOCAL if stage in (INVERSE, POWERS, LOGITS) else REGISTER)
+        s = self._row(s, INVERSE)
+        for stage in (SUM, LARGEST):
+            s = self._partials(self._row(s, stage), partial[stage])
+        s = self._powers(s)
+        s = self._logits(s)
+        return self._transposed(s.compute_at(f"{q}.r", "out0", place, LOCAL), f"{q}.r")
+
+    def _names(self, s: Schedule, stage: str, order: str) -> dict[str, str]:
+        return {letter: a.name for letter, a in zip(order, s.state.stage(stage).stage.axes, strict=True)}
+
+    def _blocks_of_queries(self, s: Schedule) -> tuple[Schedule, str]:
+        """The result: blocks of queries, tiles of `rows` by `columns` vectors in them; and the loop over blocks."""
+        out = "out0"
+        at = self._names(s, out, self.p.orders[3])
+        b, h, i, d = (at[letter] for letter in "bhsd")
+        s = s.split(out, i, self.block).split(out, f"{i}.1", self.rows)
+        s = s.split(out, d, self.columns * self.lanes).split(out, f"{d}.1", self.lanes)
+        s = s.reorder(out, b, h, f"{i}.0", f"{i}.1.0", f"{d}.0", f"{i}.1.1", f"{d}.1.0", f"{d}.1.1").fuse(out, b, h)
+        shared = f"{b}*{h}"
+        place = f"{i}.0"
+        if self.share == BLOCKS:
+            s = s.fuse(out, shared, place)
+            shared = place = f"{shared}*{place}"
+        elif self.p.queries % self.block:
+            s = s.partition(out, place)
+        if self.p.queries % self.rows or self.p.queries % self.block:
+            s = s.partition(out, f"{i}.1.0")
+        if self.p.features % (self.columns * self.lanes):
+            s = s.partition(out, f"{d}.0")
+        s = s.parallel(out, shared).unroll(out, f"{i}.1.1").unroll(out, f"{d}.1.0").vectorize(out, f"{d}.1.1")
+        return s.compute_at(VALUES, out, f"{d}.0", REGISTER), place
+
+    def _values(self, s: Schedule) -> Schedule:
+        """Sums of value rows: one number broadcast per query, one vector load per vector of features."""
+        at = self._names(s, VALUES, self.p.orders[3])
+        (j,) = (a.name for a in s.state.stage(VALUES).stage.reduce_axes)
+        d = at["d"]
+        s = s.layout(VALUES, Layout.blocked(4, [], tuple(self.p.orders[3].index(letter) for letter in "bhsd")))
+        s = s.split(VALUES, d, self.lanes).reorder(VALUES, at["b"], at["h"], j, at["s"], f"{d}.0", f"{d}.1")
+        return s.unroll(VALUES, at["s"]).unroll(VALUES, f"{d}.0").vectorize(VALUES, f"{d}.1")
+
+    def _row(self, s: Schedule, stage: str) -> Schedule:
+        """One number per query: a vector of queries in each lane's place, keys one after the other."""
+        folds = [a.name for a in s.state.stage(stage).stage.reduce_axes]
+        i = s.state.stage(stage).stage.axes[2].name
+        s = s.split(stage, i, self.lanes).reorder(stage, *folds, f"{i}.0", f"{i}.1")
+        for fold in folds:
+            s = s.unroll(stage, fold)
+        return s.unroll(stage, f"{i}.0").vectorize(stage, f"{i}.1")
+
+    def _partials(self, s: Schedule, stage: str) -> Schedule:
+        """Several numbers per query, of every so many keys, so that they need not wait for each other."""
+        (j,) = (a.name for a in s.state.stage(stage).stage.reduce_axes)
+        part, b, h, i = (a.name for a in s.state.stage(stage).stage.axes)
+        s = s.split(stage, i, self.lanes).reorder(stage, b, h, j, part, f"{i}.0", f"{i}.1")
+        return s.unroll(stage, part).unroll(stage, f"{i}.0").vectorize(stage, f"{i}.1")
+
+    def _powers(self, s: Schedule) -> Schedule:
+        b, h, i, j = (a.name for a in s.state.stage(POWERS).stage.axes)
+        s = s.layout(POWERS, SCORES).split(POWERS, i, self.lanes).reorder(POWERS, b, h, j, f"{i}.0", f"{i}.1")
+        return s.unroll(POWERS, f"{i}.0").vectorize(POWERS, f"{i}.1")
+
+    def _logits(self, s: Schedule) -> Schedule:
+        """Tiles of keys by all queries of the block, summed over features in registers, then scaled and masked."""
+        b, h, i, j = (a.name for a in s.state.stage(LOGITS).stage.axes)
+        s = s.layout(LOGITS, SCORES).split(LOGITS, i, self.lanes).split(LOGITS, j, self.keys)
+        s = s.reorder(LOGITS, b, h, f"{j}.0", f"{j}.1", f"{i}.0", f"{i}.1")
+        s = s.unroll(LOGITS, f"{j}.1").unroll(LOGITS, f"{i}.0").vectorize(LOGITS, f"{i}.1")
+        if self.p.keys % self.keys:
+            s = s.partition(LOGITS, f"{j}.0")
+        s = s.compute_at(PRODUCTS, LOGITS, f"{j}.0", REGISTER)
+        b, h, i, j = (a.name for a in s.state.stage(PRODUCTS).stage.axes)
+        (d,) = (a.name for a in s.state.stage(PRODUCTS).stage.reduce_axes)
+        s = s.layout(PRODUCTS, SCORES).split(PRODUCTS, i, self.lanes)
+        s = s.reorder(PRODUCTS, b, h, d, j, f"{i}.0", f"{i}.1")
+        return s.unroll(PRODUCTS, j).unroll(PRODUCTS, f"{i}.0").vectorize(PRODUCTS, f"{i}.1")
+
+    def _transposed(self, s: Schedule, copy: str) -> Schedule:
+        """The block's queries with features outside, turned in registers a square at a time."""
+        order = self.p.orders[0]
+        at = self._names(s, copy, order)
+        s = s.layout(copy, Layout.blocked(4, [], tuple(order.index(letter) for letter in "bhds")))
+        b, h, i, d = (at[letter] for letter in "bhsd")
+        s = s.split(copy, i, self.lanes).split(copy, d, self.lanes)
+        s = s.reorder(copy, b, h, f"{i}.0", f"{d}.0", f"{d}.1", f"{i}.1")
+        return s.unroll(copy, f"{d}.1").vectorize(copy, f"{i}.1")

@@ -1,0 +1,106 @@
+"""Grouped convolution: vectors of output channels inside a group, in bands of groups, or across small groups."""
+
+from __future__ import annotations
+
+import math
+
+from autotune.ops import conv_bands
+from autotune.ops.conv import Conv
+from autotune.ops.workload import Workload
+from autotune.search_spaces.operators.conv2d_depthwise import ChannelVectors
+from autotune.search_spaces.operators.conv2d_direct import RegisterTiles
+from autotune.search_spaces.operators.conv2d_shape import plain_conv, sizes
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.registry import lookup, template
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+
+NARROWEST = 4
+"""Vectors of fewer lanes are no gain."""
+
+
+def _grouped(workload: Workload) -> bool:
+    """Several groups of several input channels each; one channel per group is depthwise."""
+    if not plain_conv(workload):
+        return False
+    p = sizes(workload)
+    return 1 < p.groups < p.c
+
+
+def _width(p: Conv, lanes: int) -> int:
+    """The widest vectors that fill the output channels of a group."""
+    return math.gcd(p.k // p.groups, lanes)
+
+
+def _inside_priority(workload: Workload, target: Target) -> float:
+    lanes = target.lanes(DType.f32.bytes)
+    return 2 * _width(sizes(workload), lanes) / lanes
+
+
+def _bands_priority(workload: Workload, target: Target) -> float:
+    """Before vectors inside a group where the estimate says so, and before gathering channels."""
+    p = sizes(workload)
+    if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0:
+        return 0.3  # vectors across groups need no gathering
+    inside = lookup(f"conv{p.rank}d.grouped")
+    if not inside.applies(workload, target):
+        return 1.0
+    cost = [rules.estimate(p, target, rules.default(workload, target)) for rules in (BandsConv2d(), GroupedConv2d())]
+    return 2.5 if cost[0] < cost[1] else 0.3
+
+
+def _across_priority(workload: Workload, target: Target) -> float:
+    """Where groups divide the vector, its input channels are one vector in another order; else they are gathered."""
+    p = sizes(workload)
+    return 0.6 if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0 else 0.1
+
+
+@template("conv1d.grouped", op="conv1d", priority=_inside_priority)
+@template("conv2d.grouped", op="conv2d", priority=_inside_priority)
+@template("conv3d.grouped", op="conv3d", priority=_inside_priority)
+class GroupedConv2d(RegisterTiles):
+    """The loops of a dense convolution, group by group: a vector of output channels lies in one group."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        if not _grouped(workload):
+            return False
+        return _width(sizes(workload), target.lanes(DType.f32.bytes)) >= NARROWEST
+
+    def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
+        return (_width(p, lanes),)
+
+
+@template("conv1d.grouped_across", op="conv1d", priority=_across_priority)
+@template("conv2d.grouped_across", op="conv2d", priority=_across_priority)
+@template("conv3d.grouped_across", op="conv3d", priority=_across_priority)
+class AcrossGroupsConv2d(ChannelVectors):
+    """The loops of a depthwise convolution: a vector of output channels may belong to several groups."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        return _grouped(workload)
+
+
+@template("conv1d.grouped_bands", op="conv1d", priority=_bands_priority)
+@template("conv2d.grouped_bands", op="conv2d", priority=_bands_priority)
+@template("conv3d.grouped_bands", op="conv3d", priority=_bands_priority)
+class BandsConv2d(RegisterTiles):
+    """The loops of a dense convolution; a vector of output channels reads the channels of all groups it lies in."""
+
+    packed = conv_bands.WEIGHT
+    skipped = (1,)
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        anchor = workload.anchor
+        return _grouped(workload) and anchor is not None and workload.inputs[anchor.inputs[1]].constant
+
+    def algorithm(self, config: Config) -> str:
+        return conv_bands.name(config.get_int("lanes"))
+
+    def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
+        return tuple(width for width in conv_bands.WIDTHS if lanes // 2 <= width <= lanes)
+
+    def most_vectors(self, p: Conv, lanes: int) -> int:
+        return 1  # the next vector may lie in other groups, and share no broadcast
+
+    def bands(self, p: Conv, lanes: int) -> int:
+        return sum(conv_bands.groups_of(p, lanes))

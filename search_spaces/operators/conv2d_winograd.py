@@ -1,0 +1,277 @@
+"""Winograd convolution with tiles of 2 to 6 outputs a side: a batch of small matrix products between transforms.
+
+Transformed weights are prepared at compile time. Tiles are taken in blocks of rows, so that what lies between the
+transforms stays in L2 (Jia et al., PPoPP'18; register tiling as in the direct template). Transformed inputs are made
+either per block (few channels) or once for all output channels, shared by the threads (few tiles).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+from autotune.ops import winograd
+from autotune.ops.conv import Conv
+from autotune.ops.registry import lookup
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.schedule.state import REGISTER
+from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
+from autotune.search_spaces.library.register_tile import Steps
+from autotune.search_spaces.operators.conv2d_shape import operand_layouts, sizes
+from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
+from autotune.search_spaces.operators.conv_features import winograd_numbers
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.registry import Priority, template
+from autotune.search_spaces.space.space import ConfigSpace, Constraint
+from autotune.target import Target
+from autotune.tensor.layout import Layout
+
+LANE_BYTES = 4
+ROW, COLUMN = 4, 5
+"""Axes of a tile."""
+AHEAD = 4
+"""Tiles by which an image that is not in L2 is fetched there before its use. Fewer, and into L1: up to 8 % slower."""
+WIDEST = 28
+WORTH = 0.75
+"""Estimated time by that of a direct convolution for which it is the default."""
+Sizes = tuple[int, ...]
+
+
+class Winograd:
+    """The rules of one tile size; `algorithm` names its ComputeDef."""
+
+    algorithm: str
+
+    @property
+    def tile(self) -> winograd.Tile:
+        return winograd.TILES[self.algorithm]
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        anchor = workload.anchor
+        if anchor is None or anchor.op != "conv2d":
+            return False
+        types = workload.types()
+        p = sizes(workload)
+        lanes = target.lanes(LANE_BYTES)
+        whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2 and min(p.n, p.c) > 0
+        others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
+        return (
+            winograd.applies(p, self.tile) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
+        )
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        cost = Cost(winograd.apart(sizes(workload)), self.tile, target)
+        vectors, widths, heights, blocks = _choices(cost)
+        knobs = (
+            Choice("rows", blocks),
+            Choice("oc_vectors", vectors),
+            Choice("tw_tile", widths),
+            Choice("th_tile", heights),
+            Choice("ic_unroll", (1, 2, 4)),
+            Choice("transform", ("block", "once")),
+        )
+
+        def fits(c: Config) -> bool:
+            needed = registers(c.get_int("oc_vectors"), c.get_int("tw_tile") * c.get_int("th_tile"))
+            return needed <= target.num_vector_registers + 2
+
+        def nested(c: Config) -> bool:
+            return c.get_int("rows") % c.get_int("th_tile") == 0
+
+        def small(c: Config) -> bool:
+            body = c.get_int("oc_vectors") * c.get_int("tw_tile") * c.get_int("th_tile") * c.get_int("ic_unroll")
+            return body <= 256
+
+        return ConfigSpace(
+            knobs,
+            (
+                Constraint("registers", fits, "the tile needs more vector registers than there are"),
+                Constraint("rows", nested, "th_tile must divide rows"),
+                Constraint("code size", small, "the unrolled body would not fit the instruction cache"),
+            ),
+            winograd_numbers(cost, _blocking),
+        )
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        best = cheapest(winograd.apart(sizes(workload)), self.tile, target)[1]
+        return Config.of(
+            rows=best.block, oc_vectors=best.vectors, tw_tile=best.width, th_tile=best.height, ic_unroll=2,
+            transform="once" if best.once else "block",
+        )  # fmt: skip
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        p = sizes(workload)
+        lanes = target.lanes(LANE_BYTES)
+        a = anchored(workload, self.algorithm)
+        anchor = workload.anchor
+        assert anchor is not None
+        rows, columns = Cost(winograd.apart(p), self.tile, target).tiles
+        bottom, right = (
+            ((tiles - 1) * m + edge) * p.stride[0] - before - extent
+            for tiles, m, edge, before, extent in zip(
+                (rows, columns), self.tile, winograd.edges(p, self.tile), p.pad, (p.h, p.w), strict=False
+            )
+        )
+        layouts = operand_layouts(workload, lanes, p.k)
+        halo = ((0, 0), (0, 0), (p.pad[0], max(bottom, 0)), (p.pad[1], max(right, 0)))
+        layouts[f"in{anchor.inputs[0]}"] = Layout.blocked(4, [(1, lanes)]).with_halo(halo)
+        s = with_layouts(a.schedule, interface, layouts)
+        s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes)]))
+        s = s.cache_write("wino_m")
+        s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
+        s = small(s.compute_at("wino_y", a.output, block[2], REGISTER), "wino_y", ROW, lanes)
+        s = small(s.compute_at("wino_yp", "wino_y", a.axes("wino_y")[ROW], REGISTER), "wino_yp", ROW, lanes)
+        s = small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
+        s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
+        s = self._products(s, a.output, block[1], config, lanes, columns)
+        distant = p.n * p.c * p.h * p.w * LANE_BYTES > target.l2_bytes
+        return self._input_transform(s, a.output, block[0], lanes, f"in{anchor.inputs[0]}" if distant else "")
+
+    def _output(
+        self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int
+    ) -> tuple[Schedule, tuple[str, str, str]]:
+        """Loops of the output; returns where input transform, products and output transform are computed."""
+        n, k, oh, ow = axes
+        s = s.split(out, oh, self.tile.rows).split(out, f"{oh}.0", config.get_int("rows"))
+        s = s.split(out, ow, self.tile.columns)
+        s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
+        once = config.get_str("transform") == "once"
+        first, second = (f"{k}.0", f"{oh}.0.0") if once else (f"{oh}.0.0", f"{k}.0")
+        # Along a row, products and outputs follow each other in memory; a channel's vectors lie planes apart.
+        inner = (f"{oh}.0.1", f"{k}.1.0", f"{ow}.0", f"{oh}.1", f"{ow}.1", f"{k}.1.1")
+        s = s.reorder(out, n, first, second, *inner)
+        s = s.unroll(out, f"{oh}.1").unroll(out, f"{ow}.1").vectorize(out, f"{k}.1.1")
+        shared = f"{n}*{first}"
+        s = s.fuse(out, n, first)
+        if once:
+            s = s.fuse(out, shared, second)
+            shared = f"{shared}*{second}"
+            return s.parallel(out, shared), ("", shared, f"{ow}.0")
+        return s.parallel(out, shared), (shared, second, f"{ow}.0")
+
+    def _input_transform(self, s: Schedule, out: str, block: str, lanes: int, image: str) -> Schedule:
+        """Transformed tiles, in `block` of the output's loops or, if empty, all at once; `image` is fetched ahead."""
+        v = "wino_v"
+        if block:
+            s = s.compute_at(v, out, block)
+        s = s.layout(v, _planes(lanes))
+        n, c, th, tw, xi, nu = (x.name for x in s.state.stage(v).stage.axes)
+        (j,) = (x.name for x in s.state.stage(v).stage.reduce_axes)
+        s = s.split(v, c, lanes).reorder(v, n, f"{c}.0", th, tw, xi, nu, j, f"{c}.1")
+        if not block:
+            s = s.fuse(v, n, f"{c}.0").parallel(v, f"{n}*{c}.0")
+        for loop in (xi, nu, j):
+            s = s.unroll(v, loop)
+        s = s.vectorize(v, f"{c}.1")
+        s = small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", ROW, lanes)
+        s = small(s.compute_at("wino_t", v, tw, REGISTER), "wino_t", COLUMN, lanes)
+        column = s.state.stage("wino_t").stage.axes[COLUMN].name
+        s = small(s.compute_at("wino_tp", "wino_t", column, REGISTER), "wino_tp", COLUMN, lanes)
+        return s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, AHEAD, 2) if image else s
+
+    def _products(self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int) -> Schedule:
+        m, acc = "wino_m", "wino_m.c"
+        s = s.compute_at(m, out, block).layout(m, _planes(lanes))
+        n, k, th, tw, xi, nu = (x.name for x in s.state.stage(m).stage.axes)
+        width, height = config.get_int("tw_tile"), config.get_int("th_tile")
+        s = s.split(m, th, height).split(m, tw, width).split(m, k, lanes)
+        s = s.reorder(m, xi, nu, n, f"{th}.0", f"{tw}.0", f"{k}.0", f"{th}.1", f"{tw}.1", f"{k}.1")
+        s = s.compute_at(acc, m, f"{tw}.0", REGISTER).layout(acc, Layout.blocked(6, [(1, lanes)]))
+        for loop in (f"{k}.0", f"{th}.1", f"{tw}.1"):
+            s = s.unroll(m, loop)
+        s = s.vectorize(m, f"{k}.1")
+        if columns % width:
+            s = s.partition(m, f"{tw}.0")
+        (c,) = (x.name for x in s.state.stage(acc).stage.reduce_axes)
+        s = s.split(acc, c, config.get_int("ic_unroll")).split(acc, k, lanes)
+        s = s.reorder(acc, xi, nu, n, f"{c}.0", f"{c}.1", th, tw, f"{k}.0", f"{k}.1")
+        for loop in (f"{c}.1", th, tw, f"{k}.0"):
+            s = s.unroll(acc, loop)
+        return s.vectorize(acc, f"{k}.1")
+
+
+def _planes(lanes: int) -> Layout:
+    """(n, channel, th, tw, xi, nu) as one plane of blocked channels per point (xi, nu) of the transformed tile."""
+    outer = tuple((d, 0) for d in (4, 5, 0, 1, 2, 3))
+    return Layout((*outer, (1, lanes)), ((0, 0),) * 6)
+
+
+def small(s: Schedule, stage: str, along: int, lanes: int, vector: int = 1) -> Schedule:
+    """A transform of one tile, unrolled: one vector (of channels), in registers, a column (or row) after the other."""
+    state = s.state.stage(stage)
+    channel, first = (state.stage.axes[n].name for n in (vector, along))
+    s = s.layout(stage, Layout.blocked(6, [(vector, lanes)]))
+    outer = [state.stage.axes[n].name for n in range(4) if n != vector] + [first]
+    others = [*outer, *(x.name for x in state.loops if x.name not in (*outer, channel))]
+    s = s.reorder(stage, *others, channel)
+    for loop in others:
+        if s.state.stage(stage).loop(loop).extent > 1:
+            s = s.unroll(stage, loop)
+    return s.vectorize(stage, channel)
+
+
+def _choices(cost: Cost) -> tuple[Sizes, Sizes, Sizes, Sizes]:
+    """Values of oc_vectors, tw_tile, th_tile and rows."""
+    rows, columns = cost.tiles
+    vectors = divisors(cost.p.k // cost.target.lanes(LANE_BYTES), 4)
+    widths = tuple(sorted({-(-columns // groups) for groups in range(-(-columns // WIDEST), columns + 1)}))
+    return vectors, widths, divisors(rows, 4), divisors(rows, 28)
+
+
+def _blocking(c: Config) -> Blocking:
+    vectors, width, height, block = (c.get_int(name) for name in ("oc_vectors", "tw_tile", "th_tile", "rows"))
+    return Blocking(vectors, width, height, block, c.get_str("transform") == "once")
+
+
+def registers(vectors: int, pixels: int) -> int:
+    """Vector registers that the products need: accumulators, a vector of filters each, one for a pixel."""
+    return vectors * (pixels + 1) + 1
+
+
+@functools.lru_cache(maxsize=256)
+def cheapest(p: Conv, tile: winograd.Tile, target: Target) -> tuple[float, Blocking]:
+    """Estimated cycles of such tiles, and the blocking that should need the fewest."""
+    cost, available = Cost(p, tile, target), target.num_vector_registers
+    blockings = itertools.starmap(Blocking, itertools.product(*_choices(cost), (False, True)))
+    fitting = (b for b in blockings if b.block % b.height == 0 and registers(b.vectors, b.pixels) <= available)
+    cycles, best = min((cost.cycles(b), b) for b in fitting)
+    return max(cycles, cost.loading), best
+
+
+def best_algorithm(p: Conv, target: Target) -> str:
+    """The tile size that should be fastest untuned."""
+    possible = (name for name, tile in winograd.TILES.items() if winograd.applies(p, tile))
+    return min(possible, key=lambda name: cheapest(winograd.apart(p), winograd.TILES[name], target)[0])
+
+
+def worth(p: Conv, tile: winograd.Tile, target: Target) -> bool:
+    """Whether it should be clearly faster than a direct convolution: windows of 3 x 3 without stride always are."""
+    direct = p.n * p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps / Steps.of(target).pipe.per_cycle
+    plain = (p.window, p.stride) == ((3, 3), (1, 1))
+    return plain or cheapest(winograd.apart(p), tile, target)[0] * target.num_threads < WORTH * direct
+
+
+def _prefer(algorithm: str) -> Priority:
+    """Untuned, Winograd pays nearly wherever it applies and there are tiles to speak of."""
+
+    def priority(workload: Workload, target: Target) -> float:
+        p = sizes(workload)
+        if p.oh * p.ow < 16 or not worth(p, winograd.TILES[algorithm], target):
+            return -1.0
+        return 1.0 if best_algorithm(p, target) == algorithm else 0.5
+
+    return priority
+
+
+def _rules(name: str) -> type[Winograd]:
+    class Rules(Winograd):
+        algorithm = name
+
+    return Rules
+
+
+for _name in winograd.TILES:
+    template(f"conv2d.{_name}", op="conv2d", priority=_prefer(_name), strict=False)(_rules(_name))

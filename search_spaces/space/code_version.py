@@ -1,0 +1,68 @@
+"""Code version: equal versions turn a config into equal code, so nobody has to lower it again to find out.
+
+What a config becomes is decided by the sources of autotune between the two and by LLVM; a hash of them needs no number
+that somebody must remember to raise. The sources of the user's own operators and templates are not ours to follow.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+import llvmlite
+import numpy as np
+
+from autotune.errors import ConfigError
+from autotune.ops import registry as operators
+from autotune.ops.workload import Workload
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.registry import lookup
+
+# The rooms that a kernel passes through on its way from a config to code, and what these may ask: facts about the
+# target, and the cost model, which chooses defaults.
+ROOMS = (
+    "tensor", "ops", "schedule", "lower", "codegen", "search_spaces", "target", "cores", "core", "cpus", "machine",
+    "cost_model",
+)  # fmt: skip
+
+
+def code_version(workload: Workload, config: Config | None) -> str | None:
+    """A hash of all that decides what the config, or stored steps (None), becomes; None when that cannot be told."""
+    return source_hash() if _comes_with_autotune(workload, config) else None
+
+
+@functools.cache
+def source_hash() -> str | None:
+    """64 hex digits over our sources, and the versions of LLVM and NumPy; None where sources cannot be read."""
+    root = Path(operators.__file__).parent.parent
+    digest = hashlib.sha256(f"{llvmlite.__version__} {np.__version__}".encode())
+    try:
+        for path in sorted(path for room in ROOMS for path in files_of(root, room)):
+            digest.update(f"{path.relative_to(root)}\n".encode())
+            digest.update(path.read_bytes())
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def files_of(root: Path, room: str) -> list[Path]:
+    """The sources and the data of a room, which is a folder or a file."""
+    if (root / f"{room}.py").is_file():
+        return [root / f"{room}.py"]
+    return [path for path in (root / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+
+
+def version_mark(workload: Workload, config: Config) -> str:
+    """What a record's version ends with when its config surely gives the same code as today; empty: build it to see."""
+    version = code_version(workload, config)
+    return "" if version is None else f"+{version[:16]}"
+
+
+def _comes_with_autotune(workload: Workload, config: Config | None) -> bool:
+    try:
+        modules = [type(lookup(config.template or "").rules).__module__] if config is not None else []
+    except ConfigError:
+        return False
+    modules += [operators.lookup(node.op).compute.__module__ for node in workload.nodes]
+    return all(module.startswith("autotune.") for module in modules)

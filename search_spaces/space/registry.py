@@ -1,0 +1,171 @@
+"""Templates: the named ways to schedule a workload, and the one place that lists them.
+
+A template is a class with four methods (`TemplateRules`) under `@template("conv2d.direct", op="conv2d")`.
+The class is made once, without arguments, and holds no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from autotune.errors import ConfigError, WorkloadError
+from autotune.search_spaces.space.config import TEMPLATE, Config
+from autotune.search_spaces.space.space import ConfigSpace, Member, TaskSpace, suggest
+
+if TYPE_CHECKING:
+    from autotune.ops.workload import Workload
+    from autotune.schedule import Schedule
+    from autotune.search_spaces.space.interface import Interface
+    from autotune.target import Target
+
+
+class TemplateRules(Protocol):
+    """What the author of a template writes. Configs here carry no `template` entry."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        """Whether this template can compute the workload on the target. Cheap, never raises."""
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        """The knobs, for a workload it applies to."""
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        """A valid config that is good without any measurement."""
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        """The schedule of one config; ScheduleError or ConfigError when it cannot be built."""
+
+
+Priority = Callable[["Workload", "Target"], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A registered template.
+
+    Attributes:
+        name: stable, stored in every config; renaming it orphans the records.
+        op: the operator that the workload must contain; None leaves the decision to `applies`.
+        weight: how often the search samples this template, against the others of the task.
+        priority: the untuned choice is the template with the highest one; the first registered wins ties.
+        strict: it multiplies what the definition multiplies, so that errors are those of another order of summation;
+            Winograd's are larger (docs/adr/0007).
+    """
+
+    name: str
+    op: str | None
+    weight: float
+    priority: Priority
+    strict: bool
+    rules: TemplateRules
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        has_op = self.op is None or any(node.op == self.op for node in workload.nodes)
+        return has_op and self.rules.applies(workload, target)
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        return self.rules.space(workload, target)
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        return self.rules.default(workload, target)
+
+    def schedule(
+        self, workload: Workload, config: Config, target: Target, interface: Interface | None = None
+    ) -> Schedule:
+        return self.rules.schedule(workload, config, target, interface)
+
+
+_TEMPLATES: dict[str, Template] = {}
+
+RulesClass = TypeVar("RulesClass", bound="type[TemplateRules]")
+
+
+def template(
+    name: str,
+    *,
+    op: str | None,
+    weight: float = 1.0,
+    priority: float | Priority = 0.0,
+    strict: bool = True,
+) -> Callable[[RulesClass], RulesClass]:
+    """Class decorator that registers a template; see `Template` for the arguments."""
+
+    def register(rules: RulesClass) -> RulesClass:
+        if name in _TEMPLATES:
+            raise ConfigError(f"there are two templates named {name!r}; rename {rules.__module__}.{rules.__qualname__}")
+        rank = priority if callable(priority) else (lambda workload, target: priority)
+        _TEMPLATES[name] = Template(name, op, weight, rank, strict, rules())
+        return rules
+
+    return register
+
+
+def lookup(name: str) -> Template:
+    """The template of that name; ConfigError listing the known ones otherwise."""
+    if name not in _TEMPLATES:
+        known = list(_TEMPLATES)
+        raise ConfigError(f"unknown template {name!r}{suggest(name, known)}; known: {', '.join(known) or 'none'}")
+    return _TEMPLATES[name]
+
+
+def names() -> tuple[str, ...]:
+    """The names of all templates, sorted."""
+    return tuple(sorted(_TEMPLATES))
+
+
+def templates_for(workload: Workload, target: Target, *, strict_fp: bool = False) -> list[Template]:
+    """The templates that can compute the workload, the untuned choice first; `strict_fp` leaves only strict ones."""
+    allowed = [entry for entry in _TEMPLATES.values() if entry.strict or not strict_fp]
+    able = [entry for entry in allowed if entry.applies(workload, target)]
+    return sorted(able, key=lambda entry: -entry.priority(workload, target))
+
+
+def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -> TaskSpace:
+    """The union of the templates' spaces; WorkloadError when no template can compute the workload."""
+    return TaskSpace(
+        {
+            entry.name: Member(entry.space(workload, target), entry.default(workload, target), entry.weight)
+            for entry in _some_templates(workload, target, strict_fp)
+        }
+    )
+
+
+def default_config(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
+    """What an untuned kernel uses: the default of the first template, with its name in it."""
+    first = _some_templates(workload, target, strict_fp)[0]
+    return first.default(workload, target).replace(template=first.name)
+
+
+def make_schedule(workload: Workload, config: Config, target: Target, interface: Interface | None = None) -> Schedule:
+    """Rebuilds the schedule that a config describes.
+
+    Raises:
+        ConfigError: the config names no template, an unknown one, one that does not apply, or wrong knobs.
+        ScheduleError: the template could not build it.
+    """
+    chosen = check_config(workload, config, target)
+    return chosen.schedule(workload, config.without(TEMPLATE), target, interface)
+
+
+def check_config(workload: Workload, config: Config, target: Target) -> Template:
+    """The template that the config names; its knobs are in that template's space.
+
+    Raises:
+        ConfigError: the config names no template, an unknown one, one that does not apply, or wrong knobs.
+    """
+    if config.template is None:
+        raise ConfigError(f"the config does not name its template (knob {TEMPLATE!r}): {config.to_json()}")
+    chosen = lookup(config.template)
+    if not chosen.applies(workload, target):
+        raise ConfigError(f"template {chosen.name!r} cannot compute {workload.describe()} on this target")
+    chosen.space(workload, target).validate(config.without(TEMPLATE))
+    return chosen
+
+
+def _some_templates(workload: Workload, target: Target, strict_fp: bool) -> list[Template]:
+    able = templates_for(workload, target, strict_fp=strict_fp)
+    if not able:
+        known = ", ".join(_TEMPLATES) or "none is registered"
+        raise WorkloadError(f"no template can compute {workload.describe()}; known templates: {known}")
+    return able

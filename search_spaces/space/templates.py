@@ -1,0 +1,43 @@
+"""The templates that come with autotune: importing a module registers those in it. One line per module."""
+
+from __future__ import annotations
+
+from autotune.search_spaces.operators import (
+    attention,
+    conv2d_depthwise,
+    conv2d_depthwise_rows,
+    conv2d_direct,
+    conv2d_grouped,
+    conv2d_winograd,
+    conv2d_winograd_image,
+    conv_dot,
+    conv_transpose,
+    generic,
+    lrn,
+    matmul,
+    matmul_dot,
+    matmul_split_k,
+    plain,
+    recurrent,
+)
+from autotune.search_spaces.sketch import template as sketch_contraction
+
+TEMPLATE_MODULES = (
+    attention,
+    conv2d_depthwise,
+    conv2d_depthwise_rows,
+    conv2d_direct,
+    conv2d_grouped,
+    conv2d_winograd,
+    conv2d_winograd_image,
+    conv_dot,
+    conv_transpose,
+    generic,
+    lrn,
+    matmul,
+    matmul_dot,
+    matmul_split_k,
+    plain,
+    recurrent,
+    sketch_contraction,
+)
