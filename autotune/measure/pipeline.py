@@ -59,8 +59,8 @@ class Measurement:
 class Pipeline:
     """Measures candidates as they come.
 
-    Kernels of equal code are timed once, and the best time of each workload so far tells the runner when to give up on
-    a slow one.
+    Kernels of equal code are timed once, unless that was disturbed. The best time of each workload so far tells the
+    runner when to give up on a slow one.
     """
 
     def __init__(
@@ -140,7 +140,8 @@ class Pipeline:
             return Measurement(candidate, None, build)
         key = candidate.workload.key
         code = (key, build.kernel.ir_hash)
-        if code not in self._known:
+        known = self._known.get(code)
+        if known is None or (isinstance(known, MeasureResult) and known.disturbed):
             hopeless = self._spill_filter.judge(candidate, build) if self._spill_filter else None
             if hopeless is not None:
                 return Measurement(candidate, build, hopeless)

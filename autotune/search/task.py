@@ -94,11 +94,12 @@ class TaskSearch:
         self._strategy = strategy
         self._batch = batch
         self._queue = deque([self.default, *seeds])
+        self._again = False  # the default was disturbed, and is timed once more before all others
 
     @property
     def started(self) -> int:
-        """Trials finished or under way."""
-        return len(self.trials) + len(self.pending)
+        """Trials finished or under way; one that is timed again is one."""
+        return len(self.trials.keys() | self.pending)
 
     @property
     def gflops(self) -> float | None:
@@ -124,14 +125,17 @@ class TaskSearch:
         self._keep(trial)
 
     def next_config(self) -> Config | None:
-        """A config that was never started; it is pending now. None when the space is exhausted."""
+        """A config that was never started, or a default that was disturbed; it is pending now. None when the space is
+        exhausted."""
         while True:
             if not self._queue:
                 self._queue.extend(self._strategy.propose(self._batch))
                 if not self._queue:
                     return None
             config = self._queue.popleft()
-            if config not in self.trials and config not in self.pending:
+            trial = self.trials.get(config)
+            again = trial is not None and trial.disturbed and config == self.default
+            if (trial is None or again) and config not in self.pending:
                 self.pending.add(config)
                 return config
 
@@ -141,9 +145,15 @@ class TaskSearch:
             self._spent.append(trial.spent)
         self._strategy.observe(trial)
         self._keep(trial)
+        if trial.disturbed and trial.config == self.default and not self._again:
+            self._again = True
+            self._queue.appendleft(self.default)
 
     def _keep(self, trial: Trial) -> None:
+        known = trial.config in self.trials
         self.trials[trial.config] = trial
+        if known:
+            self.best = best_trial(self.trials.values())
         if self.best is None or trial.cost < self.best.cost:
             self.best = trial if trial.seconds is not None else self.best
         self.since_gain += 1

@@ -269,9 +269,9 @@ class _Run:
                 disturbed=result.disturbed,
             )
             message = ""
+        self._new[search] += config not in search.trials
         with self._shares.spending("search"):
             search.observe(trial)
-        self._new[search] += 1
         self._account(search, build, result)
         self._tell(
             TrialFinished(

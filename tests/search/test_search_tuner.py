@@ -267,6 +267,21 @@ def test_a_best_that_was_disturbed_is_timed_again_without_new_trials(task: Tunin
     assert not quiet.pipeline.compared, "once is enough"
 
 
+def test_a_default_that_was_disturbed_is_timed_again_before_all_others(task: TuningTask, database: Database) -> None:
+    default, seen = task.space.default(), list[Config]()
+
+    def first_time(config: Config) -> bool:
+        seen.append(config)
+        return config == default and seen.count(config) == 1
+
+    run = Run(database, SimulatedPipeline(landscape, disturbed=first_time))
+    outcome = run([task], "12 trials", finalists=0)
+    assert outcome.new_trials == 12
+    assert seen[0] == default and seen.count(default) == 2 and default in seen[1 : run.pipeline.ahead + 1]
+    again = [record.disturbed for record in database.trials() if record.config_key == default.key]
+    assert again == [False], "the later one is kept"
+
+
 def test_comparing_ends_when_the_default_is_clearly_beaten(task: TuningTask, database: Database) -> None:
     default = task.space.default()
 
