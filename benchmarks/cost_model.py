@@ -17,10 +17,10 @@ from statistics import mean, median
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.cost_model.adapted import AdaptedModel
 from autotune.cost_model.features import Features
 from autotune.cost_model.metrics import best_of_top_k, pairwise_accuracy
 from autotune.cost_model.model import CostModel, RandomModel
-from autotune.cost_model.xgboost_model import XGBoostModel
 from autotune.errors import InputError
 from autotune.search.space_recording import SpaceRecording
 from benchmarks.report import Report, Row, parser, progress
@@ -37,8 +37,7 @@ TOP = 10
 PAIRS_BOUND, TOP_BOUND, ACROSS_BOUND = 0.88, 0.97, 0.75
 
 MODELS: Mapping[str, Callable[[int], CostModel]] = {
-    "ranking": lambda seed: XGBoostModel(seed=seed),
-    "regression": lambda seed: XGBoostModel("reg:squarederror", seed=seed),
+    "trees": lambda seed: AdaptedModel(None, seed=seed),
     "random": lambda seed: RandomModel(random.Random(seed)),
 }
 
@@ -119,13 +118,13 @@ def main(arguments: list[str] | None = None) -> int:
     families = [[t for t in tables if t.names == names] for names in dict.fromkeys(t.names for t in tables)]
     foreign = [row for family in families if len(family) > 1 for row in _across(family)]
     report.table("across tasks", foreign)
-    best = [row for row in rows if row["model"] == "ranking"]
+    best = [row for row in rows if row["model"] == "trees"]
     for size, bound in ((TRAINED[-1], PAIRS_BOUND),):
         known = [float(row[f"pairs {size}"] or 0) for row in best if row.get(f"pairs {size}") is not None]
         report.claim(
             f"pairs after {size} trials, mean over the tasks", mean(known) if known else None, "at least", bound
         )
-    for row in (row for row in foreign if row["model"] == "ranking"):
+    for row in (row for row in foreign if row["model"] == "trees"):
         report.claim(f"pairs across, {row['task']}", float(row["pairs"] or 0), "at least", ACROSS_BOUND)
         report.claim(f"best of the top 10 across, {row['task']}", float(row["top 10"] or 0), "at least", TOP_BOUND)
     if given.plot:

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from autotune import machine
-from autotune.cost_model.xgboost_model import XGBoostModel
+from autotune.cost_model.adapted import AdaptedModel
 from autotune.errors import InputError
 from autotune.search.recorded_space import RecordedSpace
 from autotune.search.simulation import simulate
@@ -42,7 +42,7 @@ def curve(path: Path, strategy: str, seed: int, trials: int, default: bool) -> l
     """Best speed so far after each trial of one run, relative to the fastest recorded config."""
     space = RecordedSpace(SpaceRecording.load(path), defaults_first=default)
     simulation = space.simulation
-    searcher = make_strategy(strategy, space, XGBoostModel(seed=seed), random.Random(f"{path.name}/{seed}"))
+    searcher = make_strategy(strategy, space, AdaptedModel(None, seed=seed), random.Random(f"{path.name}/{seed}"))
     done = simulate(searcher, simulation, trials)
     return [simulation.best / cost for cost in accumulate((trial.cost for trial in done), min)]
 

@@ -49,15 +49,6 @@ class Features:
         values = np.stack(rows) if rows else np.empty((0, len(names)), np.float32)
         return Features(tuple(names), values.astype(np.float32, copy=False))
 
-    def beside(self, other: Features) -> Features:
-        """These columns followed by the other's, for the same rows: knobs beside loop or spill counts."""
-        if self.version != other.version or len(self.values) != len(other.values):
-            raise CostModelError(
-                f"cannot join {len(self.values)} rows of features version {self.version} "
-                f"with {len(other.values)} rows of version {other.version}"
-            )
-        return Features(self.names + other.names, np.hstack([self.values, other.values]), self.version)
-
     def column(self, name: str) -> NDArray[np.float32]:
         if name not in self.names:
             raise CostModelError(f"there is no feature {name!r}; there are {', '.join(self.names)}")

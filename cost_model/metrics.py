@@ -25,31 +25,11 @@ def pairwise_accuracy(scores: Array, seconds: Array, apart: float = 0.0) -> floa
     return float(((gap > 0) & faster).sum() + 0.5 * ((gap == 0) & faster).sum()) / pairs
 
 
-def recall_at_k(scores: Array, seconds: Array, k: int) -> float:
-    """The share of the k truly fastest that are among the k best scored."""
-    _check(scores, seconds, k)
-    k = min(k, len(seconds))
-    fastest = np.argsort(seconds, kind="stable")[:k]
-    return len(np.intersect1d(fastest, _top(scores, k))) / k
-
-
 def best_of_top_k(scores: Array, seconds: Array, k: int) -> float:
     """Speed of the best among the k best scored, relative to the best of all: what measuring k would reach."""
     _check(scores, seconds, k)
     best = seconds.min()
     return float(best / seconds[_top(scores, k)].min()) if np.isfinite(best) else float("nan")
-
-
-def ndcg(scores: Array, seconds: Array, k: int) -> float:
-    """Normalised discounted cumulative gain at k; the gain of a candidate is its speed relative to the best."""
-    _check(scores, seconds, k)
-    best = seconds.min()
-    if not np.isfinite(best):
-        return float("nan")
-    gains = best / seconds
-    discounts = 1 / np.log2(np.arange(2, min(k, len(gains)) + 2))
-    ideal = float(np.sort(gains)[::-1][:k] @ discounts)
-    return float(gains[_top(scores, k)] @ discounts) / ideal
 
 
 def _top(scores: Array, k: int) -> NDArray[np.intp]:

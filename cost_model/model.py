@@ -41,19 +41,10 @@ def is_stale(trained_rows: int, rows: int) -> bool:
     return rows > 0 and rows >= trained_rows * (1 + RETRAIN_GROWTH)
 
 
-def throughput(seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(rows,) speed relative to the fastest of the same group: 1 is the best, 0 a failed candidate."""
-    check_rows(seconds, groups)
-    labels = np.zeros(len(seconds))
-    for group in np.unique(groups):
-        rows = groups == group
-        best = seconds[rows].min()
-        if np.isfinite(best):
-            labels[rows] = best / seconds[rows]
-    return labels
-
-
-def check_rows(seconds: NDArray[np.float64], groups: NDArray[np.int64]) -> None:
+def check_rows(seconds: NDArray[np.float64], groups: NDArray[np.int64], candidates: int | None = None) -> None:
+    """CostModelError unless there is a time and a group for each of so many candidates, and at least one."""
+    if candidates is not None and (len(seconds) != candidates or not candidates):
+        raise CostModelError(f"{len(seconds)} times for {candidates} candidates; there must be as many, and some")
     if len(seconds) != len(groups):
         raise CostModelError(f"{len(seconds)} times but {len(groups)} groups; give one of each per candidate")
     if np.isnan(seconds).any() or (seconds <= 0).any():

@@ -8,7 +8,6 @@ from autotune.cost_model.adapted import AdaptedModel, nest_columns
 from autotune.cost_model.features import FEATURES_VERSION
 from autotune.cost_model.model import CostModel
 from autotune.cost_model.prior import prior
-from autotune.cost_model.xgboost_model import XGBoostModel
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 from autotune.search_spaces.space.space import Space
 
@@ -19,4 +18,4 @@ ModelMaker = Callable[[Space, int], CostModel]
 def model_for(space: Space, seed: int) -> CostModel:
     """The prior, adapted to the task as trials come in, where the space has nests; else one from nothing."""
     forest = prior(NAMES, FEATURES_VERSION) if nest_columns(space.feature_names, NAMES) else None
-    return XGBoostModel(seed=seed) if forest is None else AdaptedModel(forest, seed=seed)
+    return AdaptedModel(forest, seed=seed)

@@ -11,14 +11,11 @@ def features(names: tuple[str, ...], rows: int = 2, version: int = 1) -> Feature
     return Features(names, np.zeros((rows, len(names)), np.float32), version)
 
 
-def test_columns_can_be_joined_and_found() -> None:
-    knobs = Features.of(("a", "b"), [np.array([1, 2], np.float32), np.array([3, np.nan], np.float32)])
-    spills = Features.of(("spills",), [np.array([5], np.float32), np.array([6], np.float32)])
-    both = knobs.beside(spills)
-    assert both.names == ("a", "b", "spills")
+def test_columns_can_be_found() -> None:
+    both = Features.of(("a", "b"), [np.array([1, 2], np.float32), np.array([3, 4], np.float32)])
     assert len(both) == 2
-    assert both.column("spills").tolist() == [5, 6]
-    with pytest.raises(CostModelError, match="no feature 'c'; there are a, b, spills"):
+    assert both.column("b").tolist() == [2, 4]
+    with pytest.raises(CostModelError, match="no feature 'c'; there are a, b"):
         both.column("c")
 
 
@@ -29,8 +26,6 @@ def test_malformed_features_are_refused() -> None:
         Features(("a", "b"), np.zeros((3, 1), np.float32))
     with pytest.raises(CostModelError, match="'b' is infinite"):
         Features(("a", "b"), np.array([[0, np.inf]], np.float32))
-    with pytest.raises(CostModelError, match="cannot join 2 rows"):
-        features(("a",)).beside(features(("b",), rows=3))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from autotune.cost_model.metrics import best_of_top_k, ndcg, pairwise_accuracy, recall_at_k
+from autotune.cost_model.metrics import best_of_top_k, pairwise_accuracy
 from autotune.errors import CostModelError
 
 SECONDS = np.array([4.0, 1.0, 2.0, np.inf])
@@ -17,22 +17,13 @@ def test_a_perfect_ranking_scores_one_everywhere() -> None:
     perfect = np.array([1.0, 4.0, 2.0, 0.0])
     assert pairwise_accuracy(perfect, SECONDS) == 1
     for k in (1, 2, 4, 9):
-        assert recall_at_k(perfect, SECONDS, k) == best_of_top_k(perfect, SECONDS, k) == 1
-        assert ndcg(perfect, SECONDS, k) == pytest.approx(1)
+        assert best_of_top_k(perfect, SECONDS, k) == 1
 
 
 def test_a_reversed_ranking_scores_what_it_deserves() -> None:
     assert pairwise_accuracy(REVERSED, SECONDS) == 0
-    assert recall_at_k(REVERSED, SECONDS, 2) == 0
-    assert recall_at_k(REVERSED, SECONDS, 3) == pytest.approx(2 / 3)
     assert best_of_top_k(REVERSED, SECONDS, 1) == 0
     assert best_of_top_k(REVERSED, SECONDS, 2) == 0.25
-    gains = [0, 1 / 4, 1 / 2, 1]
-    discounts = [1, 1 / math.log2(3), 1 / 2, 1 / math.log2(5)]
-    ideal = sum(g * d for g, d in zip(sorted(gains, reverse=True), discounts, strict=True))
-    assert ndcg(REVERSED, SECONDS, 4) == pytest.approx(
-        sum(g * d for g, d in zip(gains, discounts, strict=True)) / ideal
-    )
 
 
 def test_ties_count_half_and_equal_times_do_not_count() -> None:
@@ -52,13 +43,12 @@ def test_pairs_within_the_noise_are_left_out() -> None:
 def test_nothing_measured_gives_nan() -> None:
     failed = np.full(3, np.inf)
     assert math.isnan(best_of_top_k(np.zeros(3), failed, 1))
-    assert math.isnan(ndcg(np.zeros(3), failed, 2))
 
 
 def test_wrong_input_is_refused() -> None:
     with pytest.raises(CostModelError, match="as many scores as times"):
         pairwise_accuracy(np.zeros(2), np.zeros(3))
     with pytest.raises(CostModelError, match="k must be at least 1"):
-        recall_at_k(np.zeros(2), np.ones(2), 0)
+        best_of_top_k(np.zeros(2), np.ones(2), 0)
     with pytest.raises(CostModelError, match="cannot rank NaN"):
-        ndcg(np.array([np.nan]), np.ones(1), 1)
+        best_of_top_k(np.array([np.nan]), np.ones(1), 1)

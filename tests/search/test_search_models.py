@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from autotune.cost_model.adapted import AdaptedModel
-from autotune.cost_model.xgboost_model import XGBoostModel
 from autotune.ops import parse_workload
 from autotune.search.models import model_for
 from autotune.search_spaces import Choice, ConfigSpace, task_space
@@ -18,4 +17,4 @@ def test_a_search_of_nests_knows_before_its_first_trial() -> None:
 
 def test_a_search_of_knobs_starts_from_nothing() -> None:
     model = model_for(ConfigSpace((Choice("tile", (1, 2, 4)),)), 0)
-    assert isinstance(model, XGBoostModel) and not model.ready
+    assert isinstance(model, AdaptedModel) and not model.ready

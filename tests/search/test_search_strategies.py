@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from autotune.cost_model.adapted import AdaptedModel
 from autotune.cost_model.features import Features
 from autotune.cost_model.model import RandomModel
-from autotune.cost_model.xgboost_model import XGBoostModel
 from autotune.errors import ConfigError, MeasureError
 from autotune.search.simulation import Simulation, simulate
 from autotune.search.strategies import STRATEGIES, make_strategy
@@ -26,7 +26,7 @@ from tests.search.conftest import synthetic_trial
 
 
 def make(name: str, space: ConfigSpace | TaskSpace, seed: int = 0) -> Strategy:
-    return make_strategy(name, space, XGBoostModel(rounds=10), random.Random(seed))
+    return make_strategy(name, space, AdaptedModel(None, rounds=10), random.Random(seed))
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_guided_search_beats_random_at_equal_trials(name: str, space: ConfigSpac
     def reached(name: str) -> list[float]:
         runs = []
         for seed in range(4):
-            strategy = make_strategy(name, space, XGBoostModel(seed=seed), random.Random(seed))
+            strategy = make_strategy(name, space, AdaptedModel(None, seed=seed), random.Random(seed))
             best = best_trial(simulate(strategy, simulation, 64))
             assert best is not None
             runs.append(simulation.best / best.cost)
@@ -181,12 +181,12 @@ def test_guided_search_beats_random_at_equal_trials(name: str, space: ConfigSpac
 def test_the_gain_comes_from_the_model(space: ConfigSpace, simulation: Simulation) -> None:
     options = GuidedOptions(sources=("evolution",))
 
-    def reached(model: XGBoostModel | RandomModel) -> float:
+    def reached(model: AdaptedModel | RandomModel) -> float:
         best = best_trial(simulate(Guided(space, model, random.Random(1), options), simulation, 64))
         assert best is not None
         return simulation.best / best.cost
 
-    assert reached(XGBoostModel()) > reached(RandomModel(random.Random(1))) + 0.03
+    assert reached(AdaptedModel(None)) > reached(RandomModel(random.Random(1))) + 0.03
 
 
 def test_descent_ends_where_no_step_is_better(space: ConfigSpace, simulation: Simulation) -> None:
@@ -294,7 +294,7 @@ def test_more_proposals_come_from_the_source_that_finds_more() -> None:
 
 def test_epsilon_one_is_random_search(space: ConfigSpace, simulation: Simulation) -> None:
     options = GuidedOptions(warmup=4, epsilon=1.0)
-    trials = simulate(Guided(space, XGBoostModel(), random.Random(0), options), simulation, 200)
+    trials = simulate(Guided(space, AdaptedModel(None), random.Random(0), options), simulation, 200)
     blind = simulate(make("random", space), simulation, 200)
     assert abs(mean(t.cost for t in trials if t.seconds) / mean(t.cost for t in blind if t.seconds) - 1) < 0.2
 
