@@ -7,9 +7,19 @@ not an error: it is a `Failure` value (see `autotune.measure`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class AutotuneError(Exception):
-    """Base class of all errors that autotune raises on purpose."""
+    """Base class of all errors that autotune raises on purpose.
+
+    Attributes:
+        values: what a program may want to know beside the text, as JSON can hold it.
+    """
+
+    def __init__(self, *args: object, values: Mapping[str, object] | None = None) -> None:
+        super().__init__(*args)
+        self.values = dict(values or {})
 
 
 class ModelError(AutotuneError):

@@ -100,6 +100,7 @@ def run_observed(
         if not drawn:
             raise
         raise type(error)(
-            f"{error}; this run drew the values of {', '.join(drawn)}: give real ones by --input NAME=FILE.npy"
+            f"{error}; this run drew the values of {', '.join(drawn)}: give real ones by --input NAME=FILE.npy",
+            values=error.values,
         ) from error
     return found

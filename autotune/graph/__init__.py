@@ -85,4 +85,4 @@ def one_line() -> Iterator[None]:
     try:
         yield
     except ModelError as error:
-        raise type(error)(" ".join(str(error).split())) from error
+        raise type(error)(" ".join(str(error).split()), values=error.values) from error

@@ -127,4 +127,11 @@ def refuse_unknown_nodes(model: OnnxModel) -> None:
         listing = ", ".join(
             f"{shortened(op)} ×{count} (first: '{shortened(first[op])}')" for op, count in sorted(counts.items())
         )
-        raise UnsupportedError(f"{counts.total()} unsupported node(s) of {len(counts)} operator(s): {listing}")
+        named = [
+            {"operator": op, "nodes": count, "first": first[op], "reason": "unknown operator"}
+            for op, count in sorted(counts.items())
+        ]
+        raise UnsupportedError(
+            f"{counts.total()} unsupported node(s) of {len(counts)} operator(s): {listing}",
+            values={"unsupported": named},
+        )
