@@ -10,9 +10,10 @@ from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.api.observe import observe
 from autotune.compiler.compile import CompiledModel, compile_graph
-from autotune.compiler.tasks import KernelTask, kernel_tasks, merged
+from autotune.compiler.tasks import kernel_tasks, merged
 from autotune.graph import load_model
 from autotune.graph.optimizer import Optimizer
+from autotune.report.task_list import TaskList
 from autotune.target import Target
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def tasks(
     *,
     shapes: Shapes | None = None,
     inputs: Mapping[str, object] | None = None,
-) -> tuple[KernelTask, ...]:
+) -> TaskList:
     """What there is to tune in a model: its distinct kernels, their layouts, and how often each is used.
 
     A model whose shapes depend on values is run once, for the kernels of its programs.
@@ -81,4 +82,4 @@ def tasks(
     """
     wanted = Target.parse(target)
     found = observe(model, wanted, shapes=shapes, inputs=inputs)
-    return merged(task for program in found for task in kernel_tasks(program.graph, wanted))
+    return TaskList(merged(task for program in found for task in kernel_tasks(program.graph, wanted)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -97,6 +97,68 @@ class TuneReport:
     def model(self) -> ModelVerdict | None:
         """The verdict on the model as a whole, where there is one."""
         return combined(self.programs) if self.programs else None
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it, as JSON can hold it."""
+        found = self.search
+        return {
+            "target": str(self.target),
+            "database": str(self.database),
+            "session": found.session_id,
+            "interrupted": self.interrupted,
+            "new_trials": found.new_trials,
+            "seconds": found.seconds,
+            "trials_per_second": found.trials_per_second,
+            "shares": found.shares(),
+            "foresight": asdict(found.foresight) if found.foresight else None,
+            "peak_gflops": self.peak_gflops,
+            "peak": asdict(self.peak),
+            "model": asdict(self.model) if self.model else None,
+            "programs": [asdict(program) for program in self.programs],
+            "tasks": [
+                {
+                    "workload": task.task.workload.key,
+                    "operator": task.task.name,
+                    "nodes": task.task.origins,
+                    "uses": task.task.weight,
+                    "trials": task.trials,
+                    "new": task.new,
+                    "failed": task.failed,
+                    "skipped": task.skipped,
+                    "default_seconds": task.default_seconds,
+                    "best_seconds": task.best.seconds if task.best else None,
+                    "speedup": task.speedup,
+                    "gflops": task.gflops,
+                    "peak_share": task.gflops / self.peak_gflops if task.gflops and self.peak_gflops else None,
+                    "disturbed": task.best.disturbed if task.best else None,
+                    "config": dict(task.best.config) if task.best else None,
+                    "foresight": asdict(task.foresight) if task.foresight else None,
+                    "stopped": task.stopped,
+                }
+                for task in found.tasks
+            ],
+        }
+
+    def _repr_html_(self) -> str:
+        from autotune.report.naming import task_name
+        from autotune.report.notebook import html_table, shown_time
+
+        model = self.model
+        title = f"{self.search.new_trials} trials in {self.search.seconds:.1f} s"
+        if model is not None:
+            now = "tuned" if model.tuned else "untuned"
+            times = f"{shown_time(model.untuned_seconds)} untuned, {shown_time(model.tuned_seconds)} tuned"
+            title = f"{times}, in turn {model.speedup:.2f}× as fast; the model runs {now}; {title}"
+        tasks = sorted(self.search.tasks, key=lambda task: -task.task.weight * (task.best.cost if task.best else 0.0))
+        rows = [
+            (shown_time(task.default_seconds), shown_time(task.best.seconds if task.best else None),
+             f"{task.speedup:.2f}×" if task.speedup else "-", f"{task.task.weight:g}", str(task.trials),
+             task_name(task.task.origins), task.task.name)
+            for task in tasks
+        ]  # fmt: skip
+        headings = ("untuned", "tuned", "faster", "uses", "trials", "node", "operator")
+        notes = ["interrupted: the same call continues"] if self.interrupted else []
+        return html_table(title, headings, rows, [*notes, f"records in {self.database}"])
 
 
 def tune(

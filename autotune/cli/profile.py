@@ -77,7 +77,7 @@ def profile(
     if trace is not None:
         write_text(trace, json.dumps(found.trace()))
     if as_json:
-        print_json(_values(model, found))
+        print_json({"model": str(model), **found.to_dict()})
     else:
         _show(found, top, tune_command(model, target, shape, inputs, db))
         if trace is not None:
@@ -104,7 +104,7 @@ def _show(found: Profile, top: int, command: str) -> None:
         against = row.against_record
         shown.add_row(
             *common,
-            f"{_gflops(row):.1f}",
+            f"{row.gflops:.1f}",
             size(row.report.nbytes),
             percent(row.of_limit),
             duration(row.report.seconds),
@@ -147,40 +147,3 @@ def _show(found: Profile, top: int, command: str) -> None:
         print(f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}")
     if found.disturbance:
         print(f"disturbed: {found.disturbance}")
-
-
-def _gflops(kernel: KernelProfile) -> float:
-    return kernel.report.flops / kernel.seconds * 1e-9 if kernel.seconds else 0.0
-
-
-def _values(model: Path, found: Profile) -> dict[str, object]:
-    return {
-        "model": str(model),
-        "seconds": found.seconds,
-        "latency": found.latency,
-        "programs": found.programs,
-        "disturbed": found.disturbed or bool(found.disturbance),
-        "doubts": list(found.doubts),
-        "disturbance": found.disturbance,
-        "recorded": dict(zip(("kernels", "seconds", "record_seconds"), found.recorded)),
-        "peak_gflops": found.fp32,
-        "bandwidth": {name: rate for name, _, rate in found.levels},
-        "kernels": [
-            {
-                "kernel": kernel.report.description,
-                "nodes": kernel.report.origins,
-                "start": kernel.start,
-                "seconds": kernel.seconds,
-                "share": found.share(kernel),
-                "gflops": _gflops(kernel),
-                "bytes": kernel.report.nbytes,
-                "of_limit": kernel.of_limit,
-                "record_seconds": kernel.report.seconds,
-                "against_record": kernel.against_record,
-                "template": kernel.template,
-                "tier": kernel.report.tier.value,
-            }
-            for kernel in found.kernels
-        ],
-        "hosts": [{"node": host.label, "start": host.start, "seconds": host.seconds} for host in found.hosts],
-    }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -59,6 +60,24 @@ class Comparison:
     rounds: int
     peak_doubt: str = ""
     disturbance: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it, as JSON can hold it: an error that is not finite is None."""
+        return {
+            "rounds": self.rounds,
+            "peak_gflops": self.peak_gflops,
+            "peak_doubt": self.peak_doubt,
+            "disturbance": self.disturbance,
+            "engines": [
+                {
+                    **asdict(one),
+                    "max_error": one.max_error if one.max_error is not None and math.isfinite(one.max_error) else None,
+                    "speedup": self.speedup(one).median,
+                    "speedup_interval": self.speedup(one).interval,
+                }
+                for one in self.results
+            ],
+        }
 
     def speedup(self, peer: EngineResult) -> Ratio:
         """How many times faster than the peer the first engine is, round by round."""

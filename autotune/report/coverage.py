@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from autotune.compiler.compile import KernelReport
 from autotune.records import Tier
@@ -72,6 +72,25 @@ class Coverage:
         """One line: "exact 93.1 % of flops in 20 kernels, default 6.9 % in 4"."""
         shown = [f"{part.tier} {100 * part.share:.1f} % in {part.kernels} kernels" for part in self.parts]
         return f"schedules by share of flops: {', '.join(shown) or 'no kernels'}"
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it, as JSON can hold it."""
+        return {
+            "exact": self.exact,
+            "parts": [asdict(part) for part in self.parts],
+            "reasons": [{"reason": reason, "kernels": count} for reason, count in self.reasons],
+            "plain": [{"reason": reason, "kernels": count} for reason, count in self.plain],
+        }
+
+    def _repr_html_(self) -> str:
+        from autotune.report.notebook import html_table, shown_share, shown_time
+
+        rows = [
+            (part.tier, shown_share(part.share), str(part.kernels), shown_time(part.seconds)) for part in self.parts
+        ]
+        notes = [f"{count} kernels: {reason}" for reason, count in self.reasons]
+        headings = ("schedules", "share of FLOP", "kernels", "as measured")
+        return html_table("coverage", headings, rows, [*notes, *self.plain_lines()])
 
     def plain_lines(self) -> list[str]:
         """One line per reason: "1 kernel uses plain loops: ..."."""

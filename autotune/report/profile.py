@@ -53,6 +53,11 @@ class KernelProfile:
         return self.least / self.seconds if self.seconds else 0.0
 
     @property
+    def gflops(self) -> float:
+        """1e9 operations a second."""
+        return self.report.flops / self.seconds * 1e-9 if self.seconds else 0.0
+
+    @property
     def against_record(self) -> float | None:
         """Time in the model over the time that was recorded when it was tuned; None without a record."""
         return self.seconds / self.report.seconds if self.report.seconds else None
@@ -116,13 +121,59 @@ class Profile:
             found[kernel.template] = (calls + 1, seconds + kernel.seconds)
         return sorted(((name, *rest) for name, rest in found.items()), key=lambda row: -row[2])
 
+    def to_dict(self) -> dict[str, object]:
+        """All of it, as JSON can hold it."""
+        return {
+            "seconds": self.seconds,
+            "latency": self.latency,
+            "programs": self.programs,
+            "disturbed": self.disturbed or bool(self.disturbance),
+            "doubts": list(self.doubts),
+            "disturbance": self.disturbance,
+            "recorded": dict(zip(("kernels", "seconds", "record_seconds"), self.recorded)),
+            "peak_gflops": self.fp32,
+            "bandwidth": {name: rate for name, _, rate in self.levels},
+            "kernels": [
+                {
+                    "kernel": kernel.report.description,
+                    "nodes": kernel.report.origins,
+                    "start": kernel.start,
+                    "seconds": kernel.seconds,
+                    "share": self.share(kernel),
+                    "gflops": kernel.gflops,
+                    "bytes": kernel.report.nbytes,
+                    "of_limit": kernel.of_limit,
+                    "record_seconds": kernel.report.seconds,
+                    "against_record": kernel.against_record,
+                    "template": kernel.template,
+                    "tier": kernel.report.tier.value,
+                }
+                for kernel in self.kernels
+            ],
+            "hosts": [{"node": host.label, "start": host.start, "seconds": host.seconds} for host in self.hosts],
+        }
+
+    def _repr_html_(self) -> str:
+        from autotune.report.notebook import html_table, shown_share, shown_time
+
+        rows = [
+            (shown_time(k.seconds), shown_share(self.share(k)), shown_share(k.of_limit), kernel_name(k.report.origins),
+             k.report.description)
+            for k in self.kernels
+        ]  # fmt: skip
+        rows += [(shown_time(h.seconds), shown_share(self.share(h)), "-", h.label, "on the host") for h in self.hosts]
+        rows.sort(key=lambda row: -float(row[1].split()[0]))
+        title = f"{shown_time(self.latency)} a run, {shown_time(self.seconds)} of it in kernels and host functions"
+        doubts = [*self.doubts, *([f"disturbed: {self.disturbance}"] if self.disturbance else [])]
+        return html_table(title, ("time", "share", "of limit", "node", "operator"), rows, doubts)
+
     def trace(self) -> dict[str, object]:
         """One pass in Chrome's trace format (chrome://tracing, Perfetto): kernels by ONNX nodes, in microseconds."""
         events: list[dict[str, object]] = [
             {"name": kernel_name(k.report.origins) or k.report.description, "cat": k.template, "ph": "X",
              "pid": 0, "tid": 0, "ts": k.start * 1e6, "dur": k.seconds * 1e6,
              "args": {"operator": k.report.description, "nodes": k.report.origins,
-                      "gflops": k.report.flops / k.seconds * 1e-9 if k.seconds else 0.0, "bytes": k.report.nbytes,
+                      "gflops": k.gflops, "bytes": k.report.nbytes,
                       "of_limit": k.of_limit, "record_us": k.report.seconds and k.report.seconds * 1e6,
                       "schedule": k.report.config, "tier": k.report.tier.value}}
             for k in self.kernels

@@ -1,0 +1,24 @@
+"""The tasks of a model as a tuple that a notebook shows as a table."""
+
+from __future__ import annotations
+
+from autotune.compiler.tasks import KernelTask
+from autotune.report.naming import task_name
+from autotune.report.notebook import html_table, shown_share
+
+
+class TaskList(tuple[KernelTask, ...]):
+    """Kernels to tune; see `KernelTask`."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        flops = [task.uses * task.workload.flops for task in self]
+        order = sorted(range(len(self)), key=lambda n: -flops[n])
+        rows = [
+            (shown_share(flops[n] / (sum(flops) or 1)), str(self[n].uses), task_name(self[n].origins),
+             self[n].workload.describe())
+            for n in order
+        ]  # fmt: skip
+        title = f"{len(self)} tasks, {sum(flops) / 1e9:.2f} GFLOP"
+        return html_table(title, ("share of FLOP", "uses", "node", "operator"), rows)
