@@ -142,7 +142,7 @@ def showing(quiet: bool = False) -> Iterator[TuneProgress]:
     """Progress on stderr while the context lasts."""
     console = Console(stderr=True, highlight=False, quiet=quiet)
     progress = TuneProgress(console)
-    if not console.is_terminal:
+    if quiet or not console.is_terminal:
         yield progress
         return
     with Live(console=console, refresh_per_second=4, transient=True) as live:

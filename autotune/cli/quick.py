@@ -11,6 +11,7 @@ import typer
 
 from autotune.cli.bench import bench
 from autotune.cli.compile import compile_model, refuse_other_kinds
+from autotune.cli.loudness import quiet
 from autotune.cli.options import DbOption, ModelArgument, ShapeOption, TargetOption, check_writable, parse_shapes
 from autotune.cli.tune import tune
 
@@ -51,12 +52,14 @@ def quick(
     )
     bench(model, against=against, target=target, shape=shape, db=db)
     _say(f"next: use it in Python: autotune.InferenceSession({str(made if whole else model)!r})")
-    print("the same command again goes on tuning; `autotune profile` shows where the time goes")
+    if not quiet():
+        print("the same command again goes on tuning; `autotune profile` shows where the time goes")
 
 
 def _say(text: str) -> None:
     """What comes now, with an empty line before it."""
-    print(f"\n== {text}", flush=True)
+    if not quiet():
+        print(f"\n== {text}", flush=True)
 
 
 def with_command(args: Sequence[str], commands: Collection[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.loudness import quiet
 from autotune.cli.options import (
     DbOption,
     ImportOption,
@@ -99,7 +100,7 @@ def tune(
         ]
     )
     try:
-        with showing() as progress:
+        with showing(quiet()) as progress:
             report = run_tune(
                 str(op) if model is None else model,
                 target,

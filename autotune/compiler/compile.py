@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,7 +175,10 @@ def compile_graph(
         chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
         assignment = assign(graph, groups, chooser, cache)
         kernels = _Kernels(target, cache, chooser)
+        _log.info("building the kernels of %d groups for %s", len(assignment.steps), target)
+        start = time.perf_counter()
         built = [kernels.of(step) for step in assignment.steps]
+        _log.info("built %d kernels in %.2f s", len(kernels.objects), time.perf_counter() - start)
         try:
             return _link(graph, target, assignment, built, kernels, max_memory)
         except TooLarge as found:
@@ -254,6 +258,7 @@ class _Kernels:
     def _build(self, step: KernelStep) -> KernelObject:
         key = (step.workload.key, step.choice.origin, step.interface.to_json())
         if key not in self._built:
+            start = time.perf_counter()
             kernel = self._built[key] = cached_kernel(
                 self.cache,
                 step.workload,
@@ -264,6 +269,7 @@ class _Kernels:
                     step.choice.schedule(step.workload, self.target, step.interface), self.target, self.cache
                 ),
             )
+            _log.debug("%.3f s for %s", time.perf_counter() - start, step.workload.describe())
             if kernel.ir_hash not in self.number:
                 self.number[kernel.ir_hash] = len(self.objects)
                 self.objects.append(kernel.object_code)
@@ -288,9 +294,11 @@ class _Constants:
 
     def packed(self) -> Array:
         """All of them, as bytes."""
+        start = time.perf_counter()
         out = aligned_empty(max(self.size, ALIGN))
         for offset, nbytes, fill in self._fills:
             fill(out[offset : offset + nbytes])
+        _log.info("packed %d bytes of weights in %.2f s", self.size, time.perf_counter() - start)
         return out
 
 

@@ -5,6 +5,7 @@ Every percentage "of peak" that autotune prints refers to these, or to an FMA pr
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from autotune import machine
 from autotune.measure.probes import Kernel, Probe, bf16_kernel, fma_kernel, int8_kernel, read_kernel
 from autotune.measure.quiet import Watch, wait_until_quiet
 from autotune.target import Target
+
+_log = logging.getLogger(__name__)
 
 _ROUNDS = 8
 _SECONDS = 0.005  # of one round: long against waking a thread, short against a time slice
@@ -149,6 +152,7 @@ def measure_peaks(target: Target) -> Peaks:
     Raises:
         TargetError: this machine lacks a feature of the target.
     """
+    _log.info("measuring the limits of %s: some seconds", target)
     own = _SCALES * target.num_threads
     limits = {"fp32": Limit(fma_kernel(target), target, own), **read_limits(target)}
     for name, kernel in (("int8", int8_kernel(target)), ("bf16", bf16_kernel(target))):
