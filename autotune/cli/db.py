@@ -216,14 +216,15 @@ def verify(db: DbOption = None, as_json: JsonOption = False) -> None:
     with records.Database.open(database_path(db), read_only=True) as database:
         problems = records.verify(database)
         path, trials = database.path, None if problems else records.stats(database).trials
-    if as_json:
-        text.print_json({"database": str(path), "problems": problems})
-    else:
-        for problem in problems:
-            print(problem)
+    found = {"database": str(path), "problems": problems}
     if problems:
-        raise DatabaseError(f"{path}: {len(problems)} problems; `autotune db export` saves what can still be read")
-    if not as_json:
+        if not as_json:
+            print("\n".join(problems))
+        message = f"{path}: {len(problems)} problems; `autotune db export` saves what can still be read"
+        raise DatabaseError(message, values=found)
+    if as_json:
+        text.print_json(found)
+    else:
         print(f"{path}: all {trials} trials are sound")
 
 

@@ -7,45 +7,21 @@ interrupted, 143 terminated. A model in the place of a command stands for `autot
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NoReturn, ParamSpec
+from typing import Annotated, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
+from autotune.cli.ending import INTERRUPTED, TERMINATED, Root, ending
 from autotune.cli.group import Command, Group
-from autotune.errors import AutotuneError
+from autotune.cli.loudness import loud
 from autotune.version import installed_version
-
-Args = ParamSpec("Args")
-
-
-INTERRUPTED, TERMINATED = 130, 143
-
-
-def ending(command: Callable[Args, None]) -> Callable[Args, None]:
-    """The command, with a deliberate error, or no memory left, as one line and exit code 1, Ctrl-C as one and 130."""
-
-    @functools.wraps(command)
-    def run(*args: Args.args, **kwargs: Args.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except AutotuneError as error:
-            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-            raise typer.Exit(1) from None
-        except MemoryError as error:
-            print(f"error: not enough memory: {' '.join(str(error).split())}", file=sys.stderr)
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
-
-    return run
 
 
 def print_version(wanted: bool) -> None:
@@ -60,20 +36,24 @@ def options(
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Tune and compile ONNX models for this CPU."""
+    """Tune and compile ONNX models for this CPU.
+
+    Defaults of options: autotune.toml, or [tool.autotune] of pyproject.toml, here or in a folder above.
+    """
 
 
 def make_app(commands: Mapping[str, Command]) -> typer.Typer:
     """The command line over `commands`."""
-    app = _typer(commands)
+    app = _typer(commands, Root)
     app.callback()(options)
     return app
 
 
-def _typer(commands: Mapping[str, Command]) -> typer.Typer:
+def _typer(commands: Mapping[str, Command], kind: type[TyperGroup] = TyperGroup) -> typer.Typer:
     app = typer.Typer(
+        cls=kind,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=kind is Root,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -82,7 +62,7 @@ def _typer(commands: Mapping[str, Command]) -> typer.Typer:
         if isinstance(command, Group):
             app.add_typer(_typer(command.commands), name=name, help=command.help)
         else:
-            app.command(name)(ending(command))
+            app.command(name)(loud(ending(command)))
     return app
 
 

@@ -90,6 +90,9 @@ def explain(as_json: JsonOption = False) -> None:
 
     used = model_in_use()
     if used is None:
+        if as_json:
+            print_json({"path": None, "key": None, "note": None, "features": {}})
+            return
         print("no model fits this version: untuned schedules come from a closed form; `autotune model train` makes one")
         return
     forest, path = used

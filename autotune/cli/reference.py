@@ -28,8 +28,22 @@ Made from the declarations behind `--help`; written anew by `python -m autotune.
 | 2 | called wrongly: an unknown command or option, or one without its value |
 | 130, 143 | ended by Ctrl-C, by SIGTERM; what was measured is kept |
 
-`--json` prints one JSON document on stdout and nothing else there; progress and notes go to stderr. Tables are as wide
-as the terminal, or as `COLUMNS` says; into a file or a pipe they are as wide as they need. `-h` is `--help`;
+`--json` prints one JSON document on stdout and nothing else there; progress and notes go to stderr. A command that
+fails prints `{"error": {"kind": "ModelError", "message": "..."}}` there, the same line on stderr, and ends with its
+usual exit code; `kind` is a class of `autotune.errors`, `UsageError`, `MemoryError` or `KeyboardInterrupt`. Beside
+`error` stands what was found: `unsupported` operators, nodes and reasons, `problems` of a database, the trials so far.
+
+Every command takes two options more: `--quiet` (`-q`) prints results and errors alone, no progress and no notes;
+`--verbose` (`-v`) tells on stderr, with times, what takes long: passes, building of kernels, packing of weights; `-vv`
+tells each of them.
+
+Options have other defaults where a file says so: `autotune.toml`, or `[tool.autotune]` of `pyproject.toml`, in the
+current folder or the nearest above that has one. `target = "native -num-cores=4"` is for every command with the option,
+a table (`[tune]`, `[tool.autotune.tune]`) for one command; names are those of the options without the dashes. What is
+typed counts first, then the file, then `$AUTOTUNE_DB`; paths are beside the file; an unknown name is refused.
+
+Tables are as wide as the terminal, or as `COLUMNS` says; into a file or a pipe they are as wide as they need. `-h` is
+`--help`; `autotune --install-completion` has the shell complete commands and options.
 `autotune --version` and `autotune.__version__` tell the version.
 """
 _NAMES = {int: "N", str: "TEXT", Path: "FILE"}

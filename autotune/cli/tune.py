@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.ending import INTERRUPTED, failure
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.loudness import quiet
 from autotune.cli.options import (
@@ -25,8 +26,6 @@ from autotune.cli.text import print_json
 
 if TYPE_CHECKING:
     from autotune.api.tune import TuneReport
-
-INTERRUPTED = 130
 
 
 def tune(
@@ -89,7 +88,7 @@ def tune(
     model = named if model is None else model
     from autotune.api.tune import tune as run_tune
     from autotune.cli.progress import showing
-    from autotune.cli.tune_report import report_values, show_report
+    from autotune.cli.tune_report import show_report
 
     path, given = database_path(db), load_arrays(inputs, "--input")
     command = shlex.join(
@@ -119,14 +118,17 @@ def tune(
                 command=command,
             )
     except KeyboardInterrupt:
-        _interrupted(path, command)
+        raise KeyboardInterrupt(_continuing(path, command)) from None
+    stopped = _continuing(report.database, command)
     if as_json:
-        print_json(report_values(report, command))
+        values = {"command": command, **report.to_dict()}
+        print_json({**values, **failure("KeyboardInterrupt", stopped)} if report.interrupted else values)
     else:
         following = _following(report, model, str(op), target, shape, inputs, db, command)
         show_report(report, str(op) if model is None else str(model), following, every)
     if report.interrupted:
-        _interrupted(report.database, command)
+        print(stopped, file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _following(
@@ -155,9 +157,8 @@ def _following(
     return shlex.join(["autotune", "compile", str(model), *more, "-o", str(model.with_suffix(".at"))])
 
 
-def _interrupted(path: Path, command: str) -> None:
-    print(f"interrupted; all finished trials are in {path}; to continue: {command}", file=sys.stderr)
-    raise typer.Exit(INTERRUPTED)
+def _continuing(path: Path, command: str) -> str:
+    return f"interrupted; all finished trials are in {path}; to continue: {command}"
 
 
 def _words(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autotune.cli.text import cell, duration, percent, percents, print_table, table
 from autotune.report.naming import task_name
@@ -135,46 +134,3 @@ def _time(found: TuneOutcome) -> str:
 
 def _model_seconds(task: TaskOutcome) -> float:
     return task.task.weight * (task.best.cost if task.best is not None else 0.0)
-
-
-def report_values(report: TuneReport, command: str) -> dict[str, Any]:
-    """All of it."""
-    found = report.search
-    return {
-        "command": command,
-        "target": str(report.target),
-        "database": str(report.database),
-        "session": found.session_id,
-        "interrupted": report.interrupted,
-        "new_trials": found.new_trials,
-        "seconds": found.seconds,
-        "trials_per_second": found.trials_per_second,
-        "shares": found.shares(),
-        "foresight": asdict(found.foresight) if found.foresight else None,
-        "peak_gflops": report.peak_gflops,
-        "peak": asdict(report.peak),
-        "model": asdict(report.model) if report.model else None,
-        "programs": [asdict(program) for program in report.programs],
-        "tasks": [
-            {
-                "workload": task.task.workload.key,
-                "operator": task.task.name,
-                "nodes": task.task.origins,
-                "uses": task.task.weight,
-                "trials": task.trials,
-                "new": task.new,
-                "failed": task.failed,
-                "skipped": task.skipped,
-                "default_seconds": task.default_seconds,
-                "best_seconds": task.best.seconds if task.best else None,
-                "speedup": task.speedup,
-                "gflops": task.gflops,
-                "peak_share": task.gflops / report.peak_gflops if task.gflops and report.peak_gflops else None,
-                "disturbed": task.best.disturbed if task.best else None,
-                "config": dict(task.best.config) if task.best else None,
-                "foresight": asdict(task.foresight) if task.foresight else None,
-                "stopped": task.stopped,
-            }
-            for task in found.tasks
-        ],
-    }
