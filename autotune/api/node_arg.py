@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from autotune.errors import InputError
 from autotune.runtime.program import TensorSpec
+from autotune.tensor.formats import MINIFLOATS
 
 if TYPE_CHECKING:
     from autotune.graph.frontend.inputs import ModelInput, ModelOutput
 
 _ONNX_TYPES = {
-    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool",
-    **{f"{a}{n}": f"{b}{n}" for a, b in (("i", "int"), ("u", "uint")) for n in (8, 16, 32, 64)},
+    "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool", "string": "string",
+    **{f"{a}{n}": f"{b}{n}" for a, b in (("i", "int"), ("u", "uint")) for n in (2, 4, 8, 16, 32, 64)},
+    **{d.value: f"float{d.value[1:]}" for d in MINIFLOATS}, "f8e8m0": "float8e8m0",
 }  # fmt: skip
 
 

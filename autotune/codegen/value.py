@@ -37,7 +37,7 @@ _F32 = struct.Struct("<f")
 _STORED = {
     DType.f64: "double", DType.f32: "float", DType.f16: "half", DType.bf16: "i16", DType.bool: "i8",
     DType.i8: "i8", DType.u8: "i8", DType.i16: "i16", DType.u16: "i16", DType.i32: "i32", DType.u32: "i32",
-    DType.i64: "i64", DType.u64: "i64",
+    DType.i64: "i64", DType.u64: "i64", **{d: "i8" for d in DType if d.is_storage},
 }  # fmt: skip
 
 

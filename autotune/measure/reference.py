@@ -28,6 +28,7 @@ from autotune.ops.registry import compute_def, known_algorithm
 from autotune.ops.workload import TensorType, Workload
 from autotune.tensor import ComputeDef, DType
 from autotune.tensor.evaluate import evaluate
+from autotune.tensor.formats import INTEGER_BITS, integer_range
 
 Array = npt.NDArray[Any]
 
@@ -104,14 +105,19 @@ def reference_of(definition: ComputeDef, inputs: tuple[Array, ...]) -> Reference
 
 
 def sample(kind: TensorType, rng: np.random.Generator) -> Array:
-    """Varied values, none denormal, of one tensor: standard normal floats, the full range of bytes, and small
-    integers in wider types (sums of their products stay exact)."""
+    """Varied values, none denormal, of one tensor: standard normal floats, the full range of bytes and of u32 (words of
+    codes), and small integers in other wider types (sums of their products stay exact)."""
     dtype = DType(kind.dtype)
     if dtype.is_float:
         return np.asarray(rng.standard_normal(kind.shape)).astype(dtype.numpy)
     if dtype is DType.bool:
         return rng.integers(0, 2, kind.shape).astype(np.bool_)
-    if dtype.bytes == 1:
+    if dtype in INTEGER_BITS:
+        low, high = integer_range(dtype)
+        return rng.integers(low, high, kind.shape, np.int8, endpoint=True).astype(dtype.numpy)
+    if dtype.is_storage:
+        return np.abs(rng.standard_normal(kind.shape)).astype(np.float32).astype(dtype.numpy)
+    if dtype.bytes == 1 or dtype is DType.u32:
         bounds = np.iinfo(dtype.numpy)
         return rng.integers(bounds.min, bounds.max, kind.shape, dtype.numpy, endpoint=True)
     return rng.integers(0, 8, kind.shape, dtype.numpy)

@@ -105,6 +105,7 @@ def floating(op: str, t: Tensor) -> DType:
 
 def numeric(op: str, t: Tensor) -> DType:
     require(t.dtype is not DType.bool, f"{op}: needs numbers, got bool; cast first")
+    require(not t.dtype.is_storage, f"{op}: computes nothing in {t.dtype}; cast first")
     return t.dtype
 
 

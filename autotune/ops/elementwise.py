@@ -12,9 +12,11 @@ from autotune.ops.checks import flag, floating, numeric, require, same_dtype, wo
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Reinterpret, binary, cast, select, unary
+from autotune.tensor.formats import INTEGER_BITS, ROUNDINGS, decoded, encoded, width
 from autotune.tensor.stage import Tensor, compute
 
 Point = Callable[..., Expr]
+_READ_AS = dict.fromkeys(INTEGER_BITS, DType.i32)
 _FUNCTIONS = (
     "exp", "log", "sqrt", "erf", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
     "atanh", "floor", "ceil", "round", "isnan", "isinf",
@@ -123,15 +125,34 @@ def where(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 @operator("cast", elementwise=True, to=Needed.name)
 def cast_(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The same numbers in another dtype; floats are truncated to integers, bool is `x != 0`."""
-    to = _target("cast", attrs)
+    to, own = _target("cast", attrs), inputs[0].dtype
+    require(not to.is_storage or to is own, f"cast: numbers become {to} by encode")
+    if own.is_storage and to is not own:
+        return pointwise("cast", inputs, lambda x: decoded(x, to))
     return pointwise("cast", inputs, lambda x: cast(to, x))
+
+
+@operator("encode", elementwise=True, to="f8e4m3fn", saturate=True, rounding="up")
+def encode(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """The same numbers in a storage type: what is beyond its largest number becomes that one, or infinity or NaN.
+
+    `rounding` is that of powers of two (f8e8m0): up, down or nearest. All others round half to even.
+    """
+    to, own = _target("encode", attrs), inputs[0].dtype
+    require(to.is_storage, f"encode: {to} is no storage type; use cast")
+    saturate, rounding = flag("encode", attrs, "saturate"), word("encode", attrs, "rounding", ROUNDINGS)
+
+    def point(x: Expr) -> Expr:
+        return encoded(decoded(x, _READ_AS.get(own, DType.f32)) if own.is_storage else x, to, saturate, rounding)
+
+    return pointwise("encode", inputs, point)
 
 
 @operator("bit_cast", elementwise=True, to=Needed.name)
 def bit_cast(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The same bits in another dtype of equal width."""
     to, own = _target("bit_cast", attrs), inputs[0].dtype
-    require(to.bits == own.bits, f"bit_cast: {own} has {own.bits} bits, {to} has {to.bits}")
+    require(width(to) == width(own), f"bit_cast: {own} has {width(own)} bits, {to} has {width(to)}")
     return pointwise("bit_cast", inputs, lambda x: x if to is own else Reinterpret(x, to))
 
 

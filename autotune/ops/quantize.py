@@ -12,10 +12,11 @@ from autotune.ops.broadcast import broadcast_shapes, element
 from autotune.ops.checks import floating, numeric, require, word
 from autotune.ops.registry import operator
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, cast, unary
+from autotune.tensor.expr import Expr, cast, maximum, minimum, unary
+from autotune.tensor.formats import INTEGER_BITS, decoded, encoded, integer_range
 from autotune.tensor.stage import Tensor, compute
 
-QUANTIZED = ("i8", "u8", "i16", "u16")
+QUANTIZED = ("i8", "u8", "i16", "u16", "i4", "u4", "i2", "u2")
 FLOATS = ("f32", "f16", "bf16", "f64")
 
 
@@ -29,10 +30,10 @@ def quantize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 
     def point(x: Expr, scale: Expr, zero: Expr) -> Expr:
         quotient = cast(scale.dtype, cast(DType.f32, cast(scale.dtype, x)) / cast(DType.f32, scale))
-        return cast(to, unary("round", cast(DType.f32, quotient)) + cast(DType.f32, zero))
+        return _saturated(to, unary("round", cast(DType.f32, quotient)) + _number(zero))
 
     def exact(x: Expr, scale: Expr, zero: Expr) -> Expr:
-        return cast(to, unary("round", cast(DType.f64, x) / scale) + cast(DType.f64, zero))
+        return _saturated(to, unary("round", cast(DType.f64, x) / scale) + cast(DType.f64, _number(zero)))
 
     return _pointwise("quantize", inputs, exact if scale.dtype is DType.f64 else point)
 
@@ -46,7 +47,7 @@ def requantize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     to = _target("requantize", attrs, zero)
 
     def point(x: Expr, multiplier: Expr, zero: Expr) -> Expr:
-        return cast(to, unary("round", cast(DType.f32, x) * multiplier) + cast(DType.f32, zero))
+        return _saturated(to, unary("round", cast(DType.f32, x) * multiplier) + _number(zero))
 
     return _pointwise("requantize", inputs, point)
 
@@ -55,14 +56,26 @@ def requantize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 def dequantize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """(data - zero_point) * scale, computed in f32."""
     x, scale, zero = inputs
-    require(x.dtype.is_int and x.dtype is zero.dtype, f"dequantize: data is {x.dtype}, zero point {zero.dtype}")
+    fits = (x.dtype.is_int or x.dtype.is_storage) and x.dtype is zero.dtype
+    require(fits, f"dequantize: data is {x.dtype}, zero point {zero.dtype}")
     floating("dequantize", scale)
     to = DType(word("dequantize", attrs, "to", FLOATS))
 
     def point(x: Expr, scale: Expr, zero: Expr) -> Expr:
-        return cast(to, (cast(DType.f32, x) - cast(DType.f32, zero)) * cast(DType.f32, scale))
+        return cast(to, (_number(x) - _number(zero)) * cast(DType.f32, scale))
 
     return _pointwise("dequantize", inputs, point)
+
+
+def _number(x: Expr) -> Expr:
+    return decoded(x, DType.f32) if x.dtype.is_storage else cast(DType.f32, x)
+
+
+def _saturated(to: DType, x: Expr) -> Expr:
+    if to not in INTEGER_BITS:
+        return cast(to, x)
+    low, high = integer_range(to)
+    return encoded(minimum(maximum(x, low), high), to)
 
 
 def _target(op: str, attrs: Mapping[str, Any], zero: Tensor) -> DType:

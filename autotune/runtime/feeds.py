@@ -9,6 +9,7 @@ import numpy as np
 from autotune.runtime.executor import Array
 from autotune.runtime.program import TensorSpec
 from autotune.tensor.dtype import DType
+from autotune.tensor.formats import INTEGER_BITS
 
 
 def random_feeds(specs: Sequence[TensorSpec], seed: int) -> dict[str, Array]:
@@ -17,6 +18,7 @@ def random_feeds(specs: Sequence[TensorSpec], seed: int) -> dict[str, Array]:
     feeds: dict[str, Array] = {}
     for spec in specs:
         dtype = DType(spec.dtype)
-        drawn = rng.standard_normal(spec.shape) if dtype.is_float else rng.integers(0, 2, spec.shape)
+        real = dtype.is_float or (dtype.is_storage and dtype not in INTEGER_BITS)
+        drawn = rng.standard_normal(spec.shape) if real else rng.integers(0, 2, spec.shape)
         feeds[spec.name] = drawn.astype(dtype.numpy)
     return feeds

@@ -1,4 +1,8 @@
-"""Element types of tensors."""
+"""Element types of tensors.
+
+Numbers of less than a byte and 8-bit floats are **storage types**: a byte holds one number, and nothing is computed in
+them. They are copied, and read and made by conversions (`autotune.tensor.formats`).
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,18 @@ class DType(str, enum.Enum):
     i64 = "i64"
     u64 = "u64"
     bool = "bool"
+    i4 = "i4"
+    u4 = "u4"
+    i2 = "i2"
+    u2 = "u2"
+    f8e4m3fn = "f8e4m3fn"
+    f8e4m3fnuz = "f8e4m3fnuz"
+    f8e5m2 = "f8e5m2"
+    f8e5m2fnuz = "f8e5m2fnuz"
+    f8e8m0 = "f8e8m0"
+    f6e2m3 = "f6e2m3"
+    f6e3m2 = "f6e3m2"
+    f4e2m1 = "f4e2m1"
 
     def __str__(self) -> str:
         return self.value
@@ -38,7 +54,7 @@ class DType(str, enum.Enum):
 
     @property
     def bits(self) -> int:
-        """Width in memory in bits (bool takes one byte)."""
+        """Width in memory in bits (bool and storage types take one byte)."""
         return self.bytes * 8
 
     @property
@@ -52,7 +68,12 @@ class DType(str, enum.Enum):
 
     @property
     def is_int(self) -> builtins.bool:
-        return self not in _FLOATS and self is not DType.bool
+        return self not in _FLOATS and self not in _STORAGE and self is not DType.bool
+
+    @property
+    def is_storage(self) -> builtins.bool:
+        """Numbers of this type are only kept: they are converted before anything is computed."""
+        return self in _STORAGE
 
     @property
     def is_signed(self) -> builtins.bool:
@@ -82,6 +103,19 @@ _NUMPY: dict[DType, np.dtype[Any]] = {
     DType.i64: np.dtype(np.int64),
     DType.u64: np.dtype(np.uint64),
     DType.bool: np.dtype(np.bool_),
+    DType.i4: np.dtype(ml_dtypes.int4),
+    DType.u4: np.dtype(ml_dtypes.uint4),
+    DType.i2: np.dtype(ml_dtypes.int2),
+    DType.u2: np.dtype(ml_dtypes.uint2),
+    DType.f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
+    DType.f8e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    DType.f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    DType.f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    DType.f8e8m0: np.dtype(ml_dtypes.float8_e8m0fnu),
+    DType.f6e2m3: np.dtype(ml_dtypes.float6_e2m3fn),
+    DType.f6e3m2: np.dtype(ml_dtypes.float6_e3m2fn),
+    DType.f4e2m1: np.dtype(ml_dtypes.float4_e2m1fn),
 }
 _FROM_NUMPY = {numpy_dtype: dtype for dtype, numpy_dtype in _NUMPY.items()}
 _FLOATS = frozenset({DType.f64, DType.f32, DType.f16, DType.bf16})
+_STORAGE = frozenset(list(DType)[list(DType).index(DType.i4) :])

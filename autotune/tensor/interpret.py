@@ -200,7 +200,8 @@ def _view(array: Array, e: Expr, forms: Sequence[Linear], allowed: list[Range], 
             strides[d] += coefficient * step
         corner.append(slice(at, at + 1))
     first = array[(*corner, ...)]
-    return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
+    raw = first.view(np.uint8) if first.itemsize == 1 else first  # NumPy cannot describe an 8-bit float to itself
+    return np.lib.stride_tricks.as_strided(raw, shape, strides, writeable=False).view(first.dtype)
 
 
 def _erf(x: Array) -> Array:

@@ -167,6 +167,11 @@ def cast(node: OnnxNode) -> str:
         target = dtype_of(TensorProto.DataType.Value(name) if name in known else -1, node.label)
     else:
         target = dtype_of(node.attr_int("to", 0), node.label)
+    # These two are about 8-bit floats only.
+    saturate = node.op == "BitCast" or bool(node.attr_int("saturate", 1))
+    rounding = "up" if node.op == "BitCast" else node.attr_string("round_mode", "up")
     if target.value == node.value().dtype:
         return node.input(0)
+    if target.is_storage and node.op != "BitCast":
+        return node.emit("encode", node.input(0), to=target.value, saturate=saturate, rounding=rounding)
     return node.emit("bit_cast" if node.op == "BitCast" else "cast", node.input(0), to=target.value)

@@ -16,6 +16,7 @@ from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.graph.frontend.source import dtype_of
 from autotune.graph.ir import Array
 from autotune.tensor import DType
+from autotune.tensor.formats import INTEGER_BITS
 
 
 @converts("QuantizeLinear")
@@ -26,12 +27,17 @@ def quantize_linear(node: OnnxNode) -> str:
     if node.attr_int("output_dtype", 0) and to is not given:
         raise ModelError(f"{node.label}: output_dtype is {given}, the zero point {to}")
     zero = _spread(node, node.input(2)) if node.given(2) else node.new_constant(np.zeros((), to.numpy))
-    node.attr_int("saturate", 1)  # about 8-bit floats, which are refused
+    saturate = bool(node.attr_int("saturate", 1))  # about 8-bit floats
     precision = node.attr_int("precision", 0)
     if precision:
         scale = _cast(node, scale, dtype_of(precision, node.label))
     elif not DType(node.value(1).dtype).is_float:
         scale = _cast(node, scale, DType.f32)
+    if to.is_storage and to not in INTEGER_BITS:
+        quotient = node.emit("div", _cast(node, x, DType(node.builder.values[scale].dtype)), _spread(node, scale))
+        if node.given(2):
+            quotient = node.emit("add", quotient, _cast(node, zero, DType(node.builder.values[quotient].dtype)))
+        return node.emit("encode", quotient, to=to.value, saturate=saturate, rounding="up")
     return node.emit("quantize", x, _spread(node, scale), zero, to=to.value)
 
 

@@ -15,8 +15,10 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import TensorProto, numpy_helper
 
 from autotune.errors import ModelError, UnsupportedError, WorkloadError
+from autotune.graph.frontend.packed import unpacked
 from autotune.graph.ir import Array
 from autotune.tensor import DType
+from autotune.tensor.formats import MINIFLOATS, width
 from autotune.tensor.stage import MAX_RANK, check_shape
 
 ModelSource = Union[str, "os.PathLike[str]", bytes, onnx.ModelProto]
@@ -27,22 +29,17 @@ FIRST_WITH_IMPORTS = 3  # version of the IR
 MAX_NAME = 200
 MAX_SPARSE_ELEMENTS = 2**28
 
-_DTYPES: dict[int, DType] = {
-    TensorProto.FLOAT: DType.f32,
-    TensorProto.DOUBLE: DType.f64,
-    TensorProto.FLOAT16: DType.f16,
-    TensorProto.BFLOAT16: DType.bf16,
-    TensorProto.INT8: DType.i8,
-    TensorProto.UINT8: DType.u8,
-    TensorProto.INT16: DType.i16,
-    TensorProto.UINT16: DType.u16,
-    TensorProto.INT32: DType.i32,
-    TensorProto.UINT32: DType.u32,
-    TensorProto.INT64: DType.i64,
-    TensorProto.UINT64: DType.u64,
-    TensorProto.BOOL: DType.bool,
-}
+_NAMES = {
+    "FLOAT": DType.f32, "DOUBLE": DType.f64, "FLOAT16": DType.f16, "BFLOAT16": DType.bf16, "BOOL": DType.bool,
+    **{f"{word}{bits}": DType(f"{letter}{bits}")
+       for word, letter in (("INT", "i"), ("UINT", "u")) for bits in (2, 4, 8, 16, 32, 64)},
+    **{f"FLOAT{dtype.value[1:].upper()}": dtype for dtype in (*MINIFLOATS, DType.f8e8m0)},
+}  # fmt: skip
+_DTYPES: dict[int, DType] = {number: _NAMES[name] for name, number in TensorProto.DataType.items() if name in _NAMES}
 
+
+STRING = "string"
+"""What the elements of a tensor of strings are called; such tensors stay on the host."""
 
 COMPILED = b"ATMODEL"
 """How files of `autotune compile` begin (`runtime.artifact`)."""
@@ -148,6 +145,11 @@ def dtype_of(elem_type: int, where: str) -> DType:
     return dtype
 
 
+def tensor_dtype(elem_type: int, where: str) -> str:
+    """The `DType` string of an ONNX element type, or STRING. Raises UnsupportedError for any other."""
+    return STRING if elem_type == TensorProto.STRING else dtype_of(elem_type, where).value
+
+
 def elem_type_of(dtype: str) -> int:
     """The ONNX element type of a DType."""
     return next(number for number, known in _DTYPES.items() if known.value == dtype)
@@ -169,11 +171,13 @@ def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
     Raises:
         ModelError: the data does not fit the dims, or lies outside the model's folder.
     """
-    dtype = dtype_of(tensor.data_type, where)
     dims = tuple(tensor.dims)
     if not is_possible(dims):
         raise ModelError(f"{where} has impossible dimensions {dims if len(dims) <= MAX_RANK else len(dims)}")
-    nbytes = math.prod(dims) * dtype.bytes
+    if tensor.data_type == TensorProto.STRING:
+        return _string_array(tensor, dims, where)
+    dtype = dtype_of(tensor.data_type, where)
+    nbytes = -(-math.prod(dims) * width(dtype) // 8)
     if tensor.data_location == TensorProto.EXTERNAL:
         raw = _external_bytes(tensor, folder, nbytes, where)
     elif tensor.HasField("raw_data"):
@@ -186,9 +190,20 @@ def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
         return array
     if len(raw) != nbytes:
         raise ModelError(f"{where} has {len(raw)} bytes of data, its dimensions {dims} need {nbytes}")
+    if width(dtype) < 8:
+        return unpacked(raw, width(dtype), math.prod(dims)).view(dtype.numpy).reshape(dims)
     array = np.frombuffer(raw, dtype=dtype.numpy).reshape(dims)
     # A byte of a bool may be anything; generated code takes it for 0 or 1.
-    return array.view(np.uint8) != 0 if dtype is DType.bool else array
+    return np.asarray(array.view(np.uint8) != 0) if dtype is DType.bool else array
+
+
+def _string_array(tensor: TensorProto, dims: tuple[int, ...], where: str) -> Array:
+    """Strings as an array of objects."""
+    if len(tensor.string_data) != math.prod(dims):
+        raise ModelError(f"{where} has {len(tensor.string_data)} strings, its dimensions are {dims}")
+    array = np.empty(len(tensor.string_data), object)
+    array[:] = [text.decode("utf-8", "replace") for text in tensor.string_data]
+    return array.reshape(dims)
 
 
 def is_possible(dims: Sequence[int]) -> bool:

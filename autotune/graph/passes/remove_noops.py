@@ -70,7 +70,7 @@ def _widened(sweep: Sweep, node: Node) -> str | None:
     if before is None:
         return None
     narrow, wide = (DType(sweep.values[name].dtype) for name in (before.inputs[0], before.name))
-    if narrow in (DType.i64, DType.u64) or (wide is DType.bf16) or wide.bytes < narrow.bytes:
+    if narrow in (DType.i64, DType.u64) or (wide is DType.bf16) or wide.bytes < narrow.bytes or narrow.is_storage:
         return None
     exact = wide.is_float if narrow is DType.bf16 else np.can_cast(narrow.numpy, wide.numpy, "safe")
     return before.inputs[0] if exact else None
