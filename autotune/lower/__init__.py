@@ -11,6 +11,7 @@ from autotune.lower import top_k as _top_k  # noqa: F401  registers its nest
 from autotune.lower.build import NestBuilder
 from autotune.lower.ir import LoopProgram
 from autotune.lower.lanes import some_lane
+from autotune.lower.partial_sums import in_parts
 from autotune.lower.partition import partition
 from autotune.lower.printer import print_program
 from autotune.lower.simplify import simplify
@@ -47,4 +48,5 @@ def lower(schedule: Schedule, name: str = "kernel", *, check: bool = True) -> Lo
         program = replace(program, body=run(program.body))
         if check:
             verify(program, title)
-    return program
+    program = in_parts(program)
+    return verify(program, "partial sums") if check else program

@@ -1,0 +1,173 @@
+"""Long sums in registers, in parts: what so many terms add up to is parked in memory and added to the next part's sum.
+
+Rounding errors of a sum are relative to what has been summed up so far, so they grow with the square root of the
+number of terms; those of partial sums do with that of their own (Blanchard, Higham and Mary, 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from autotune.lower.ir import (
+    LOCAL,
+    REGISTER,
+    Buffer,
+    For,
+    Load,
+    LoopProgram,
+    Stmt,
+    Store,
+    body_of,
+    expressions,
+    loop_ranges,
+    map_linears,
+    statements,
+    with_body,
+)
+from autotune.schedule.state import UNROLL, VECTORIZE
+from autotune.tensor.linear import Linear, Ranges
+
+TERMS = 256
+"""That a register should sum up: parking costs a store, a load and an addition in as many multiply-adds."""
+MOST_TERMS = TERMS * 3 // 2
+"""That it sums up before its loops are cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A buffer of registers that are set to zero, and loops that do so."""
+
+    buffer: Buffer
+    zero: Stmt
+
+
+def in_parts(program: LoopProgram) -> LoopProgram:
+    """Cut loops that sum up many terms in registers, and add their partial sums.
+
+    rewrite:
+        R[i] = 0                            R[i] = 0
+        for k in n: R[i] += f(i, k)         for k.o in n / m:
+        -->                                     P[i] = R[i];  R[i] = 0
+                                                for k.i in m: R[i] += f(i, k.o * m + k.i)
+                                                R[i] += P[i]
+    """
+    cutter = _Cutter()
+    body = cutter.visit(program.body, {}, {})
+    return replace(program, body=body, buffers=(*program.buffers, *cutter.parked.values()))
+
+
+class _Cutter:
+    def __init__(self) -> None:
+        self.parked: dict[str, Buffer] = {}
+
+    def visit(self, body: tuple[Stmt, ...], zeroed: dict[str, _Sum], ranges: Ranges) -> tuple[Stmt, ...]:
+        """Statements with the sums below them cut; `zeroed`: the registers that hold a sum here."""
+        known, out = dict(zeroed), list[Stmt]()
+        for stmt in body:
+            found = _zeroing(stmt)
+            if found is not None:
+                known[found.buffer.name] = found
+            total = self._sum_of(stmt, known)
+            if isinstance(stmt, For) and total is not None:
+                out += self._cut(stmt, total, ranges)
+                continue
+            inner = loop_ranges(stmt, ranges) if isinstance(stmt, For) else ranges
+            out.append(with_body(stmt, self.visit(body_of(stmt), known, inner)))
+        return tuple(out)
+
+    def _sum_of(self, stmt: Stmt, known: dict[str, _Sum]) -> _Sum | None:
+        """The only registers that a loop sums up in, if it may be cut and each round is short enough."""
+        if not isinstance(stmt, For) or stmt.mark or stmt.turn or stmt.extent < 2:
+            return None
+        sums = [known[name] for name in _folded(stmt) & set(known)]
+        if len(sums) != 1 or _instructed(stmt) or not _only_sums(stmt, sums[0].buffer):
+            return None
+        terms = _terms(stmt, sums[0].buffer)
+        return sums[0] if terms > MOST_TERMS >= terms // stmt.extent else None
+
+    def _cut(self, loop: For, total: _Sum, ranges: Ranges) -> list[Stmt]:
+        """The loop in parts of equal length, and what is left."""
+        rounds = _length(loop.extent, _terms(loop, total.buffer) // loop.extent)
+        parts, rest = divmod(loop.extent, rounds)
+        outer, inner = f"{loop.var}.part", f"{loop.var}.term"
+        place = Linear(loop.begin, {outer: rounds, inner: 1})
+        inside = {**ranges, outer: (0, parts - 1), inner: (0, rounds - 1)}
+        body = tuple(map_linears(s, lambda form: form.substitute({loop.var: place}, inside)) for s in loop.body)
+        cut: list[Stmt] = [For(outer, 0, parts, "", self._part(For(inner, 0, rounds, "", body), total))]
+        if rest:
+            cut += self._part(replace(loop, begin=loop.begin + parts * rounds, extent=rest), total)
+        return cut
+
+    def _part(self, loop: For, total: _Sum) -> tuple[Stmt, ...]:
+        name = f"{total.buffer.name}.parked"
+        parked = self.parked.setdefault(name, replace(total.buffer, name=name, scope=LOCAL))
+        return (
+            _moving(total.zero, total.buffer, parked, None),
+            total.zero,
+            loop,
+            _moving(total.zero, parked, total.buffer, "sum"),
+        )
+
+
+def _length(extent: int, terms: int) -> int:
+    """Rounds of a part, each of so many terms: parts are equally long where that makes them about as long as asked."""
+    most, least = max(1, MOST_TERMS // terms), max(1, TERMS // 2 // terms)
+    even = [n for n in range(least, most + 1) if extent % n == 0]
+    return min(even, key=lambda n: abs(n * terms - TERMS), default=max(1, TERMS // terms))
+
+
+def _zeroing(stmt: Stmt) -> _Sum | None:
+    """Registers that a nest sets to zero, and that it does nothing else."""
+    inner = [s for s in statements((stmt,)) if not isinstance(s, For)]
+    if len(inner) != 1 or not isinstance(inner[0], Store) or inner[0].fold is not None or len(inner[0].targets) != 1:
+        return None
+    ((buffer, _),), (value,) = inner[0].targets, inner[0].values
+    zero = getattr(value, "value", None) == 0
+    return _Sum(buffer, stmt) if zero and buffer.scope == REGISTER and buffer.dtype.is_float else None
+
+
+def _folded(stmt: Stmt) -> set[str]:
+    """Names of the buffers that sums below a statement go to."""
+    stores = (s for s in statements((stmt,)) if isinstance(s, Store))
+    return {s.targets[0][0].name for s in stores if s.fold == "sum"}
+
+
+def _instructed(stmt: Stmt) -> bool:
+    """Whether instructions for sums of products of narrow numbers are below: these err more than their sum."""
+    return any(isinstance(s, For) and s.mark not in ("", UNROLL, VECTORIZE) for s in statements((stmt,)))
+
+
+def _only_sums(loop: For, buffer: Buffer) -> bool:
+    """Whether all that a loop does with a buffer is to add to the elements that it always adds to."""
+    for stmt in statements((loop,)):
+        if any(isinstance(e, Load) and e.buffer.name == buffer.name for e in expressions(stmt)):
+            return False
+        if isinstance(stmt, Store):
+            for target, indices in stmt.targets:
+                moves = any(loop.var in set(index.variables()) for index in indices)
+                if target.name == buffer.name and (stmt.fold != "sum" or moves):
+                    return False
+    return True
+
+
+def _terms(stmt: Stmt, buffer: Buffer) -> int:
+    """How many terms an element of the buffer gets from a statement, at most."""
+    if isinstance(stmt, Store):
+        return int(any(target.name == buffer.name for target, _ in stmt.targets))
+    below = sum(_terms(s, buffer) for s in body_of(stmt))
+    return below * stmt.extent if isinstance(stmt, For) and not _spatial(stmt, buffer) else below
+
+
+def _spatial(loop: For, buffer: Buffer) -> bool:
+    """Whether each round of a loop adds to elements of its own."""
+    stores = (s for s in statements(loop.body) if isinstance(s, Store))
+    places = [i for s in stores for target, indices in s.targets if target.name == buffer.name for i in indices]
+    return any(loop.var in set(index.variables()) for index in places)
+
+
+def _moving(zero: Stmt, source: Buffer, target: Buffer, fold: str | None) -> Stmt:
+    """The nest that sets registers to zero, moving them between memory and registers instead."""
+    if isinstance(zero, Store):
+        ((_, indices),) = zero.targets
+        return Store(((target, indices),), (Load(source, indices),), fold)
+    return with_body(zero, tuple(_moving(s, source, target, fold) for s in body_of(zero)))
