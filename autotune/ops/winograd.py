@@ -13,7 +13,6 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from autotune.ops.checks import floating, require, same_dtype
@@ -21,19 +20,15 @@ from autotune.ops.conv import Conv
 from autotune.ops.precision import accumulator
 from autotune.ops.registry import algorithm
 from autotune.ops.window import image_element, overhang
+from autotune.ops.winograd_transforms import Matrix, halves, transforms
 from autotune.ops.workload import TensorType
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast, read
 from autotune.tensor.stage import Axis, Tensor, compute, reduce_axis, sum_, table
 
-Matrix = tuple[tuple[float, ...], ...]
-
-PAIRS = tuple(tuple(map(Fraction, points)) for points in (("1", "-1", "1/2", "-1/2", "2", "-2"),
-                                                          ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))  # fmt: skip
-"""Interpolation points beside infinity, for an even and for an odd number of them: what opposite points share is
-computed once. More of them would cost most of the precision."""
 MOST = {2: 4, 4: 8, 5: 8, 6: 8}
-"""Points of a transformed tile along one side, at most, by m: errors of tiles of 2 x 2 stay like the direct sum's."""
+"""Points of a transformed tile along one side, at most, by m: errors of tiles of 2 x 2 stay like the direct sum's, and
+more than eight points would cost most of the precision."""
 
 
 class Tile(NamedTuple):
@@ -51,55 +46,6 @@ TILES = {
     "winograd_f4x2": Tile(4, 2),  # 3 times fewer, and two thirds of the weights of 4 x 4
 }
 """The algorithms."""
-
-ERRORS = {"winograd_f4": 4.0, "winograd_f4x2": 4.0, "winograd_f5": 8.0, "winograd_f6": 8.0}
-"""How many times the direct sum's tolerance they may use; others no more than that.
-
-The transforms amplify rounding (Barabasz et al., 2018: about twofold for F(2×2,3×3), tenfold for F(4×4,3×3), twice that
-for F(6×6,3×3) with these points), but the sums are nine times shorter, which is worth a factor of three. More taps
-amplify more and shorten more.
-"""
-
-
-class Transforms(NamedTuple):
-    """Matrices of F(m, r) with a = m + r - 1 points: of inputs (a x a), of taps (a x r), of products (m x a)."""
-
-    BT: Matrix
-    G: Matrix
-    AT: Matrix
-
-
-@functools.cache
-def transforms(m: int, r: int) -> Transforms:
-    """Cook and Toom's: a polynomial of degree a - 1 by its values at a points, one of them infinity."""
-    count = m + r - 2
-    finite = PAIRS[count % 2][:count]
-    inputs, taps = [], []
-    for point in finite:
-        others = [p for p in finite if p != point]
-        scale = math.prod((point - p for p in others), start=Fraction(1))
-        sign = -1 if point == 0 and scale < 0 else 1  # so that the first tap is taken as it is
-        inputs.append([sign * c for c in _with_roots(others)] + [Fraction(0)])
-        taps.append([sign * point**power / scale for power in range(r)])
-    last = Fraction(1)
-    return Transforms(
-        _floats([*inputs, _with_roots(finite)]),
-        _floats([*taps, [last * (power == r - 1) for power in range(r)]]),
-        _floats([[*(p**power for p in finite), last * (power == m - 1)] for power in range(m)]),
-    )
-
-
-def _with_roots(roots: Sequence[Fraction]) -> list[Fraction]:
-    """Coefficients of the product of (x - root), constant first."""
-    coefficients = [Fraction(1)]
-    for root in roots:
-        shifted, scaled = [Fraction(0), *coefficients], [*(root * c for c in coefficients), Fraction(0)]
-        coefficients = [x - y for x, y in zip(shifted, scaled, strict=True)]
-    return coefficients
-
-
-def _floats(matrix: Sequence[Sequence[Fraction]]) -> Matrix:
-    return tuple(tuple(map(float, row)) for row in matrix)
 
 
 def taps(size: Conv) -> int:
@@ -138,31 +84,24 @@ def most_taps(tile: Tile) -> int:
     return min(MOST[m] + 1 - m for m in tile)
 
 
+@functools.cache
+def amplification(tile: Tile, taps: int) -> float:
+    """How many times larger than in the products of transforms rounding errors are in the outputs.
+
+    The products' sums are taps² times shorter than a direct convolution's, so they err taps times less.
+    """
+    return math.sqrt(math.prod(transforms(m, taps).amplification for m in tile))
+
+
+def most_error(tile: Tile) -> float:
+    """How many times the direct sum's errors such tiles may make: those of the window that they amplify most."""
+    return max(1.0, *(amplification(tile, taps) / taps for taps in range(2, most_taps(tile) + 1)))
+
+
 def multiplications(size: Conv, tile: Tile) -> int:
     """Of whole tiles."""
     tiles = -(-size.oh // tile.rows) * -(-size.ow // tile.columns)
     return size.n * size.k * channels(size) * tiles * math.prod(edges(size, tile))
-
-
-def halves(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """Two sparse factors, signs and parts, whose product is `matrix` (a x b): (a x a) and (a x b).
-
-    Rows of opposite interpolation points differ in the signs of every other element; their even and odd parts are
-    computed once, then added and subtracted.
-    """
-    signs, parts = [list(row) for row in _identity(len(matrix))], [list(map(float, row)) for row in matrix]
-    for i in range(len(matrix) - 1):
-        first, second = matrix[i], matrix[i + 1]
-        opposite = all(abs(x) == abs(y) for x, y in zip(first, second, strict=True))
-        if opposite and signs[i][i - 1] == 0:
-            parts[i] = [(x + y) / 2 for x, y in zip(first, second, strict=True)]
-            parts[i + 1] = [(x - y) / 2 for x, y in zip(first, second, strict=True)]
-            signs[i][i + 1], signs[i + 1][i], signs[i + 1][i + 1] = 1.0, 1.0, -1.0
-    return tuple(map(tuple, signs)), tuple(map(tuple, parts))
-
-
-def _identity(size: int) -> Matrix:
-    return tuple(tuple(float(i == j) for j in range(size)) for i in range(size))
 
 
 def _transposed(matrix: Matrix) -> Matrix:
@@ -185,7 +124,8 @@ def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> 
     )
     total = accumulator(x.dtype)
     sides = [transforms(m, taps(size)) for m in tile]
-    images, results = [halves(side.BT) for side in sides], [halves(_transposed(side.AT)) for side in sides]
+    images = [halves(side.BT, monic=True) for side in sides]
+    results = [halves(_transposed(side.AT)) for side in sides]
     edge, step, inner = edges(size, tile), size.stride[0], channels(size)
     rows, columns = -(-size.oh // tile.rows), -(-size.ow // tile.columns)
     top, left = size.pad[:2]
@@ -270,7 +210,7 @@ def _count(name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> 
     return multiplications(size, tile) if DType(types[0].dtype).is_float and applies(size, tile) else None
 
 
-for _name in TILES:
-    algorithm(
-        "conv2d", _name, multiplications=functools.partial(_count, _name), error=ERRORS.get(_name, 1.0), strict=False
-    )(functools.partial(_winograd, _name))
+for _name, _tile in TILES.items():
+    algorithm("conv2d", _name, multiplications=functools.partial(_count, _name), error=most_error(_tile), strict=False)(
+        functools.partial(_winograd, _name)
+    )

@@ -20,6 +20,7 @@ from autotune.ops import (
     compute_def,
     winograd,
     winograd_rows,
+    winograd_transforms,
 )
 from autotune.tensor import DType
 
@@ -116,12 +117,9 @@ def test_single_precision_error_is_small(m: int, window: int, stride: int, run: 
     ("m", "taps"), [(m, taps) for m, most in winograd.MOST.items() for taps in range(2, most + 2 - m)]
 )
 def test_transforms_err_about_as_those_of_the_largest_tile_at_most(m: int, taps: int) -> None:
-    def amplification(m: int, taps: int) -> float:
-        """How much larger than the direct sum's terms, all of size one, those of an output are, at most."""
-        inputs, weights, outputs = (np.abs(matrix) for matrix in winograd.transforms(m, taps))
-        return float((outputs @ (weights.sum(1) * inputs.sum(1))).max() / taps)
-
-    assert amplification(m, taps) <= 1.3 * amplification(6, 3)
+    largest = winograd.Tile(6, 6)
+    error = winograd.amplification(winograd.Tile(m, m), taps) / taps
+    assert error <= winograd.amplification(largest, 3) / 3
 
 
 def one(**attrs: Any) -> Workload:
@@ -154,9 +152,17 @@ def test_algorithms_are_listed_and_refused() -> None:
 
 @pytest.mark.parametrize(("m", "taps"), [(2, 3), (4, 3), (6, 3), (4, 4), (4, 5), (6, 2)])
 def test_transforms_are_products_of_sparse_halves(m: int, taps: int) -> None:
-    matrices = winograd.transforms(m, taps)
+    matrices = winograd_transforms.transforms(m, taps)
     for matrix in (np.array(matrices.BT), np.array(matrices.AT).T):
-        signs, parts = (np.array(half) for half in winograd.halves(tuple(map(tuple, matrix))))
+        signs, parts = (np.array(half) for half in winograd_transforms.halves(tuple(map(tuple, matrix))))
         np.testing.assert_array_equal(signs @ parts, matrix)
         assert set(np.unique(signs)) <= {-1.0, 0.0, 1.0}
         assert np.count_nonzero(parts) < np.count_nonzero(matrix)
+
+
+@pytest.mark.parametrize(("m", "taps"), [(2, 3), (4, 3), (6, 3), (4, 4), (4, 5), (6, 2)])
+def test_odd_parts_of_inputs_may_end_in_one(m: int, taps: int) -> None:
+    matrix = winograd_transforms.transforms(m, taps).BT
+    signs, parts = (np.array(half) for half in winograd_transforms.halves(matrix, monic=True))
+    np.testing.assert_array_equal(signs @ parts, np.array(matrix))
+    assert np.count_nonzero(parts == 1) >= (m + taps - 2) // 2
