@@ -62,6 +62,13 @@ class Choice:
         """What the kernel is made from, as text: equal texts give equal kernels."""
         return self.config.to_json() if self.recorded is None else self.recorded.to_json()
 
+    @property
+    def algorithm(self) -> str:
+        """By which the anchor is computed."""
+        if self.recorded is not None:
+            return self.recorded.algorithm
+        return str(getattr(lookup(self.config.template or "").rules, "algorithm", "direct"))
+
     def is_strict(self, workload: Workload) -> bool:
         """Whether errors are those of another order of summation; so the template says, or what the steps stand on."""
         if self.recorded is None:

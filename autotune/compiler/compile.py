@@ -22,6 +22,7 @@ from autotune.compiler.kernel_cache import cached_kernel, remembered_defaults
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
 from autotune.compiler.memory_limit import TooLarge, to_give_up
+from autotune.compiler.rounding import expected, together
 from autotune.compiler.slots import Assignment, KernelStep
 from autotune.compiler.tasks import model_key
 from autotune.errors import CodegenError, LoweringError, ModelError, ScheduleError
@@ -53,6 +54,7 @@ class KernelReport:
     Attributes:
         nbytes: of all its operands.
         origins: names of the ONNX nodes that it computes, the anchor's first.
+        error: that its result should have, root mean square by that of the result.
     """
 
     workload: Workload
@@ -62,6 +64,7 @@ class KernelReport:
     seconds: float | None
     nbytes: int
     origins: tuple[str, ...] = ()
+    error: float = 0.0
 
     @property
     def description(self) -> str:
@@ -108,6 +111,11 @@ class CompiledModel:
     @property
     def input_names(self) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.program.inputs)
+
+    @functools.cached_property
+    def expected_error(self) -> float:
+        """About the largest rounding error that the outputs should have, of their range (compiler.rounding)."""
+        return together(kernel.error for kernel in self.kernels)
 
     @functools.cached_property
     def key(self) -> str:
@@ -373,7 +381,7 @@ def _link(
     reports = tuple(
         KernelReport(
             s.workload, s.choice.config.to_json(), s.choice.tier, s.choice.reason, s.choice.seconds,
-            sum(o.bytes for o in kernel.operands), s.origins,
+            sum(o.bytes for o in kernel.operands), s.origins, expected(s.workload, s.choice.algorithm),
         )
         for s, kernel in built
     )  # fmt: skip
