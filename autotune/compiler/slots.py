@@ -182,12 +182,13 @@ class _Placer:
         return plain
 
     def _with_halo(self, name: str, form: Layout) -> Layout:
-        """The form with the widest halo that an anchored consumer of the same form wants."""
+        """The form with the widest halo that an anchored consumer of the same form wants, filled as the first asks."""
+        found = [x for x in (*self.wanted.get(name, ()), *self.of_wholes.get(name, ())) if bare(x) == form != x]
         halo = [(0, 0)] * form.rank
-        for layout in (*self.wanted.get(name, ()), *self.of_wholes.get(name, ())):
-            if bare(layout) == form:
+        for layout in found:
+            if layout.fill == found[0].fill:
                 halo = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(halo, layout.halo)]
-        return form.with_halo(halo)
+        return form.with_halo(halo, found[0].fill if found else 0)
 
     def _reserve_concats(self) -> None:
         """Concatenations along channels whose parts can be written in place: parts become views of the whole."""
@@ -314,7 +315,8 @@ class _Placer:
     def _served(self, name: str, wish: Layout) -> int:
         """A slot of the value in the order wished for, with at least the halo wished for."""
         primary = self.primary[name]
-        if bare(primary) == bare(wish) and all(a >= c and b >= d for (a, b), (c, d) in zip(primary.halo, wish.halo)):
+        wide = all(a >= c and b >= d for (a, b), (c, d) in zip(primary.halo, wish.halo))
+        if bare(primary) == bare(wish) and wide and (primary.fill == wish.fill or wish == bare(wish)):
             return self._in_layout(name, primary)
         return self._in_layout(name, wish)
 

@@ -144,4 +144,4 @@ def _with_halo(assignment: Assignment, copy: KernelStep, wanted: Layout) -> Layo
     if slot.part_of is not None or slot.value in assignment.inputs:
         return form
     blocked = {d for d, block in form.order if block}
-    return form.with_halo([(0, 0) if d in blocked else pair for d, pair in enumerate(wanted.halo)])
+    return form.with_halo([(0, 0) if d in blocked else pair for d, pair in enumerate(wanted.halo)], wanted.fill)

@@ -30,7 +30,7 @@ from autotune.lower.ir import (
 )
 from autotune.lower.protect import exists, protected
 from autotune.lower.skips import skippable
-from autotune.lower.surroundings import SURROUNDINGS, zero_surroundings
+from autotune.lower.surroundings import SURROUNDINGS, surroundings
 from autotune.lower.zeros import vanishes
 from autotune.schedule.region import Regions
 from autotune.schedule.state import PARALLEL, UNROLL, VECTORIZE, Split, StageState, State
@@ -90,7 +90,7 @@ class NestBuilder:
         body: list[Stmt] = []
         for o in self.operands:
             if o.role == "output":
-                body += zero_surroundings(o, self.buffers[o.name], self._covered(o))
+                body += surroundings(o, self.buffers[o.name], self._covered(o))
         done: set[str | None] = {None}
         for s in self.state.stages:
             if s.at is None and s.stage.recurrence not in done:
@@ -205,17 +205,25 @@ class NestBuilder:
         return [If(guards, (store,))] if guards else [store]
 
     def _inside(self, s: StageState, body: Expr) -> Expr:
-        """The body's value, but zero where a padded stage computes beyond an output's extent: readers rely on that."""
+        """The body's value, but what readers rely on where a padded stage computes beyond an output's extent."""
         value = self.value(s, body)
-        if not any(t.name in self.state.outputs for t in s.stage.outputs):
+        outputs = [t for t in s.stage.outputs if t.name in self.state.outputs]
+        if not outputs:
             return value
-        zero = Const(0.0 if value.dtype.is_float else 0, value.dtype)
-        for axis in s.stage.axes:
+        form = self.layouts[outputs[0].name]
+        for d, axis in enumerate(s.stage.axes):
+            around = form.fill if form.block(d) == 1 else 0
             room = (self.regions.values(s)[axis.name] * -1) + (axis.extent - 1)
             beyond = axis.name in s.padded and room.range(self.ranges)[0] < 0
-            if beyond and not vanishes(body, s, axis.name, self.producer, self._top):
-                value = Select(Binary("ge", Index(room), Const(0, DType.i64), DType.bool), value, zero, value.dtype)
+            if beyond and (around or not self._vanishes(body, s, axis.name)):
+                other = Const(float(around) if value.dtype.is_float else around, value.dtype)
+                value = Select(Binary("ge", Index(room), Const(0, DType.i64), DType.bool), value, other, value.dtype)
         return value
+
+    def _vanishes(self, e: Expr, s: StageState, axis: str) -> bool:
+        """Whether a part of a stage's body is surely zero beyond the extent of a padded axis."""
+        filled = {name for name, form in self.layouts.items() if form.fill}
+        return vanishes(e, s, axis, self.producer, self._top, filled)
 
     def _covered(self, o: Operand) -> frozenset[int]:
         """Dimensions of an output of which its stage writes all that exists."""
@@ -286,18 +294,28 @@ class NestBuilder:
         if axis not in s.padded:
             return False
         values = self.regions.values(s)
+        # Of floats every factor must be zero there: nothing times infinity is no number.
+        parts = [r for r in s.reads() if _mentions(r, axis)] if s.stage.body[0].dtype.is_float else s.stage.body
+        reduced = all(a.name != axis for a in s.stage.axes)
+        if reduced and not all(self._vanishes(e, s, axis) for e in parts):
+            raise LoweringError(
+                f"pad {s.name}.{axis}: what is summed up beyond its extent is not surely zero; give a factor whose "
+                f"dimension {axis} is a layout with blocks, or do not pad"
+            )
         for t in s.stage.outputs:
             self._check_exists(s, t, [values[a.name] if a.name == axis else None for a in s.stage.axes], axis)
         for r in s.reads():
             logical = [to_linear(i, self.ranges, values) if _mentions(i, axis) else None for i in r.indices]
             if not any(i is not None and i.is_opaque for i in logical):
-                self._check_exists(s, r.tensor, logical, axis, self._facts(r, values))
+                self._check_exists(s, r.tensor, logical, axis, self._facts(s, r, values))
         return True
 
-    def _facts(self, r: Read, values: dict[str, Linear]) -> tuple[Linear, ...]:
-        """Forms that are >= 0 wherever a predicated read touches memory."""
+    def _facts(self, s: StageState, r: Read, values: dict[str, Linear]) -> tuple[Linear, ...]:
+        """Forms that are >= 0 wherever a predicated read touches memory: its own conditions, and the stage's guards."""
         parts = () if r.when is None else conjunction(r.when)
-        return tuple(form for part in parts for form in nonnegatives(part, self.ranges, values) or ())
+        kept = [a for a in s.stage.all_axes if a.name not in s.padded]
+        inside = tuple((values[a.name] * -1) + (a.extent - 1) for a in kept)
+        return (*(form for part in parts for form in nonnegatives(part, self.ranges, values) or ()), *inside)
 
     def _check_exists(
         self, s: StageState, t: Tensor, touched: list[Linear | None], axis: str, facts: tuple[Linear, ...] = ()
@@ -383,11 +401,11 @@ class NestBuilder:
         return index
 
     def _served_by_halo(self, s: StageState, r: Read, logical: list[Linear]) -> set[Condition]:
-        """The conditions that the position is inside, if a zero halo or block padding is what lies outside.
+        """The conditions that the position is inside, where halo or block padding holds what is read outside.
 
         Positions are those of the stage's domain: its guards keep the loops' overhang away from memory.
         """
-        if not isinstance(r.otherwise, Const) or r.otherwise.value != 0:
+        if not isinstance(r.otherwise, Const):
             return set()
         producer = self.producer.get(r.tensor.name)
         if producer is not None and (producer is s or _take_turns(producer, s)):
@@ -398,12 +416,14 @@ class NestBuilder:
         domain = {a.name: loops[a.name].range(self.ranges) if a.name in s.padded else (0, a.extent - 1)
                   for a in s.stage.all_axes}  # fmt: skip
         reached = [to_linear(i, domain).range(domain) for i in r.indices]
-        allocated = self.layouts[r.tensor.name].allocated(r.tensor.shape)
+        form = self.layouts[r.tensor.name]
+        allocated = form.allocated(r.tensor.shape)
         bounds: set[Condition] = set()
-        for index, (a, b), extent, (lo, hi) in zip(logical, reached, r.tensor.shape, allocated):
+        for d, (index, (a, b), extent, (lo, hi)) in enumerate(zip(logical, reached, r.tensor.shape, allocated)):
             if a < lo or b >= hi:
                 return set()
-            bounds |= {undivided(index), undivided((index * -1) + (extent - 1))}
+            if r.otherwise.value == (form.fill if form.block(d) == 1 else 0):
+                bounds |= {undivided(index), undivided((index * -1) + (extent - 1))}
         return bounds
 
     def _prefetches(self, s: StageState, loop: str) -> list[Stmt]:

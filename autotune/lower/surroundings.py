@@ -1,4 +1,4 @@
-"""Zeros around the data of outputs: halo and block padding, which readers use instead of testing for edges."""
+"""What lies around the data of outputs: halo and block padding, which readers use instead of testing for edges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SURROUNDINGS = "halo."
 _WIDEST_VECTOR = 32
 
 
-def zero_surroundings(o: Operand, buffer: Buffer, covered: frozenset[int] = frozenset()) -> list[Stmt]:
+def surroundings(o: Operand, buffer: Buffer, covered: frozenset[int] = frozenset()) -> list[Stmt]:
     """One nest per slab: before and after each dimension's data, and the rest of each last block.
 
     Slabs that meet overlap nowhere outside the corner of two block paddings. The stage itself writes the blocks of
@@ -28,14 +28,14 @@ def zero_surroundings(o: Operand, buffer: Buffer, covered: frozenset[int] = froz
                 # Dimensions before this one need only their interior: their own slabs hold the rest.
                 spans = [interior[m] if m < n else (0, buffer.shape[m]) for m in range(len(buffer.shape))]
                 spans[n] = (start, width)
-                out.append(_zero(o, buffer, spans, n, len(out)))
+                out.append(_fill(o, buffer, spans, n, len(out), o.layout.fill))
         used = o.shape[d] % block if block and d not in covered else 0
         if used:
             spans = list(interior)
             spans[n] = (used, block - used)
             outer = o.layout.order.index((d, 0))
             spans[outer] = (o.shape[d] // block, 1)
-            out.append(_zero(o, buffer, spans, n, len(out)))
+            out.append(_fill(o, buffer, spans, n, len(out), 0))
     return out
 
 
@@ -48,13 +48,13 @@ def _interior(o: Operand, n: int) -> tuple[int, int]:
     return o.layout.halo[d][0], -(-o.shape[d] // inner)
 
 
-def _zero(o: Operand, buffer: Buffer, spans: list[tuple[int, int]], place: int, number: int) -> Stmt:
-    """Zero the box `spans`, one (first, count) per physical dimension."""
+def _fill(o: Operand, buffer: Buffer, spans: list[tuple[int, int]], place: int, number: int, value: int) -> Stmt:
+    """Write a value into the box `spans`, one (first, count) per physical dimension."""
     variables = [f"{SURROUNDINGS}{o.name}.{number}.{n}" for n in range(len(spans))]
     indices = tuple(Linear(first, {var: 1}) for var, (first, _) in zip(variables, spans))
-    zero = Const(0.0 if o.dtype.is_float else 0, o.dtype)
-    stmt: Stmt = Store(((buffer, indices),), (zero,))
-    # The longest loop outside of the slab's own dimension is shared among threads (a store of zeros is order-free).
+    written = Const(float(value) if o.dtype.is_float else value, o.dtype)
+    stmt: Stmt = Store(((buffer, indices),), (written,))
+    # The longest loop outside of the slab's own dimension is shared among threads (the order does not matter).
     candidates = [n for n in range(len(spans)) if n < max(place, 1)] or [0]
     shared = max(candidates, key=lambda n: spans[n][1])
     for n in reversed(range(len(spans))):

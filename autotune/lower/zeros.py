@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -18,7 +18,14 @@ Top = Callable[[StageState, str], int]
 """The last position of a stage's axis that its loops reach."""
 
 
-def vanishes(body: Expr, s: StageState, axis: str, producers: Mapping[str, StageState], top: Top) -> bool:
+def vanishes(
+    body: Expr,
+    s: StageState,
+    axis: str,
+    producers: Mapping[str, StageState],
+    top: Top,
+    filled: Collection[str] = (),
+) -> bool:
     """Whether a stage's body is surely zero beyond the extent of a padded axis.
 
     Args:
@@ -27,11 +34,12 @@ def vanishes(body: Expr, s: StageState, axis: str, producers: Mapping[str, Stage
         axis: the padded axis.
         producers: the stages of the kernel by tensor.
         top: how far the loops of a stage go.
+        filled: operands around which something else than zero lies.
     """
 
     def fold(e: Expr) -> Expr | None:
         if isinstance(e, Read):
-            return _zero(e.dtype) if _reads_padding(e, s, axis, producers, top) else None
+            return _zero(e.dtype) if _reads_padding(e, s, axis, producers, top, filled) else None
         below = children(e)
         if isinstance(e, Binary) and e.op == "mul" and any(_is_zero(c) for c in below):
             return _zero(e.dtype)
@@ -51,9 +59,11 @@ def _is_zero(e: Expr) -> bool:
     return isinstance(e, Const) and e.value == 0
 
 
-def _reads_padding(r: Read, s: StageState, axis: str, producers: Mapping[str, StageState], top: Top) -> bool:
+def _reads_padding(
+    r: Read, s: StageState, axis: str, producers: Mapping[str, StageState], top: Top, filled: Collection[str]
+) -> bool:
     """Whether a read is in the zero padding of its tensor as soon as the axis is beyond its extent."""
-    if r.otherwise is not None and not _is_zero(r.otherwise):
+    if r.tensor.name in filled or (r.otherwise is not None and not _is_zero(r.otherwise)):
         return False
     extent = s.stage.axis(axis).extent
     at = [d for d, i in enumerate(r.indices) if isinstance(i, Var) and i.name == axis and r.tensor.shape[d] == extent]
@@ -67,4 +77,4 @@ def _reads_padding(r: Read, s: StageState, axis: str, producers: Mapping[str, St
     mine = p.stage.axes[at[0]].name
     adds_up = p.stage.reducer is None or (p.stage.reducer.name == "sum" and is_builtin(p.stage.reducer))
     padded = mine in p.padded and p.stage.scan_axis is None and top(p, mine) >= top(s, axis)
-    return adds_up and padded and all(vanishes(b, p, mine, producers, top) for b in p.stage.body)
+    return adds_up and padded and all(vanishes(b, p, mine, producers, top, filled) for b in p.stage.body)

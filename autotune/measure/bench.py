@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 
 import numpy as np
@@ -131,5 +132,5 @@ def physical(operand: Operand, buffer: GuardedBuffer) -> Array:
 @functools.lru_cache(maxsize=64)
 def outside(layout: Layout, shape: tuple[int, ...]) -> Array | None:
     """Where the physical form holds halo or block padding, as a mask; None when there is none."""
-    data = layout.pack(np.ones(shape, np.bool_))
+    data = replace(layout, fill=0).pack(np.ones(shape, np.bool_))
     return None if data.all() else ~data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from autotune.measure.bench import Bench, outside, physical
 from autotune.measure.failure import Failure
 from autotune.measure.reference import Errors, compare
@@ -43,7 +45,8 @@ def verify(bench: Bench, pools: list[ThreadPool], factor: float = 1.0) -> Errors
 def _compare(bench: Bench, factor: float, circumstances: str) -> Errors | Failure:
     for operand, buffer in bench.outputs():
         mask = outside(operand.layout, operand.shape)
-        if mask is not None and physical(operand, buffer)[mask].any():
-            what = f"halo or block padding of output {operand.name} ({operand.layout}) is not zero"
+        around = None if mask is None else operand.layout.pack(np.zeros(operand.shape, operand.dtype.numpy))[mask]
+        if mask is not None and (physical(operand, buffer)[mask] != around).any():
+            what = f"halo or block padding of output {operand.name} ({operand.layout}) is not {operand.layout.fill}"
             return Failure("incorrect", f"{what} ({circumstances})")
     return compare(bench.task.reference, bench.logical_outputs(), factor, circumstances)

@@ -11,11 +11,15 @@ from autotune.ops.checks import factors, integer, integers, numeric, rank_of, re
 from autotune.ops.precision import accumulator, rounded
 from autotune.ops.registry import operator
 from autotune.ops.window import image_element, overhang, position, sides_of, taps_inside, window_count
+from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
 CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 """Spatial axes of each operator."""
+
+BORDERS = {DType.u8: (0, 255), DType.i8: (-128, 127)}
+"""Data that may be padded with another value than 0: least and largest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class Conv:
 
     Attributes:
         pad: before each spatial axis, then after each.
+        pad_value: what is read there; other than 0 in 8-bit integers only, whose zero point it is.
     """
 
     n: int
@@ -38,6 +43,7 @@ class Conv:
     pad: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
+    pad_value: int = 0
 
     @staticmethod
     def of(op: str, x: tuple[int, ...], weight: tuple[int, ...], attrs: Mapping[str, Any]) -> Conv:
@@ -59,7 +65,8 @@ class Conv:
             window_count(op, image[d], window[d], stride[d], dilation[d], pad[d], pad[d + rank], side)
             for d, side in enumerate(sides_of(rank))
         )
-        return Conv(n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups)
+        value = integer(op, attrs, "pad_value") if "pad_value" in attrs else 0
+        return Conv(n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups, value)
 
     @property
     def h(self) -> int:
@@ -111,12 +118,13 @@ class Conv:
 def _convolution(op: str, rank: int) -> None:
     @operator(
         op, operands="data weight", weights="weight", traits="leads_layout", stride=(1,) * rank, pad=(0,) * (2 * rank),
-        dilation=(1,) * rank, groups=1,
+        dilation=(1,) * rank, groups=1, rare="pad_value", pad_value=0,
     )  # fmt: skip
     def conv(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         """conv[n,k,oh,ow] = sum over c,r,s of x[n, c, oh*sh + r*dh - top, ow*sw + s*dw - left] * w[k,c,r,s].
 
-        16-bit floats are summed in f32 and rounded at the end; 8-bit integers, of which one may be signed, give i32.
+        Outside of the image x is `pad_value`. 16-bit floats are summed in f32 and rounded at the end; 8-bit integers,
+        of which one may be signed, give i32.
         """
         x, weight = inputs
         for t, what in ((x, "data (N,C,...)"), (weight, "weight (K,C/groups,...)")):
@@ -124,6 +132,7 @@ def _convolution(op: str, rank: int) -> None:
         numeric(op, x)
         factors(op, x, weight)
         size = Conv.of(op, x.shape, weight.shape, attrs)
+        border(op, x, size.pad_value)
         total = accumulator(x.dtype)
         per_group, per_filter = size.c // size.groups, size.k // size.groups
         depthwise = per_group == 1 and size.groups > 1
@@ -138,11 +147,21 @@ def _convolution(op: str, rank: int) -> None:
             else:
                 channel = c.var if size.groups == 1 else k // per_filter * per_group + c.var
                 tap = weight[(k, c, *taps)]
-            product = cast(total, image_element(x, n, channel, at, size.sides)) * cast(total, tap)
+            element = image_element(x, n, channel, at, size.sides, size.pad_value)
+            product = cast(total, element) * cast(total, tap)
             return sum_(product, taps if depthwise else (c, *taps))
 
         axes = ("n", "k", *_names("od", "oh", "ow", rank))
         return rounded(compute((size.n, size.k, *size.out), body, "conv", axes), x, "conv")
+
+
+def border(op: str, x: Tensor, value: int) -> None:
+    """Raise WorkloadError where the data cannot be surrounded by this value."""
+    if not value:
+        return
+    require(x.dtype in BORDERS, f"{op}: pad_value={value} is for 8-bit integers, the data is {x.dtype}")
+    low, high = BORDERS[x.dtype]
+    require(low <= value <= high, f"{op}: pad_value={value} is no {x.dtype}, which go from {low} to {high}")
 
 
 def _names(deep: str, high: str, wide: str, rank: int) -> tuple[str, ...]:

@@ -229,7 +229,7 @@ def _attributes(op: Operator, words: Words, types: list[TensorType]) -> dict[str
         given["axis"] = axis_from_front(op, axis, rank)
     if isinstance(axes := given.get("axes"), tuple):
         given["axes"] = tuple(a + rank if isinstance(a, int) and -rank <= a < 0 else a for a in axes)
-    return given
+    return {key: value for key, value in given.items() if key not in op.rare or value != op.defaults[key]}
 
 
 def _setting(op: str, key: str, text: str, usual: AttrValue | Needed, count: int | None) -> AttrValue:

@@ -50,6 +50,7 @@ class Operator:
             last names that end in `?` may be missing.
         weights: names of the operands that are usually constant.
         defaults: every attribute with the value that people mean when they leave it out, or what is `Needed`.
+        rare: names of attributes that a node has only where they differ from their default.
         traits: what else the compiler may know of it.
     """
 
@@ -60,6 +61,7 @@ class Operator:
     weights: frozenset[str]
     defaults: Mapping[str, AttrValue | Needed]
     traits: frozenset[Trait]
+    rare: frozenset[str] = frozenset()
 
 
 Count = Callable[[Sequence[TensorType], Mapping[str, Any]], "int | None"]
@@ -100,18 +102,20 @@ def operator(
     operands: str = "data",
     weights: str = "",
     traits: str = "",
+    rare: str = "",
     **defaults: AttrValue | Needed,
 ) -> Callable[[Compute], Compute]:
     """Register the plain ("direct") mathematics of an operator.
 
-    `operands`, `weights` and `traits` are lists of words.
+    `operands`, `weights`, `traits` and `rare` are lists of words.
     """
 
     def register(fn: Compute) -> Compute:
         if name in _OPERATORS:
             raise WorkloadError(f"there are two operators named {name!r}; rename {fn.__module__}.{fn.__qualname__}")
         words, facts = tuple(operands.split()), frozenset(map(Trait, traits.split()))
-        _OPERATORS[name] = Operator(name, fn, elementwise, words, frozenset(weights.split()), defaults, facts)
+        known, seldom = frozenset(weights.split()), frozenset(rare.split())
+        _OPERATORS[name] = Operator(name, fn, elementwise, words, known, defaults, facts, seldom)
         return fn
 
     return register
@@ -241,7 +245,8 @@ def _values(workload: Workload, algorithm: str) -> list[Tensor]:
         lookup(node.op)
         _check_node(node)
         fn = lookup_algorithm(node.op, algorithm if node is anchor else "direct").compute
-        values.append(fn([values[i] for i in node.inputs], dict(node.attrs)))
+        seldom = {attribute: lookup(node.op).defaults[attribute] for attribute in lookup(node.op).rare}
+        values.append(fn([values[i] for i in node.inputs], seldom | dict(node.attrs)))
     return values
 
 
@@ -263,7 +268,10 @@ def _check_node(node: WorkloadNode) -> None:
     given = {name for name, _ in node.attrs}
     for name in sorted(given - set(op.defaults)):
         raise WorkloadError(f"{node.op} has no attribute {name!r}; {suggest(name, op.defaults)}")
-    for name in sorted(set(op.defaults) - given):
+    for name, value in node.attrs:
+        if name in op.rare and value == op.defaults[name]:
+            raise WorkloadError(f"{node.op}: {name}={value} goes without saying; leave it out")
+    for name in sorted(set(op.defaults) - given - op.rare):
         raise WorkloadError(f"{node.op} lacks the attribute {name!r}; give all of: {', '.join(sorted(op.defaults))}")
 
 

@@ -220,15 +220,19 @@ def alternate(state: State, stage: str, loop: str) -> State:
 def pad(state: State, stage: str, axis: str) -> State:
     """Compute beyond the axis' extent instead of guarding; refused unless all memory touched exists.
 
+    Of a sum's reduce axis, too: what comes beyond must be zero, which only the layouts show when it is lowered.
+
     rewrite:
         if i < n: S(i)
         -->
         S(i)
     """
     s = state.stage(stage)
-    names = [a.name for a in s.stage.axes]
+    reducer = s.stage.reducer
+    adds_up = reducer is not None and reducer.name == "sum" and is_builtin(reducer)
+    names = [a.name for a in (s.stage.all_axes if adds_up else s.stage.axes)]
     check(s.stage.extern is None, f"pad {stage}: an extern function needs whole rows")
-    check(axis in names, f"pad {stage}: no spatial axis {axis!r}; it has {', '.join(names)}")
+    check(axis in names, f"pad {stage}: no axis {axis!r} that can be padded; it has {', '.join(names)}")
     return state.put(replace(s, padded=s.padded | {axis}))
 
 

@@ -154,7 +154,7 @@ def layout(state: State, tensor: str, form: Any) -> State:
     t = state.tensor(tensor)
     try:
         chosen = form if isinstance(form, Layout) else Layout.from_json(form)
-        chosen = chosen.with_halo(chosen.halo)
+        chosen = chosen.with_halo(chosen.halo, chosen.fill)
     except (WorkloadError, KeyError, TypeError, ValueError) as error:
         raise ScheduleError(f"layout {tensor}: {error}") from error
     check(chosen.rank == len(t.shape), f"layout {tensor}: halo {chosen.halo} needs one pair per dimension of {t.shape}")

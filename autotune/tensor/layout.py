@@ -26,12 +26,14 @@ class Layout:
     Attributes:
         order: each physical dimension as (logical dimension, block): block 0 is what is left of that dimension
             (its outer part); block b > 0 is the position inside blocks of b, and there is at most one per dimension.
-        halo: per logical dimension (before, after): elements kept free around the data, zero by agreement.
+        halo: per logical dimension (before, after): elements kept free around the data, which hold `fill`.
             Blocked dimensions have no halo.
+        fill: what lies in the halo by agreement; 0 without one. What fills up blocks is always 0.
     """
 
     order: tuple[tuple[int, int], ...]
     halo: tuple[tuple[int, int], ...]
+    fill: int = 0
 
     @staticmethod
     def row_major(rank: int) -> Layout:
@@ -46,8 +48,8 @@ class Layout:
         outer = tuple((d, 0) for d in (order if order is not None else range(rank)))
         return Layout(outer + tuple((d, b) for d, b in blocks), ((0, 0),) * rank)
 
-    def with_halo(self, halo: Sequence[tuple[int, int]]) -> Layout:
-        """The same order with another halo.
+    def with_halo(self, halo: Sequence[tuple[int, int]], fill: int = 0) -> Layout:
+        """The same order with another halo, and what lies in it.
 
         Raises:
             WorkloadError: for a negative halo, or a halo on a blocked dimension.
@@ -57,7 +59,7 @@ class Layout:
         for d, pair in enumerate(pairs):
             if min(pair) < 0 or (d in blocked and pair != (0, 0)):
                 raise WorkloadError(f"dimension {d} of a layout cannot have the halo {pair}")
-        return Layout(self.order, pairs)
+        return Layout(self.order, pairs, fill if any(pair != (0, 0) for pair in pairs) else 0)
 
     @property
     def rank(self) -> int:
@@ -98,9 +100,12 @@ class Layout:
         return tuple(out)
 
     def pack(self, array: Array) -> Array:
-        """The physical array (C-contiguous) of a logical one; padding and halo are zero."""
-        padding = [(-lo, hi - n) for (lo, hi), n in zip(self.allocated(array.shape), array.shape, strict=True)]
+        """The physical array (C-contiguous) of a logical one; padding is zero, the halo `fill`."""
+        sides = [(-lo, hi - n) for (lo, hi), n in zip(self.allocated(array.shape), array.shape, strict=True)]
+        padding = [side if halo == (0, 0) else (0, 0) for side, halo in zip(sides, self.halo)]
         padded = np.pad(array, padding) if any(p != (0, 0) for p in padding) else array
+        if any(halo != (0, 0) for halo in self.halo):
+            padded = np.pad(padded, self.halo, constant_values=self.fill)
         return np.ascontiguousarray(self._split_axes(padded))
 
     def unpack(self, physical: Array, shape: Sequence[int]) -> Array:
@@ -130,15 +135,16 @@ class Layout:
 
     def to_json(self) -> Any:
         """A plain JSON value; `from_json` is its inverse."""
-        return {"order": [list(p) for p in self.order], "halo": [list(p) for p in self.halo]}
+        plain = {"order": [list(p) for p in self.order], "halo": [list(p) for p in self.halo]}
+        return {**plain, "fill": self.fill} if self.fill else plain
 
     @staticmethod
     def from_json(data: Any) -> Layout:
         order = tuple((int(d), int(b)) for d, b in data["order"])
-        return Layout(order, tuple((int(b), int(a)) for b, a in data["halo"]))
+        return Layout(order, tuple((int(b), int(a)) for b, a in data["halo"]), int(data.get("fill", 0)))
 
     def __str__(self) -> str:
         names = "NCHW" if self.rank == 4 else "ABCDEFGH"
         text = "".join(f"{block}{names[d].lower()}" if block else names[d] for d, block in self.order)
         halo = [f"{names[d]}{b}+{a}" for d, (b, a) in enumerate(self.halo) if b or a]
-        return text + (f" halo {' '.join(halo)}" if halo else "")
+        return text + (f" halo {' '.join(halo)}" if halo else "") + (f" of {self.fill}" if self.fill else "")

@@ -253,6 +253,18 @@ def test_other_convolutions_stay(weight: tuple[int, ...], changed: dict[str, Att
     assert PASSES["scale-convolutions"](graph) is graph
 
 
+@pytest.mark.parametrize(("own", "border", "folded"), [(0, 0, True), (1, 7, True), (1, 0, False), (1, 8, False)])
+def test_bytes_around_an_image_become_the_border_of_a_convolution(own: int, border: int, folded: bool) -> None:
+    net = Net(1, 3, 4, 4)
+    padded = net.op("pad", net.op("cast", net.x, to="u8"), pads=(0, 0, 1, 0, 0, 0, 1, 2), value=7)
+    weight = net.builder.constant(np.arange(-6, 6, dtype=np.int8).reshape(1, 3, 2, 2))
+    rare: dict[str, AttrValue] = {"pad_value": border} if border else {}
+    graph = net.graph(net.op("conv2d", padded, weight, **{**CONV, "pad": (own,) * 4, **rare}))
+    result = PASSES["fold-pad"](graph)
+    assert (ops(optimize(result)) == ["cast", "conv2d"]) is folded
+    assert_same(graph, result)
+
+
 def test_a_convolution_of_bytes_stays() -> None:
     net = Net(1, 3, 4, 4)
     bytes_ = net.op("cast", net.x, to="u8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import WorkloadError
-from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, compute_def
+from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, compute_def, parse_workload
 from autotune.tensor import DType
 
 Call = Callable[..., Any]
@@ -45,6 +46,41 @@ def test_conv2d_is_onnx_conv(case: dict[str, Any], run: Call, reference: Call, s
     a = case["attrs"]
     theirs = reference("Conv", [x, w], strides=a["stride"], pads=a["pad"], dilations=a["dilation"], group=a["groups"])
     same(run("conv2d", [x, w], **a), theirs)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize(("dtype", "border"), [(np.uint8, 255), (np.uint8, 7), (np.int8, -128)])
+def test_a_border_of_another_value(dtype: Any, border: int, groups: int, run: Call) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 100, (1, 4, 5, 6)).astype(dtype)
+    w = rng.integers(-128, 128, (8, 4 // groups, 3, 2)).astype(np.int8)
+    ours = run("conv2d", [x, w], **{**ATTRS, "pad": (1, 0, 2, 1), "groups": groups}, pad_value=border)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 2), (0, 1)), constant_values=border)
+    np.testing.assert_array_equal(ours, run("conv2d", [padded, w], **{**ATTRS, "groups": groups}))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("conv2d data=1,4,5,5 weight=4,4,3,3 pad=1 pad_value=3", "pad_value=3 is for 8-bit integers, the data is f32"),
+        ("conv2d data=1,4,5,5:u8 weight=4,4,3,3:i8 pad=1 pad_value=-1", "-1 is no u8, which go from 0 to 255"),
+        ("conv2d data=1,4,5,5:u8 weight=4,4,3,3:i8 pad=1 pad_value=1,1", "pad_value=1,1 must be one integer"),
+    ],
+)
+def test_borders_that_are_refused(line: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        parse_workload(line)
+
+
+def test_a_border_of_zeros_has_one_key() -> None:
+    line = "conv2d data=1,4,5,5:u8 weight=4,4,3,3:i8 pad=1"
+    workload = parse_workload(line)
+    assert workload == parse_workload(f"{line} pad_value=0")
+    assert "pad_value" not in workload.to_json()
+    assert parse_workload(f"{line} pad_value=3").describe() == f"{line} pad_value=3"
+    node = replace(workload.nodes[0], attrs=(*workload.nodes[0].attrs, ("pad_value", 0)))
+    with pytest.raises(WorkloadError, match="pad_value=0 goes without saying; leave it out"):
+        replace(workload, nodes=(node,)).types()
 
 
 @pytest.mark.parametrize("groups", [1, 2, 8])

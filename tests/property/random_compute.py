@@ -71,7 +71,8 @@ class WorkloadBuilder:
         return (True, len(self.inputs) - 1)
 
     def node(self, op: str, *operands: tuple[bool, int], **attrs: Any) -> tuple[bool, int]:
-        defaults = {k: v for k, v in lookup(op).defaults.items() if isinstance(v, (bool, int, float, str, tuple))}
+        usual = {k: v for k, v in lookup(op).defaults.items() if k not in lookup(op).rare}
+        defaults = {k: v for k, v in usual.items() if isinstance(v, (bool, int, float, str, tuple))}
         self.nodes.append((op, list(operands), {**defaults, **attrs}))
         return (False, len(self.nodes) - 1)
 

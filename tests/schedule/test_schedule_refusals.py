@@ -13,6 +13,7 @@ from autotune.tensor import (
     Layout,
     compute,
     compute_many,
+    max_,
     maximum,
     placeholder,
     reduce_axis,
@@ -28,6 +29,11 @@ def relu_of_matmul() -> Schedule:
     k = reduce_axis(6, "k")
     c = compute((12, 20), lambda i, j: sum_(a[i, k] * b[k, j], k), name="C")
     return Schedule(ComputeDef.build([a, b], [compute((12, 20), lambda i, j: maximum(c[i, j], 0.0), name="D")]))
+
+
+def row_maximum() -> Schedule:
+    a, k = placeholder((12, 6), name="A"), reduce_axis(6, "k")
+    return Schedule(ComputeDef.build([a], [compute((12,), lambda i: max_(a[i, k], k), name="M")]))
 
 
 def chain() -> Schedule:
@@ -92,7 +98,7 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
     "parallel placed stage": (
         relu_of_matmul, lambda s: s.compute_at("C", "D", "i").parallel("C", "i"), "computed inside D, not at the top"),
     "partition marked": (chain, lambda s: s.unroll("P", "i").partition("P", "i"), "only serial and shared loops are"),
-    "pad reduction": (relu_of_matmul, lambda s: s.pad("C", "k"), "no spatial axis 'k'; it has i, j"),
+    "pad maximum": (row_maximum, lambda s: s.pad("M", "k"), "no axis 'k' that can be padded; it has i"),
     "prefetch unread": (chain, lambda s: s.prefetch("R", "x", "i", 1), "does not read 'x'; it reads Q"),
     "prefetch now": (chain, lambda s: s.prefetch("P", "x", "i", 0), "distance 0 must be at least 1"),
     "prefetch to nowhere": (chain, lambda s: s.prefetch("P", "x", "i", 1, 4), "caches are numbered 1 to 3, got 4"),

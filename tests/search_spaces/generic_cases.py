@@ -34,7 +34,7 @@ class Draft:
         return -len(self.inputs)
 
     def node(self, op: str, *inputs: int, **attrs: Any) -> int:
-        defaults = dict(lookup(op).defaults)
+        defaults = {k: v for k, v in lookup(op).defaults.items() if k not in lookup(op).rare}
         self.nodes.append((op, inputs, {**defaults, **attrs}))
         return len(self.nodes) - 1
 
@@ -342,7 +342,7 @@ def mixed(rng: random.Random) -> Workload:
 
 
 def random_interface(workload: Workload, rng: random.Random) -> Interface | None:
-    """Row-major, blocked, permuted, with and without halos."""
+    """Row-major, blocked, permuted, with and without halos of zeros or of something else."""
     if rng.random() < 0.3:
         return None
     types = workload.types()
@@ -359,4 +359,5 @@ def _layout(rank: int, rng: random.Random) -> Layout:
     blocked = {1} if rank == 4 and rng.random() < 0.5 else {d for d in range(rank) if rng.random() < 0.15}
     halo = [(0, 0) if d in blocked or rng.random() < 0.7 else (rng.randint(0, 2), rng.randint(0, 2)) for d in order]
     halo = [halo[order.index(d)] for d in range(rank)]
-    return Layout.blocked(rank, [(d, rng.choice((4, 8, 16, 3))) for d in sorted(blocked)], order).with_halo(halo)
+    form = Layout.blocked(rank, [(d, rng.choice((4, 8, 16, 3))) for d in sorted(blocked)], order)
+    return form.with_halo(halo, rng.choice((0, 0, 5)))

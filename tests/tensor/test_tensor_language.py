@@ -169,6 +169,16 @@ def test_nchw16c_is_where_it_should_be() -> None:
     assert str(layout) == "NCHW16c halo H1+1 W1+2"
 
 
+def test_a_halo_of_something_else_than_zero() -> None:
+    layout = Layout.blocked(4, [(1, 4)]).with_halo([(0, 0), (0, 0), (1, 0), (0, 2)], 7)
+    packed = layout.pack(np.ones((1, 6, 3, 2), np.uint8))
+    assert (packed[:, :, 0] == 7).all() and (packed[:, :, :, 2:] == 7).all()
+    assert (packed[0, 1, 1:, :2, 2:] == 0).all(), "what fills up blocks is zero"
+    assert str(layout) == "NCHW4c halo H1+0 W0+2 of 7"
+    assert Layout.from_json(layout.to_json()) == layout != layout.with_halo(layout.halo)
+    assert layout.with_halo([(0, 0)] * 4, 7) == Layout.blocked(4, [(1, 4)])
+
+
 def test_blocked_dimensions_have_no_halo() -> None:
     with pytest.raises(WorkloadError, match="cannot have the halo"):
         Layout.blocked(2, [(1, 8)]).with_halo([(0, 0), (1, 1)])

@@ -1,6 +1,6 @@
 """Explicit padding moves into the convolution or pool that reads it.
 
-requires: a verified graph.    ensures: no convolution reads a zero `pad` of its spatial axes.
+requires: a verified graph.    ensures: no convolution reads a `pad` of its spatial axes by what surrounds it anyway.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import math
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.match import is_not_negative, made_by
 from autotune.graph.passes.sweep import Sweep, rewrite
-from autotune.ops.conv import CONVOLUTIONS
+from autotune.ops.conv import BORDERS, CONVOLUTIONS
 from autotune.ops.workload import AttrValue
+from autotune.tensor import DType
 
 FOLDING = frozenset({*CONVOLUTIONS, "avg_pool", "max_pool"})
 
@@ -39,7 +40,7 @@ def _with_padding(sweep: Sweep, node: Node, pad: Node) -> dict[str, AttrValue] |
     total = tuple(a + b for a, b in zip(own, spatial, strict=True))
     attrs = dict(node.attrs) | {"pad": total}
     if node.op in CONVOLUTIONS:
-        return attrs if value == 0 else None
+        return _surrounded(attrs, own, value, DType(pad.output.dtype))
     if attrs["ceil_mode"]:
         return None  # where the last window may start depends on what is padding
     if any(side >= extent for side, extent in zip(total, node.int_tuple("kernel") * 2, strict=True)):
@@ -51,3 +52,16 @@ def _with_padding(sweep: Sweep, node: Node, pad: Node) -> dict[str, AttrValue] |
     if value != 0 or (any(own) and not attrs["count_include_pad"]):
         return None
     return attrs | {"count_include_pad": True}
+
+
+def _surrounded(
+    attrs: dict[str, AttrValue], own: tuple[int, ...], value: AttrValue, dtype: DType
+) -> dict[str, AttrValue] | None:
+    """The attributes of a convolution whose data is padded with `value`, None where it cannot be or differs."""
+    if any(own):
+        return attrs if attrs.get("pad_value", 0) == value else None
+    attrs.pop("pad_value", None)
+    if not value:
+        return attrs
+    low, high = BORDERS.get(dtype, (0, 0))
+    return attrs | {"pad_value": value} if isinstance(value, int) and low <= value <= high else None
