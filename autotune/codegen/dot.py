@@ -8,13 +8,14 @@ from autotune.codegen.memory import Memory
 from autotune.codegen.value import Value, stored_type
 from autotune.errors import CodegenError
 from autotune.lower.ir import For, Load, LoopProgram, Store, statements
-from autotune.schedule.tensorize import DOT_PRODUCTS, DotProduct
+from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
+from autotune.schedule.state import VECTORIZE
 from autotune.target import Target
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Expr
+from autotune.tensor.expr import Binary, Cast, Const, Expr
 from autotune.tensor.linear import Linear
 
-_SYMBOL = {"vpdpbusd": "llvm.x86.avx512.vpdpbusd", "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps"}
+_WITHOUT_SUM = ("vpmaddwd",)
 _ELEMENT = {DType.u8: "i8", DType.i8: "i8", DType.bf16: "bfloat"}
 
 
@@ -23,12 +24,17 @@ def check_instructions(program: LoopProgram, target: Target) -> None:
     Raises:
         CodegenError: the program uses an instruction that the target lacks.
     """
-    for stmt in statements(program.body):
-        if isinstance(stmt, For) and stmt.mark in DOT_PRODUCTS:
-            needed = DOT_PRODUCTS[stmt.mark].feature
-            if not target.has(needed, "avx512vl"):
+    for vector in statements(program.body):
+        if not isinstance(vector, For) or vector.mark != VECTORIZE:
+            continue
+        for loop in statements(vector.body):
+            dot = DOT_PRODUCTS.get(loop.mark) if isinstance(loop, For) else None
+            if dot is not None and not dot.runs(target.features, vector.extent):
+                assert isinstance(loop, For)
+                needed = ", or ".join(" and ".join(f.features) for f in dot.forms if vector.extent in f.lanes)
                 raise CodegenError(
-                    f"{stmt.var} is tensorized with {stmt.mark}, but {target} lacks {needed}; leave out that step"
+                    f"{loop.var} is tensorized with {dot.name} of {vector.extent} lanes, but {target} lacks {needed}; "
+                    "leave out that step"
                 )
 
 
@@ -43,45 +49,78 @@ def emit_dot(m: Memory, a: Arithmetic, loop: For) -> None:
     ((buffer, indices),) = store.targets
     product = store.values[0]
     assert isinstance(product, Binary)
-    factors = sorted((_factor(product.a), _factor(product.b)), key=lambda f: f.buffer.dtype is not dot.left)
+    factors = sorted((_factor(product.a), _factor(product.b)), key=lambda f: _dtype(f) is not dot.left)
     m.x.bind(loop.var, 0)
     total = m.load(buffer, indices, (), None)
     packed = [_packed(m, a, loop, f, dot) for f in factors]
-    count = m.lanes * dot.extent
-    lanes, kind = m.lanes, stored_type(dot.total, m.lanes)
-    operands = [f"<{count} x {_ELEMENT[t]}>" for t in (dot.left, dot.right)]
-    symbol = f"@{_SYMBOL[dot.name]}.{lanes * 32}"
-    m.w.declare(f"{kind} {symbol}({kind}, {', '.join(operands)})")
-    given = [m.w.value(f"bitcast <{lanes} x i32> {text} to {operand}") for text, operand in zip(packed, operands)]
-    arguments = ", ".join(f"{operand} {name}" for operand, name in zip(operands, given))
-    text = m.w.value(f"call {kind} {symbol}({kind} {a.operand(total, lanes)}, {arguments})")
-    m.store(buffer, indices, Value(text, dot.total, lanes))
+    text = a.operand(total, m.lanes)
+    if dot.widened:
+        signed = [_dtype(f).is_signed for f in factors]
+        for pair in zip(*(_halves(m, words, s) for words, s in zip(packed, signed)), strict=True):
+            text = _call(m, dot, text, list(pair), f"<{m.lanes * 2} x i16>")
+    else:
+        text = _call(m, dot, text, packed, f"<{m.lanes * dot.extent} x {_ELEMENT[dot.left]}>")
+    m.store(buffer, indices, Value(text, dot.total, m.lanes))
     m.x.release(loop.var)
 
 
-def _factor(e: Expr) -> Load:
-    if not isinstance(e, Cast) or not isinstance(e.a, Load):
+def _call(m: Memory, dot: DotProduct, total: str, factors: list[str], operand: str) -> str:
+    """`total` and what the instruction adds to it; the factors are words, a lane each, of what it multiplies."""
+    lanes, kind = m.lanes, stored_type(dot.total, m.lanes)
+    symbol, adds = f"@{dot.symbol(lanes)}", dot.name not in _WITHOUT_SUM
+    given = [m.w.value(f"bitcast <{lanes} x i32> {text} to {operand}") for text in factors]
+    arguments = [f"{kind} {total}"] * adds + [f"{operand} {name}" for name in given]
+    m.w.declare(f"{kind} {symbol}({', '.join([kind] * adds + [operand] * 2)})")
+    text = m.w.value(f"call {kind} {symbol}({', '.join(arguments)})")
+    return text if adds else m.w.value(f"add {kind} {total}, {text}")
+
+
+def _halves(m: Memory, words: str, signed: bool) -> tuple[str, str]:
+    """Every second byte of each word, and those between, as 16-bit integers; words, two a lane."""
+    kind = f"<{m.lanes * 2} x i16>"
+    pairs = m.w.value(f"bitcast <{m.lanes} x i32> {words} to {kind}")
+    if signed:
+        up = m.w.value(f"shl {kind} {pairs}, splat (i16 8)")
+        low = m.w.value(f"ashr {kind} {up}, splat (i16 8)")
+        high = m.w.value(f"ashr {kind} {pairs}, splat (i16 8)")
+    else:
+        low = m.w.value(f"and {kind} {pairs}, splat (i16 255)")
+        high = m.w.value(f"lshr {kind} {pairs}, splat (i16 8)")
+    low, high = (m.w.value(f"bitcast {kind} {half} to <{m.lanes} x i32>") for half in (low, high))
+    return low, high
+
+
+def _factor(e: Expr) -> Load | Const:
+    """What is multiplied: elements, or what surrounds them."""
+    if not isinstance(e, Cast) or not isinstance(e.a, (Load, Const)):
         raise CodegenError(f"`{e}` is no plain widened element; a dot-product instruction needs one")
     return e.a
 
 
-def _packed(m: Memory, a: Arithmetic, loop: For, load: Load, dot: DotProduct) -> str:
+def _dtype(factor: Load | Const) -> DType:
+    return factor.buffer.dtype if isinstance(factor, Load) else factor.dtype
+
+
+def _packed(m: Memory, a: Arithmetic, loop: For, load: Load | Const, dot: DotProduct) -> str:
     """`<lanes x i32>`: in each lane, the 4 bytes that the loop over `dot.extent` elements reads."""
-    offset = _contiguous(m, loop, load, dot)
+    if isinstance(load, Const):
+        return _repeated(load, m.lanes)
+    offset, step = _places(m, loop, load, dot)
+    if offset.lane == 1:
+        return _interleaved(m, a, loop, load, dot, offset, step)
     if any(isinstance(c, Linear) and loop.var in set(c.variables()) for c in load.when):
         raise CodegenError(f"the padding of `{load}` differs within {loop.var}; give {load.buffer.name} a halo")
     guard = m.mask if offset.lane else None
     mask = m.all_of(load.when, guard) if load.when else guard
-    if load.otherwise is not None and load.otherwise.value != 0:
-        raise CodegenError(f"`{load}` has padding other than zero; a dot-product instruction cannot read it")
-    if mask is not None and mask.const is False:
-        return "zeroinitializer"
     pointer = m.x.pointer(load.buffer, offset, stored_type(load.buffer.dtype))
     size = load.buffer.dtype.bytes
     broadcast = not offset.lane and (mask is None or not mask.lanes)
     if not offset.lane and not broadcast:
         raise CodegenError(f"the padding of `{load}` differs between lanes that share it; give it a halo")
     lanes = m.lanes if offset.lane else 1
+    padding = _repeated(load.otherwise, lanes)
+    if mask is not None and mask.const is False:
+        return _repeated(load.otherwise, m.lanes)
     align = min(m.x.alignment(load.buffer, offset), 64) if offset.lane else size
     kind = f"<{lanes} x i32>"
     if mask is None:
@@ -90,16 +129,65 @@ def _packed(m: Memory, a: Arithmetic, loop: For, load: Load, dot: DotProduct) ->
         name = f"@llvm.masked.load.v{lanes}i32.p0"
         m.w.declare(f"{kind} {name}(ptr, <{lanes} x i1>, {kind})")
         bits = a.operand(mask, lanes)
-        text = m.w.value(
-            f"call {kind} {name}(ptr align {align} {pointer}, <{lanes} x i1> {bits}, {kind} zeroinitializer)"
-        )
+        text = m.w.value(f"call {kind} {name}(ptr align {align} {pointer}, <{lanes} x i1> {bits}, {kind} {padding})")
     if offset.lane:
         return text
     return m.w.value(f"shufflevector {kind} {text}, {kind} poison, <{m.lanes} x i32> zeroinitializer")
 
 
-def _contiguous(m: Memory, loop: For, load: Load, dot: DotProduct) -> Offset:
-    """The place of the first element, when the others follow it and lanes share them or follow one another."""
+def _repeated(value: Const | None, lanes: int) -> str:
+    """`<lanes x i32>` of nothing but one element, None for 0."""
+    if value is None or not value.value:
+        return "zeroinitializer"
+    if value.dtype.bytes != 1:
+        raise CodegenError(
+            f"a dot-product instruction reads bytes only beyond an edge, not {value.value} in {value.dtype}"
+        )
+    word = int.from_bytes(bytes([int(value.value) % 256] * 4), "little", signed=True)
+    return f"<{', '.join([f'i32 {word}'] * lanes)}>"
+
+
+def _interleaved(m: Memory, a: Arithmetic, loop: For, load: Load, dot: DotProduct, first: Offset, step: int) -> str:
+    """`<lanes x i32>` of vectors along the lanes, one for each turn of the loop, `step` elements apart.
+
+    Those that follow one another are one load: pixels of a row, whose channels are lanes.
+    """
+    lanes, count, dtype = m.lanes, m.lanes * dot.extent, load.buffer.dtype
+    element, whole = stored_type(dtype), stored_type(dtype, count)
+    picked = [n * lanes + lane for lane in range(lanes) for n in range(dot.extent)]
+    if step == lanes and not load.when and m.mask is None:
+        pointer = m.x.pointer(load.buffer, first, element)
+        align = min(m.x.alignment(load.buffer, first), 64)
+        parts = [m.w.value(f"load {whole}, ptr {pointer}, align {align}"), "poison"]
+    else:
+        parts = [_piece(m, a, loop, load, n) for n in range(dot.extent)]
+        size = lanes
+        while len(parts) > 2:
+            kind, order = stored_type(dtype, size), ", ".join(f"i32 {n}" for n in range(2 * size))
+            parts = [
+                m.w.value(f"shufflevector {kind} {low}, {kind} {high}, <{2 * size} x i32> <{order}>")
+                for low, high in zip(parts[::2], parts[1::2])
+            ]
+            size *= 2
+        whole = stored_type(dtype, size)
+    order = ", ".join(f"i32 {n}" for n in picked)
+    text = m.w.value(f"shufflevector {whole} {parts[0]}, {whole} {parts[1]}, <{count} x i32> <{order}>")
+    return m.w.value(f"bitcast {stored_type(dtype, count)} {text} to <{lanes} x i32>")
+
+
+def _piece(m: Memory, a: Arithmetic, loop: For, load: Load, turn: int) -> str:
+    """The lanes' elements of one turn of the loop, as they lie in memory."""
+    m.x.bind(loop.var, turn)
+    value = m.load(load.buffer, load.indices, load.when, load.otherwise)
+    m.x.bind(loop.var, 0)
+    return a.to_storage(Value(a.operand(value, m.lanes), value.dtype, m.lanes), load.buffer.dtype).text
+
+
+def _places(m: Memory, loop: For, load: Load, dot: DotProduct) -> tuple[Offset, int]:
+    """The place of the first element, and how far apart the others are.
+
+    Neighbours that lanes share, or in which they follow one another; or lanes that are neighbours for each of them.
+    """
 
     def at(n: int) -> Offset:
         m.x.bind(loop.var, n)
@@ -110,11 +198,11 @@ def _contiguous(m: Memory, loop: For, load: Load, dot: DotProduct) -> Offset:
 
     places = [at(n) for n in range(dot.extent)]
     m.x.bind(loop.var, 0)
-    first = places[0]
-    together = all(p == Offset(first.const + n, first.terms, first.lane) for n, p in enumerate(places))
-    if not together or first.lane not in (0, dot.extent):
+    first, step = places[0], places[1].const - places[0].const
+    regular = all(p == Offset(first.const + n * step, first.terms, first.lane) for n, p in enumerate(places))
+    if not regular or (first.lane != 1 and (step != 1 or first.lane not in (0, dot.extent))):
         raise CodegenError(
             f"{dot.name} needs {dot.extent} neighbours of {load.buffer.name} along {loop.var}, the same or the next "
             f"ones in each lane; give {load.buffer.name} a layout with {loop.var} in innermost blocks of {dot.extent}"
         )
-    return first
+    return first, step

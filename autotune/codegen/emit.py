@@ -37,7 +37,7 @@ from autotune.lower.ir import (
     statements,
     variables,
 )
-from autotune.schedule.tensorize import DOT_PRODUCTS
+from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select, Table, Unary
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from autotune.errors import LoweringError
@@ -10,10 +10,10 @@ from autotune.lower.bounds import least
 from autotune.lower.extern import Place, Row, nest_of
 from autotune.lower.folding import kept_steps
 from autotune.lower.ir import (
-    LOCAL,
     OPERAND,
     REGISTER,
     SHARED,
+    TILE,
     Barrier,
     Buffer,
     Condition,
@@ -32,8 +32,9 @@ from autotune.lower.protect import exists, protected
 from autotune.lower.skips import skippable
 from autotune.lower.surroundings import SURROUNDINGS, surroundings
 from autotune.lower.zeros import vanishes
+from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.schedule.region import Regions
-from autotune.schedule.state import PARALLEL, UNROLL, VECTORIZE, Split, StageState, State
+from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE, Split, StageState, State
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Const, Expr, Read, Select, Table, Var, rewrite, walk
 from autotune.tensor.layout import Layout
@@ -78,8 +79,11 @@ class NestBuilder:
                     if t.name in self.folded:
                         d, steps = self.folded[t.name]
                         kept = (*kept[:d], steps, *kept[d + 1 :])
-                    scope = SHARED if s.at is None else REGISTER if s.scope == REGISTER else LOCAL
-                    if scope == REGISTER:  # whole vectors: lanes beyond the region may be written, and are not read
+                    scope = SHARED if s.at is None else s.scope
+                    if scope in (
+                        REGISTER,
+                        TILE,
+                    ):  # whole vectors: lanes beyond the region may be written, and are not read
                         reach = (s.relative()[a.name].range(self.ranges)[1] + 1 for a in s.stage.axes)
                         kept = tuple(map(max, kept, reach))
                     out[t.name] = Buffer(t.name, t.dtype, self.state.layout(t).physical_shape(kept), scope)
@@ -278,7 +282,7 @@ class NestBuilder:
 
     def _worth_folding(self, s: StageState, values: dict[str, Linear]) -> list[Linear]:
         """Conditions that fail where no point of the loops that are written out needs to be folded."""
-        tile = {s.variable(x.name) for x in s.loops if x.mark in (UNROLL, VECTORIZE)}
+        tile = {s.variable(x.name) for x in s.loops if x.mark not in (SERIAL, PARALLEL)}
         found = []
         for condition in s.skipped:
             for form in nonnegatives(condition, self.ranges, values) or ():
@@ -434,12 +438,14 @@ class NestBuilder:
             if at != loop:
                 continue
             inside = s.loops[s.position(loop) + 1 :]
-            written_out = {s.variable(x.name): x.extent for x in inside if x.mark == UNROLL}
-            later = {s.variable(x.name): Linear() for x in inside if x.mark != UNROLL}
-            later[variable] = Linear.var(variable) + distance
             ranges = {**self.ranges, variable: (0, self.ranges[variable][1] + distance)}
             for r in s.reads():
                 if r.tensor.name == name:
+                    moving = {v for i in r.indices for v in to_linear(i, self.ranges, values).variables()}
+                    spread = {x.name for x in inside if x.mark == UNROLL} | _on_lines(s, moving)
+                    written_out = {s.variable(x.name): x.extent for x in inside if x.name in spread}
+                    later = {s.variable(x.name): Linear() for x in inside if x.name not in spread}
+                    later[variable] = Linear.var(variable) + distance
                     logical = [to_linear(i, self.ranges, values).substitute(later, ranges) for i in r.indices]
                     if any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
                         continue
@@ -449,6 +455,17 @@ class NestBuilder:
                         stmt = For(v, 0, written_out[v], UNROLL, (stmt,))
                     out.append(stmt)
         return out
+
+
+def _on_lines(s: StageState, moving: Collection[str]) -> set[str]:
+    """The loop of a product of tiles that goes from line to line of a factor, which moves along some variables.
+
+    It is the one over rows, or of the factor that moves along lanes the one over groups of neighbours.
+    """
+    for n, x in enumerate(s.loops):
+        if x.mark in DOT_PRODUCTS and DOT_PRODUCTS[x.mark].tiled:
+            return {s.loops[n + (2 if s.variable(s.loops[n + 1].name) in moving else 0)].name}
+    return set()
 
 
 def _take_turns(a: StageState, b: StageState) -> bool:

@@ -17,12 +17,12 @@ from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select,
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, Ranges, undivided
 
-OPERAND, SHARED, LOCAL, REGISTER = "operand", "shared", "local", "register"
+OPERAND, SHARED, LOCAL, REGISTER, TILE = "operand", "shared", "local", "register", "tile"
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory that a kernel touches: an operand, or scratch (shared, per thread, or registers)."""
+    """Memory that a kernel touches: an operand, or scratch (shared, per thread, registers, or matrix registers)."""
 
     name: str
     dtype: DType
@@ -77,7 +77,7 @@ class Index(Expr):
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`body` for var = begin .. begin + extent - 1; `mark` is "", "parallel", "vectorize" or "unroll".
+    """`body` for var = begin .. begin + extent - 1; `mark` is "", "parallel", "vectorize", "unroll" or an instruction.
 
     Where the loop variable `turn` is odd, the iterations (those of one thread) run from the last to the first.
     """

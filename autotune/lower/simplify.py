@@ -68,7 +68,7 @@ def _loop(stmt: For, ranges: Ranges, facts: Facts) -> list[Stmt]:
         here = loop_ranges(stmt, ranges)
         fixed = {stmt.var: Linear(stmt.begin)}
         body = tuple(map_linears(s, lambda x: x.substitute(fixed, here)) for s in body)
-        if stmt.mark != "parallel":
+        if stmt.mark in ("", "unroll", "vectorize"):
             return list(simplify(body, ranges, facts))
     body = simplify(body, loop_ranges(stmt, ranges), facts)
     if not body:
@@ -85,7 +85,7 @@ def _hoist(stmt: For, guard: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
     begin, end = stmt.begin, stmt.begin + stmt.extent
     kept: list[Condition] = []
     for c in inside:
-        bound = _bound(c, stmt.var) if stmt.mark in ("", "unroll") else None
+        bound = _bound(c, stmt.var) if stmt.mark not in ("parallel", "vectorize") else None
         if bound is None:
             kept.append(c)
         elif bound[0]:

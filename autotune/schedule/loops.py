@@ -7,6 +7,7 @@ from dataclasses import replace
 from autotune.schedule.consistent import consistent
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE, Fetch, Fuse, Loop, Split, StageState, State
+from autotune.schedule.tiles import swallowed
 from autotune.tensor.reducer import is_builtin
 
 MAX_LANES = 64
@@ -293,10 +294,11 @@ def _derived(s: StageState, loop: str, axis: str) -> bool:
 
 
 def _check_vector_inside(s: StageState) -> None:
-    """A vectorized reduce loop must be innermost, or lanes are folded too early; so must be one that is tensorized."""
+    """A vectorized reduce loop must be innermost, or lanes are folded too early; so must be what is tensorized."""
     for n, loop in enumerate(s.loops):
         if loop.mark not in (SERIAL, PARALLEL, VECTORIZE, UNROLL):
-            check(n == len(s.loops) - 1, f"reorder {s.name}: {loop.name} is tensorized and must stay innermost")
+            innermost = n == len(s.loops) - swallowed(loop.mark)
+            check(innermost, f"reorder {s.name}: {loop.name} is tensorized and must stay innermost")
         if loop.mark == VECTORIZE and loop.reduce:
             later = [x.name for x in s.loops[n + 1 :]]
             check(not later, f"vectorize {s.name}.{loop.name}: loops {', '.join(later)} must not be inside it; reorder")

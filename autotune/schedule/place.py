@@ -9,9 +9,9 @@ from autotune.errors import ScheduleError, WorkloadError
 from autotune.schedule.consistent import consistent, is_inside
 from autotune.schedule.region import Regions
 from autotune.schedule.registry import check, primitive
-from autotune.schedule.state import LOCAL, PARALLEL, REGISTER, SERIAL, UNROLL, Loop, StageState, State
+from autotune.schedule.state import LOCAL, PARALLEL, REGISTER, SERIAL, TILE, UNROLL, Loop, StageState, State
 from autotune.tensor.compute_def import ComputeDef
-from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, select, substitute
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, rewrite, select, substitute
 from autotune.tensor.layout import Layout
 from autotune.tensor.recurrence import steps_behind
 from autotune.tensor.stage import Stage, Tensor
@@ -75,6 +75,10 @@ def _guarded(body: Expr, when: Expr, otherwise: Expr) -> Expr:
         indices = tuple(rewrite(i, protect) for i in body.indices)  # an index may be read from memory itself
         both = when if body.when is None else Binary("and", when, body.when, when.dtype)
         return Read(body.tensor, indices, both, otherwise)
+    if isinstance(body, Cast) and isinstance(body.a, Read) and isinstance(otherwise, Const) and otherwise.value == 0:
+        zero = Const(0.0 if body.a.dtype.is_float else 0, body.a.dtype)  # which any conversion keeps
+        if body.a.when is None or body.a.otherwise == zero:
+            return Cast(_guarded(body.a, when, zero), body.dtype)
     return select(when, rewrite(body, protect), otherwise)
 
 
@@ -83,7 +87,8 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
     """Compute, in every iteration of a consumer's loop, just the part of a stage which that iteration reads.
 
     The stage's loops become those of the region. `scope` "register" keeps it in registers (all indices must become
-    constants by unrolling), "local" in scratch memory of the thread.
+    constants by unrolling), "tile" in matrix registers (all that touches it must be tensorized), "local" in scratch
+    memory of the thread.
 
     rewrite:
         for j: T[j] = f(j)
@@ -97,7 +102,10 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
     check(s.name != c.name, f"compute_at {stage}: a stage cannot be computed inside itself")
     check(s.stage.extern is None, f"compute_at {stage}: an extern function stays at the top level")
     check(c.stage.extern is None, f"compute_at {stage}: {consumer} is an extern function, which reads whole rows")
-    check(scope in (LOCAL, REGISTER), f"compute_at {stage}: scope {scope!r} is not {LOCAL!r} or {REGISTER!r}")
+    check(
+        scope in (LOCAL, REGISTER, TILE),
+        f"compute_at {stage}: scope {scope!r} is not {LOCAL!r}, {REGISTER!r} or {TILE!r}",
+    )
     check(
         not any(t.name in state.outputs for t in s.stage.outputs),
         f"compute_at {stage}: it is an output; cache_write it",
@@ -122,7 +130,7 @@ def compute_at(state: State, stage: str, consumer: str, loop: str, scope: str = 
     placed = state.put(replace(s, at=(c.name, loop), scope=scope))
     extents = Regions(placed).of(placed.stage(stage)).extent
     loops = tuple(Loop(a.name, e, n >= len(s.stage.axes)) for n, (a, e) in enumerate(zip(s.stage.all_axes, extents)))
-    if scope == REGISTER:
+    if scope != LOCAL:
         elements = 1
         for loop_ in loops[: len(s.stage.axes)]:
             elements *= loop_.extent

@@ -18,7 +18,7 @@ from autotune.tensor.linear import Linear, Range, Ranges
 from autotune.tensor.stage import Stage, Tensor
 
 SERIAL, PARALLEL, VECTORIZE, UNROLL = "", "parallel", "vectorize", "unroll"
-REGISTER, LOCAL, SHARED = "register", "local", "shared"
+REGISTER, LOCAL, SHARED, TILE = "register", "local", "shared", "tile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class StageState:
         relations: how loops derive from axes, in order of application.
         extents: loop domain per axis of `stage.all_axes` (smaller than the axis once computed at a loop).
         at: (consumer stage, its loop) inside which this stage is computed, or None for the kernel's top level.
-        scope: where a computed-at stage keeps its tensors: "register" or "local" (per thread).
+        scope: where a computed-at stage keeps its tensors: "register", "tile" (matrix registers), "local" (per thread).
         partitioned: loops to split into the range where no guard is needed, and the rest.
         padded: axes whose guard is dropped because all memory touched beyond their extent exists.
         prefetch: requests for cache lines.

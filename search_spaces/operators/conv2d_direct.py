@@ -14,8 +14,8 @@ from dataclasses import replace
 from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
+from autotune.schedule.dot_products import DotProduct
 from autotune.schedule.state import REGISTER
-from autotune.schedule.tensorize import DotProduct
 from autotune.search_spaces.library.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.operators.conv2d_shape import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
-from autotune.schedule.tensorize import DOT_PRODUCTS
+from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.search_spaces.library.anchored import anchored, with_layouts
 from autotune.search_spaces.operators.matmul_nest import panel_layout, tile_product
 from autotune.search_spaces.operators.matmul_shape import MatmulShape, has_constant_b, is_matmul
@@ -26,7 +26,7 @@ def dot_operands(workload: Workload, target: Target) -> bool:
     assert anchor is not None
     types = workload.types()
     fitting = [types[i].dtype for i in anchor.inputs] == [DOT.left, DOT.right]
-    return fitting and target.has(DOT.feature, "avx512vl")
+    return fitting and target.has("avx512vnni", "avx512vl")
 
 
 @template("matmul.dot", op="matmul", priority=3.0)

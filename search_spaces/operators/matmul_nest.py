@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.schedule import Schedule
+from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.schedule.state import LOCAL, REGISTER
-from autotune.schedule.tensorize import DOT_PRODUCTS
 from autotune.search_spaces.operators.matmul_shape import MatmulShape
 from autotune.tensor.layout import Layout
 

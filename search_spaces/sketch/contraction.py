@@ -14,8 +14,8 @@ from autotune.errors import ScheduleError, WorkloadError
 from autotune.ops.registry import compute_def
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
+from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
 from autotune.schedule.state import StageState, State
-from autotune.schedule.tensorize import DOT_PRODUCTS, DotProduct
 from autotune.search_spaces.library.access import innermost, stride, widest
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.fusion import same_point
@@ -280,7 +280,7 @@ def _dot_fits(s: StageState, dot: DotProduct, target: Target) -> bool:
     body = s.stage.body[0]
     if body.dtype is not dot.total or not isinstance(body, Binary) or body.op != "mul":
         return False
-    if not target.has(dot.feature, "avx512vl"):
+    if dot.tiled or not dot.runs(target.features, target.lanes(4)):
         return False
     found = tuple(e.a.dtype if isinstance(e, Cast) and isinstance(e.a, Read) else None for e in (body.a, body.b))
     return found in ((dot.left, dot.right), (dot.right, dot.left))

@@ -41,11 +41,63 @@ def test_factors_in_the_other_order(right: Right) -> None:
     right(tiled(product(8, 32, 16, "i8", "u8"), 16, 4).tensorize("C", "k.1", "vpdpbusd"))
 
 
+@pytest.mark.parametrize("types", [("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("i8", "u8")])
+@pytest.mark.parametrize(
+    ("instruction", "mcpu", "lanes"),
+    [("vpmaddwd", "haswell", 4), ("vpmaddwd", "haswell", 8), ("vpmaddwd", "x86-64-v4", 16),
+     ("vpdpwssd", "alderlake", 8), ("vpdpwssd", "icelake-server", 16)],
+)  # fmt: skip
+def test_bytes_that_are_widened(instruction: str, mcpu: str, lanes: int, types: tuple[str, str], right: Right) -> None:
+    target = f"x86 -mcpu={mcpu} -num-cores=2"
+    if not Target.parse(target).runs_on_host() or (instruction == "vpdpwssd" and len(set(types)) == 2):
+        pytest.skip("this CPU has no such instruction, or it does not multiply these")
+    right(tiled(product(7, 19, 12, *types), lanes, 4).tensorize("C", "k.1", instruction), target=target)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "mcpu", "lanes", "types", "count"),
+    [("vpdpbssd", "sierraforest", 8, ("i8", "i8"), 4), ("vpdpbuud", "arrowlake", 4, ("u8", "u8"), 4),
+     ("vpdpbssd", "diamondrapids", 16, ("i8", "i8"), 4), ("vpdpbuud", "diamondrapids", 16, ("u8", "u8"), 4),
+     ("vpdpwssd", "znver4", 16, ("i8", "i8"), 8), ("vpmaddwd", "znver2", 8, ("u8", "i8"), 8)],
+)  # fmt: skip
+def test_instructions_of_other_cpus(
+    instruction: str, mcpu: str, lanes: int, types: tuple[str, str], count: int
+) -> None:
+    target = Target.parse(f"x86 -mcpu={mcpu} -num-cores=1")
+    s = tiled(product(8, 32, 64, *types), lanes, 4).tensorize("C", "k.1", instruction)
+    text = assembly(generate(s, target).ir, cpu=target.cpu, features=target.llvm_features)
+    assert text.count(f"\t{instruction}\t") == count
+
+
 @pytest.mark.isa("avx512bf16")
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize(("m", "n", "k"), [(8, 32, 64), (7, 19, 12), (1, 20, 2)])
 def test_vdpbf16ps(m: int, n: int, k: int, lanes: int, right: Right) -> None:
     right(tiled(product(m, n, k, "bf16", "bf16", "f32"), lanes, 2).tensorize("C", "k.1", "vdpbf16ps"))
+
+
+@pytest.mark.isa("avx512vnni")
+@pytest.mark.parametrize(
+    "form", [Layout.row_major(2), Layout.blocked(2, [(1, 16)]), Layout.blocked(2, [(1, 16)], (1, 0))]
+)
+@pytest.mark.parametrize("n", [32, 19])
+def test_neighbours_of_lanes_are_interleaved(form: Layout, n: int, right: Right) -> None:
+    right(tiled(product(7, n, 12), 16, 4).layout("in1", form).tensorize("C", "k.1", "vpdpbusd"))
+
+
+@pytest.mark.isa("avx512bf16")
+def test_pairs_of_lanes_are_interleaved(right: Right) -> None:
+    s = tiled(product(8, 32, 12, "bf16", "bf16", "f32"), 16, 2).layout("in1", Layout.row_major(2))
+    right(s.tensorize("C", "k.1", "vdpbf16ps"))
+
+
+def test_four_rows_that_follow_one_another_are_one_load_and_one_shuffle() -> None:
+    target = Target.parse("x86 -mcpu=icelake-server -num-cores=1")
+    s = tiled(product(8, 32, 64), 16, 4).layout("in1", Layout.blocked(2, [(1, 16)], (1, 0)))
+    text = assembly(
+        generate(s.tensorize("C", "k.1", "vpdpbusd"), target).ir, cpu=target.cpu, features=target.llvm_features
+    )
+    assert text.count("vpermb") == 1 and text.count("vpdpbusd") == 4
 
 
 @pytest.mark.isa("avx512vnni")
@@ -65,17 +117,25 @@ def test_convolution_with_padding_that_is_zero(right: Right) -> None:
     right(s.tensorize("out", "c.1", "vpdpbusd"))
 
 
-def test_the_instruction_is_there() -> None:
-    target = Target.parse("x86 -mcpu=icelake-server -num-cores=1")
-    s = tiled(product(8, 32, 64), 16, 4).tensorize("C", "k.1", "vpdpbusd")
+@pytest.mark.parametrize(("mcpu", "lanes", "register"), [("icelake-server", 16, "zmm"), ("alderlake", 8, "ymm")])
+def test_the_instruction_is_there(mcpu: str, lanes: int, register: str) -> None:
+    target = Target.parse(f"x86 -mcpu={mcpu} -num-cores=1")
+    s = tiled(product(8, 32, 64), lanes, 4).tensorize("C", "k.1", "vpdpbusd")
     text = assembly(generate(s, target).ir, cpu=target.cpu, features=target.llvm_features)
     assert text.count("vpdpbusd") == 4
+    assert text.count(f"%{register}0") > 0
+    assert ("{vex}" in text) == (mcpu == "alderlake")
 
 
 @pytest.mark.parametrize(
     ("s", "instruction", "mcpu", "message"),
     [
-        (product(8, 32, 64), "vpdpbusd", "haswell", "tensorized with vpdpbusd, but .* lacks avx512vnni; leave out"),
+        (
+            product(8, 32, 64),
+            "vpdpbusd",
+            "haswell",
+            "vpdpbusd of 16 lanes, but .* lacks avx512vnni and avx512vl; leave",
+        ),
         (product(8, 32, 64, "bf16", "bf16", "f32"), "vdpbf16ps", "icelake-server", "lacks avx512bf16"),
     ],
 )
@@ -87,7 +147,8 @@ def test_a_target_without_the_instruction(s: Schedule, instruction: str, mcpu: s
 
 
 def test_elements_that_are_not_neighbours() -> None:
-    s = tiled(product(8, 32, 64), 16, 4).layout("in1", Layout.row_major(2)).tensorize("C", "k.1", "vpdpbusd")
+    pairs = Layout.blocked(2, [(1, 16), (0, 2)])
+    s = tiled(product(8, 32, 64), 16, 4).layout("in1", pairs).tensorize("C", "k.1", "vpdpbusd")
     with pytest.raises(CodegenError, match="neighbours of in1 along C.k.1.*in innermost blocks of 4"):
         generate(s, Target.parse("x86 -mcpu=icelake-server -num-cores=1"))
 
@@ -100,7 +161,7 @@ def test_a_rest_that_needs_guards() -> None:
 
 def test_refusals() -> None:
     s = tiled(product(8, 32, 64), 16, 4)
-    with pytest.raises(ScheduleError, match="unknown instruction 'vdot'; known: vpdpbusd, vdpbf16ps"):
+    with pytest.raises(ScheduleError, match="unknown instruction 'vdot'; known: vpdpbusd, vpdpbssd"):
         s.tensorize("C", "k.1", "vdot")
     with pytest.raises(ScheduleError, match="it must be the innermost loop and a reduce loop; reorder"):
         s.tensorize("C", "k.0", "vpdpbusd")
