@@ -16,8 +16,11 @@ from autotune.errors import TargetError
 WIDTHS = (128, 256, 512)
 """Bits of a vector, all that x86 has."""
 
-KINDS = ("fma.f32", "fma.f64", "fma.f16", "dot.u8", "dot.bf16")
+KINDS = ("fma.f32", "fma.f64", "fma.f16", "dot.u8", "dot.bf16", "tile.u8", "tile.bf16", "tile.f16")
 """Of instructions that multiply and add; see `Pipe`."""
+
+TILE_DEPTH = {"tile.u8": 64, "tile.bf16": 32, "tile.f16": 32}
+"""Products that an instruction of tiles adds to every lane."""
 
 _AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"})
 _KEPT = 0.8  # of a step that a figure may be away from an earlier one that is kept; without one, half a step
@@ -30,10 +33,11 @@ class Pipe:
     """The throughput of one kind of vector instruction.
 
     Attributes:
-        kind: `fma.f32`, `fma.f64`, `fma.f16`, `dot.u8` (vpdpbusd: four products a lane), `dot.bf16` (vdpbf16ps: two).
-        bits: of the vector.
-        per_cycle: how many start in a cycle when none waits.
-        latency: cycles until the result can be added to.
+        kind: `fma.f32`, `fma.f64`, `fma.f16`, `dot.u8` (vpdpbusd: four products a lane), `dot.bf16` (vdpbf16ps: two),
+            `tile.u8`, `tile.bf16`, `tile.f16` (AMX: `TILE_DEPTH` products for every lane of every row of a tile).
+        bits: of the vector; of a tile, of a row.
+        per_cycle: how many start in a cycle when none waits; of tiles, how many rows.
+        latency: cycles until the result can be added to; of tiles, those that an instruction takes at least.
     """
 
     kind: str
@@ -157,13 +161,16 @@ def has_instruction(kind: str, bits: int, features: Collection[str]) -> bool:
     widest = vector_bits_of(features)
     if kind == "dot.u8" and "avxvnni" in features and bits <= 256:
         return True
+    tiles = {"tile.u8": "amx-int8", "tile.bf16": "amx-bf16", "tile.f16": "amx-fp16"}
+    if kind in tiles:
+        return bits == widest == 512 and {"amx-tile", tiles[kind]} <= set(features)
     needed = {"fma.f16": "avx512fp16", "dot.u8": "avx512vnni", "dot.bf16": "avx512bf16"}.get(kind)
     return bits <= widest and (needed is None or (needed in features and "avx512vl" in features))
 
 
 def core_of_features(features: Collection[str], bits: int) -> Core:
     """A careful guess for a CPU of which only the instruction set is known: two multiply-adds a cycle at any width."""
-    usual = {"dot.u8": (2.0, 5.0), "dot.bf16": (1.0, 6.0)}
+    usual = {"dot.u8": (2.0, 5.0), "dot.bf16": (1.0, 6.0), **dict.fromkeys(TILE_DEPTH, (1.0, 16.0))}
     pipes = [
         Pipe(kind, width, *usual.get(kind, (2.0, 4.0)))
         for kind in KINDS

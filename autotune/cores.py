@@ -20,7 +20,7 @@ from autotune.errors import TargetError
 from autotune.machine import Machine, user_cache
 
 _log = logging.getLogger(__name__)
-_VERSION = 1
+_VERSION = 2
 _FIELDS = ("version", "cpu", "model", "features", "core")
 
 

@@ -6,6 +6,8 @@ system take its root, so that tests show them other machines.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 import platform
 import re
@@ -18,6 +20,8 @@ import llvmlite.binding as llvm
 from autotune.errors import TargetError
 
 _ROOT = Path("/")
+_TILES = "amx-"  # what the names of features begin with that need tile registers
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18  # syscall; ARCH_REQ_XCOMP_PERM; the state component
 _KIB = 1024
 # What a level is taken for where sysfs hides it, as some virtual machines do: small for any CPU with AVX2, because
 # a tile that is too small costs a little and one that is too large costs a lot.
@@ -105,8 +109,23 @@ def cpu_name() -> str:
 
 
 def cpu_features() -> tuple[str, ...]:
-    """LLVM's names of all features that this CPU has and the system enables, sorted."""
-    return tuple(sorted(name for name, present in llvm.get_host_cpu_features().items() if present))
+    """LLVM's names of all features that this CPU has and the system enables for this process, sorted."""
+    found = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    if any(name.startswith(_TILES) for name in found) and not allow_tiles():
+        found = {name for name in found if not name.startswith(_TILES)}
+    return tuple(sorted(found))
+
+
+@functools.cache
+def allow_tiles() -> bool:
+    """Ask the system for tile registers (AMX) for this process and all that it starts; whether it has them.
+
+    Linux gives their 8 KiB of state to processes that ask, once for all of their threads.
+    """
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return False
+    system = ctypes.CDLL(None, use_errno=True)
+    return int(system.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA)) == 0
 
 
 def known_features() -> tuple[str, ...]:

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import llvmlite.binding as llvm
 import pytest
 
+from autotune import machine
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
 from autotune.measure.worker import Worker, WorkerSpec
@@ -31,10 +31,10 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked `isa(name)` where this CPU lacks the feature, and say which."""
-    features = llvm.get_host_cpu_features()
+    features = machine.cpu_features()
     for item in items:
         for marker in item.iter_markers("isa"):
-            if not features.get(marker.args[0], False):
+            if marker.args[0] not in features:
                 item.add_marker(pytest.mark.skip(reason=f"this CPU has no {marker.args[0]}"))
 
 

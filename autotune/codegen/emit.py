@@ -15,6 +15,7 @@ from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.polynomials import LDEXP, is_function
 from autotune.codegen.tables import Tables
+from autotune.codegen.tiles import TileRegisters, is_tiled
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
@@ -74,6 +75,7 @@ class _Emitter:
         self.m.isolated = self._isolated
         self._memo: dict[int, tuple[Expr, Value]] = {}
         self.tables = Tables(self.w, self.a, self.x, self.m, self.value)
+        self.tiles = TileRegisters(self.m)
         outputs = {o.name for o in program.operands if o.role == "output"}
         self._written = [b.name for b in program.buffers if b.scope == SHARED or b.name in outputs]
 
@@ -90,14 +92,16 @@ class _Emitter:
         # Spilled vectors on an unaligned stack would cross cache lines, or not, from process to process.
         width = f'"min-legal-vector-width"="{self.vector_bits}" "prefer-vector-width"="{self.vector_bits}"'
         attributes = f"nounwind alignstack(64) {width}"
+        tiles = self.tiles.configure(self.w.text())
         lines = [f"define internal void @{name}.body({noalias}, i64 %tid, i64 %nt) {attributes} {{", "entry:"]
-        lines += [*self.w.text(), "  ret void", "}", ""]
+        lines += [*tiles.body, "  ret void", "}", ""]
         lines += [f"define void @{name}(ptr %frame, i64 %tid, i64 %nt) {attributes} {{"]
         for n, pointer in enumerate(pointers):
             lines.append(f"  %f{n} = getelementptr inbounds ptr, ptr %frame, i64 {n}")
             lines.append(f"  {pointer} = load ptr, ptr %f{n}, align 8")
         plain = ", ".join(f"ptr {p}" for p in pointers)
-        lines += [f"  call void @{name}.body({plain}, i64 %tid, i64 %nt)", "  ret void", "}", ""]
+        call = f"  call void @{name}.body({plain}, i64 %tid, i64 %nt)"
+        lines += [*tiles.before, call, *tiles.after, "  ret void", "}", "", *tiles.constants]
         constants = [f"{name} = {text}" for text, name in self.tables.constants.items()]
         return "\n".join(lines + constants + sorted(self.w.declarations)) + "\n"
 
@@ -141,6 +145,10 @@ class _Emitter:
             self.statement(stmt)
 
     def _loop(self, stmt: For) -> None:
+        if is_tiled(stmt):
+            self._memo.clear()
+            self.tiles.emit(stmt)
+            return
         if stmt.mark in DOT_PRODUCTS:
             self._memo.clear()
             emit_dot(self.m, self.a, stmt)

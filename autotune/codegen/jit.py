@@ -21,6 +21,7 @@ from typing import final
 
 import llvmlite.binding as llvm
 
+from autotune import machine
 from autotune.errors import CodegenError
 from autotune.target import Target
 
@@ -95,6 +96,7 @@ class Linker:
 
     def __init__(self) -> None:
         _initialize()
+        machine.allow_tiles()  # what is linked may use them
         # JITLink puts code and constants into one slab, so 32-bit relative references always reach.
         self.jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
         self._entered = self._left = 0

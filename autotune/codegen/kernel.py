@@ -8,6 +8,7 @@ from typing import Protocol
 from autotune.codegen.dot import check_instructions
 from autotune.codegen.emit import emit, scratch_offsets
 from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
+from autotune.codegen.tiles import check_tiles
 from autotune.lower import lower
 from autotune.lower.ir import LOCAL, SHARED, LoopProgram, Operand
 from autotune.schedule.schedule import Schedule
@@ -62,6 +63,7 @@ def generate(schedule: Schedule, target: Target, name: str = SYMBOL, *, check: b
     """
     program = lower(schedule, name, check=check)
     check_instructions(program, target)
+    check_tiles(program, target)
     return KernelSource(program, emit(program, target.vector_bits))
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.core import TILE_DEPTH
 from autotune.measure.probes import CHAINS, Kernel, loop_kernel
+from autotune.measure.tile_probes import tile_kernel
 from autotune.target import Target
 
 CLOCK_STEPS = 24
@@ -41,12 +43,16 @@ class _Instruction:
 
 
 def throughput_kernel(kind: str, bits: int) -> Kernel:
-    """As many instructions of a kind at once as keep the units busy; operations are instructions."""
+    """As many instructions of a kind at once as keep the units busy; operations are instructions, of tiles rows."""
+    if kind in TILE_DEPTH:
+        return tile_kernel(kind)
     return _chains(_instruction(kind, bits), CHAINS)
 
 
 def latency_kernel(kind: str, bits: int) -> Kernel:
-    """One instruction of a kind after the other."""
+    """One instruction of a kind after the other; of tiles, those of one row."""
+    if kind in TILE_DEPTH:
+        return tile_kernel(kind, rows=1)
     return _chains(_instruction(kind, bits), 1)
 
 

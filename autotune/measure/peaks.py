@@ -15,6 +15,7 @@ from typing import Protocol, final
 from autotune import machine
 from autotune.measure.probes import Kernel, Probe, bf16_kernel, fma_kernel, int8_kernel, read_kernel
 from autotune.measure.quiet import Watch, wait_until_quiet
+from autotune.measure.tile_probes import tile_peaks
 from autotune.target import Target
 
 _log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Peaks:
 
     Attributes:
         fp32, int8, bf16: GFLOP/s or GOP/s, counting a multiply-add as two; None where no such instruction exists.
+        int8_tiles, bf16_tiles, f16_tiles: the same of instructions that multiply tiles.
         l1, l2, l3, dram: GB/s read from a buffer of half that cache, or of four times the L3. All threads share the
             L3 and DRAM buffers' sizes and have L1 and L2 buffers of their own.
         doubts: in words, why some of them are likely too low; empty when nothing speaks against them.
@@ -60,6 +62,9 @@ class Peaks:
     l2: Rate
     l3: Rate
     dram: Rate
+    int8_tiles: Rate | None = None
+    bf16_tiles: Rate | None = None
+    f16_tiles: Rate | None = None
     doubts: tuple[str, ...] = ()
 
 
@@ -158,6 +163,7 @@ def measure_peaks(target: Target) -> Peaks:
     for name, kernel in (("int8", int8_kernel(target)), ("bf16", bf16_kernel(target))):
         if kernel is not None:
             limits[name] = Limit(kernel, target, own)
+    limits |= {kind: Limit(kernel, target, own) for kind, kernel in tile_peaks(target).items()}
     watch = Watch(target.num_threads)
     settle(list(limits.values()))
     rates = {name: limit.rate for name, limit in limits.items()}
@@ -175,6 +181,9 @@ def measure_peaks(target: Target) -> Peaks:
         l2=rates["l2"],
         l3=rates["l3"],
         dram=rates["dram"],
+        int8_tiles=rates.get("tile.u8"),
+        bf16_tiles=rates.get("tile.bf16"),
+        f16_tiles=rates.get("tile.f16"),
         doubts=tuple(doubt for doubt in found if doubt),
     )
 

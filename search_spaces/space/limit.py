@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autotune.core import Core
+from autotune.core import TILE_DEPTH, Core
 from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import compute_def, fewest_multiplications
 from autotune.ops.workload import TensorType, Workload
@@ -84,7 +84,6 @@ def limit(
         strict_fp: without algorithms whose rounding errors are larger than those of the plain sum.
     """
     speed = speed or Speed.of(target)
-    per_second = speed.clock * target.num_threads * products_per_cycle(target.core, *_factors(workload))
     touched = [
         min(math.prod(i.type.shape), reads) * DType(i.type.dtype).bytes
         for i, reads in zip(workload.inputs, _reads(workload), strict=True)
@@ -96,7 +95,21 @@ def limit(
     if residency:
         far = {"L2": speed.l2, "L3": speed.l3, "DRAM": speed.dram}[residency]
         memory = max(weights / far, (total - weights) / _rate(speed, target, total - weights))
-    return Limit(multiplications(workload, strict_fp=strict_fp) / per_second, memory)
+    cycles = min(multiplying(workload, target.core, strict_fp=strict_fp))
+    return Limit(cycles / (speed.clock * target.num_threads), memory)
+
+
+def multiplying(workload: Workload, core: Core, *, strict_fp: bool = False) -> tuple[float, float]:
+    """Cycles of one core that the plain sum takes at least, and those of the algorithm that multiplies the least.
+
+    Algorithms work on what conversions before them make; a sum may take what lies in memory.
+    """
+    anchor, types = workload.anchor, workload.types()
+    plain = multiplications(workload, strict_fp=True) / products_per_cycle(core, *_factors(workload))
+    if anchor is None:
+        return plain, plain
+    widened = [types[number].dtype for number in anchor.inputs[:2]]
+    return plain, multiplications(workload, strict_fp=strict_fp) / products_per_cycle(core, *widened)
 
 
 def multiplications(workload: Workload, *, strict_fp: bool = False) -> float:
@@ -116,21 +129,25 @@ def products_per_cycle(core: Core, *dtypes: str) -> float:
     plain = core.best_lane_rate("fma.f32") / _BITS
     match max((DType(name) for name in dtypes), key=lambda dtype: (dtype.bytes, dtype.is_float)):
         case DType.f16:
-            return max(core.best_lane_rate("fma.f16") / 16, plain)
+            return max(core.best_lane_rate("fma.f16") / 16, _of_tiles(core, "tile.f16"), plain)
         case DType.bf16:
-            return max(2 * core.best_lane_rate("dot.bf16") / _BITS, plain)
+            return max(2 * core.best_lane_rate("dot.bf16") / _BITS, _of_tiles(core, "tile.bf16"), plain)
         case DType.f64:
             return core.best_lane_rate("fma.f64") / 64
         case DType.i8 | DType.u8 | DType.bool:  # four products of bytes fit a lane, with an instruction for it or not
-            return 4 * max(core.best_lane_rate("dot.u8") / _BITS, plain)
+            return max(4 * max(core.best_lane_rate("dot.u8") / _BITS, plain), _of_tiles(core, "tile.u8"))
         case other:
             return plain * 4 / other.bytes
 
 
+def _of_tiles(core: Core, kind: str) -> float:
+    return TILE_DEPTH[kind] * core.best_lane_rate(kind) / _BITS
+
+
 def _factors(workload: Workload) -> Sequence[str]:
-    """The dtypes that are multiplied: of the anchor's first two operands, else of the results."""
+    """The dtypes that are multiplied: of the anchor's first two operands before conversions, else of the results."""
     types, anchor = workload.types(), workload.anchor
-    numbers = anchor.inputs[:2] if anchor is not None else workload.outputs
+    numbers = [workload.source(n) for n in anchor.inputs[:2]] if anchor is not None else workload.outputs
     return [types[number].dtype for number in numbers]
 
 

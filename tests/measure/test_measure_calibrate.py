@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autotune.codegen.jit import assembly
-from autotune.core import KINDS, WIDTHS, has_instruction
+from autotune.core import KINDS, TILE_DEPTH, WIDTHS, has_instruction
 from autotune.measure import calibrate
 from autotune.measure.calibrate import measure_core
 from autotune.measure.core_probes import (
@@ -51,13 +51,24 @@ def count(pattern: str, text: str) -> int:
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NAMES)
 def test_a_chain_is_the_instruction_and_nothing_else(kind: str, bits: int) -> None:
     for kernel, chains in ((throughput_kernel(kind, bits), CHAINS), (latency_kernel(kind, bits), 1)):
         body = loop_of(kernel, SERVER)
         assert count(NAMES[kind], body) == kernel.operations == chains
         assert len(re.findall(rf"%{REGISTERS[bits]}\d+$", body, re.MULTILINE)) == chains
         assert "(%" not in body, "an operand comes from memory"
+
+
+@pytest.mark.parametrize("kind", TILE_DEPTH)
+def test_tiles_are_multiplied_and_nothing_else(kind: str) -> None:
+    """Whole ones, and of one row."""
+    server = Target.parse("x86 -mcpu=graniterapids -num-cores=1")
+    for kernel, rows in ((throughput_kernel(kind, 512), 16), (latency_kernel(kind, 512), 1)):
+        body = loop_of(kernel, server)
+        assert count(r"tdp\w+", body) * rows == kernel.operations
+        assert "(%" not in body, "an operand comes from memory"
+    assert {*NAMES, *TILE_DEPTH} == {*KINDS}
 
 
 def test_additions_beside_multiply_adds() -> None:

@@ -16,6 +16,11 @@ ZEN4 = replace(Target.parse("x86 -mcpu=znver4 -num-cores=1"), l1_bytes=32 * KB, 
 SERVER = replace(
     Target.parse("x86 -mcpu=sapphirerapids -num-cores=1"), l1_bytes=48 * KB, l2_bytes=2 * MB, l3_bytes=64 * MB
 )
+NO_TILES = replace(
+    SERVER,
+    features=tuple(name for name in SERVER.features if not name.startswith("amx")),
+    core=replace(SERVER.core, pipes=tuple(p for p in SERVER.core.pipes if not p.kind.startswith("tile"))),
+)
 CONV = parse_workload("conv2d data=1,64,56,56 weight=64,64,3,3 pad=1")
 
 
@@ -44,8 +49,10 @@ def test_arithmetic_is_multiplications_at_the_rate_of_the_core() -> None:
         (ZEN4, "bf16", "bf16", 2.0),
         (ZEN4, "u8", "i8", 4.0),
         (SERVER, "f16", "f16", 2.0),
-        (SERVER, "bf16", "bf16", 1.0),  # its instruction is slower than two of fp32
-        (SERVER, "u8", "i8", 4.0),
+        (SERVER, "bf16", "bf16", 16.0),  # tiles
+        (SERVER, "u8", "i8", 32.0),
+        (NO_TILES, "bf16", "bf16", 1.0),  # its instruction is slower than two of fp32
+        (NO_TILES, "u8", "i8", 4.0),
     ],
 )
 def test_each_dtype_has_its_rate(target: Target, dtype: str, right: str, times: float) -> None:
