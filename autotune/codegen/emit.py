@@ -14,6 +14,7 @@ from autotune.codegen.functions import Functions
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.polynomials import LDEXP, is_function
+from autotune.codegen.quantizing import Quantizer
 from autotune.codegen.tables import Tables
 from autotune.codegen.tiles import TileRegisters, is_tiled
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
@@ -72,6 +73,7 @@ class _Emitter:
         self.m = Memory(self.w, self.a, self.x)
         self.m.evaluate = self.value
         self.f = Functions(self.w, self.a, self.value, vector_bits)
+        self.q = Quantizer(self.w, self.a, self.m, self.value, vector_bits)
         self.m.isolated = self._isolated
         self._memo: dict[int, tuple[Expr, Value]] = {}
         self.tables = Tables(self.w, self.a, self.x, self.m, self.value)
@@ -164,6 +166,7 @@ class _Emitter:
             self.m.lane_var, self.m.lanes = "", 0
         elif stmt.mark == "unroll":
             outside, self.m.unrolled = self.m.unrolled, self.m.with_turns(stmt)
+            waiting = self.q.waits(stmt)
             marks = [self.w.mark()]
             for n in range(stmt.begin, stmt.begin + stmt.extent):
                 self.x.bind(stmt.var, n)
@@ -171,6 +174,8 @@ class _Emitter:
                 marks.append(self.w.mark())
             if _long_chains(stmt):
                 self.w.interleave(marks)
+            if waiting:
+                self.q.flush()
             self.m.unrolled = outside
         elif stmt.mark == "parallel":
             self._parallel(stmt)
@@ -222,6 +227,8 @@ class _Emitter:
         self.x.forget()
         if stmt.fold is not None:
             self._fold(stmt.targets[0][0], stmt)
+            return
+        if self.q.store(stmt):
             return
         values = [self.value(v) for v in stmt.values]
         for (buffer, indices), value in zip(stmt.targets, values):
@@ -344,7 +351,7 @@ class _Emitter:
                 return self.value(e.a if condition.const else e.b)
             return self.a.select(condition, self.value(e.a), self.value(e.b))
         if isinstance(e, Cast):
-            return self.a.cast(self.value(e.a), e.dtype)
+            return self.q.value(e) or self.a.cast(self.value(e.a), e.dtype)
         if isinstance(e, Reinterpret):
             return self.a.same_bits(self.value(e.a), e.a.dtype, e.dtype)
         if isinstance(e, Table):
