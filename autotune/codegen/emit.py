@@ -56,22 +56,22 @@ def scratch_offsets(program: LoopProgram, scope: str) -> tuple[dict[str, int], i
     return offsets, total
 
 
-def emit(program: LoopProgram, vector_bits: int) -> str:
+def emit(program: LoopProgram, vector_bits: int, *, permutes_bytes: bool = False) -> str:
     """LLVM IR of the kernel `void name(ptr frame, i64 thread_id, i64 num_threads)`.
 
     The frame holds one pointer per operand, then shared scratch, per-thread scratch, and the barrier.
     """
-    return _Emitter(program, vector_bits).module()
+    return _Emitter(program, vector_bits, permutes_bytes).module()
 
 
 class _Emitter:
-    def __init__(self, program: LoopProgram, vector_bits: int) -> None:
+    def __init__(self, program: LoopProgram, vector_bits: int, permutes_bytes: bool) -> None:
         self.program, self.vector_bits = program, vector_bits
         self.w = Writer()
         self.a = Arithmetic(self.w)
         self.x = Indexer(self.w, self._opaque_index)
         self.m = Memory(self.w, self.a, self.x)
-        self.m.evaluate = self.value
+        self.m.evaluate, self.m.permutes_bytes = self.value, permutes_bytes
         self.f = Functions(self.w, self.a, self.value, vector_bits)
         self.q = Quantizer(self.w, self.a, self.m, self.value, vector_bits)
         self.m.isolated = self._isolated

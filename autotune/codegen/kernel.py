@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from autotune.codegen import byte_tables
 from autotune.codegen.dot import check_instructions
 from autotune.codegen.emit import emit, scratch_offsets
 from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
@@ -64,7 +65,7 @@ def generate(schedule: Schedule, target: Target, name: str = SYMBOL, *, check: b
     program = lower(schedule, name, check=check)
     check_instructions(program, target)
     check_tiles(program, target)
-    return KernelSource(program, emit(program, target.vector_bits))
+    return KernelSource(program, emit(program, target.vector_bits, permutes_bytes=target.has(byte_tables.FEATURE)))
 
 
 class CompileIr(Protocol):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from autotune.codegen.arithmetic import Arithmetic
+from autotune.codegen.byte_tables import looked_up
 from autotune.codegen.index import LANE, Indexer, Offset, PerLane
 from autotune.codegen.transpose import Turns, interleaved, transposed
 from autotune.codegen.value import Value, computed_type, constant, mask_bits, mask_constant, stored_type
@@ -26,6 +27,7 @@ class Memory:
         self.lanes = 0
         self.mask: Value | None = None
         self.unrolled: list[Turns] = []
+        self.permutes_bytes = False
         self.evaluate: Callable[[Expr], Value] = lambda e: constant(0, e.dtype)
         self.isolated: Callable[[Callable[[], Value]], Value] = lambda scalar: scalar()
 
@@ -137,7 +139,7 @@ class Memory:
             offset = None
         if offset is None or offset.lane not in (0, 1):
             if mask is None:
-                shuffled = self._shuffled(buffer, indices, when)
+                shuffled = looked_up(self, buffer, indices) or self._shuffled(buffer, indices, when)
             else:
                 shuffled = self._shuffled_partly(buffer, indices, mask, fallback)
             return shuffled or self.per_lane(lambda: self.load(buffer, indices, when, otherwise))

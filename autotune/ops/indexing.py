@@ -43,6 +43,15 @@ def gather(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return compute((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), body, "gather")
 
 
+@operator("lookup", operands="data table", weights="table")
+def lookup(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """A function of bytes (u8) as a table of its 256 values."""
+    x, table = inputs
+    require(x.dtype is DType.u8, f"lookup: data must be u8, got {x.dtype}")
+    require(table.shape == (256,), f"lookup: the table must have 256 entries, not the shape {table.shape}")
+    return compute(x.shape, lambda *i: table[cast(DType.i64, x[i])], "lookup")
+
+
 @operator("gather_elements", operands="data indices", axis=0)
 def gather_elements(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """The element of data at the result's own place, but at the index found there along one axis."""

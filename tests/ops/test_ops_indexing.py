@@ -206,3 +206,13 @@ def test_frames(run: Call, same: Call) -> None:
     x = np.arange(24, dtype="f4").reshape(2, 12)
     expected = np.lib.stride_tricks.sliding_window_view(x, 5, 1)[:, ::3]
     same(run("frames", [x], size=5, step=3), np.ascontiguousarray(expected))
+
+
+def test_lookup(run: Call) -> None:
+    rng = np.random.default_rng(0)
+    x, table = rng.integers(0, 256, (3, 50), np.uint8), rng.standard_normal(256).astype(np.float32)
+    np.testing.assert_array_equal(run("lookup", [x, table]), table[x])
+    with pytest.raises(WorkloadError, match="lookup: data must be u8, got i8"):
+        run("lookup", [x.astype(np.int8), table])
+    with pytest.raises(WorkloadError, match=r"lookup: the table must have 256 entries, not the shape \(255,\)"):
+        run("lookup", [x, table[1:]])
