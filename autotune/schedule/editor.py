@@ -79,6 +79,15 @@ class Editor:
     def tensorize(self, stage: str, loop: str, instruction: str) -> None:
         self.schedule = self.schedule.tensorize(stage, loop, instruction)
 
+    def prefetch(self, stage: str, tensor: str, loop: str, distance: int, level: int = 1) -> None:
+        self.schedule = self.schedule.prefetch(stage, tensor, loop, distance, level)
+
+    def rfactor(self, stage: str, axis: str, factor: int) -> str:
+        """The new stage of partial sums over `factor` elements of an axis each, which `stage` adds up from now on."""
+        before = {s.name for s in self.schedule.state.stages}
+        self.schedule = self.schedule.rfactor(stage, axis, factor)
+        return next(s.name for s in self.schedule.state.stages if s.name not in before)
+
     def cache_read(self, tensor: str, consumer: str, padded: bool = False) -> str:
         """The copy of `tensor` that `consumer` reads from now on."""
         before = {s.name for s in self.schedule.state.stages}

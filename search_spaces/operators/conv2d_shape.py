@@ -9,6 +9,7 @@ from autotune.ops.registry import lookup
 from autotune.ops.window import taps_inside
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
+from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
 
@@ -60,19 +61,24 @@ def padded_tiles(p: Conv, width: int) -> float:
     return sum(beyond(o, s) for o in starts for s in range(window)) / (len(starts) * window)
 
 
-def blocked_activations(channels: int, lanes: int, rank: int = 4) -> Layout:
-    """NCHW in blocks of one vector of channels; few channels (an image) stay as they are."""
-    return Layout.blocked(rank, [(1, lanes)]) if channels >= lanes else Layout.row_major(rank)
+def blocked_activations(channels: int, lanes: int, rank: int = 4, dtype: str = "f32") -> Layout:
+    """NCHW in blocks of one vector of channels; few channels (an image) stay as they are.
+
+    Half floats lie in blocks of as many bytes, which is a row of a tile register, where channels fill them or need one.
+    """
+    wide = lanes * DType.f32.bytes // DType(dtype).bytes
+    half = DType(dtype).is_float and wide == 2 * lanes and (channels % wide == 0 or lanes < channels < wide)
+    return Layout.blocked(rank, [(1, wide if half else lanes)]) if channels >= lanes else Layout.row_major(rank)
 
 
 def operand_layouts(workload: Workload, lanes: int, channels: int) -> dict[str, Layout]:
     """Layouts of the epilogue's operands and the output: blocked like the result."""
-    rank = len(workload.types()[-1].shape)
-    blocked = blocked_activations(channels, lanes, rank)
-    out: dict[str, Layout] = {"out0": blocked}
+    types = workload.types()
+    rank = len(types[-1].shape)
+    out = {"out0": blocked_activations(channels, lanes, rank, types[workload.outputs[0]].dtype)}
     for n, i in enumerate(workload.inputs):
         if len(i.type.shape) == rank and i.type.shape[1] == channels:
-            out[f"in{n}"] = blocked
+            out[f"in{n}"] = blocked_activations(channels, lanes, rank, i.type.dtype)
     return out
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.schedule.dot_products import TILES
 from autotune.search_spaces.sketch.contraction import Contraction
-from autotune.search_spaces.sketch.rules import MOST_BODY, block_size, long, term_orders
+from autotune.search_spaces.sketch.rules import (
+    FACTOR_TILES,
+    MOST_BODY,
+    block_size,
+    folded,
+    long,
+    remainder,
+    term_orders,
+)
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
 from autotune.search_spaces.space.knobs import Choice
 from autotune.target import Target
@@ -22,7 +31,10 @@ PLACES = (NO, ONCE, BLOCK)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """The attributes of `Tiling`, a row for each; `packs` numbers them as `PLACES` does."""
+    """The attributes of `Tiling`, a row for each.
+
+    `packs` numbers them as `PLACES` does, `dot` the instructions of the contraction from 1 on, 0 for none.
+    """
 
     vector: Integers
     lanes: Integers
@@ -31,29 +43,46 @@ class Batch:
     outer: Integers
     inner: Integers
     terms: Integers
+    depth: Integers
     unroll: Integers
     packs: Integers
     shared: Integers
-    dot: Flags
+    dot: Integers
     skip: Flags
+    ahead: Integers
+    upright: Integers
+    height: Integers
 
     @staticmethod
-    def of(tilings: Sequence[Tiling]) -> Batch:
+    def of(c: Contraction, tilings: Sequence[Tiling]) -> Batch:
+        own = ("packs", "dot", "skip")
         columns = {
-            name: np.array([getattr(t, name) for t in tilings], np.int64)
-            for name in ("vector", "lanes", "tile", "block", "outer", "inner", "terms", "unroll", "shared")
+            each.name: np.array([getattr(t, each.name) for t in tilings], np.int64)
+            for each in fields(Batch)
+            if each.name not in own
         }
         packs = np.array([[PLACES.index(p) for p in t.packs] for t in tilings], np.int64)
-        dot, skip = (np.array([getattr(t, name) for t in tilings], np.bool_) for name in ("dot", "skip"))
+        dot = np.array([instructions(c).index(t.dot) for t in tilings], np.int64)
+        skip = np.array([t.skip for t in tilings], np.bool_)
         return Batch(**columns, packs=packs, dot=dot, skip=skip)
 
     def along(self) -> Flags:
         """(rows, axes) which axis vectors lie along."""
         return np.asarray(np.arange(self.tile.shape[1])[None, :] == self.vector[:, None])
 
+    def units(self) -> Integers:
+        """(rows, axes) elements that one of the registers has."""
+        rows = np.arange(self.tile.shape[1])[None, :] == self.upright[:, None]
+        return np.asarray(np.where(self.along(), self.lanes[:, None], np.where(rows, self.height[:, None], 1)))
+
     def elements(self) -> Integers:
         """(rows, axes) elements of the register tile."""
-        return self.tile * np.where(self.along(), self.lanes[:, None], 1)
+        return self.tile * self.units()
+
+
+def instructions(c: Contraction) -> tuple[str, ...]:
+    """What a tiling may sum with: products by multiply-adds, or the instructions that fold."""
+    return (NO, *(f.dot.name for f in c.foldings))
 
 
 class Decoder:
@@ -74,7 +103,17 @@ class Decoder:
             values = [names.index(str(v)) for v in knob.values] if knob.name == "vector" else list(knob.values)
             if knob.name.startswith("pack."):
                 values = [PLACES.index(str(v)) for v in knob.values]
+            if knob.name == "dot":
+                values = [instructions(c).index(str(v)) for v in knob.values]
             self._tables[knob.name] = np.array(values, np.int64)
+        # By instruction and vector axis: the axis along which rows of tiles lie, and how many.
+        self._upright = np.full((1 + len(c.foldings), len(c.spatial)), -1)
+        self._height = np.ones_like(self._upright)
+        for n, folding in enumerate(c.foldings, 1):
+            for vector, upright in enumerate(folding.upright):
+                if upright >= 0:
+                    self._upright[n, vector] = upright
+                    self._height[n, vector] = folding.height(c.spatial[upright].extent)
 
     def batch(self, numbers: Integers) -> Batch:
         """(rows, knobs) numbers of values as tilings."""
@@ -85,13 +124,15 @@ class Decoder:
                 return self._tables[name][numbers[:, self._column[name]]]
             return np.broadcast_to(np.array(other, np.int64), (rows, *np.shape(other)))
 
-        vector, lanes, tile = value("vector", 0), value("lanes", 0), value("tile", 0)
+        vector, lanes, tile, dot = value("vector", 0), value("lanes", 0), value("tile", 0), value("dot", 0)
+        upright, height = self._upright[dot, vector], self._height[dot, vector]
         alone = [n for n, a in enumerate(c.spatial) if a.extent == 1]
         block = np.ones_like(tile)
         for n, a in enumerate(c.spatial):
-            count = -(-a.extent // (tile[:, n] * np.where(vector == n, lanes, 1)))
+            unit = np.where(vector == n, lanes, np.where(upright == n, height, 1))
+            count = -(-a.extent // (tile[:, n] * unit))
             wanted = value(f"block.{a.name}", 0)
-            block[:, n] = _block_sizes(count, wanted, vector == n)
+            block[:, n] = _block_sizes(count, wanted, c.product & (vector == n))
         orders = []
         for name in ("outer", "inner"):
             moving = value(name, long(c.spatial))
@@ -105,11 +146,15 @@ class Decoder:
             orders[0],
             orders[1],
             value("terms", term_orders(c)[0]),
+            value("depth", 0),
             value("unroll", 1),
             packs,
             len(alone) + value("shared", 1),
-            value("dot", 0).astype(np.bool_),
+            dot,
             value("skip", 0).astype(np.bool_),
+            value("ahead", 0),
+            upright,
+            height,
         )
 
     def valid(self, b: Batch) -> Flags:
@@ -117,27 +162,53 @@ class Decoder:
         c = self.c
         rows = np.arange(len(b.vector))
         size, vectors = b.tile.prod(1), b.tile[rows, b.vector]
+        tiled = b.upright >= 0
         ok = size + np.minimum(vectors, size // vectors) + 1 <= self.registers + self.registers // 8
-        elements = b.elements()
+        ok &= ~tiled | (size + FACTOR_TILES + (self._rest(b) > 0) <= TILES)
+        elements, units = b.elements(), b.units()
         ragged = np.zeros(len(rows), np.int64)
         for n, a in enumerate(c.spatial):
-            lanes = np.where(b.vector == n, b.lanes, 1)
-            ok &= elements[:, n] <= -(-a.extent // lanes) * lanes
+            ok &= elements[:, n] <= -(-a.extent // units[:, n]) * units[:, n]
             ok &= (a.period % elements[:, n] == 0) if a.period else True
             ragged += (a.extent % elements[:, n] != 0) | (-(-a.extent // elements[:, n]) % b.block[:, n] != 0)
-        ok &= size * b.unroll * 2**ragged <= MOST_BODY
+        ok &= size * b.unroll * c.body * 2**ragged <= MOST_BODY
         last = b.terms[:, -1]
         terms = c.terms()
-        folds = np.array([x.axis == c.dot_axis and (c.dot is None or x.extent % c.dot.extent == 0) for x in terms])
-        ok &= ~b.dot | folds[last]
-        for k, f in enumerate(c.factors):
+        for n, folding in enumerate(c.foldings, 1):
+            folds = np.array([folded(c, folding, x) > 0 for x in terms])
+            rest = np.array([remainder(folding, x) for x in terms])[last]
+            turn = np.minimum(folding.dot.extent * b.unroll, np.array([x.extent for x in terms])[last])
+            fits = np.isin(b.lanes, folding.lanes) & (rest % turn == 0) & (tiled == folding.dot.tiled)
+            ok &= (b.dot != n) | (folds[last] & fits)
+        for k, f in enumerate(c.factors if c.product else ()):
             strides = [f.stride(a.name) for a in c.spatial]
             beside, still = (np.array([s in kinds for s in strides]) for kinds in ((0, 1), (0,)))
             panels = (b.packs[:, k] > 0) & f.plain | (f.constant and f.plain)
-            ok &= panels | np.where(b.dot, still[b.vector], beside[b.vector])
-            if c.dot is not None and f.stride(c.reduce[c.dot_axis].name) != 1:
-                ok &= panels | ~b.dot
+            ok &= panels | beside[b.vector]
+            ends = [n for n, x in enumerate(c.foldings, 1) if x.panels[k]]
+            apart = [n for n, x in enumerate(c.foldings, 1) if f.stride(c.reduce[x.axis].name) != 1]
+            ok &= panels | ~(np.isin(b.dot, ends) | (np.isin(b.dot, apart) & still[b.vector]))
+            ok &= panels | ~tiled | (still[b.vector] & ~np.isin(b.dot, apart))
         return np.asarray(ok)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Integers:
+        """(count, knobs) random numbers of values, about as many for each instruction.
+
+        Of tile registers there are few: large tiles, which is most of all tiles, are for others.
+        """
+        drawn = rng.integers(0, self.sizes, (count, len(self.sizes)))
+        if (self._upright < 0).all():
+            return drawn
+        tile, dot = self._column["tile"], self._tables["dot"][drawn[:, self._column["dot"]]]
+        few = np.flatnonzero(self._tables["tile"].prod(1) <= TILES - FACTOR_TILES)
+        tiled = np.isin(dot, np.flatnonzero((self._upright >= 0).any(1)))
+        drawn[tiled, tile] = few[drawn[tiled, tile] % len(few)]
+        return drawn
+
+    def _rest(self, b: Batch) -> Integers:
+        """(rows,) rows of the last tile, where there are fewer than in the others; else 0."""
+        extents = np.array([a.extent for a in self.c.spatial])
+        return np.asarray(extents[b.upright] % b.height)
 
 
 def _block_sizes(count: Integers, wanted: Integers, whole: Flags) -> Integers:

@@ -53,7 +53,7 @@ def _sampled(decoder: Decoder, rng: np.random.Generator) -> Integers:
     """Valid tilings, at least a share of `SAMPLES` where there are so many."""
     found = np.empty((0, len(decoder.sizes)), np.int64)
     for _ in range(TRIES):
-        drawn = rng.integers(0, decoder.sizes, (SAMPLES, len(decoder.sizes)))
+        drawn = decoder.draw(rng, SAMPLES)
         found = np.unique(np.concatenate([found, drawn[decoder.valid(decoder.batch(drawn))]]), axis=0)
         if len(found) >= SAMPLES // TRIES:
             break

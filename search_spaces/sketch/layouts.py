@@ -3,22 +3,66 @@
 from __future__ import annotations
 
 from autotune.ops.conv import CONVOLUTIONS
-from autotune.ops.workload import Workload
+from autotune.ops.workload import TensorType, Workload
+from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.search_spaces.operators.conv2d_shape import blocked_activations, halo, operand_layouts, sizes
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
+ROW_BYTES = 64
+"""Of a tile register."""
+
+FOLDED = 4
+"""Neighbours that instructions for bytes fold."""
+
 
 def usual_layouts(workload: Workload, target: Target) -> dict[str, Layout]:
     """Channels of a convolution in blocks of one vector, the image with a border as wide as windows reach beyond it.
 
+    Where tiles multiply them, blocks are as long as a row of a tile, for producers and consumers alike. Bytes of which
+    fours are folded lie in fours at least, filled up with zeros; where each channel is on its own, in single vectors.
     Everything else is row-major.
     """
     anchor = workload.anchor
-    if anchor is None or anchor.op not in CONVOLUTIONS or max(anchor.inputs) >= len(workload.inputs):
+    if anchor is None:
         return {}
-    p, lanes = sizes(workload), target.lanes(DType.f32.bytes)
-    layouts = operand_layouts(workload, lanes, p.k)
-    layouts[f"in{anchor.inputs[0]}"] = blocked_activations(p.c, lanes, p.rank + 2).with_halo(halo(p))
+    sources = [workload.source(value) for value in anchor.inputs]
+    if max(sources, default=0) >= len(workload.inputs):
+        return {}
+    first = sources[0]
+    operand, lanes = workload.inputs[first], target.lanes(DType.f32.bytes)
+    small = DType(operand.type.dtype).bytes == 1
+    if anchor.op == "matmul" and small and not operand.constant and not dict(anchor.attrs)["trans_a"]:
+        rank = len(operand.type.shape)
+        odd = rank > 1 and operand.type.shape[-1] % FOLDED
+        return {f"in{first}": Layout.blocked(rank, [(rank - 1, FOLDED)])} if odd else {}
+    if anchor.op not in CONVOLUTIONS:
+        return {}
+    p = sizes(workload)
+    types = {f"in{n}": i.type for n, i in enumerate(workload.inputs)} | {"out0": workload.types()[workload.outputs[0]]}
+    layouts = {name: _blocked(types[name], target) for name in operand_layouts(workload, lanes, p.k)}
+    form = _blocked(operand.type, target)
+    if small and (p.c < lanes or p.c % FOLDED) and p.groups == 1:
+        form = Layout.blocked(p.rank + 2, [(1, FOLDED)])
+    border = halo(p)
+    if small and p.groups == p.c:  # taps of a row are folded, whose vectors of channels follow one another
+        form = blocked_activations(p.c, lanes, p.rank + 2)
+        before, after = border[-1]
+        border = (*border[:-1], (before, after + -p.window[-1] % FOLDED * p.dilation[-1]))
+    layouts[f"in{first}"] = form.with_halo(border, p.pad_value)
     return layouts
+
+
+def _blocked(operand: TensorType, target: Target) -> Layout:
+    return blocked_activations(operand.shape[1], channel_block(operand, target), len(operand.shape), operand.dtype)
+
+
+def channel_block(operand: TensorType, target: Target) -> int:
+    """Channels of an image of bytes that lie together: a vector of sums, or as many vectors as fill a row of a tile."""
+    lanes, channels, dtype = target.lanes(DType.f32.bytes), operand.shape[1], DType(operand.dtype)
+    tiles = (d for d in DOT_PRODUCTS.values() if d.tiled and dtype in (d.left, d.right))
+    if dtype.bytes > 1 or not any(d.runs(target.features, lanes) for d in tiles):
+        return lanes
+    whole = [n for n in range(lanes, ROW_BYTES + 1, lanes) if channels % n == 0]
+    return max(whole, default=lanes)

@@ -9,19 +9,25 @@ which everything fits a cache decides what comes from behind it, and how often.
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.search_spaces.sketch.batch import Batch, Flags, Integers
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
+from autotune.search_spaces.sketch.instructions import folded_products, gains, throughput
 from autotune.target import Target
 
 Array = NDArray[np.float64]
 LINE = 64
 """Bytes that come from a cache together."""
+TILE_WORD = 4
+"""Bytes along a row of a tile register that belong to one column."""
 PAGE = 4096
 """Bytes that one entry of the translation buffer covers."""
+WIDENING = 2.5
+"""Instructions that make 16-bit integers of a vector of bytes: two where they are unsigned, else three."""
 
 NAMES = (
     "log_work",
@@ -78,8 +84,22 @@ class NestNumbers:
 
     @property
     def bound(self) -> float:
-        """Cycles that the products take at least, on all threads together, without a dot-product instruction."""
-        return self.c.points / (self.c.lanes * self.rate) / self.target.num_threads
+        """Cycles that the work takes at least, on all threads together, without a dot-product instruction."""
+        arithmetic = self.c.points * self.c.body / (self.c.lanes * self.rate)
+        return max(arithmetic, self.moved) / self.target.num_threads
+
+    @property
+    def moved(self) -> float:
+        """Cycles in which a map reads and writes everything once; 0 for products, which read it again and again."""
+        size = 0.0 if self.c.product else sum(math.prod(f.shape) * f.bytes for f in self.c.factors)
+        return size / self.rate_behind(size)
+
+    def rate_behind(self, size: float) -> float:
+        """Bytes a cycle from the cache, or the memory, that so many bytes stay in."""
+        core, target = self.core, self.target
+        if size <= target.l2_bytes:
+            return core.l2
+        return core.l3 if size <= target.l3_bytes else core.dram
 
     def inside(self, f: Factor, d: int, axis: int, size: int) -> float:
         """Share of (tile, term) pairs of which some element lies inside of a guarded dimension of a factor.
@@ -108,12 +128,17 @@ class _Counted:
         self.b, self.many = b, len(b.vector)
         self.rows_index = np.arange(self.many)
         self.vector, self.outer, self.inner, self.terms, self.shared = b.vector, b.outer, b.inner, b.terms, b.shared
+        deepest = float(n.terms[n.c.deep])
+        self.parts = deepest / np.where(b.depth > 0, b.depth, deepest)
         self.lanes, self.unroll = b.lanes.astype(np.float64), b.unroll.astype(np.float64)
         self.tile, self.block = b.tile.astype(np.float64), b.block.astype(np.float64)
-        self.dot = b.dot & (n.c.dot is not None)
+        self.dot = b.dot > 0
+        self.tiled, self.height = b.upright >= 0, b.height.astype(np.float64)
+        self.folded = folded_products(n.c, b)
         self.packs = (b.packs > 0) | np.array([f.constant and f.plain for f in n.c.factors])
         self.copied = b.packs
         self.along, self.elements = b.along(), b.elements().astype(np.float64)
+        self.units = b.units()
         self.tiles = np.ceil(n.extents / self.elements)
         self.blocks = np.ceil(self.tiles / self.block)
 
@@ -122,22 +147,30 @@ class _Counted:
         vectors = self.tile[self.rows_index, self.vector]
         size = self.tile.prod(1)
         rows = size / vectors
-        steps = n.terms.prod() / np.where(self.dot, c.dot.extent if c.dot else 1, 1)
-        rate, latency = self._pipe()
-        loads = self._loads(vectors)
+        steps = n.terms.prod() / self.folded
+        rate, latency = throughput(c, self.target, n.kind, self.b)
+        loads = self._loads(vectors) + np.where(self.b.ahead > 0, vectors, 0.0)  # asking takes as long as loading
         live = size + np.minimum(vectors, rows) + 1
         over = np.maximum(live - self.target.num_vector_registers, 0)
         multiplies, waiting, loading = self._steps(size, rate, latency, loads, over)
+        multiplies = multiplies + self._preparing() * self.tiles.prod(1) / self.n.rate
         kept = self._kept()
         multiplies, waiting, loading = (x * steps * kept for x in (multiplies, waiting, loading))
         arithmetic = np.maximum(np.maximum(multiplies, waiting), loading)
         storing = self._storing()
-        l1, l2, l3, inner, lines = self._traffic()
+        # What a tile reads one after the other comes from L2 in time: parts of a sum are for what lies behind it.
+        l1, l2, l3, inner, lines = self._traffic(np.ones(self.many))
+        if self.parts.max() > 1:
+            _, l2, l3, _, _ = self._traffic(self.parts)
         copying = self._copying()
         balance, units = self._balance()
-        total = (np.maximum.reduce([arithmetic, l1, l2, l3]) + 0.5 * (l1 + l2 + l3) + storing) / balance + copying
+        waited = 0.5 * (l1 + np.where(self.b.ahead > 0, 0.0, l2 + l3))
+        total = (np.maximum.reduce([arithmetic, l1, l2, l3]) + waited + storing) / balance + copying
+        if not c.product:  # little work between loads, and nothing to hide one behind the other
+            total = (arithmetic + l1 + l2 + l3 + storing) / balance
         total = total / self.target.num_threads
-        bound = n.bound * self.target.num_threads
+        # Of an instruction that folds, shares are of the least that it takes itself, as they are of others'.
+        bound = n.bound * self.target.num_threads / gains(c, self.target, n.kind)[self.b.dot]
         ragged = ((n.extents % self.elements) != 0).sum(1) + ((self.tiles % self.block) != 0).sum(1)
         wasted = (self.tiles * self.elements).prod(1) / n.extents.prod()
         code = size * self.unroll * 2.0**ragged
@@ -181,36 +214,38 @@ class _Counted:
         )
         return np.stack([np.broadcast_to(x, (self.many,)) for x in columns], axis=1)
 
-    def _pipe(self) -> tuple[Array, Array]:
-        """(operations per cycle, latency) of the instruction that each tiling sums with."""
-        rates, latencies = np.ones(self.many), np.full(self.many, 4.0)
-        for lanes, dot in {(float(w), bool(d)) for w, d in zip(self.lanes, self.dot)}:
-            bits = int(self.target.vector_bits * lanes / self.c.lanes)
-            kind = self.n.kind
-            if dot and self.c.dot is not None:
-                kind = "dot.u8" if self.c.dot.extent == 4 else "dot.bf16"
-            pipe = self.core.pipe(kind, bits)
-            chosen = (self.lanes == lanes) & (self.dot == dot)
-            if pipe is not None:
-                rates[chosen], latencies[chosen] = pipe.per_cycle, pipe.latency
-        return rates, latencies
-
     def _loads(self, vectors: Array) -> Array:
-        """Loads of a step of a tile: vectors along the vector axis, broadcasts of all else."""
+        """Loads of a step of a tile: vectors along the vector axis, broadcasts of all else; of tiles, their rows."""
         total = np.zeros(self.many)
-        for f in self.c.factors:
+        for f in self.c.reads:
             moves = np.array([a.name in f.axes() for a in self.c.spatial])
-            total += np.where(moves[None, :], self.tile, 1.0).prod(1)
+            groups = self.folded * f.bytes / TILE_WORD
+            rows = np.where(self.tiled, np.where(moves[self.vector], groups, self.height), 1.0)
+            loads = rows * np.where(moves[None, :], self.tile, 1.0).prod(1)
+            total += loads if self.c.product else loads * self._gathering(f)
         return total
+
+    def _gathering(self, f: Factor) -> Array:
+        """Loads for a vector: one of neighbours, those that neighbours a step apart lie in, one for each lane.
+
+        Rows that several turns of the tile read on are loaded in pieces of 16 bytes, and turned in registers.
+        """
+        steps = [f.stride(a.name) for a in self.c.spatial]
+        apart = np.array([np.inf if x is None else max(abs(x), 1) for x in steps])[self.vector]
+        piece = 16 / f.bytes
+        beside = np.array([x == 1 for x in steps])[None, :] & ~self.along
+        turned = (beside & (self.tile >= piece)).any(1)
+        return np.asarray(np.minimum(apart, np.where(turned, self.lanes / piece, self.lanes)))
 
     def _steps(self, size: Array, rate: Array, latency: Array, loads: Array, over: Array) -> tuple[Array, Array, Array]:
         """Cycles of one step of all tiles, whole ones and those at the ends: multiplying, waiting, loading."""
         n = self.n
         whole = np.floor(n.extents / self.elements)
         rest = n.extents - whole * self.elements
-        rest = np.where(self.along, np.ceil(rest / self.lanes[:, None]), rest)
+        rest = np.ceil(rest / self.units)
         uneven = [a for a in range(len(n.extents)) if (rest[:, a] > 0).any()]
-        extra = (len(self.c.factors) - 2) * size  # products before the one that is added
+        # Products before the one that is added, and what else a map computes.
+        extra = (len(self.c.factors) - 2 if self.c.product else self.c.body - 1) * size
         out = [np.zeros(self.many) for _ in range(3)]
         for ends in itertools.product((False, True), repeat=len(uneven)):
             count, shape = np.ones(self.many), self.tile.copy()
@@ -226,6 +261,19 @@ class _Counted:
         self.ends = 1.0 - whole.prod(1) * size / np.maximum(rate * out[0], 1.0)
         return out[0], out[1], out[2]
 
+    def _preparing(self) -> Array:
+        """Instructions of a step of a tile that make what an instruction folds: bytes widened, vectors interleaved."""
+        total = np.zeros(self.many)
+        for n, x in enumerate(self.c.foldings, 1):
+            for k, f in enumerate(self.c.factors):
+                moves = np.array([a.name in f.axes() for a in self.c.spatial])
+                step = f.stride(self.c.reduce[x.axis].name)
+                shuffles = np.where(self.lanes == step, 1.0, x.dot.extent - 1.0)
+                apart = (step != 1) & ~self.packs[:, k] & moves[self.vector]
+                each = np.where(apart, shuffles, 0.0) + (WIDENING if x.dot.widened else 0.0)
+                total += np.where(self.b.dot == n, each * np.where(moves[None, :], self.tile, 1.0).prod(1), 0.0)
+        return total
+
     def _kept(self) -> Array:
         """Share of the terms that is left when those in padding are left out, for all of a tile or none of it."""
         kept = np.ones(self.many)
@@ -235,7 +283,11 @@ class _Counted:
                 if len(axes) == 1 and self.b.skip.any():
                     sizes = self.elements[:, axes[0]].astype(int)
                     shares = {int(n): self.n.inside(f, d, axes[0], int(n)) for n in np.unique(sizes)}
-                    kept *= np.where(self.b.skip, np.array([shares[int(n)] for n in sizes]), 1.0)
+                    folded = [
+                        n for n, x in enumerate(self.c.foldings, 1) if self.c.reduce[x.axis].name in dict(f.steps[d])
+                    ]
+                    skipping = self.b.skip & ~np.isin(self.b.dot, folded)
+                    kept *= np.where(skipping, np.array([shares[int(n)] for n in sizes]), 1.0)
         return kept
 
     def _streams(self) -> tuple[Array, Array]:
@@ -273,7 +325,7 @@ class _Counted:
 
     def _converting(self, size: Array) -> Array:
         """Cycles of a step of all tiles to widen elements that are stored in fewer bytes."""
-        narrow = [f for f in self.c.factors if f.bytes * self.c.lanes * 8 < self.target.vector_bits]
+        narrow = [f for f in self.c.reads if f.bytes * self.c.lanes * 8 < self.target.vector_bits]
         total = np.zeros(self.many)
         for f in narrow:
             moves = np.array([a.name in f.axes() for a in self.c.spatial])
@@ -286,17 +338,22 @@ class _Counted:
         vectors = n.extents.prod() / self.lanes
         scattered = np.where(self.vector == c.last, 1.0, self.lanes)
         each: Array = scattered * (1 + (c.extra > 0)) / self.core.stores
-        far = n.extents.prod() * (c.stored + c.extra) / self._rate_behind(n.extents.prod() * c.stored)
-        return np.asarray(vectors * each + far)
+        far = n.extents.prod() * (c.stored + c.extra) / self.n.rate_behind(n.extents.prod() * c.stored)
+        # Partial sums are read and written where a block of results stays.
+        width = self.target.vector_bits // 8 // c.lanes
+        block = (self.elements * self.block).clip(max=n.extents).prod(1) * width
+        near = np.where(block <= 0.75 * self.target.l1_bytes, 0.0, 2 * width / self.core.l2)
+        parts = vectors * (1 / self.core.stores + 1 / self.core.loads + near * self.lanes)
+        # Tile registers are copied to memory, and read again as vectors.
+        copies = np.where(self.tiled, self.parts * vectors * (1 / self.core.stores + 1 / self.core.loads), 0.0)
+        return np.asarray(vectors * each + far + copies + np.where(self.parts > 1, self.parts * parts, 0.0))
 
-    def _rate_behind(self, size: float) -> float:
-        core, target = self.core, self.target
-        if size <= target.l2_bytes:
-            return core.l2
-        return core.l3 if size <= target.l3_bytes else core.dram
+    def _traffic(self, parts: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """(cycles of what L2 gives, L3, memory; bytes that a tile's sum reads; bytes of lines over bytes needed).
 
-    def _traffic(self) -> tuple[Array, Array, Array, Array, Array]:
-        """(cycles of what L2 gives, L3, memory; bytes that a tile's sum reads; bytes of lines over bytes needed)."""
+        Args:
+            parts: of the sum, one after the other for all tiles of a block.
+        """
         c, n = self.c, self.n
         rank, depth = len(c.spatial), len(c.reduce)
         loops: list[tuple[Integers, Array, bool]] = []  # innermost first: (axis, turns, spatial)
@@ -304,12 +361,24 @@ class _Counted:
         terms = np.ones((self.many, depth))
         cover = [(spatial.copy(), terms.copy())]
         axes, turns_of = np.array([x.axis for x in c.terms()]), np.array([float(x.extent) for x in c.terms()])
+        outermost = np.array([x.part != "inner" for x in c.terms()])
         for k in reversed(range(len(axes))):
             axis, turns = axes[self.terms[:, k]], np.asarray(turns_of[self.terms[:, k]], np.float64)
+            turns = np.where((axis == c.deep) & outermost[self.terms[:, k]], turns / parts, turns)
+            if k == len(axes) - 1:  # an instruction of tiles reads whole lines, all at once
+                together = np.where(self.tiled, self.folded, 1.0)
+                terms[self.rows_index, axis] = together
+                cover[0] = (spatial.copy(), terms.copy())
+                turns = np.maximum(turns / together, 1.0)
             terms[self.rows_index, axis] = np.minimum(terms[self.rows_index, axis] * turns, n.terms[axis])
             loops.append((axis, turns, False))
             cover.append((spatial.copy(), terms.copy()))
         for order, count in ((self.inner, self.block), (self.outer, self.blocks)):
+            if order is self.outer:  # inside a block, part of the sum after part
+                axis = np.full(self.many, c.deep)
+                terms[self.rows_index, axis] = n.terms[c.deep]
+                loops.append((axis, parts, False))
+                cover.append((spatial.copy(), terms.copy()))
             for k in reversed(range(rank)):
                 axis = order[:, k]
                 turns = count[self.rows_index, axis]
@@ -337,6 +406,8 @@ class _Counted:
                     started |= outside & moves[k][place] & (turns > 1)
                     times = np.where(outside & started, times * turns, times)
                 bytes_ += foot[k][level, self.rows_index] * times
+            if not c.product:  # what lies behind the ends is not touched
+                bytes_ *= n.extents.prod() / (self.tiles * self.elements).prod(1)
             whole = total[-1] <= 0.75 * size
             cycles.append(np.where(whole & (size == target.l3_bytes / shared), 0.0, bytes_ / rate))
         least = np.stack([foot[k][-1] for k in range(len(c.factors))]).sum(0)
@@ -366,6 +437,8 @@ class _Counted:
             rest = np.where(open_, rest, rest * span)
             open_ &= span >= size
         lines = rest * np.ceil(run * f.bytes / LINE) * LINE
+        if not self.c.product:  # prefetchers go on behind the end of every run
+            lines += np.where(open_, 0.0, rest * LINE)
         return np.where(self.packs[:, k], dense, lines)
 
     def _copying(self) -> Array:
@@ -374,7 +447,7 @@ class _Counted:
         total = np.zeros(self.many)
         for k, f in enumerate(c.factors):
             size = float(np.prod(f.shape)) * f.bytes
-            rate = self._rate_behind(size)
+            rate = self.n.rate_behind(size)
             # Lanes of a panel that are not neighbours in memory are gathered one by one.
             names = [a.name for a in c.spatial]
             beside = np.array([f.stride(name) == 1 for name in names])[self.vector]

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 
-from autotune.search_spaces.sketch.contraction import Axis, Contraction
+from autotune.search_spaces.sketch.contraction import Axis, Contraction, Folding, Term
+from autotune.target import Target
 
 MOST_BODY = 512
 """Multiply-adds in the code of a tile with all its variants: what the instruction cache holds, and LLVM's patience."""
+
+
+FACTOR_TILES = 2
+"""Tile registers for what is multiplied, at least: one for either factor, and another where rows are left over."""
 
 
 def block_size(count: int, wanted: int, whole: bool) -> int:
@@ -26,6 +32,44 @@ def _evenly(total: int, most: int) -> int:
     return -(-total // -(-total // most))
 
 
+LEAST_DEPTH = 128
+"""Elements of a partial sum, at least: loading and storing what it is added to takes little beside."""
+DEPTHS = tuple(LEAST_DEPTH << n for n in range(4))
+
+
+def depths(c: Contraction) -> tuple[int, ...]:
+    """Lengths of the parts of a sum along its longest axis, all of whole vectors and blocks; 0 is all of it."""
+    if not c.product:
+        return (0,)
+    a = c.reduce[c.deep]
+    unit = math.lcm(c.lanes, max(a.block, 1))
+    whole = [n for n in range(unit, a.extent, unit) if a.extent % n == 0 and (a.period or n) % n == 0]
+    near = (max((n for n in whole if most // 2 < n <= most), default=0) for most in DEPTHS)
+    return tuple(dict.fromkeys((0, *(n for n in near if n >= LEAST_DEPTH))))
+
+
+AHEAD = (0, 4, 8, 16, 32, 64)
+LINES_AHEAD = 32
+"""Cache lines that are asked for before they are used: as many as a core fetches from behind its caches at a time."""
+
+
+def from_afar(c: Contraction, target: Target) -> bool:
+    """Panels come from behind the core's own caches, and take as long as what is done with them, or half of that."""
+    size = sum(math.prod(f.shape) * f.bytes for f in c.streamed)
+    pipe = target.core.pipe("fma.f32", target.vector_bits)
+    rates = [c.lanes * (pipe.per_cycle if pipe else 1.0)]
+    for dot in (f.dot for f in c.foldings if f.dot.tiled):
+        rows = target.core.pipe(dot.pipe, target.vector_bits)
+        rates.append(c.lanes * dot.depth * (rows.per_cycle if rows else 0.0))
+    work = c.points / max(rates)
+    return bool(size > target.l2_bytes and 2 * size / target.core.l3 >= work)
+
+
+def turns_ahead(rows: int, vectors: int) -> int:
+    """How many turns ahead a tile asks for panels: a single row only loads, which the CPU looks after itself."""
+    return max(n for n in AHEAD if n * vectors <= LINES_AHEAD) if rows > 1 else 0
+
+
 def term_orders(c: Contraction) -> tuple[tuple[int, ...], ...]:
     """Orders of the loops of the sum: those of one turn first, what is in a block inside the loop over the blocks."""
     terms = c.terms()
@@ -34,6 +78,38 @@ def term_orders(c: Contraction) -> tuple[tuple[int, ...], ...]:
     orders = [(*still, *order) for order in itertools.permutations(moving)]
     nested = [(n, n + 1) for n, x in enumerate(terms) if x.part == "outer"]
     return tuple(o for o in orders if all(b not in o or a not in o or o.index(a) < o.index(b) for a, b in nested))
+
+
+def foldable(c: Contraction, folding: Folding, term: Term) -> bool:
+    """Whether an instruction can fold the turns of a loop of the sum: whole blocks, or all of the axis with zeros."""
+    if term.axis != folding.axis:
+        return False
+    if c.reduce[term.axis].extent == folding.extent:
+        return term.extent % folding.dot.extent == 0
+    return not term.part or term.extent == folding.dot.extent
+
+
+def remainder(folding: Folding, term: Term) -> int:
+    """Terms in the last block of the axis that is folded, where that is not full; those that are added are terms."""
+    return folding.extent % term.extent if term.part else 0
+
+
+def folded(c: Contraction, folding: Folding, term: Term, depth: int = 0) -> int:
+    """Of the turns of a loop of the sum, the innermost, those that one instruction folds; 0 where it cannot.
+
+    All do as many: groups of neighbours divide the turns, zeros that are added included.
+
+    Args:
+        depth: elements of a part of the sum along its longest axis; 0 where it has none.
+    """
+    a = c.reduce[term.axis]
+    whole = a.block < 2 or a.extent % a.block == 0 or a.block >= a.extent
+    if not foldable(c, folding, term) or (folding.dot.tiled and not whole):
+        return 0
+    turns = term.extent if term.part or a.extent == folding.extent else folding.extent
+    turns = depth if depth and term.axis == c.deep and not term.part else turns
+    groups = turns // folding.dot.extent
+    return folding.dot.extent * max(n for n in range(1, folding.dot.groups + 1) if groups % n == 0)
 
 
 def long(axes: tuple[Axis, ...]) -> tuple[int, ...]:

@@ -6,19 +6,33 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.cost_model.features import FEATURES_VERSION, Features
+from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
+from autotune.schedule.dot_products import TILES
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import foreseen
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
-from autotune.search_spaces.sketch.rules import MOST_BODY, block_size, long, term_orders
+from autotune.search_spaces.sketch.rules import (
+    AHEAD,
+    FACTOR_TILES,
+    MOST_BODY,
+    block_size,
+    depths,
+    folded,
+    from_afar,
+    long,
+    remainder,
+    term_orders,
+    turns_ahead,
+)
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
 from autotune.search_spaces.space.config import Config, KnobValue
 from autotune.search_spaces.space.knobs import Choice
@@ -32,34 +46,14 @@ IDLE = 100.0
 WORTHWHILE = 4
 """Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
 
+UNLEARNED = ("depth", "ahead")
+"""Knobs that were not there when the shipped model was trained."""
+
 TILES_PER_BLOCK = (1, 2, 4, 8, 16, 32, 64, 0)
 UNROLL = (1, 2, 4, 8)
 MOST_TILES = 4000
-
-
-class TileKnob(Choice):
-    """Register tiles as tuples: near are those one size away along one axis, or along two in opposite ways."""
-
-    def near(self, value: object) -> tuple[KnobValue, ...]:
-        here = self.values[self.index(value)]
-        assert isinstance(here, tuple)
-        known = [sorted({tile[n] for tile in self.values if isinstance(tile, tuple)}) for n in range(len(here))]
-        place = [sizes.index(size) for sizes, size in zip(known, here)]
-        found = []
-        for moves in _moves(len(here)):
-            moved = [p + moves.get(n, 0) for n, p in enumerate(place)]
-            if all(0 <= p < len(sizes) for p, sizes in zip(moved, known)):
-                tile = tuple(sizes[p] for p, sizes in zip(moved, known))
-                if (tuple, tile) in self._index:
-                    found.append(tile)
-        return tuple(found)
-
-
-def _moves(rank: int) -> Iterable[dict[int, int]]:
-    for n in range(rank):
-        yield from ({n: 1}, {n: -1})
-    for a, b in itertools.permutations(range(rank), 2):
-        yield {a: 1, b: -1}
+DRAWS = 256
+"""From which a sample takes the first that is valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +75,7 @@ class SketchSpace(ConfigSpace):
         for n, a in enumerate(c.spatial):
             if f"block.{a.name}" in config:
                 count = -(-a.extent // t.elements(n))
-                same = [v for v in TILES_PER_BLOCK if block_size(count, v, n == t.vector) == t.block[n]]
+                same = [v for v in TILES_PER_BLOCK if block_size(count, v, c.product and n == t.vector) == t.block[n]]
                 knobs[f"block.{a.name}"] = 0 if 0 in same else min(same)
         still = {
             "outer": [n for n, a in enumerate(c.spatial) if -(-a.extent // t.elements(n)) <= t.block[n]],
@@ -97,12 +91,24 @@ class SketchSpace(ConfigSpace):
         return self.foreseen(1)[0]
 
     def foreseen(self, count: int) -> list[Config]:
-        """The configs of which the most is expected, best first; fewer where there are not so many."""
-        decoder = Decoder(self.numbers.c, self.knobs, self.numbers.target)
+        """The configs of which the most is expected, best first; fewer where there are not so many.
+
+        What no model has learned yet is left as it is by default, for the search to try, but for products of tiles: of
+        these no model has learned anything, and the closed form says what is expected.
+        """
+        tiled = any(f.dot.tiled for f in self.numbers.c.foldings)
+        learned = [knob for knob in self.knobs if knob.name not in UNLEARNED or (tiled and knob.name == "depth")]
+        others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name in UNLEARNED)
+        decoder = Decoder(self.numbers.c, learned, self.numbers.target)
         found: dict[Config, None] = {}
         for row in foreseen(decoder, self.cycles, self.expected, self.numbers.c.total):
-            values = ((knob.name, knob.values[n]) for knob, n in zip(self.knobs, row))
-            found[self.canonical(Config.of(values))] = None
+            values = {knob.name: knob.values[n] for knob, n in zip(learned, row)}
+            config = others.replace(**values)
+            if "ahead" in config:
+                t = self.tiling(config)
+                ahead = turns_ahead(math.prod(t.tile) // t.tile[t.vector], t.tile[t.vector])
+                config = config.replace(ahead=AHEAD[1] if t.upright >= 0 else ahead)  # tiles: many lines in a turn
+            found[self.canonical(config)] = None
             if len(found) == count:
                 break
         return list(found)
@@ -118,15 +124,26 @@ class SketchSpace(ConfigSpace):
         """
         forest, values = prior(NAMES, FEATURES_VERSION), self.numbers.of(batch)
         idle = np.maximum(-values[:, NAMES.index("units")], 0.0)  # octaves by which there are fewer units than threads
-        if forest is None:
+        if forest is None or not self.numbers.c.product:
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
-        return -forest.predict(Features(NAMES, values.astype(np.float32))) + IDLE * idle
+        features = Features(NAMES, values.astype(np.float32))
+        unlearned = (batch.depth > 0) & (batch.upright < 0)
+        closed = starting_score(features, forest.start, forest.weight)
+        found = np.where(batch.upright >= 0, closed, forest.predict(features))
+        return np.asarray(-found + IDLE * (idle + unlearned))
 
     @property
     def portable(self) -> bool:
         return True
 
     def sample(self, rng: random.Random) -> Config:
+        if any(f.dot.tiled for f in self.numbers.c.foldings):
+            decoder = Decoder(self.numbers.c, self.knobs, self.numbers.target)
+            drawn = decoder.draw(np.random.default_rng(rng.getrandbits(64)), DRAWS)
+            found = drawn[decoder.valid(decoder.batch(drawn))]
+            if len(found):
+                values = ((knob.name, knob.values[n]) for knob, n in zip(self.knobs, found[0]))
+                return self.canonical(Config.of(values))
         return self.canonical(ConfigSpace.sample(self, rng))
 
     def neighbours(self, config: Config, rng: random.Random) -> list[Config]:
@@ -150,7 +167,7 @@ class SketchSpace(ConfigSpace):
     def encode_all(self, configs: Sequence[Config]) -> NDArray[np.float32]:
         if not configs:
             return stacked([], len(NAMES))
-        return np.asarray(self.numbers.of(Batch.of([self.tiling(config) for config in configs])), np.float32)
+        return np.asarray(self.numbers.of(Batch.of(self.numbers.c, [self.tiling(x) for x in configs])), np.float32)
 
 
 def sketch_space(c: Contraction, target: Target) -> SketchSpace:
@@ -162,7 +179,7 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     knobs: list[Choice] = [
         Choice("vector", tuple(c.spatial[n].name for n in c.vector_axes())),
         Choice("lanes", lanes),
-        TileKnob("tile", tuple(_tiles(c, lanes, registers))),
+        Choice("tile", tuple(_tiles(c, lanes, registers))),
     ]
     for n in spatial:
         knobs.append(Choice(f"block.{c.spatial[n].name}", TILES_PER_BLOCK, 0))
@@ -172,25 +189,32 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     terms = term_orders(c)
     if len(terms) > 1:
         knobs.append(Choice("terms", terms))
-    knobs.append(Choice("unroll", UNROLL))
+    if len(depths(c)) > 1:
+        knobs.append(Choice("depth", depths(c)))
+    if c.points > math.prod(a.extent for a in c.spatial):
+        knobs.append(Choice("unroll", UNROLL))
     for f in c.factors:
         if f.plain and not f.constant:
             knobs.append(Choice(f"pack.{f.tensor}", (NO, ONCE, BLOCK)))
     knobs.append(Choice("shared", tuple(range(1, min(len(spatial), 3) + 1))))
-    if c.dot is not None:
-        knobs.append(Choice("dot", (True, False)))
+    if c.foldings:
+        knobs.append(Choice("dot", (*(f.dot.name for f in c.foldings), NO)))
+    if from_afar(c, target):
+        knobs.append(Choice("ahead", AHEAD))
     if any(f.guarded for f in c.factors):
         knobs.append(Choice("skip", (False, True)))
 
     def fits(config: Config) -> bool:
         t = tiling_of(config)
         size = math.prod(t.tile)
+        if t.upright >= 0 and size + FACTOR_TILES + (c.spatial[t.upright].extent % t.height > 0) > TILES:
+            return False
         return size + min(t.tile[t.vector], size // t.tile[t.vector]) + 1 <= registers + registers // 8
 
     def filled(config: Config) -> bool:
         """No axis is shorter than its tile, and what jumps is not torn apart."""
         t = tiling_of(config)
-        return all(_filled(a, t.elements(n), t.lanes if n == t.vector else 1) for n, a in enumerate(c.spatial))
+        return all(_filled(a, t.elements(n), t.unit(n)) for n, a in enumerate(c.spatial))
 
     def regular(config: Config) -> bool:
         """Vectors are loaded, not gathered; neighbours of a dot product lie side by side."""
@@ -201,7 +225,7 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
         t = tiling_of(config)
         ragged = sum(a.extent % t.elements(n) != 0 or (-(-a.extent // t.elements(n))) % t.block[n] != 0
                      for n, a in enumerate(c.spatial))  # fmt: skip
-        return math.prod(t.tile) * t.unroll << ragged <= MOST_BODY
+        return math.prod(t.tile) * t.unroll * c.body << ragged <= MOST_BODY
 
     return SketchSpace(
         knobs=tuple(knobs),
@@ -220,20 +244,24 @@ def tiling(c: Contraction, config: Config) -> Tiling:
     """What a config says, with sizes cut to what there is."""
     vector = next(n for n, a in enumerate(c.spatial) if a.name == config.get_str("vector"))
     lanes, tile = config.get_int("lanes"), config.get_ints("tile")
+    dot = config.get_str("dot") if "dot" in config else NO
+    folding = c.folding(dot)
+    upright = folding.upright[vector] if folding and folding.upright else -1
+    height = folding.height(c.spatial[upright].extent) if folding and upright >= 0 else 1
     blocks = []
     for n, a in enumerate(c.spatial):
-        count = -(-a.extent // (tile[n] * (lanes if n == vector else 1)))
+        count = -(-a.extent // (tile[n] * (lanes if n == vector else height if n == upright else 1)))
         wanted = config.get_int(f"block.{a.name}") if a.extent > 1 else 0
-        blocks.append(block_size(count, wanted, n == vector))
+        blocks.append(block_size(count, wanted, c.product and n == vector))
     alone = tuple(n for n, a in enumerate(c.spatial) if a.extent == 1)
     outer, inner = ((*alone, *(config.get_ints(k) if k in config else long(c.spatial))) for k in ("outer", "inner"))
     terms = config.get_ints("terms") if "terms" in config else term_orders(c)[0]
+    depth, unroll = (config.get_int(k) if k in config else other for k, other in (("depth", 0), ("unroll", 1)))
     packs = tuple(config.get_str(f"pack.{f.tensor}") if f"pack.{f.tensor}" in config else NO for f in c.factors)
-    dot, skip = ("dot" in config and config.get_bool("dot")), ("skip" in config and config.get_bool("skip"))
-    shared = len(alone) + config.get_int("shared")
-    return Tiling(
-        vector, lanes, tile, tuple(blocks), outer, inner, terms, config.get_int("unroll"), packs, shared, dot, skip
-    )
+    skip = "skip" in config and config.get_bool("skip")
+    shared, ahead = len(alone) + config.get_int("shared"), (config.get_int("ahead") if "ahead" in config else 0)
+    order = (tuple(blocks), outer, inner, terms, depth, unroll)
+    return Tiling(vector, lanes, tile, *order, packs, shared, dot, skip, ahead, upright, height)
 
 
 def _filled(a: Axis, elements: int, lanes: int) -> bool:
@@ -242,13 +270,23 @@ def _filled(a: Axis, elements: int, lanes: int) -> bool:
 
 
 def _regular(c: Contraction, t: Tiling, f: Factor, where: str) -> bool:
+    if not c.product:
+        return True
     axis = c.spatial[t.vector].name
     panels = f.plain and (f.constant or where != NO)
-    if t.dot and c.dot is not None:
+    folding = c.folding(t.dot)
+    if folding is not None:
         last = c.terms()[t.terms[-1]]
-        if last.axis != c.dot_axis or last.extent % c.dot.extent:
+        if not folded(c, folding, last, t.depth) or t.lanes not in folding.lanes:
             return False
-        if not panels and (f.stride(c.reduce[c.dot_axis].name) != 1 or f.stride(axis) != 0):
+        if remainder(folding, last) % min(folding.dot.extent * t.unroll, last.extent):
+            return False  # the last block ends within a turn
+        if folding.dot.tiled and t.upright < 0:
+            return False
+        apart, still = f.stride(c.reduce[folding.axis].name) != 1, f.stride(axis) == 0
+        if not panels and (folding.panels[c.factors.index(f)] or (apart and still)):
+            return False
+        if folding.dot.tiled and not panels and (apart or not still):
             return False
     return panels or f.stride(axis) in (0, 1)
 
@@ -272,7 +310,9 @@ def _tiles(c: Contraction, lanes: tuple[int, ...], registers: int) -> list[tuple
                        for n, a in enumerate(c.spatial)) and math.prod(tile) for tile in found)  # fmt: skip
         return max(fitting)
 
-    enough = min(WORTHWHILE, *(largest(n) for n in c.vector_axes()))
+    enough = min(WORTHWHILE if c.product else 1, *(largest(n) for n in c.vector_axes()))
+    if any(f.dot.tiled for f in c.foldings):
+        enough = 1  # registers that are tiles
     found = [tile for tile in dict.fromkeys(found) if math.prod(tile) >= enough]
     if len(found) > MOST_TILES:  # many axes: those of the largest tiles, which is what reuse asks for
         found = sorted(found, key=lambda tile: -math.prod(tile))[:MOST_TILES]

@@ -1,54 +1,81 @@
-"""The template of tiled contractions: any sum of products, whatever its operator is called."""
+"""The templates of sketches: any sum of products, and any map, whatever its operator is called."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.search_spaces.library.anchored import with_layouts
-from autotune.search_spaces.sketch.contraction import contraction
+from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
-from autotune.search_spaces.sketch.tiling import Tiles
+from autotune.search_spaces.sketch.tiling import Tiles, Tiling
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.limit import multiplying
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 
+WITH_TILES, BEFORE_ALGORITHMS = 3.5, 1.5
 BEFORE_PRODUCTS, BEFORE_GENERIC = 2.5, -5.0
 
 
-def _first(workload: Workload, target: Target) -> float:
-    """Untuned, before the templates of products, which it beats on a CPU that nobody has fitted a rule to, and behind
-    those of convolutions, which it equals there (benchmarks/sketches.py --against)."""
-    anchor = workload.anchor
-    if anchor is not None and anchor.op == "matmul":
-        return BEFORE_PRODUCTS
-    return BEFORE_GENERIC
+Look = Callable[[Workload, Target], "Contraction | None"]
 
 
-@template("sketch.contraction", op=None, priority=_first)
-class SketchedContraction:
-    """Contractions with an axis along which nothing need be gathered."""
+class _Sketch:
+    """A template whose nests are tilings of what there is to see in a workload."""
+
+    look: Look
 
     def applies(self, workload: Workload, target: Target) -> bool:
-        c = contraction(workload, target)
+        c = self.look(workload, target)
         return c is not None and bool(c.vector_axes())
 
     def space(self, workload: Workload, target: Target) -> SketchSpace:
-        return _space(workload, target)
+        return _space(self.look, workload, target)
 
     def default(self, workload: Workload, target: Target) -> Config:
         return self.space(workload, target).default()
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        space = _space(workload, target)
+        space = self.space(workload, target)
         c = space.numbers.c
-        return Tiles(c, space.tiling(config), with_layouts(c.schedule, interface, dict(c.layouts))).schedule()
+        laid = with_layouts(c.schedule, interface, dict(c.layouts))
+        return Tiles(c, self.tiling(space.tiling(config), c, laid), laid).schedule()
+
+    def tiling(self, t: Tiling, c: Contraction, laid: Schedule) -> Tiling:
+        """The tiling of a config in the layouts that operands have."""
+        return t
 
 
 @functools.lru_cache(maxsize=64)
-def _space(workload: Workload, target: Target) -> SketchSpace:
-    c = contraction(workload, target)
+def _space(look: Look, workload: Workload, target: Target) -> SketchSpace:
+    c = look(workload, target)
     assert c is not None
     return sketch_space(c, target)
+
+
+def _first(workload: Workload, target: Target) -> float:
+    """Untuned, before the templates of products, which it beats on a CPU that nobody has fitted a rule to, and behind
+    those of convolutions, which it equals there (benchmarks/sketches.py --against). Of narrow factors it comes before
+    algorithms with fewer multiplications in f32, where an instruction for them makes up for that, and with tiles, which
+    the templates have not, before all."""
+    anchor, c = workload.anchor, contraction(workload, target)
+    narrow = anchor is not None and any(workload.source(value) != value for value in anchor.inputs)
+    if c is not None and any(f.dot.tiled for f in c.foldings) and not narrow:
+        return WITH_TILES
+    if anchor is not None and anchor.op == "matmul":
+        return BEFORE_PRODUCTS
+    if narrow:
+        plain, fewer = multiplying(workload, target.core)
+        return BEFORE_ALGORITHMS if plain < fewer else BEFORE_GENERIC
+    return BEFORE_GENERIC
+
+
+@template("sketch.contraction", op=None, priority=_first)
+class SketchedContraction(_Sketch):
+    """Contractions with an axis along which nothing need be gathered."""
+
+    look = staticmethod(contraction)

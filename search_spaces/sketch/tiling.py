@@ -11,10 +11,12 @@ import math
 from dataclasses import dataclass
 
 from autotune.schedule import Schedule
+from autotune.schedule.dot_products import TILE_STORE
 from autotune.schedule.editor import Editor
-from autotune.schedule.state import REGISTER, Split
+from autotune.schedule.state import REGISTER, TILE, Split
 from autotune.search_spaces.library.access import innermost
-from autotune.search_spaces.sketch.contraction import Contraction, Factor, Term
+from autotune.search_spaces.sketch.contraction import Contraction, Factor, Folding, Term
+from autotune.search_spaces.sketch.rules import folded
 from autotune.tensor.layout import Layout
 
 NO, ONCE, BLOCK = "no", "once", "block"
@@ -27,15 +29,19 @@ class Tiling:
     Attributes:
         vector: number of the spatial axis along which vectors lie.
         lanes: elements of a vector.
-        tile: per spatial axis, the register tile: elements, of the vector axis vectors.
+        tile: per spatial axis, the register tile: elements, of the vector axis vectors, of `upright` rows of tiles.
         block: per spatial axis, tiles in a block.
         outer, inner: spatial axes in the order of the loops over blocks, and over tiles in a block.
         terms: numbers of the loops of the sum, in their order.
+        depth: elements of the longest reduce axis in a partial sum; 0 sums in one go.
         unroll: turns of the innermost of them written out.
         packs: per factor, where it is copied. Constants lie as they are wanted.
         shared: how many of the outer loops are shared among threads as one.
-        dot: fold neighbours with the instruction.
+        dot: the instruction that folds neighbours, by its name, or `NO`.
         skip: leave out terms that lie in the padding for a whole tile.
+        ahead: turns of the innermost loop by which panels of constants are asked for; 0 leaves that to the CPU.
+        upright: number of the spatial axis along which the rows of tile registers lie, -1 without such; `height`: how
+            many.
     """
 
     vector: int
@@ -45,15 +51,23 @@ class Tiling:
     outer: tuple[int, ...]
     inner: tuple[int, ...]
     terms: tuple[int, ...]
+    depth: int
     unroll: int
     packs: tuple[str, ...]
     shared: int
-    dot: bool
+    dot: str
     skip: bool
+    ahead: int = 0
+    upright: int = -1
+    height: int = 1
+
+    def unit(self, axis: int) -> int:
+        """Elements along a spatial axis that one of the registers has: lanes, rows, or one."""
+        return self.lanes if axis == self.vector else self.height if axis == self.upright else 1
 
     def elements(self, axis: int) -> int:
         """Elements of the register tile along a spatial axis."""
-        return self.tile[axis] * (self.lanes if axis == self.vector else 1)
+        return self.tile[axis] * self.unit(axis)
 
 
 class Tiles:
@@ -66,26 +80,34 @@ class Tiles:
     """
 
     def __init__(self, c: Contraction, t: Tiling, schedule: Schedule) -> None:
-        self.c, self.t = c, t
+        self.c, self.t, self.folding = c, t, c.folding(t.dot)
         self.edit = Editor(schedule)
         self.axes = [a.name for a in schedule.state.stage(c.output).stage.axes]
         self.sums = [a.name for a in c.spatial]
+        self.total = c.total if t.depth == 0 else self.edit.rfactor(c.total, c.reduce[c.deep].name, t.depth)
+        """The stage that multiplies: all of the sum, or its parts."""
 
     def schedule(self) -> Schedule:
         copies = self._packed()
         outer, inner = self._output()
-        self.edit.compute_at(self.c.total, self.c.output, inner[-1], REGISTER)
+        if self.total and not self.t.depth:
+            self._keep(self.c.output, inner[-1])
         shared = self._share(outer)
+        if self.t.depth:
+            self._added_up([x for x in self.edit.loops(self.c.output) if x in shared.values()][-1])
         for factor, copy in copies:
             self._copy(factor, copy, shared)
-        self._sum()
+        if self.total:
+            self._sum()
         if self._has_room():
             self.edit.pad(self.c.output, self.axes[self.t.vector])
         for f in self.c.factors if self.t.skip else ():
             for d in f.guarded:
                 moving = dict(f.steps[d])
+                if self.folding and self.c.reduce[self.folding.axis].name in moving:
+                    continue  # of what is folded, nothing can be left out
                 together = any(self.t.elements(n) > 1 for n, a in enumerate(self.c.spatial) if a.name in moving)
-                self.edit.schedule = self.edit.schedule.skip_padding(self.c.total, f.tensor, d, together)
+                self.edit.schedule = self.edit.schedule.skip_padding(self.total, f.tensor, d, together)
         return self.edit.schedule
 
     # -- the output: blocks, tiles, and writing a tile back
@@ -102,22 +124,88 @@ class Tiles:
             whole = n == t.vector and self._whole_vectors() and self._has_room()
             if -(-extent // size) % t.block[n] or (extent % size and not whole):
                 self.ragged |= {blocks[n], tiles[n]}
-        vectors, lane = edit.split(out, rows[t.vector], t.lanes)
-        around = [rows[n] for n in range(len(self.axes)) if n != t.vector]
+            if n in self.c.edges and size > 1:
+                self.ragged |= {blocks[n], tiles[n]}
         # Loops of one turn go inside: there is nothing in them to share.
         outer = sorted((blocks[n] for n in t.outer), key=lambda loop: edit.extent(out, loop) == 1)
         inner = [tiles[n] for n in t.inner]
-        edit.order(out, [*outer, *inner, *around, vectors, lane])
-        edit.unroll(out, [*around, vectors])
-        edit.vectorize(out, lane)
+        self._tile(out, [*outer, *inner], rows)
         self.outer_axis = {blocks[n]: n for n in t.outer}
         self.turning = {n for n in t.outer if edit.extent(out, blocks[n]) > 1}
         return outer, inner
 
+    def _tile(self, stage: str, outside: list[str], rows: dict[int, str]) -> None:
+        """The loops of a stage: those outside a tile, and of the tile those along each axis written out as vectors."""
+        t, edit = self.t, self.edit
+        vectors, lane = edit.split(stage, rows[t.vector], t.lanes)
+        around = [rows[n] for n in range(len(rows)) if n not in (t.vector, t.upright)]
+        upright = [rows[t.upright]] if t.upright >= 0 else []
+        edit.order(stage, [*outside, *around, *upright, vectors, lane])
+        edit.unroll(stage, [*around, vectors])
+        edit.vectorize(stage, lane)
+
+    def _keep(self, reader: str, loop: str) -> None:
+        """Keep the sum in registers; tile registers are copied to scratch memory for what comes after it.
+
+        Args:
+            reader: the stage that reads it; `loop`: of that, the innermost around a tile.
+        """
+        t, edit = self.t, self.edit
+        if t.upright < 0:
+            edit.compute_at(self.total, reader, loop, REGISTER)
+            return
+        copy = edit.cache_read(self.total, reader)
+        edit.compute_at(copy, reader, loop)
+        edit.compute_at(self.total, reader, loop, TILE)
+        names = [a.name for a in edit.stage(self.total).stage.axes]
+        upright, along = (names.index(self.sums[n]) for n in (t.upright, t.vector))
+        others = [n for n in range(len(names)) if n not in (upright, along)]
+        form = Layout.blocked(len(names), [(upright, t.height), (along, t.lanes)], order=(*others, upright, along))
+        copied = [a.name for a in edit.stage(copy).stage.axes]
+        for stage, axes in ((copy, copied), (self.total, names)):
+            edit.layout(stage, form)
+            edit.pad(stage, axes[along])
+        rows, lane = self._registers(copy, copied[upright], copied[along])
+        edit.order(copy, [*(x for x in edit.loops(copy) if x not in (rows, lane)), rows, lane])
+        edit.unroll(copy, edit.loops(copy)[:-2])
+        edit.vectorize(copy, lane)
+        edit.tensorize(copy, rows, TILE_STORE)
+
+    def _registers(self, stage: str, upright: str, along: str) -> tuple[str, str]:
+        """Split a stage's axes into registers, and what is in one: the loops over its rows and its lanes."""
+        _, lane = self.edit.split(stage, along, self.t.lanes)
+        _, rows = self.edit.split(stage, upright, self.t.height)
+        return rows, lane
+
+    def _added_up(self, block: str) -> None:
+        """Partial sums of a block of tiles are added up in memory that stays in a cache, part after part.
+
+        Args:
+            block: the loop of the output around a block.
+        """
+        c, t, edit = self.c, self.t, self.edit
+        edit.compute_at(c.total, c.output, block)
+        sizes = [(n, t.elements(n)) for n in range(len(self.sums)) if t.elements(n) > 1]
+        edit.layout(c.total, Layout.blocked(len(self.sums), sizes))
+        tiles, rows = {}, {}
+        ragged = []
+        for n, axis in enumerate(self.sums):
+            size = edit.extent(c.total, axis)
+            uneven = size % t.elements(n) or (t.upright >= 0 and c.spatial[n].extent % size)
+            tiles[n], rows[n] = edit.split(c.total, axis, t.elements(n))
+            ragged += [tiles[n]] if uneven and not (n == t.vector and self._whole_vectors()) else []
+        (part,) = (x.name for x in edit.stage(c.total).stage.reduce_axes)
+        inner = [tiles[n] for n in t.inner]
+        self._tile(c.total, [part, *inner], rows)
+        self._keep(c.total, inner[-1])
+        edit.partition(c.total, ragged)
+        if self._whole_vectors():
+            edit.pad(c.total, self.sums[t.vector])
+
     def _whole_vectors(self) -> bool:
         """Whether sums beyond the end of the vector axis may be computed: all that they read exists."""
         moving = [f for f in self.c.factors if self.c.spatial[self.t.vector].name in f.axes()]
-        return all(self._in_panels(f) for f in moving)
+        return self.c.product and all(self._in_panels(f) for f in moving)
 
     def _has_room(self) -> bool:
         """Whether the memory of the output, and of all that is read beside the sum, goes on behind the vector axis.
@@ -125,7 +213,7 @@ class Tiles:
         What comes there must be zero, so weights must have zeros there.
         """
         state, n = self.edit.schedule.state, self.t.vector
-        if not all(f.constant for f in self.c.factors if self.c.spatial[n].name in f.axes()):
+        if not self.c.product or not all(f.constant for f in self.c.factors if self.c.spatial[n].name in f.axes()):
             return False
         size = self.t.elements(n)
         end = -(-self.c.spatial[n].extent // size) * size
@@ -165,27 +253,30 @@ class Tiles:
             if factor.constant and factor.plain:
                 self.edit.layout(factor.tensor, self._panels(factor))
             elif where != NO:
-                copies.append((factor, self.edit.cache_read(factor.tensor, self.c.total)))
+                copies.append((factor, self.edit.cache_read(factor.tensor, self.total)))
         return copies
 
     def _panels(self, factor: Factor) -> Layout:
         """Tile after tile, in each the terms in the order of the sum, and of each term what the tile reads together."""
         c, t = self.c, self.t
         place = {d: n for n, a in enumerate(c.spatial) if (d := factor.dimension(a.name)) is not None}
-        order = sorted(place, key=lambda d: t.outer.index(place[d]))
         loops = [c.terms()[n] for n in t.terms]
         of_terms = [(x, d) for x in loops if (d := factor.dimension(c.reduce[x.axis].name)) is not None]
+        order = sorted(place.keys() - {d for _, d in of_terms}, key=lambda d: t.outer.index(place[d]))
         terms = list(dict.fromkeys(d for x, d in of_terms if x.part != "inner"))
-        blocks = [] if t.dot else [(d, x.extent) for x, d in of_terms if x.part == "inner"]
-        along = next((d for d, n in place.items() if n == t.vector), None)
+        blocks = [] if self.folding else [(d, x.extent) for x, d in of_terms if x.part == "inner"]
+        along = next((d for d in order if place[d] == t.vector), None)
         if along is None:  # of what is broadcast, the rows of a tile side by side
             along = max(order, key=lambda d: t.tile[place[d]], default=None)
         if along is not None and t.elements(place[along]) > 1:
             blocks.append((along, t.elements(place[along])))
-        if t.dot and c.dot is not None:
-            d = factor.dimension(c.reduce[c.dot_axis].name)
-            blocks += [(d, c.dot.extent)] if d is not None else []
-        return Layout.blocked(len(factor.shape), blocks, order=(*order, *terms))
+        if self.folding:
+            d = factor.dimension(c.reduce[self.folding.axis].name)
+            # Of tiles, a row of the factor that stays in place along vectors is all that an instruction folds.
+            rows = t.upright >= 0 and c.spatial[t.vector].name not in factor.axes()
+            blocks += [(d, self._deep(self.folding) if rows else self.folding.dot.extent)] if d is not None else []
+        still = [d for d in range(len(factor.shape)) if d not in order and d not in terms]
+        return Layout.blocked(len(factor.shape), blocks, order=(*still, *order, *terms))
 
     def _copy(self, factor: Factor, copy: str, shared: dict[str, str]) -> None:
         """The loops that copy a factor into panels."""
@@ -226,19 +317,27 @@ class Tiles:
 
     # -- the sum of one tile
 
+    def _deep(self, folding: Folding) -> int:
+        """Elements along the innermost loop of the sum that one instruction folds."""
+        return folded(self.c, folding, self.c.terms()[self.t.terms[-1]], self.t.depth)
+
     def _sum(self) -> None:
         c, t, edit = self.c, self.t, self.edit
-        total, rank = c.total, len(c.spatial)
-        others = [n for n in range(rank) if n != t.vector]
-        edit.layout(total, Layout.blocked(rank, [(t.vector, t.lanes)], order=(*others, t.vector)))
+        if self.folding and t.upright >= 0:
+            self._sum_in_tiles(self.folding)
+            return
+        total, names = self.total, [a.name for a in edit.stage(self.total).stage.axes]
+        others = [n for n in range(len(c.spatial)) if n != t.vector]
+        along = names.index(self.sums[t.vector])
+        order = [d for d in range(len(names)) if d != along]
+        edit.layout(total, Layout.blocked(len(names), [(along, t.lanes)], order=(*order, along)))
         vectors, lane = edit.split(total, self.sums[t.vector], t.lanes)
         loops, uneven = self._terms()
         last, neighbours = loops.pop(), list[str]()
-        folded = 1
-        if t.dot and c.dot is not None:
-            folded = c.dot.extent
-            last, neighbour = edit.split(total, last, folded)
+        if self.folding:
+            last, neighbour = edit.split(total, last, self.folding.dot.extent)
             neighbours = [neighbour]
+            self._fill_up(self.folding)
         each = min(t.unroll, edit.extent(total, last))
         if edit.extent(total, last) % each:
             uneven = True
@@ -249,30 +348,62 @@ class Tiles:
         tile = [*around, vectors] if few else [vectors, *around]
         edit.order(total, [*loops, steps, turns, *tile, lane, *neighbours])
         edit.unroll(total, [turns, *tile])
-        if uneven:
-            edit.partition(total, [x for x in (*loops, steps) if self._cut(x)])
+        for factor in c.streamed if t.ahead else ():
+            edit.prefetch(total, factor.tensor, turns, t.ahead)
+        if uneven:  # nothing may be guarded inside of an instruction
+            edit.partition(total, [x for x in (*loops, steps) if self._cut(x) or (self.folding and x == steps)])
         edit.vectorize(total, lane)
         for loop in neighbours:
-            edit.tensorize(total, loop, c.dot.name if c.dot else "")
+            edit.tensorize(total, loop, t.dot)
         if self._whole_vectors():
             edit.pad(total, self.sums[t.vector])
 
+    def _fill_up(self, folding: Folding) -> None:
+        """Fold zeros behind the end of an axis that is no multiple of what is folded."""
+        axis = self.c.reduce[folding.axis]
+        if axis.extent % folding.dot.extent:
+            self.edit.pad(self.total, axis.name)
+
+    def _sum_in_tiles(self, folding: Folding) -> None:
+        """One instruction for all that a pair of registers holds; the registers of a tile are written out."""
+        t, edit, total = self.t, self.edit, self.total
+        loops, uneven = self._terms()
+        rows, lane = self._registers(total, self.sums[t.upright], self.sums[t.vector])
+        last, deep = edit.split(total, loops.pop(), self._deep(folding))
+        groups, neighbours = edit.split(total, deep, folding.dot.extent)
+        self._fill_up(folding)
+        each = min(t.unroll, edit.extent(total, last))
+        uneven |= bool(edit.extent(total, last) % each)
+        steps, turns = edit.split(total, last, each)
+        made = {*loops, steps, turns, rows, lane, groups, neighbours}
+        tile = [x for x in edit.loops(total) if x not in made]
+        edit.order(total, [*loops, steps, turns, *tile, rows, lane, groups, neighbours])
+        edit.unroll(total, [turns, *tile])
+        if uneven:
+            edit.partition(total, [x for x in (*loops, steps) if self._cut(x)])
+        edit.vectorize(total, lane)
+        edit.tensorize(total, rows, t.dot)
+        for factor in self.c.streamed if t.ahead else ():
+            edit.prefetch(total, factor.tensor, turns, t.ahead)
+
     def _terms(self) -> tuple[list[str], bool]:
         """The loops of the sum in their order, blocked axes split; whether a block is not full."""
-        edit, total = self.edit, self.c.total
+        edit, total = self.edit, self.total
+        names = [a.name for a in edit.stage(total).stage.reduce_axes]
         made: dict[Term, str] = {}
         uneven = False
         terms = self.c.terms()
         for n, a in enumerate(self.c.reduce):
             mine = [x for x in terms if x.axis == n]
+            name = a.name if a.name in names else names[-1]  # the axis of which there are parts
             if len(mine) == 2:
-                made[mine[0]], made[mine[1]] = edit.split(total, a.name, a.block)
+                made[mine[0]], made[mine[1]] = edit.split(total, name, a.block)
                 uneven |= bool(a.extent % a.block)
             else:
-                made[mine[0]] = a.name
+                made[mine[0]] = name
         return [made[terms[n]] for n in self.t.terms], uneven
 
     def _cut(self, loop: str) -> bool:
         """The last turn of a loop is smaller than the others, as it comes from a split that does not divide."""
-        relations = self.edit.stage(self.c.total).relations
+        relations = self.edit.stage(self.total).relations
         return any(isinstance(r, Split) and loop == r.outer and r.extent % r.factor for r in relations)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
-from autotune.ops.registry import lookup
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
 from tests.search_spaces.matmul_cases import matmul
 
@@ -15,7 +15,25 @@ MOST_POINTS = 1 << 19
 
 def random_contraction(rng: random.Random) -> Workload:
     """One of the kinds below."""
-    return rng.choice((equation, equation, equation, product, convolution))(rng)
+    return rng.choice((equation, equation, equation, product, convolution, narrow))(rng)
+
+
+def narrow(rng: random.Random) -> Workload:
+    """One of the kinds below of factors that lie in memory as half floats."""
+    while True:
+        wide = rng.choice((equation, product, convolution))(rng)
+        if {operand.type.dtype for operand in wide.inputs[:2]} == {"f32"}:
+            break
+    dtype, count = rng.choice(("bf16", "bf16", "f16")), len(wide.inputs)
+    factors = [replace(operand, type=replace(operand.type, dtype=dtype)) for operand in wide.inputs[:2]]
+    casts = [WorkloadNode.make("cast", (n,), to="f32") for n in (0, 1)]
+    place = {n: n + count if n < 2 else n if n < count else n + 2 for n in range(count + len(wide.nodes))}
+    nodes = [replace(node, inputs=tuple(place[n] for n in node.inputs)) for node in wide.nodes]
+    last = place[wide.outputs[0]]
+    if rng.random() < 0.5:
+        nodes.append(WorkloadNode.make("cast", (last,), to=dtype))
+        last += 1
+    return Workload((*factors, *wide.inputs[2:]), (*casts, *nodes), (last,))
 
 
 def equation(rng: random.Random) -> Workload:
@@ -61,13 +79,14 @@ def product(rng: random.Random) -> Workload:
 def convolution(rng: random.Random) -> Workload:
     """Of one to three dimensions, in groups or not, padded or not."""
     rank = rng.choice((1, 2, 2, 3))
-    groups, per_group, filters = rng.choice((1, 1, 2, 4)), rng.choice((1, 3, 8, 16)), rng.choice((1, 4, 16))
+    groups, per_group, filters = rng.choice((1, 1, 2, 4)), rng.choice((1, 3, 8, 16, 20, 24)), rng.choice((1, 4, 16))
     window = tuple(rng.choice((1, 2, 3)) for _ in range(rank))
     pads = tuple(rng.choice((0, 1)) for _ in range(2 * rank))
     image = tuple(rng.choice((3, 5, 7, 9, 16)) for _ in range(rank))
-    x = TensorType("f32", (rng.choice((1, 2)), groups * per_group, *image))
-    weight = TensorType("f32", (groups * filters, per_group, *window))
+    types, border = rng.choice(((("f32", "f32"), 0), (("u8", "i8"), 0), (("u8", "i8"), 5)))
+    x = TensorType(types[0], (rng.choice((1, 2)), groups * per_group, *image))
+    weight = TensorType(types[1], (groups * filters, per_group, *window))
     stride = tuple(rng.choice((1, 2)) for _ in range(rank))
-    attrs: dict[str, Any] = {**lookup(f"conv{rank}d").defaults, "stride": stride, "pad": pads, "groups": groups}
-    node = WorkloadNode.make(f"conv{rank}d", (0, 1), **{**attrs, "dilation": (1,) * rank})
+    attrs: dict[str, Any] = {"stride": stride, "pad": pads, "dilation": (1,) * rank, "groups": groups}
+    node = WorkloadNode.make(f"conv{rank}d", (0, 1), **attrs, **({"pad_value": border} if border else {}))
     return Workload((WorkloadInput(x, False), WorkloadInput(weight, True)), (node,), (2,))

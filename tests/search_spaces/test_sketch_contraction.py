@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.errors import CodegenError, LoweringError
 from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.search_spaces import Config, lookup, make_schedule, task_space, templates_for
@@ -47,8 +48,13 @@ def test_random_tilings_of_random_contractions(seed: int) -> None:
         return
     config = template.space(workload, target).sample(rng)
     interface = random_interface(workload, rng) if rng.random() < 0.4 else None
-    failure = wrong(workload, template.schedule(workload, config, target, interface), target)
-    assert failure is None, f"{workload.to_json()} {config.to_json()} {interface and interface.to_json()}: {failure}"
+    where = f"{workload.to_json()} {config.to_json()} {interface and interface.to_json()}"
+    try:
+        failure = wrong(workload, template.schedule(workload, config, target, interface), target)
+    except (CodegenError, LoweringError):  # layouts in which what is folded lies apart
+        assert interface is not None and "dot" in config, where
+        return
+    assert failure is None, f"{where}: {failure}"
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -92,8 +98,12 @@ def test_channels_of_a_group_are_not_torn_apart() -> None:
 def test_dot_products_are_chosen_where_the_cpu_has_them() -> None:
     text = "matmul a=64,64:u8 b=const:64,64:i8"
     with_dots = Target.parse("x86 -mcpu=icelake-server -num-cores=1")
-    assert space_of(text, with_dots).default().get_bool("dot")
-    assert "dot" not in space_of(text, FIXED).default()
+    assert space_of(text, with_dots).default().get_str("dot") == "vpdpbusd"
+    assert space_of(text, FIXED).knob("dot").values == ("vpmaddwd", NO)
+    assert "dot" not in space_of(PRODUCT, with_dots).default()
+    vex = space_of(text, Target.parse("x86 -mcpu=alderlake -num-cores=1"))
+    assert vex.knob("dot").values == ("vpdpbusd", "vpmaddwd", NO)
+    assert {t.lanes for t in (vex.tiling(vex.sample(random.Random(n))) for n in range(50)) if t.dot != NO} <= {4, 8}
 
 
 def test_every_config_is_valid_and_says_one_nest_in_one_way() -> None:
@@ -116,7 +126,7 @@ def test_near_tiles_differ_by_one_size() -> None:
 @pytest.mark.parametrize(
     ("text", "order"),
     [
-        ("matmul a=var:32,32 b=const:32,32", ["sketch.contraction", "matmul.packed", "generic"]),
+        ("matmul a=var:32,32 b=const:32,32", ["sketch.contraction", "generic"]),
         ("conv2d data=1,32,8,8 weight=32,32,3,3 pad=1",
          ["conv2d.winograd_f4", "conv2d.direct", "sketch.contraction", "generic"]),
         ("conv2d data=1,32,8,8 weight=32,4,3,3 pad=1 groups=8",
@@ -152,7 +162,7 @@ def test_many_tilings_as_arrays_are_the_same_tilings(text: str) -> None:
     numbers = rng.integers(0, decoder.sizes, (300, len(decoder.sizes)))
     configs = [Config.of((k.name, k.values[n]) for k, n in zip(space.knobs, row)) for row in numbers]
     batch = decoder.batch(numbers)
-    for name, column in asdict(Batch.of([tiling(space.numbers.c, config) for config in configs])).items():
+    for name, column in asdict(Batch.of(space.numbers.c, [tiling(space.numbers.c, x) for x in configs])).items():
         assert (column == getattr(batch, name)).all(), name
     assert decoder.valid(batch).tolist() == [space.satisfies(config) for config in configs]
 

@@ -1,0 +1,129 @@
+"""Sketches of products of bytes: exact for any sizes, instructions and layouts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.codegen.jit import assembly
+from autotune.codegen.kernel import generate
+from autotune.errors import CodegenError, LoweringError
+from autotune.ops import parse_workload
+from autotune.search_spaces import lookup, templates_for
+from autotune.search_spaces.sketch.contraction import contraction
+from autotune.search_spaces.sketch.space import SketchSpace
+from autotune.search_spaces.sketch.tiling import NO
+from autotune.search_spaces.space.config import Config
+from autotune.target import Target
+from tests.search_spaces.bytes_cases import TARGETS, random_bytes
+from tests.search_spaces.generic_cases import random_interface
+from tests.search_spaces.matmul_cases import wrong
+
+VNNI = Target.parse("x86 -mcpu=icelake-server -num-cores=1")
+
+
+def folding(space: SketchSpace, rng: random.Random) -> Config:
+    """A random config, one that folds neighbours where chance finds it."""
+    found = [space.sample(rng) for _ in range(6)]
+    return next((c for c in found if "dot" in c and c.get_str("dot") != NO), found[0])
+
+
+def space_of(text: str) -> SketchSpace:
+    space = lookup("sketch.contraction").space(parse_workload(text), VNNI)
+    assert isinstance(space, SketchSpace)
+    return space
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_products_of_bytes(seed: int) -> None:
+    rng = random.Random(seed)
+    workload, target = random_bytes(rng), Target.parse(rng.choice(TARGETS))
+    template = lookup("sketch.contraction")
+    if not target.runs_on_host() or not template.applies(workload, target):
+        return
+    space = template.space(workload, target)
+    assert isinstance(space, SketchSpace)
+    config = folding(space, rng)
+    interface = random_interface(workload, rng) if rng.random() < 0.2 else None
+    where = f"{workload.to_json()} {config.to_json()} {target} {interface and interface.to_json()}"
+    try:
+        failure = wrong(workload, template.schedule(workload, config, target, interface), target)
+    except (CodegenError, LoweringError):  # layouts in which what is folded lies apart, or has no room for zeros
+        assert interface is not None, where
+        return
+    assert failure is None, f"{where}: {failure}"
+
+
+@pytest.mark.parametrize(
+    ("text", "extent"),
+    [
+        ("matmul a=8,62:u8 b=62,32:i8", 64),
+        ("matmul a=8,64:u8 b=64,32:i8", 64),
+        ("conv2d data=1,3,32,32:u8 weight=32,3,7,7:i8 stride=2 pad=3", 4),
+        ("conv2d data=1,18,9,9:u8 weight=32,18,3,3:i8 pad=1", 20),
+        ("conv2d data=1,32,9,9:u8 weight=32,8,3,3:i8 groups=4", 8),
+    ],
+)
+def test_what_is_no_multiple_of_four_is_filled_up_with_zeros(text: str, extent: int) -> None:
+    c = contraction(parse_workload(text), VNNI)
+    assert c is not None and {(f.dot.name, f.extent) for f in c.foldings} >= {("vpdpbusd", extent)}
+    assert space_of(text).default().get_str("dot") == "vpdpbusd"
+
+
+def test_taps_of_a_row_are_folded_where_each_channel_is_on_its_own() -> None:
+    text = "conv2d data=1,32,16,16:u8 weight=32,1,3,3:i8 groups=32 pad=1"
+    c = contraction(parse_workload(text), VNNI)
+    assert c is not None and {c.reduce[f.axis].name for f in c.foldings} == {"s"}
+    schedule = lookup("sketch.contraction").schedule(parse_workload(text), space_of(text).default(), VNNI)
+    source = generate(schedule, VNNI)
+    code = assembly(source.ir, cpu=VNNI.cpu, features=VNNI.llvm_features)
+    assert 0 < code.count("vpermb") <= code.count("vpdpbusd") and "vpinsr" not in code
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "types", "names"),
+    [
+        ("haswell", ("u8", "i8"), ["vpmaddwd"]),
+        ("alderlake", ("u8", "i8"), ["vpdpbusd", "vpmaddwd"]),
+        ("icelake-server", ("i8", "i8"), ["vpdpwssd", "vpmaddwd"]),
+        ("sierraforest", ("u8", "u8"), ["vpdpbuud", "vpdpwssd", "vpmaddwd"]),
+        ("sierraforest", ("i8", "i8"), ["vpdpbssd", "vpdpwssd", "vpmaddwd"]),
+    ],
+)
+def test_every_instruction_for_the_types_is_a_choice(mcpu: str, types: tuple[str, str], names: list[str]) -> None:
+    target = Target.parse(f"x86 -mcpu={mcpu} -num-cores=1")
+    workload = parse_workload(f"matmul a=64,64:{types[0]} b=const:64,64:{types[1]}")
+    space = lookup("sketch.contraction").space(workload, target)
+    assert [name for name in space.knob("dot").values if name != NO] == names
+    assert space.default().get_str("dot") == names[0]
+
+
+def test_a_border_of_zero_points_is_read_without_tests() -> None:
+    text = "conv2d data=1,32,16,16:u8 weight=32,32,3,3:i8 pad=1 pad_value=7"
+    schedule = lookup("sketch.contraction").schedule(parse_workload(text), space_of(text).default(), VNNI)
+    source = generate(schedule, VNNI)
+    assert "masked.load" not in source.ir and source.program.operands[0].layout.fill == 7
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "matmul a=8,64:u8 b=64,32:i8",
+        "matmul a=8,64:i8 b=var:64,32:i8",
+        "conv2d data=1,32,9,9:u8 weight=16,32,3,3:i8",
+        "conv2d data=1,32,9,9:u8 weight=32,1,3,3:i8 groups=32",
+        "conv3d data=1,3,9,9,9:u8 weight=16,3,3,3,3:i8",
+    ],
+)
+@pytest.mark.parametrize("mcpu", ["icelake-server", "haswell", "sapphirerapids"])
+def test_sketches_are_the_first_choice_for_bytes(text: str, mcpu: str) -> None:
+    assert templates_for(parse_workload(text), Target.parse(f"x86 -mcpu={mcpu}"))[0].name == "sketch.contraction"
+
+
+def test_nothing_is_filled_up_where_no_factor_has_zeros() -> None:
+    c = contraction(parse_workload("matmul a=8,62:u8 b=var:62,32:i8"), VNNI)
+    assert c is not None and not c.foldings
