@@ -9,6 +9,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
+from autotune.search_spaces.sketch.parts import added_up, in_parts
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles, Tiling
 from autotune.search_spaces.space.config import Config
@@ -57,6 +58,12 @@ def _space(look: Look, workload: Workload, target: Target) -> SketchSpace:
     return sketch_space(c, target)
 
 
+@functools.lru_cache(maxsize=64)
+def _in_parts(workload: Workload, target: Target) -> Contraction | None:
+    c = contraction(workload, target)
+    return None if c is None else in_parts(c, target)
+
+
 def _first(workload: Workload, target: Target) -> float:
     """Untuned, before the templates of products, which it beats on a CPU that nobody has fitted a rule to, and behind
     those of convolutions, which it equals there (benchmarks/sketches.py --against). Of narrow factors it comes before
@@ -79,3 +86,15 @@ class SketchedContraction(_Sketch):
     """Contractions with an axis along which nothing need be gathered."""
 
     look = staticmethod(contraction)
+
+
+@template("sketch.parts", op=None, weight=0.5, priority=BEFORE_GENERIC - 1)
+class SketchedParts(_Sketch):
+    """Contractions with few results and long sums: threads share the sums."""
+
+    look = staticmethod(_in_parts)
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        whole = contraction(workload, target)
+        assert whole is not None
+        return added_up(super().schedule(workload, config, target, interface), whole)
