@@ -9,6 +9,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
+from autotune.search_spaces.sketch.mapping import far_apart, mapping, turned
 from autotune.search_spaces.sketch.parts import added_up, in_parts
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles, Tiling
@@ -19,7 +20,7 @@ from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 
 WITH_TILES, BEFORE_ALGORITHMS = 3.5, 1.5
-BEFORE_PRODUCTS, BEFORE_GENERIC = 2.5, -5.0
+BEFORE_PRODUCTS, BEFORE_GENERIC, BEHIND_GENERIC = 2.5, -5.0, -15.0
 
 
 Look = Callable[[Workload, Target], "Contraction | None"]
@@ -98,3 +99,19 @@ class SketchedParts(_Sketch):
         whole = contraction(workload, target)
         assert whole is not None
         return added_up(super().schedule(workload, config, target, interface), whole)
+
+
+def _map_first(workload: Workload, target: Target) -> float:
+    """Untuned, for large transposes: there blocks matter, and `generic` has none."""
+    c = mapping(workload, target)
+    return BEFORE_GENERIC if c is not None and far_apart(c, target) else BEHIND_GENERIC
+
+
+@template("sketch.map", op=None, weight=0.5, priority=_map_first)
+class SketchedMap(_Sketch):
+    """One nest over the elements of a result, of vectors along its memory: transposes, windows, sums along rows."""
+
+    look = staticmethod(mapping)
+
+    def tiling(self, t: Tiling, c: Contraction, laid: Schedule) -> Tiling:
+        return turned(t, c, laid)
