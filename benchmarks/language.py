@@ -111,7 +111,7 @@ def kernels(report: Report, name: str, settings: Settings) -> None:
             )
         for case, (text, bound) in _some(PRODUCTS, settings):
             progress(f"{name}: matrix product {case}")
-            best = contest(report, workshop, f"matrix product, {name}", case, text, "matmul.packed", settings)
+            best = contest(report, workshop, f"matrix product, {name}", case, text, "sketch.contraction", settings)
             if name == "native":
                 report.claim(f"GEMM {case}, {name}: % of the FMA probe", best, "at least", bound, " %")
         winograd(report, workshop, name, settings)

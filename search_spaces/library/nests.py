@@ -23,7 +23,6 @@ from autotune.search_spaces.library.access import (
 )
 from autotune.search_spaces.library.fusion import Cone
 from autotune.search_spaces.library.held import held_elements, registers_for_rows, vectors_held, written_out
-from autotune.search_spaces.library.near import near
 from autotune.search_spaces.library.placed import (
     FOLDS,
     elements,
@@ -200,9 +199,6 @@ class ConeScheduler:
             rows = [f"{x}.0" if x == loop else x for x in rows]
             inner.insert(0, f"{loop}.1")
             abreast = self._has_weights() and not self.held and self._size() * size <= MAX_WRITTEN_OUT
-        if tile is not None:
-            vectors = next((x for x, a in loops if a == self.vector and "." in x), "")
-            self.schedule, rows = near(self.schedule, root, rows, f"{tile[0]}.0", vectors, self.target)
         unrolled: list[str] = []
         scan = s.stage.scan_axis is not None
         if self.held:

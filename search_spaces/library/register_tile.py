@@ -42,7 +42,3 @@ class Steps:
     def cycles(self, sums: float, loads: float) -> float:
         """Of one step: multiply-adds, or loads, or the wait for the step before, whichever takes longest."""
         return max(max(sums, self.pipe.in_flight) / self.pipe.per_cycle, loads / self.loads)
-
-    def busy(self, sums: float, loads: float) -> float:
-        """The same with what loads take even where they are hidden."""
-        return self.cycles(sums, loads) + HIDDEN * loads / self.loads

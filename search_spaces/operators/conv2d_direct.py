@@ -14,7 +14,6 @@ from dataclasses import replace
 from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
-from autotune.schedule.dot_products import DotProduct
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import Steps
@@ -61,7 +60,6 @@ class RegisterTiles:
     """Knobs, default and loops of a convolution in which a vector of output channels shares its input channels."""
 
     filters = 0  # dimension of the weight that is an output channel
-    dot: DotProduct | None = None  # the instruction that folds neighbouring input channels into each lane
     packed = ""  # the stage of constants that the sum reads instead of the weight
     skipped: tuple[int, ...] = ()  # dimensions of the data in which terms that are zero are always left out
 
@@ -92,10 +90,6 @@ class RegisterTiles:
             return min(per_group, lanes)
         return math.gcd(per_group, lanes) if per_group > lanes else per_group
 
-    def activations(self, p: Conv, lanes: int) -> Layout:
-        """The layout of the data, its border apart."""
-        return blocked_activations(p.c, lanes, p.rank + 2)
-
     def operands(self, workload: Workload, inputs: int, block: int) -> tuple[Layout, Halo]:
         """Layout of the weight, for blocks of input and output channels, and the border of the data."""
         p = sizes(workload)
@@ -108,9 +102,9 @@ class RegisterTiles:
         return s, list(axes), []
 
     def padded_rows(self, workload: Workload) -> list[int]:
-        """Spatial axes but the last along which windows overhang the image."""
+        """Spatial axes but the last along which windows overhang the image, into zeros."""
         p = sizes(workload)
-        return [d for d in range(p.rank - 1) if any(p.sides[d])]
+        return [d for d in range(p.rank - 1) if any(p.sides[d]) and not p.pad_value]
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = self.shape(workload)
@@ -121,7 +115,7 @@ class RegisterTiles:
             Choice("oc_vectors", tuple(range(1, self.most_vectors(p, widths[-1]) + 1))),
             tile("ow_tile", p.ow, limit=28, default=1),
             Choice("oh_tile", divisors(p.oh, 7)),
-            Choice("ic_unroll", divisors(self.channels(p, widths[0]) // (self.dot.extent if self.dot else 1), 4)),
+            Choice("ic_unroll", divisors(self.channels(p, widths[0]), 4)),
             Choice("order", ("khw", "hkw", "hwk") if p.rank > 1 else ("kw", "wk")),
             flag("unroll_kw"),
             Choice("skip_rows", (False, True) if self.padded_rows(workload) else (False,)),
@@ -204,7 +198,7 @@ class RegisterTiles:
         a = anchored(workload, self.algorithm(config), self.packed)
         layouts = operand_layouts(workload, target.lanes(DType.f32.bytes), p.k)
         filters, border = self.operands(workload, inputs, block)
-        layouts[x] = self.activations(p, target.lanes(DType.f32.bytes)).with_halo(border)
+        layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes), p.rank + 2).with_halo(border)
         if self.packed:
             s = with_layouts(a.schedule, interface, layouts).precompute(self.packed).layout(self.packed, filters)
             weight = self.packed
@@ -257,19 +251,16 @@ class RegisterTiles:
         s = s.layout(conv, Layout.blocked(len(axes) + 2, [(1, lanes)]))
         pixels = axes[max(rank - 2, 0) : rank]
         deep = [x for x in axes if x not in pixels]
-        s, inner, neighbours = s.split(conv, k, lanes).split(conv, c, inputs), f"{c}.1", list[str]()
-        if self.dot:
-            s, inner, neighbours = s.split(conv, inner, self.dot.extent), f"{inner}.0", [f"{inner}.1"]
+        s, inner = s.split(conv, k, lanes).split(conv, c, inputs), f"{c}.1"
         s = s.split(conv, inner, config.get_int("ic_unroll"))
         # What is shared stays in a register while it is used: few weights are kept for many pixels, or the reverse.
         few = config.get_int("oc_vectors") <= config.get_int("ow_tile") * config.get_int("oh_tile")
         shared = (*pixels, f"{k}.0") if few else (f"{k}.0", *pixels)
         terms = (*bands, f"{c}.0", *taps, ks, f"{inner}.0", f"{inner}.1")
-        s = s.reorder(conv, n, *deep, *terms, *shared, f"{k}.1", *neighbours)
+        s = s.reorder(conv, n, *deep, *terms, *shared, f"{k}.1")
         for loop in (f"{inner}.1", *shared, *((ks,) if config.get_bool("unroll_kw") else ())):
             s = s.unroll(conv, loop)
-        s = s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1")
-        return s.tensorize(conv, neighbours[0], self.dot.name) if self.dot else s
+        return s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1")
 
 
 def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, height: int) -> float:

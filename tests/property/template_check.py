@@ -43,10 +43,8 @@ class Case:
 
 @functools.cache
 def templates() -> tuple[str, ...]:
-    """Names of all templates that come with autotune and that this CPU can run."""
-    own = (name for name in names() if type(lookup(name).rules).__module__.startswith("autotune."))
-    dots = Target.parse("native").has("avx512vnni")
-    return tuple(name for name in own if dots or not name.endswith(".dot"))
+    """Names of all templates that come with autotune."""
+    return tuple(name for name in names() if type(lookup(name).rules).__module__.startswith("autotune."))
 
 
 @functools.cache
@@ -97,14 +95,6 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         rest = rng.choice(("", "+ bias", "+ bias + relu", "+ bias + residual + relu"))
         text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},{window},{window}"
         return parse_workload(f"{text} pad={pad} stride={stride} {rest}"), None
-    if entry.name.endswith(".dot"):
-        workload = conv_cases.random_dot(rng, family)
-        if family == "matmul" or rng.random() < 0.5:
-            return workload, None
-        while True:  # the instruction reads four channels side by side, and the template says so
-            interface = conv_cases.random_interface(rng, workload, target.lanes(4))
-            if interface.layouts[0].block(1) % 4 == 0:
-                return workload, interface
     if family.startswith("conv") and family != "conv2d":
         workload = conv_cases.random_ranked(rng, family)
         plain = rng.random() < 0.4
@@ -117,7 +107,7 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         plain = rng.random() < 0.4
         return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
     if family == "matmul":
-        depths = LONG_SUMS if entry.name == "matmul.split_k" else matmul_cases.EXTENTS
+        depths = LONG_SUMS if entry.name == "sketch.parts" else matmul_cases.EXTENTS
         return matmul_cases.random_matmul(rng, constant=rng.random() < 0.5, depths=depths), None
     if family == "attention":
         return attention_cases.random_attention(rng), None

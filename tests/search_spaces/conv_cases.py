@@ -100,23 +100,6 @@ def random_ranked(rng: random.Random, op: str) -> Workload:
         return random_ranked(rng, op)
 
 
-def random_dot(rng: random.Random, op: str) -> Workload:
-    """A product of u8 and i8 operands, convolution or matrix product, made small integers again behind it or not."""
-    if op == "matmul":
-        m, n, k = rng.choice((1, 5, 17, 64)), rng.choice((1, 16, 33, 100)), 4 * rng.choice((1, 3, 16, 50))
-        text, scale = f"matmul a={m},{k}:u8 b={k},{n}:i8", f"{n}"
-    else:
-        rank = int(op[-2])
-        c, k = 4 * rng.choice((1, 2, 4, 6, 12)), rng.choice((1, 8, 16, 33))
-        spatial = ",".join(str(rng.choice((3, 7, 10))) for _ in range(rank))
-        window = ",".join(str(rng.choice((1, 2, 3))) for _ in range(rank))
-        text = f"{op} data=1,{c},{spatial}:u8 weight={k},{c},{window}:i8 stride={rng.choice((1, 2))}"
-        text, scale = f"{text} pad={rng.choice((0, 1))}", f"1,{k}" + ",1" * rank
-    if rng.random() < 0.5:
-        text += f" bias requantize multiplier=const:{scale}:f32 zero_point=const:scalar:u8 to=u8"
-    return parse_workload(text)
-
-
 def random_interface(rng: random.Random, workload: Workload, lanes: int) -> Interface:
     """Row-major and blocked operands with and without halos."""
     layouts = []

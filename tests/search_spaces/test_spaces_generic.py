@@ -140,29 +140,6 @@ def test_a_scan_along_rows_takes_as_many_at_once_as_the_cache_holds_apart() -> N
     assert "unroll for out0.i0.1 in 0..4" in loops("cumsum data=64,1024 axis=1")
 
 
-def test_large_transposes_go_block_by_block() -> None:
-    order = [
-        "for out0.i0.0.0",
-        "for out0.i1.0.0",
-        "for out0.i1.0.1",
-        "for out0.i0.0.1",
-        "for out0.i0.1",
-        "for out0.i1.1",
-    ]
-    text = loops("transpose data=1024,2048 perm=1,0")
-    assert sorted(order, key=text.index) == order
-    for small in ("transpose data=128,128 perm=1,0", "transpose data=1023,1024 perm=1,0"):
-        assert "i0.0.1" not in loops(small)
-
-
-def test_blocks_of_a_transpose_are_computed() -> None:
-    target = fixed("native -num-cores=2")
-    for text in ("transpose data=3,512,256 perm=0,2,1", "transpose data=512,2,512 perm=2,1,0"):
-        workload = parse_workload(text)
-        assert "i0.0.1" in loops(text) or "i1.0.1" in loops(text)
-        check(workload, lookup("generic").default(workload, target), target, None)
-
-
 def test_rows_abreast_share_the_vectors_of_weights() -> None:
     text = _normalised(128, 768)
     assert "unroll for out0.i0.1 in 0..4" in text.split("for out0.i1.0.0 in")[1]
