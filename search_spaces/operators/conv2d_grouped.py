@@ -38,13 +38,18 @@ def _inside_priority(workload: Workload, target: Target) -> float:
 
 
 def _bands_priority(workload: Workload, target: Target) -> float:
-    """Before vectors inside a group where the estimate says so, and before gathering channels."""
+    """Before vectors inside a group where the estimate says so, and before gathering channels.
+
+    A window of several taps asks for each of them again which groups a vector lies in: more than whole vectors save.
+    """
     p = sizes(workload)
     if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0:
         return 0.3  # vectors across groups need no gathering
     inside = lookup(f"conv{p.rank}d.grouped")
     if not inside.applies(workload, target):
         return 1.0
+    if p.taps > 1:
+        return 0.3
     cost = [rules.estimate(p, target, rules.default(workload, target)) for rules in (BandsConv2d(), GroupedConv2d())]
     return 2.5 if cost[0] < cost[1] else 0.3
 
