@@ -41,7 +41,7 @@ from autotune.lower.ir import (
 )
 from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select, Table, Unary
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Lookup, Reinterpret, Select, Table, Unary
 
 ALIGN = 64
 
@@ -356,6 +356,8 @@ class _Emitter:
             return self.a.same_bits(self.value(e.a), e.a.dtype, e.dtype)
         if isinstance(e, Table):
             return self.tables.value(e)
+        if isinstance(e, Lookup):
+            return self.tables.lookup(e, self.vector_bits)
         raise CodegenError(f"no code for `{e}`")
 
     def _isolated(self, scalar: Callable[[], Value]) -> Value:

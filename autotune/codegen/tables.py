@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import Indexer, PerLane
 from autotune.codegen.memory import Memory
-from autotune.codegen.value import Value, constant, stored_literal, stored_type
+from autotune.codegen.value import Value, computed_type, constant, stored_literal, stored_type
 from autotune.codegen.writer import Writer
 from autotune.lower.ir import Index
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, Table
+from autotune.tensor.expr import Expr, Lookup, Table
 from autotune.tensor.linear import Linear
 
 ALIGN = 64
@@ -58,6 +58,37 @@ class Tables:
         pointer = self.w.value(f"getelementptr inbounds {kind}, ptr {name}, i64 {self.a.operand(total, 0)}")
         text = self.w.value(f"load {kind}, ptr {pointer}, align {e.dtype.bytes}")
         return self.a.from_storage(text, e.dtype, 0)
+
+    def lookup(self, e: Lookup, vector_bits: int) -> Value:
+        """A permutation of the register that the table fills; arithmetic where its values are evenly spaced."""
+        index = self.evaluate(e.index)
+        if index.const is not None:
+            return constant(e.values[int(index.const) % len(e.values)], e.dtype)
+        if index.lanes == 16 and vector_bits == 512 and e.dtype is DType.f32:
+            return self._permuted("avx512.permvar.sf.512", e.values * (16 // len(e.values)), index)
+        if index.lanes == 8 and e.dtype is DType.f32 and len(e.values) <= 8:
+            return self._permuted("avx2.permps", e.values * (8 // len(e.values)), index)
+        field = self.a.binary("and", index, constant(len(e.values) - 1, DType.u32))
+        first, step = e.values[0], e.values[1] - e.values[0]
+        if e.values == tuple(first + n * step for n in range(len(e.values))):
+            number = self.a.cast(self.a.cast(field, DType.i32), e.dtype)
+            scaled = number if step == 1 else self.a.binary("mul", number, constant(step, e.dtype))
+            return scaled if first == 0 else self.a.binary("add", scaled, constant(first, e.dtype))
+        if index.lanes == 8 and e.dtype is DType.f32:
+            halves = [self._permuted("avx2.permps", part, index) for part in (e.values[:8], e.values[8:])]
+            return self.a.select(self.a.binary("ge", field, constant(8, DType.u32)), halves[1], halves[0])
+        found = constant(e.values[0], e.dtype)
+        for n, number_ in enumerate(e.values[1:], 1):
+            found = self.a.select(self.a.binary("eq", field, constant(n, DType.u32)), constant(number_, e.dtype), found)
+        return found
+
+    def _permuted(self, intrinsic: str, values: Sequence[float], index: Value) -> Value:
+        kind, places = computed_type(DType.f32, index.lanes), computed_type(DType.u32, index.lanes)
+        table = ", ".join(f"float {stored_literal(v, DType.f32)}" for v in values)
+        symbol = f"@llvm.x86.{intrinsic}"
+        self.w.declare(f"{kind} {symbol}({kind}, {places})")
+        text = self.w.value(f"call {kind} {symbol}({kind} <{table}>, {places} {index.text})")
+        return Value(text, DType.f32, index.lanes)
 
     def known(self, e: Table) -> int | None:
         """A whole number whose place is known while compiling."""

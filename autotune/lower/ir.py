@@ -13,7 +13,7 @@ from typing import Union
 
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Select, Table, Unary, children, walk
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Lookup, Reinterpret, Select, Table, Unary, children, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, Ranges, undivided
 
@@ -283,6 +283,8 @@ def _rebuild(e: Expr, below: list[Expr]) -> Expr:
         return Cast(below[0], e.dtype)
     if isinstance(e, Reinterpret):
         return Reinterpret(below[0], e.dtype)
+    if isinstance(e, Lookup):
+        return Lookup(e.values, below[0], e.dtype)
     assert isinstance(e, Table)
     return Table(e.name, e.values, e.shape, tuple(below), e.dtype)
 

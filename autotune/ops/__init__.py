@@ -3,6 +3,7 @@
 from autotune.ops import (
     activation,
     attention,
+    coded,
     columns,
     conv,
     conv_bands,
@@ -46,6 +47,7 @@ __all__ = [
     "algorithm",
     "algorithms",
     "attention",
+    "coded",
     "columns",
     "deform",
     "compute_def",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Table, Var, walk
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Lookup, Read, Table, Var, walk
 from autotune.tensor.interpret import Array, Box, Interpreter
 from autotune.tensor.reducer import is_builtin
 from autotune.tensor.stage import Stage
@@ -103,7 +103,7 @@ def _product(e: Expr) -> Iterator[Expr]:
 
 
 def _is_leaf(e: Expr) -> bool:
-    return isinstance(e.a, Read) if isinstance(e, Cast) else isinstance(e, (Read, Table, Const))
+    return isinstance(e.a, Read) if isinstance(e, Cast) else isinstance(e, (Read, Table, Const, Lookup))
 
 
 def _axes(e: Expr) -> frozenset[str]:

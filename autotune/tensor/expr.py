@@ -7,7 +7,7 @@ rounds to zero, `max` and `min` propagate NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
@@ -230,6 +230,21 @@ class Table(Expr):
         return f"{self.name}[{', '.join(map(str, self.indices))}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Lookup(Expr):
+    """An element of a table that fits a register, by the low bits of a number: what the codes of a weight stand for.
+
+    `values` are 2, 4, 8 or 16; `index` is a u32, of which the bits above do not count.
+    """
+
+    values: tuple[float, ...]
+    index: Expr
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"lookup({', '.join(f'{v:g}' for v in self.values)})[{self.index}]"
+
+
 def const(value: Scalar, dtype: DType | str = DType.f32) -> Const:
     """A constant of the given dtype."""
     dtype = DType(dtype)
@@ -307,6 +322,13 @@ def read(tensor: Tensor, indices: tuple[ExprLike, ...], when: Expr | None = None
     return Read(tensor, exprs, when, None if when is None else const(otherwise, tensor.dtype))
 
 
+def lookup(values: Sequence[float], index: Expr, dtype: DType | str = DType.f32) -> Lookup:
+    """`values[index % len(values)]`, for a u32 and at most 16 values, a power of two."""
+    if index.dtype is not DType.u32 or len(values) not in (2, 4, 8, 16):
+        raise WorkloadError(f"a lookup is of 2, 4, 8 or 16 values by a u32, not of {len(values)} by {index.dtype}")
+    return Lookup(tuple(map(float, values)), index, DType(dtype))
+
+
 def children(e: Expr) -> tuple[Expr, ...]:
     """Direct sub-expressions, in evaluation order."""
     if isinstance(e, Binary):
@@ -317,6 +339,8 @@ def children(e: Expr) -> tuple[Expr, ...]:
         return (e.condition, e.a, e.b)
     if isinstance(e, Read):
         return e.indices if e.when is None else (*e.indices, e.when)
+    if isinstance(e, Lookup):
+        return (e.index,)
     return e.indices if isinstance(e, Table) else ()
 
 
@@ -345,6 +369,8 @@ def rewrite(e: Expr, fn: Callable[[Expr], Expr | None]) -> Expr:
     elif isinstance(e, Read):
         when = None if e.when is None else rewrite(e.when, fn)
         new = Read(e.tensor, tuple(rewrite(i, fn) for i in e.indices), when, e.otherwise)
+    elif isinstance(e, Lookup):
+        new = Lookup(e.values, rewrite(e.index, fn), e.dtype)
     elif isinstance(e, Table):
         new = Table(e.name, e.values, e.shape, tuple(rewrite(i, fn) for i in e.indices), e.dtype)
     else:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from autotune.errors import WorkloadError
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Reinterpret, Select, Table, Unary, Var
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Lookup, Read, Reinterpret, Select, Table, Unary, Var
 from autotune.tensor.linear import Linear, Range, conjunction, nonnegatives, to_linear
 from autotune.tensor.stage import Axis
 
@@ -114,6 +114,9 @@ class Interpreter:
         if isinstance(e, Reinterpret):
             bits = self.value(e.a, box).astype(e.a.dtype.numpy)
             return bits.view(e.dtype.numpy).astype(self.number(e.dtype), copy=False)
+        if isinstance(e, Lookup):
+            known = np.array(e.values, dtype=self.number(e.dtype))
+            return np.asarray(known[self.value(e.index, box) % len(known)])
         if isinstance(e, Table):
             values = np.array(e.values, dtype=self.number(e.dtype)).reshape(e.shape)
             return self._element(values, e, e.indices, None, None, box)

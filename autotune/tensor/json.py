@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Reinterpret, Select, Table, Unary, Var
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Lookup, Read, Reinterpret, Select, Table, Unary, Var
 from autotune.tensor.reducer import Reducer
 from autotune.tensor.stage import Axis, Extern, Stage, Tensor
 
@@ -31,6 +31,8 @@ def expr_to_json(e: Expr) -> Any:
         if e.when is not None and e.otherwise is not None:
             out += [expr_to_json(e.when), expr_to_json(e.otherwise)]
         return out
+    if isinstance(e, Lookup):
+        return ["lookup", list(map(_number, e.values)), expr_to_json(e.index), str(e.dtype)]
     if isinstance(e, Table):
         return ["table", e.name, list(map(_number, e.values)), list(e.shape), [expr_to_json(i) for i in e.indices],
                 str(e.dtype)]  # fmt: skip
@@ -59,6 +61,9 @@ def expr_from_json(data: Any, tensors: Mapping[str, Tensor]) -> Expr:
         when, otherwise = (sub(rest[2]), sub(rest[3])) if len(rest) > 2 else (None, None)
         indices = tuple(sub(i) for i in rest[1])
         return Read(tensors[rest[0]], indices, when, otherwise)
+    if head == "lookup":
+        dtype = DType(rest[2])
+        return Lookup(tuple(float(_value(v, dtype)) for v in rest[0]), sub(rest[1]), dtype)
     if head == "table":
         dtype = DType(rest[4])
         values = tuple(float(_value(v, dtype)) for v in rest[1])

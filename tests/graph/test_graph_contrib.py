@@ -14,6 +14,8 @@ from onnx import helper
 import autotune
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph import evaluate_graph, load_model, optimize
+from autotune.tensor import DType
+from autotune.tensor.formats import integer_range
 from tests.graph.graph_models import Array, build, random
 
 DOMAIN = "com.microsoft"
@@ -130,6 +132,47 @@ def test_matmul_nbits(depth: int, block: int, zeros: str) -> None:
     model = model_of("MatMulNBits", feeds, tensors, **attrs)
     found = evaluate_graph(load_model(model.SerializeToString()), feeds)["y"]
     np.testing.assert_allclose(found, theirs(model, feeds)[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize(("depth", "block"), [(64, 16), (96, 32), (48, 32), (33, 16)])
+def test_matmul_bnb4(depth: int, block: int, kind: int) -> None:
+    """Blocks that end within a row of the weight are nobody's columns: such weights are unpacked."""
+    rows = 5
+    feeds = {"a": random(2, 3, depth)}
+    tensors: dict[str, Array] = {
+        "b": np.random.default_rng(0).integers(0, 256, -(-rows * depth // 2), np.uint8),
+        "s": random(-(-rows * depth // block), seed=1, low=0.1),
+    }
+    model = model_of("MatMulBnb4", feeds, tensors, K=depth, N=rows, block_size=block, quant_type=kind)
+    graph = load_model(model.SerializeToString())
+    found = evaluate_graph(graph, feeds)["y"]
+    np.testing.assert_allclose(found, theirs(model, feeds)[0], rtol=1e-4, atol=1e-4)
+    assert ("matmul_coded" in {node.op for node in graph.nodes}) == (depth % block == 0)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(("dtype", "bits"), [("u4", 4), ("i4", 4), ("u8", 4), ("u8", 8)])
+def test_gather_block_quantized(dtype: str, bits: int, zeros: bool) -> None:
+    """Bytes hold two numbers each, or one, around their middle; the last block may not be full."""
+    rng, kind, count = np.random.default_rng(0), DType(dtype).numpy, 40 if dtype == "u8" and bits == 4 else 80
+    whole = (7, count)
+    low, high = (0, 255) if dtype == "u8" else integer_range(DType(dtype))
+    data = rng.integers(low, high, whole, np.int16, endpoint=True).astype(kind)
+    tensors = {"d": data, "i": np.array([[3, 0], [-1, 6]]), "s": random(7, 3, seed=1, low=0.1)}
+    if zeros:
+        width = 2 if dtype == "u8" and bits == 4 else 3
+        tensors["z"] = rng.integers(low, high, (7, width), np.int16, endpoint=True).astype(kind)
+    feeds = {"i": tensors.pop("i")}
+    order = f"d i s {'z' if zeros else ''}"
+    model = model_of("GatherBlockQuantized", feeds, tensors, order=order, block_size=32, bits=bits, quantize_axis=1)
+    model.opset_import[0].version, model.ir_version = 21, 10
+    expected = theirs(model, feeds)[0]
+    graph = load_model(model.SerializeToString())
+    for form in (graph, optimize(graph)):
+        np.testing.assert_allclose(evaluate_graph(form, feeds)["y"], expected, rtol=1e-6, atol=1e-6)
+    (found,) = autotune.InferenceSession(model.SerializeToString(), database=False).run(None, feeds)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 # Normalisations ----------------------------------------------------------------------------------------
@@ -339,6 +382,19 @@ def test_what_is_not_supported_is_named() -> None:
     assert "'bits' is 3" in refusal("MatMulNBits", {"a": random(2, 16)}, packed, bits=3, **attrs)
     said = refusal("MatMulNBits", {"a": random(2, 16)}, packed, kind=ModelError, bits=8, **attrs)
     assert "do not fit N=6, K=16, block_size=16" in said
+    wide = {"a": random(2, 32)}
+    said = refusal("MatMulBnb4", wide, packed, kind=ModelError, quant_type=1, **(attrs | {"K": 32}))
+    assert "do not fit N=6, K=32, block_size=16" in said
+    assert "quant_type of 0 or 1" in refusal("MatMulBnb4", {"a": random(2, 16)}, packed, quant_type=2, **attrs)
+    index = packed | {"g": np.arange(16, dtype=np.int32)}
+    assert "g_idx" in refusal("MatMulNBits", {"a": random(2, 16)}, index, order="a b s - g", bits=4, **attrs)
+    odd: dict[str, Any] = {"K": 16, "N": 6, "bits": 4, "block_size": 24}
+    assert "blocks are of 16, 32, 64" in refusal("MatMulNBits", {"a": random(2, 16)}, packed, kind=ModelError, **odd)
+    said = refusal("MatMulNBits", {"a": random(2, 12)}, packed, kind=ModelError, bits=4, **attrs)
+    assert "A of shape (2, 12) has no rows of K=16" in said
+    table = {"d": numbers(7, 40), "i": np.array([1]), "s": random(7, 2)}
+    said = refusal("GatherBlockQuantized", {}, table, kind=ModelError, block_size=32)
+    assert "scales of shape (7, 2) for data of shape (7, 80) in blocks of 32" in said
     no_heads = refusal("Attention", x, weights, kind=ModelError, num_heads=5)
     assert "hidden sizes (8, 8, 8) of 5 heads" in no_heads
 

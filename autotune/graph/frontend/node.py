@@ -28,6 +28,7 @@ Converter = Callable[["OnnxNode"], Converted]
 AnyConverter = TypeVar("AnyConverter", bound=Converter)
 MAX_BROADCAST_ELEMENTS = 2**28
 EAGER_ELEMENTS = 2**12  # shape arithmetic works on a handful; larger constants are left to the folding pass
+LATER = frozenset({"dequantize"})  # the passes want to see what a product's operands are made of
 MICROSOFT = "com.microsoft"
 _CONVERTERS: dict[tuple[str, str], Converter] = {}
 _MOST_INPUTS: dict[tuple[str, str], int] = {}  # of operators that onnx has no schema of
@@ -171,7 +172,8 @@ class OnnxNode(NodeAttributes):
         """Append a graph node. Small constants are computed at once: shapes and axes must be known while loading."""
         dtype, shape = infer(op, [self.builder.values[name] for name in inputs], attrs)
         arrays = [self.builder.constants[name] for name in inputs if name in self.builder.constants]
-        if len(arrays) == len(inputs) and math.prod(shape) + sum(a.size for a in arrays) <= EAGER_ELEMENTS:
+        small = math.prod(shape) + sum(a.size for a in arrays) <= EAGER_ELEMENTS
+        if len(arrays) == len(inputs) and small and op not in LATER:
             types = [self.builder.values[name] for name in inputs]
             node = Node(op, inputs, Value(self.hint, dtype, shape), make_attrs(**attrs))
             return self.new_constant(evaluate_node(node, types, arrays))

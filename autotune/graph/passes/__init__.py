@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from autotune.errors import ModelError
 from autotune.graph.ir import Graph
 from autotune.graph.passes.attention_views import attention_views
+from autotune.graph.passes.code_weights import code_weights
 from autotune.graph.passes.common_subexpressions import merge_common_subexpressions
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.drop_expands import drop_expands
@@ -47,6 +48,7 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: dict[str, Pass] = {
     "dead-code": remove_dead_code,
+    "code-weights": code_weights,
     "fold-constants": fold_constants,
     "remove-noops": remove_noops,
     "merge-movement": merge_movement,

@@ -1,7 +1,8 @@
 """Operators of ONNX Runtime's own (com.microsoft), which its optimiser and exporters write. One file per family."""
 
-from autotune.graph.frontend.contrib import activation, attention, normalization, products, quantization
+from autotune.graph.frontend.contrib import activation, attention, gather, normalization, products, quantization
 
-FAMILIES = (activation, attention, normalization, products, quantization)  # importing a family registers its converters
+# Importing a family registers its converters.
+FAMILIES = (activation, attention, gather, normalization, products, quantization)
 
 __all__ = ["FAMILIES"]

@@ -1,15 +1,21 @@
-"""Products with something before or behind them: FusedMatMul, FusedGemm, FusedConv, MatMulNBits."""
+"""Products with something before or behind them, or with packed weights: FusedMatMul, MatMulNBits, MatMulBnb4, ..."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.coded import CodedWeight, coded_weight
 from autotune.graph.frontend.contrib.activation import activated
 from autotune.graph.frontend.convolution import conv
 from autotune.graph.frontend.matrix import gemm, product
 from autotune.graph.frontend.node import OnnxNode, contributed
+from autotune.graph.frontend.packed import unpacked
 from autotune.graph.ir import Array
+from autotune.ops.coded import code_values
+from autotune.tensor import DType
 
 
 @contributed("FusedMatMul", inputs=2)
@@ -57,43 +63,75 @@ def matmul_nbits(node: OnnxNode) -> str:
     if node.given(4):
         raise UnsupportedError(f"{node.label}: input 4 (g_idx) is not supported")
     node.attr_int("accuracy_level", 0)
-    result = product(node, node.input(0), node.new_constant(_unpacked(node).T))
+    result = _product(node, _coded(node))
     return node.emit("add", result, node.input(5)) if node.given(5) else result
 
 
-def _unpacked(node: OnnxNode) -> Array:
-    """The weight, (N, K)."""
+@contributed("MatMulBnb4", inputs=3)
+def matmul_bnb4(node: OnnxNode) -> str:
+    """A @ B', where B is packed as bitsandbytes does: row after row in blocks, the first number in the higher bits."""
+    rows, depth, block = (node.attr_int(name, 0) for name in ("N", "K", "block_size"))
+    kind = node.attr_int("quant_type", 0)
+    node.attr_int("training_mode", 0)
+    if not node.attr_int("transB", 1) or kind not in (0, 1):
+        raise UnsupportedError(f"{node.label}: only transB=1 and a quant_type of 0 or 1 are supported")
+    packed, scales = node.constant(1, "the weight"), node.constant(2, "the scales")
+    count = rows * depth
+    fits = min(rows, depth) > 0 and block >= 16 and not block & (block - 1)
+    if not fits or packed.dtype != np.uint8 or packed.size != -(-count // 2) or scales.size != -(-count // block):
+        raise ModelError(f"{node.label}: a weight of {packed.dtype}{packed.shape} and {scales.size} scales do not fit "
+                         f"N={rows}, K={depth}, block_size={block}")  # fmt: skip
+    form = ("fp4", "nf4")[kind]
+    turned = (packed >> np.uint8(4)) | (packed << np.uint8(4))
+    numbers = unpacked(turned, 4, count).reshape(rows, depth)
+    if depth % block == 0:
+        made = coded_weight(numbers.T, form, scales.reshape(rows, -1).T, None, block)
+        assert made is not None  # such blocks are whole words
+        return _product(node, made)
+    real = np.array(code_values(form), np.float32)[numbers].reshape(-1) * np.repeat(scales, block)[:count]
+    return product(node, node.input(0), node.new_constant(real.reshape(rows, depth).astype(scales.dtype).T))
+
+
+def _product(node: OnnxNode, weight: CodedWeight) -> str:
+    """A times a weight that is kept as codes."""
+    shape = node.shape()
+    if not shape or shape[-1] != node.attr_int("K", 0):
+        raise ModelError(f"{node.label}: A of shape {shape} has no rows of K={node.attr_int('K', 0)}")
+    constants = [x for x in (weight.codes, weight.scale, weight.zero) if x is not None]
+    rows = node.reshaped(node.input(0), (math.prod(shape[:-1]), shape[-1]))
+    operands = [node.new_constant(np.ascontiguousarray(x)) for x in constants]
+    result = node.emit("matmul_coded", rows, *operands, block=weight.block, format=weight.form)
+    return node.reshaped(result, (*shape[:-1], weight.scale.shape[1]))
+
+
+def _coded(node: OnnxNode) -> CodedWeight:
     rows, depth, bits = node.attr_int("N", 0), node.attr_int("K", 0), node.attr_int("bits", 4)
     block = node.attr_int("block_size", 0)
     if bits not in (2, 4, 8):
         raise UnsupportedError(f"{node.label}: the attribute 'bits' is {bits}, not 2, 4 or 8")
-    if rows < 1 or depth < 1 or block < 1 or block * bits % 8:
-        raise ModelError(f"{node.label}: N={rows}, K={depth} and block_size={block} are impossible")
+    if rows < 1 or depth < 1 or block < 16 or block & (block - 1):
+        said = f"N={rows}, K={depth} and block_size={block}"
+        raise ModelError(f"{node.label}: {said} are impossible; blocks are of 16, 32, 64, ... numbers")
     blocks = -(-depth // block)
     packed, scales = node.constant(1, "the weight"), node.constant(2, "the scales")
     if packed.dtype != np.uint8 or packed.size != rows * blocks * block * bits // 8 or scales.size != rows * blocks:
         raise ModelError(f"{node.label}: a weight of {packed.dtype}{packed.shape} and {scales.size} scales do not fit "
                          f"N={rows}, K={depth}, block_size={block}")  # fmt: skip
-    numbers = _fields(packed.reshape(rows, -1), bits).reshape(rows, blocks, block)
-    zero = _zero_points(node, rows, blocks, bits)
-    weight = (numbers.astype(np.float32) - zero) * scales.reshape(rows, blocks, 1).astype(np.float32)
-    return weight.reshape(rows, -1)[:, :depth].astype(scales.dtype)
+    numbers = unpacked(packed, bits, rows * blocks * block).view(DType(f"u{bits}").numpy)
+    zero = _zero_points(node, rows, blocks, bits).T
+    made = coded_weight(numbers.reshape(rows, -1)[:, :depth].T, f"u{bits}", scales.reshape(rows, blocks).T, zero, block)
+    assert made is not None  # such blocks are whole words
+    return made
 
 
-def _zero_points(node: OnnxNode, rows: int, blocks: int, bits: int) -> Array | np.float32:
-    """(N, blocks, 1); half of the range where there are none."""
+def _zero_points(node: OnnxNode, rows: int, blocks: int, bits: int) -> Array:
+    """(N, blocks); half of the range where there are none."""
     if not node.given(3):
-        return np.float32(1 << (bits - 1))
+        return np.broadcast_to(np.uint8(1 << (bits - 1)), (rows, blocks))
     given = node.constant(3, "the zero points")
     packed = given.dtype == np.uint8
     width = -(-blocks * bits // 8) if packed else blocks
     if given.size != rows * width:
         raise ModelError(f"{node.label}: {given.size} zero points for {rows} rows of {blocks} blocks")
-    values = _fields(given.reshape(rows, width), bits)[:, :blocks] if packed else given.reshape(rows, blocks)
-    return values.astype(np.float32)[..., None]
-
-
-def _fields(packed: Array, bits: int) -> Array:
-    """The numbers in rows of bytes, the lowest bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return ((packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(len(packed), -1)
+    each = unpacked(given, bits, given.size * 8 // bits) if packed else given
+    return each.reshape(rows, -1)[:, :blocks]

@@ -1,0 +1,252 @@
+"""Sums of scaled parts: products whose weights are codes, decoded in registers and scaled block by block.
+
+One stage adds up parts, each times a scale of its own; another sums up a part. Both have their accumulators in
+registers: those of a part are scaled once for each block. Weights are streamed as they are kept, panel after panel.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+from autotune.errors import ScheduleError, WorkloadError
+from autotune.ops.registry import compute_def
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.schedule.editor import Editor
+from autotune.schedule.state import LOCAL, REGISTER, StageState
+from autotune.search_spaces.library.anchored import with_layouts
+from autotune.search_spaces.library.register_tile import HIDDEN, Steps
+from autotune.search_spaces.sketch.rules import MOST_BODY
+from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
+from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.registry import template
+from autotune.search_spaces.space.space import ConfigSpace, Constraint
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Read, Var, walk
+from autotune.tensor.layout import Layout
+from autotune.tensor.reducer import is_builtin
+
+ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
+VECTORS = (1, 2, 3, 4, 6, 8)
+UNROLL = (1, 2, 4, 8, 16)
+AHEAD = (0, 32, 64, 128, 256)
+"""Lines of each panel that are asked for, into the second cache, before they are read; untuned `FETCHED`."""
+LINE, FETCHED = 64, 128
+DECODE = 2
+"""Instructions that decode a vector of weights: a shift and a permutation, or a widening and a conversion."""
+NEAR = 1.05
+"""Times the least that is foreseen: closer than this the cycles of a tile are not known."""
+PRIORITY = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledSum:
+    """What there is to schedule.
+
+    Attributes:
+        schedule: in which elementwise work is inlined.
+        output, total, part: stages; `total` adds up what `part` sums. Stages beside them are computed before all else.
+        rows, columns: extents of the result. Weights lie along its columns.
+        steps: turns of the loop over the codes of a block; `codes`: decoded in a turn.
+        panels: constants with a row for each code or block, and a column for each of the result.
+    """
+
+    schedule: Schedule
+    output: str
+    total: str
+    part: str
+    rows: int
+    columns: int
+    steps: int
+    codes: int
+    panels: tuple[str, ...]
+
+
+def is_sum(s: StageState) -> bool:
+    return s.stage.reducer is not None and s.stage.reducer.name == "sum" and is_builtin(s.stage.reducer)
+
+
+@functools.lru_cache(maxsize=256)
+def scaled_sum(workload: Workload) -> ScaledSum | None:
+    """How the workload is a sum of scaled parts; None when it is something else."""
+    try:
+        schedule = Schedule(compute_def(workload))
+    except WorkloadError:
+        return None
+    if len(schedule.compute.outputs) != 1:
+        return None
+    (output,) = schedule.compute.outputs
+    heavy = [s for s in schedule.state.stages if s.stage.reducer is not None]
+    if any(s.stage.scan_axis or s.stage.extern or s.stage.recurrence for s in schedule.state.stages):
+        return None
+    if len(heavy) < 2 or not all(is_sum(s) for s in heavy):
+        return None
+    total, name = heavy[-1], heavy[-1].name
+    parts = [s for s in heavy[:-1] if _is_part(s, total)]
+    if len(parts) != 1 or any(len(s.stage.axes) > 2 for s in heavy[:-1] if s is not parts[0]):
+        return None
+    try:
+        for s in schedule.state.stages:
+            if s.stage.reducer is None and s.name != output:
+                schedule = schedule.inline(s.name)
+        if name == output:
+            schedule = schedule.cache_write(output)
+            name = f"{output}.c"
+    except ScheduleError:
+        return None
+    part = schedule.state.stage(parts[0].name)
+    column = part.stage.axes[1].name
+    panels = dict.fromkeys(
+        r.tensor.name
+        for s in (part, schedule.state.stage(name))
+        for r in s.reads()
+        if r.tensor.constant and len(r.tensor.shape) == 2 and isinstance(r.indices[1], Var)
+        and r.indices[1].name in (column, total.stage.axes[1].name)
+    )  # fmt: skip
+    lanes_apart = [r for r in part.reads() if r.tensor.name not in panels and column in _variables(r)]
+    if not panels or lanes_apart:
+        return None
+    steps, *codes = (a.extent for a in part.stage.reduce_axes)
+    shape = (total.stage.axes[0].extent, total.stage.axes[1].extent)
+    return ScaledSum(schedule, output, name, part.name, *shape, steps, codes[0] if codes else 1, tuple(panels))
+
+
+def _is_part(s: StageState, total: StageState) -> bool:
+    """The total adds up elements of `s`: (row, column, number of the part)."""
+    reads = [r for r in total.reads() if r.tensor.name == s.name]
+    axes = [a.name for a in (*total.stage.axes, *total.stage.reduce_axes)]
+    wanted = len(axes) == 3 and len(s.stage.reduce_axes) in (1, 2) and isinstance(s.stage.body[0], Binary)
+    return wanted and len(reads) == 1 and [str(i) for i in reads[0].indices] == axes
+
+
+def _variables(r: Read) -> set[str]:
+    return {e.name for i in r.indices for e in walk(i) if isinstance(e, Var)}
+
+
+@template("sketch.scaled", op=None, priority=PRIORITY)
+class SketchedScaledSum:
+    """Vectors lie along the columns; a tile of rows and vectors shares what is decoded."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        return scaled_sum(workload) is not None
+
+    def space(self, workload: Workload, target: Target) -> ConfigSpace:
+        c = _known(workload)
+        most = target.num_vector_registers
+
+        def fits(config: Config) -> bool:
+            rows, vectors = config.get_int("rows"), config.get_int("vectors")
+            kept = 2 if config.get_bool("registers") else 1
+            return kept * rows * vectors + vectors + 2 <= most
+
+        def code_size(config: Config) -> bool:
+            rows, vectors = config.get_int("rows"), config.get_int("vectors")
+            ragged = bool(c.rows % rows) + bool(c.columns % (config.get_int("lanes") * vectors))
+            return rows * vectors * config.get_int("unroll") * c.codes << ragged <= MOST_BODY
+
+        widest = target.lanes(DType.f32.bytes)
+        knobs = (
+            Choice("lanes", tuple(n for n in (widest, widest // 2) if n >= 4)),
+            Choice("rows", tuple(n for n in ROWS if n <= c.rows)),
+            Choice("vectors", tuple(n for n in VECTORS if n == 1 or (n - 1) * widest < c.columns)),
+            Choice("unroll", tuple(n for n in UNROLL if c.steps % n == 0)),
+            Choice("registers", (True, False)),
+            Choice("ahead", AHEAD),
+        )
+        constraints = (
+            Constraint("registers", fits, "the tile needs more vector registers than there are"),
+            Constraint("code size", code_size, "the unrolled loops would be long to compile"),
+        )
+        return ConfigSpace(knobs, constraints)
+
+    def default(self, workload: Workload, target: Target) -> Config:
+        """Of the tiles that take about the least time by what the core does in a cycle, the smallest."""
+        c, space = _known(workload), self.space(workload, target)
+        lanes, steps = target.lanes(DType.f32.bytes), Steps.of(target)
+
+        def cycles(config: Config) -> float:
+            """To decode and multiply, or to wait for the step before; loads are mostly hidden."""
+            rows, vectors = config.get_int("rows"), config.get_int("vectors")
+            units = math.ceil(c.columns / (lanes * vectors))
+            turns = math.ceil(c.rows / rows) * math.ceil(units / target.num_threads)
+            busy = max((rows + DECODE) * vectors, steps.pipe.in_flight) / steps.pipe.per_cycle
+            return turns * (busy + HIDDEN * (rows + vectors / c.codes) / steps.loads)
+
+        def size(config: Config) -> tuple[bool, int, bool, bool, int]:
+            """Without a last one that is not full, if possible; its accumulators; then what costs least."""
+            rows, vectors = config.get_int("rows"), config.get_int("vectors")
+            ragged = bool(c.columns % (lanes * vectors) or c.rows % rows)
+            costly = not config.get_bool("registers"), config.get_int("ahead") != FETCHED
+            return ragged, rows * vectors, *costly, -config.get_int("unroll")
+
+        known = {x: cycles(x) for x in space.enumerate() if x.get_int("lanes") == lanes}
+        least = min(known.values())
+        return min((x for x, time in known.items() if time <= NEAR * least), key=size)
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        c = _known(workload)
+        lanes, rows, vectors = (config.get_int(name) for name in ("lanes", "rows", "vectors"))
+        panel = Layout.blocked(2, [(1, lanes * vectors)], order=(1, 0))
+        edit = Editor(with_layouts(c.schedule, interface, dict.fromkeys(c.panels, panel)))
+        i, j = (a.name for a in edit.stage(c.output).stage.axes)
+        tiles, row = edit.split(c.output, i, rows)
+        panels, column = edit.split(c.output, j, lanes * vectors)
+        over, lane = edit.split(c.output, column, lanes)
+        edit.order(c.output, [panels, tiles, row, over, lane])
+        edit.unroll(c.output, [row, over])
+        edit.vectorize(c.output, lane)
+        edit.compute_at(c.total, c.output, tiles, REGISTER if config.get_bool("registers") else LOCAL)
+        inside = self._tile(edit, c.total, lanes)
+        edit.compute_at(c.part, c.total, inside, REGISTER)
+        turns = self._sum(edit, c.part, lanes, config.get_int("unroll"))
+        if config.get_int("ahead"):
+            lines = config.get_int("ahead"), lanes * vectors
+            self._fetch(edit, c, c.part, turns, lines, config.get_int("unroll"))
+            self._fetch(edit, c, c.total, inside, lines, 1)
+        edit.parallel(c.output, panels)
+        ragged = {tiles: c.rows % rows, panels: c.columns % (lanes * vectors)}
+        edit.partition(c.output, [loop for loop, rest in ragged.items() if rest])
+        return edit.schedule
+
+    def _tile(self, edit: Editor, total: str, lanes: int) -> str:
+        """The loops of the total in a tile; the one over its parts is given back."""
+        i, j = (a.name for a in edit.stage(total).stage.axes)
+        (part,) = (a.name for a in edit.stage(total).stage.reduce_axes)
+        over, lane = edit.split(total, j, lanes)
+        edit.layout(total, Layout.blocked(2, [(1, lanes)], order=(0, 1)))
+        edit.order(total, [part, i, over, lane])
+        edit.unroll(total, [i, over])
+        edit.vectorize(total, lane)
+        edit.pad(total, j)
+        return part
+
+    def _sum(self, edit: Editor, part: str, lanes: int, unroll: int) -> str:
+        """The loops of a part in a tile; the one over its codes is given back."""
+        i, j, b = (a.name for a in edit.stage(part).stage.axes)
+        step, *codes = (a.name for a in edit.stage(part).stage.reduce_axes)
+        edit.layout(part, Layout.blocked(3, [(1, lanes)], order=(0, 2, 1)))
+        over, lane = edit.split(part, j, lanes)
+        turns, each = edit.split(part, step, unroll)
+        edit.order(part, [b, turns, each, *codes, i, over, lane])
+        edit.unroll(part, [each, *codes, i, over])
+        edit.vectorize(part, lane)
+        edit.pad(part, j)
+        return turns
+
+    def _fetch(self, edit: Editor, c: ScaledSum, stage: str, loop: str, lines: tuple[int, int], rows: int) -> None:
+        """Ask early for the panels that a stage reads: (lines ahead, columns), `rows` of them in a turn of the loop."""
+        ahead, columns = lines
+        reads = edit.stage(stage).reads()
+        for t in {r.tensor.name: r.tensor for r in reads if r.tensor.name in c.panels}.values():
+            turn = -(-rows * columns * t.dtype.bytes // LINE)
+            edit.prefetch(stage, t.name, loop, -(-ahead // turn), 2)
+
+
+def _known(workload: Workload) -> ScaledSum:
+    c = scaled_sum(workload)
+    assert c is not None
+    return c
