@@ -20,7 +20,7 @@ QUANTIZED = ("i8", "u8", "i16", "u16", "i4", "u4", "i2", "u2")
 FLOATS = ("f32", "f16", "bf16", "f64")
 
 
-@operator("quantize", elementwise=True, operands="data scale zero_point", to="u8")
+@operator("quantize", elementwise=True, operands="data scale zero_point", traits="rounds", to="u8")
 def quantize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """saturate(round(data / scale) + zero_point); the quotient is rounded to the dtype of the scale first."""
     x, scale, zero = inputs
@@ -38,11 +38,11 @@ def quantize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return _pointwise("quantize", inputs, exact if scale.dtype is DType.f64 else point)
 
 
-@operator("requantize", elementwise=True, operands="data multiplier zero_point", to="u8")
+@operator("requantize", elementwise=True, operands="data multiplier zero_point", traits="rounds", to="u8")
 def requantize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """saturate(round(data * multiplier) + zero_point): an i32 sum of products, with the scales made into one."""
+    """saturate(round(data * multiplier) + zero_point): a sum in i32, whose scales are made into one, or f32."""
     x, multiplier, zero = inputs
-    require(x.dtype is DType.i32, f"requantize: the data is {x.dtype}, not a sum in i32")
+    require(x.dtype in (DType.i32, DType.f32), f"requantize: the data is {x.dtype}, not a sum in i32 or f32")
     require(multiplier.dtype is DType.f32, f"requantize: the multiplier is {multiplier.dtype}, not f32")
     to = _target("requantize", attrs, zero)
 

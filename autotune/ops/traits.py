@@ -26,5 +26,8 @@ class Trait(str, enum.Enum):
     REREADS = "rereads"
     """It reads each element of its own shape twice, which may lie elsewhere."""
 
+    ROUNDS = "rounds"
+    """It gives few different numbers: a last bit of its operands may move the result by a whole step."""
+
     LEADS_LAYOUT = "leads_layout"
     """Its template decides how its operands lie in memory; it takes its epilogue before other anchors do."""

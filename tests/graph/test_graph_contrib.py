@@ -313,6 +313,7 @@ def test_sums_and_products_of_bytes(op: str, dtype: Any, other: tuple[int, ...])
 @pytest.mark.parametrize(
     ("op", "attrs"),
     [("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.2}), ("QLinearGlobalAveragePool", {}),
+     ("QLinearSoftmax", {"opset": 13, "axis": -1}), ("QLinearSoftmax", {"opset": 11, "axis": 2}),
      ("QLinearGlobalAveragePool", {"channels_last": 1}),
      ("QLinearAveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
      ("QLinearAveragePool", {"kernel_shape": [2, 2], "count_include_pad": 1, "pads": [1, 0, 0, 1]})],
@@ -321,6 +322,14 @@ def test_functions_and_pools_of_bytes(op: str, attrs: dict[str, Any], dtype: Any
     """A step apart where it is a near tie: ONNX Runtime multiplies by a quotient of scales."""
     tensors = {"xs": scale(0.05), "xz": np.asarray(3, dtype), "ys": scale(0.04), "yz": np.asarray(9, dtype)}
     compare(op, {"x": numbers(2, 3, 7, 7, dtype=dtype)}, tensors, within=1.0, **attrs)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_chosen_bytes(dtype: Any) -> None:
+    feeds = {"c": numbers(3, 5) > 0, "a": numbers(2, 3, 5, dtype=dtype), "b": numbers(2, 3, 5, dtype=dtype, seed=1)}
+    tensors = {"as": scale(0.1), "az": np.asarray(3, dtype), "bs": scale(0.05), "bz": np.asarray(9, dtype),
+               "ys": scale(0.1), "yz": np.asarray(3, dtype)}  # fmt: skip
+    compare("QLinearWhere", feeds, tensors, within=1.0, order="c a as az b bs bz ys yz")
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])

@@ -8,6 +8,7 @@ from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.graph.frontend.windows import Window, read_window, transposed_window
 from autotune.ops.conv import CONVOLUTIONS
+from autotune.ops.workload import AttrValue
 
 
 @converts("Conv")
@@ -39,15 +40,16 @@ def kernel_of(node: OnnxNode, weight: int) -> tuple[int, ...]:
 
 def convolve(node: OnnxNode, x: str, weight: str, window: Window) -> str:
     """The convolution without bias."""
-    return node.emit(
-        f"conv{len(window.kernel)}d",
-        x,
-        weight,
-        stride=window.stride,
-        pad=window.pad,
-        dilation=window.dilation,
-        groups=node.attr_int("group", 1),
-    )
+    return node.emit(f"conv{len(window.kernel)}d", x, weight, **convolution_attributes(node, window))
+
+
+def convolution_attributes(node: OnnxNode, window: Window) -> dict[str, AttrValue]:
+    return {
+        "stride": window.stride,
+        "pad": window.pad,
+        "dilation": window.dilation,
+        "groups": node.attr_int("group", 1),
+    }
 
 
 def biased(node: OnnxNode, result: str, position: int) -> str:

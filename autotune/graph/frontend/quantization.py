@@ -1,20 +1,20 @@
-"""QuantizeLinear and its kin, and products of quantised operands as integer products with exact i32 sums.
-
-Products with constant weights become u8 x i8, what CPUs multiply: sum (x - z)(w - v) = sum x w' - z sum w', w' = w - v.
-"""
+"""QuantizeLinear and its kin, and products of quantised operands as integer products with exact i32 sums."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.errors import ModelError
-from autotune.graph.frontend.convolution import convolution_window, convolve
+from autotune.graph import integer_product
+from autotune.graph.frontend.convolution import convolution_attributes, convolution_window
 from autotune.graph.frontend.matrix import product
 from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.graph.frontend.source import dtype_of
-from autotune.graph.ir import Array
+from autotune.graph.integer_product import Operand
+from autotune.graph.ir import Array, Value
+from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
 from autotune.tensor.formats import INTEGER_BITS
 
@@ -107,63 +107,38 @@ def qlinear_conv(node: OnnxNode) -> str:
 
 def matrix_product(node: OnnxNode, weight: int, zero: str | None, weight_zero: str | None) -> str:
     """The i32 product of the first operand and the one at `weight`, each less its zero point."""
-    b = _signed_weight(node, weight, weight_zero)
-    if b is None or min(node.rank(), node.rank(weight)) < 2:
-        return product(node, _centred(node, 0, zero), _centred(node, weight, weight_zero))
-    a, zero = _unsigned(node, zero)
-    total = product(node, a, node.new_constant(b))
-    return _plus(node, total, _moved(node, zero, b.sum(axis=-2, dtype=np.int32, keepdims=True)))
+    write = Writing(node)
+    a, b = Operand(node.input(0), zero), Operand(node.input(weight), weight_zero)
+    if min(node.rank(), node.rank(weight)) < 2:
+        return product(node, integer_product.centred(write, a), integer_product.centred(write, b))
+    return integer_product.matrix_product(write, a, b)
 
 
 def _convolution(node: OnnxNode, weight: int, zero: str | None, weight_zero: str | None, bias: str | None) -> str:
     """The i32 convolution of the same, plus a bias."""
-    window, filters = convolution_window(node, weight), _signed_weight(node, weight, weight_zero)
-    if filters is None or (zero is not None and zero not in node.builder.constants):
-        total = convolve(node, _centred(node, 0, zero), _centred(node, weight, weight_zero), window)
-        return _plus(node, total, bias)
-    x, zero = _unsigned(node, zero)
-    rank = len(window.kernel)
-    if zero is not None and any(window.pad):  # padding is where x less its zero point is 0
-        pads = (0, 0, *window.pad[:rank], 0, 0, *window.pad[rank:])
-        x = node.emit("pad", x, pads=pads, value=int(node.builder.constants[zero]))
-        window = replace(window, pad=(0,) * (2 * rank))
-    total = convolve(node, x, node.new_constant(filters), window)
-    sums = filters.sum(axis=tuple(range(1, filters.ndim)), dtype=np.int32)
-    moved = _moved(node, zero, sums.reshape(1, -1, *(1,) * rank))
-    return _plus(node, total, bias if moved is None else _plus(node, moved, bias))
+    window = convolution_window(node, weight)
+    x, filters = Operand(node.input(0), zero), Operand(node.input(weight), weight_zero)
+    op, attrs = f"conv{len(window.kernel)}d", convolution_attributes(node, window)
+    return integer_product.convolution(Writing(node), op, x, filters, attrs, bias)
 
 
-def _signed_weight(node: OnnxNode, position: int, zero: str | None) -> Array | None:
-    """A constant weight less its constant zero point, as i8; None when it is not constant or does not fit."""
-    constants = node.builder.constants
-    if not node.is_constant(position) or not (zero is None or zero in constants):
-        return None
-    wide = node.constant(position, "weight").astype(np.int32)
-    if zero is not None:
-        wide = wide - constants[zero].astype(np.int32)
-    fits = wide.size == 0 or (wide.min() >= -128 and wide.max() <= 127)
-    return wide.astype(np.int8) if fits else None
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A converter as where products of quantised operands are written."""
 
+    node: OnnxNode
 
-def _unsigned(node: OnnxNode, zero: str | None) -> tuple[str, str | None]:
-    """The first operand as u8 and its zero point in i32, None for 0: signed numbers are moved up by 128."""
-    x = node.input(0)
-    if zero is not None:
-        zero = _cast(node, zero, DType.i32) if _is_nonzero(node, zero) else None
-    if node.value().dtype == DType.u8.value:
-        return x, zero
-    up = node.new_constant(np.asarray(128, np.int32))
-    moved = _cast(node, node.emit("add", _cast(node, x, DType.i32), up), DType.u8)
-    return moved, up if zero is None else node.emit("add", zero, up)
+    def emit(self, op: str, *inputs: str, **attrs: AttrValue) -> str:
+        return self.node.emit(op, *inputs, **attrs)
 
+    def constant(self, array: Array) -> str:
+        return self.node.new_constant(array)
 
-def _moved(node: OnnxNode, zero: str | None, sums: Array) -> str | None:
-    """What the sum of (x - zero) * w is more than that of x * w, given the sums of w."""
-    return None if zero is None else node.emit("mul", zero, node.new_constant(-sums))
+    def array(self, name: str) -> Array | None:
+        return self.node.builder.constants.get(name)
 
-
-def _plus(node: OnnxNode, total: str, addend: str | None) -> str:
-    return total if addend is None else node.emit("add", total, addend)
+    def value(self, name: str) -> Value:
+        return self.node.builder.values[name]
 
 
 def requantized(node: OnnxNode, total: str, first: str | None, second: str | None, position: int) -> str:
@@ -176,18 +151,6 @@ def requantized(node: OnnxNode, total: str, first: str | None, second: str | Non
         "requantize", total, node.emit("div", factor, scale), node.reshaped(zero, ()),
         to=node.builder.values[zero].dtype,
     )  # fmt: skip
-
-
-def _centred(node: OnnxNode, position: int, zero: str | None) -> str:
-    """An operand less its zero point, in i32."""
-    wide = _cast(node, node.input(position), DType.i32)
-    if zero is None or not _is_nonzero(node, zero):
-        return wide
-    return node.emit("sub", wide, _cast(node, zero, DType.i32))
-
-
-def _is_nonzero(node: OnnxNode, name: str) -> bool:
-    return name not in node.builder.constants or bool(np.any(node.builder.constants[name]))
 
 
 def _cast(node: OnnxNode, name: str, to: DType) -> str:

@@ -71,19 +71,18 @@ def cumulative(node: OnnxNode) -> str:
 
 @converts("Softmax", "LogSoftmax", "Hardmax")
 def softmax(node: OnnxNode) -> str:
-    """Before opset 13 the axes from `axis` on are flattened into one."""
-    shape, rank = node.shape(), node.rank()
-    x = node.input(0)
-    if 0 in shape:
-        node.axis(node.attr_int("axis", -1 if node.opset >= 13 else 1), rank)
-        return x
-    if node.opset >= 13:
-        axis = node.axis(node.attr_int("axis", -1), rank)
-    else:
-        axis = node.axis(node.attr_int("axis", 1), rank)
-        if math.prod(shape[axis + 1 :]) != 1:
-            x, axis = node.reshaped(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))), 1
     op = {"LogSoftmax": "log_softmax"}.get(node.op, node.op.lower())
+    return along_axis(node, op, node.input(0), node.opset)
+
+
+def along_axis(node: OnnxNode, op: str, x: str, opset: int) -> str:
+    """A softmax or its kin of x along `axis`; before opset 13 the axes from `axis` on are flattened into one."""
+    shape = node.builder.values[x].shape
+    axis = node.axis(node.attr_int("axis", -1 if opset >= 13 else 1), len(shape))
+    if 0 in shape:
+        return x
+    if opset < 13 and math.prod(shape[axis + 1 :]) != 1:
+        x, axis = node.reshaped(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))), 1
     return node.reshaped(node.emit(op, x, axis=axis), shape)
 
 

@@ -6,7 +6,9 @@ A pass states what it requires and ensures; `optimize` runs them to a fixed poin
 from __future__ import annotations
 
 import inspect
+import logging
 import re
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -22,6 +24,7 @@ from autotune.graph.passes.fold_input_scale import fold_input_scale
 from autotune.graph.passes.fold_pad import fold_pad
 from autotune.graph.passes.fold_scale import fold_scale
 from autotune.graph.passes.fold_transposes import fold_transposes
+from autotune.graph.passes.integer_regions import integer_regions
 from autotune.graph.passes.merge_affine import merge_affine
 from autotune.graph.passes.merge_branches import merge_branches
 from autotune.graph.passes.merge_clips import merge_clips
@@ -30,6 +33,7 @@ from autotune.graph.passes.merge_products import merge_products
 from autotune.graph.passes.merge_projections import merge_projections
 from autotune.graph.passes.merge_reductions import merge_reductions
 from autotune.graph.passes.merge_slices import merge_slices
+from autotune.graph.passes.multiply_by_reciprocals import multiply_by_reciprocals
 from autotune.graph.passes.recognize_activations import recognize_activations
 from autotune.graph.passes.recognize_attention import recognize_attention
 from autotune.graph.passes.recognize_norms import recognize_norms
@@ -37,6 +41,7 @@ from autotune.graph.passes.recognize_rotary import recognize_rotary
 from autotune.graph.passes.recognize_softmax import recognize_softmax
 from autotune.graph.passes.reduce_strength import reduce_strength
 from autotune.graph.passes.remove_noops import remove_noops
+from autotune.graph.passes.repeat_dequantize import repeat_dequantize
 from autotune.graph.passes.scale_convolutions import scale_convolutions
 from autotune.graph.passes.sink_reshapes import sink_reshapes
 from autotune.graph.passes.sink_shuffles import sink_shuffles
@@ -48,6 +53,7 @@ Pass = Callable[[Graph], Graph]
 
 PASSES: dict[str, Pass] = {
     "dead-code": remove_dead_code,
+    "integer-regions": integer_regions,
     "code-weights": code_weights,
     "fold-constants": fold_constants,
     "remove-noops": remove_noops,
@@ -77,7 +83,14 @@ PASSES: dict[str, Pass] = {
     "split-phases": split_phases,
     "sink-shuffles": sink_shuffles,
     "merge-branches": merge_branches,
+    "multiply-by-reciprocals": multiply_by_reciprocals,
+    "repeat-dequantize": repeat_dequantize,
 }
+LAST = ("multiply-by-reciprocals", "repeat-dequantize")
+"""Passes that run once, behind the others, which would undo what they do."""
+
+_log = logging.getLogger(__name__)
+
 MAX_ROUNDS = 100  # every pass shrinks the graph or moves it towards a normal form; this only bounds a bug
 
 
@@ -89,7 +102,7 @@ def check_names(names: Collection[str]) -> None:
 
 
 def optimize(graph: Graph, skip: Collection[str] = (), on_change: Callable[[str, Graph], None] | None = None) -> Graph:
-    """Run the passes in order, again and again, until none changes anything.
+    """Run the passes in order, again and again, until none changes anything; then those of `LAST`.
 
     Args:
         graph: a verified graph.
@@ -100,23 +113,36 @@ def optimize(graph: Graph, skip: Collection[str] = (), on_change: Callable[[str,
         ModelError: `skip` names no pass, or a pass produced a malformed graph (a bug).
     """
     check_names(skip)
+    start, imported = time.perf_counter(), len(graph.nodes)
     settled: dict[str, Graph] = {}  # what each pass had nothing to do on
+    repeated = [name for name in PASSES if name not in skip and name not in LAST]
     for _ in range(MAX_ROUNDS):
         before = graph
-        for name, run in PASSES.items():
-            if name in skip or settled.get(name) is graph:
+        for name in repeated:
+            if settled.get(name) is graph:
                 continue
-            after = run(graph)
+            after = _run(name, graph, on_change)
             if after is graph:
                 settled[name] = graph
-                continue
-            verify(after)
-            if on_change is not None:
-                on_change(name, after)
             graph = after
         if graph is before:
             break
+    for name in (*LAST, "dead-code"):
+        graph = graph if name in skip else _run(name, graph, on_change)
+    seconds = time.perf_counter() - start
+    _log.info("graph passes: %d nodes became %d in %.2f s", imported, len(graph.nodes), seconds)
     return graph
+
+
+def _run(name: str, graph: Graph, on_change: Callable[[str, Graph], None] | None) -> Graph:
+    """The graph after one pass, verified and told of if it is another."""
+    after = PASSES[name](graph)
+    if after is not graph:
+        verify(after)
+        _log.debug("%s: %d nodes became %d", name, len(graph.nodes), len(after.nodes))
+        if on_change is not None:
+            on_change(name, after)
+    return after
 
 
 @dataclass(frozen=True, slots=True)

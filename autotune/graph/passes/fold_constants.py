@@ -5,6 +5,8 @@ requires: a verified graph.    ensures: no node of bounded size has constant ope
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from autotune.graph.evaluate import evaluate_node
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.sweep import Sweep
@@ -12,12 +14,12 @@ from autotune.graph.passes.sweep import Sweep
 MAX_BYTES = 2**28  # of operands and result together: a small file must not become a huge program
 
 
-def fold_constants(graph: Graph) -> Graph:
-    """Weights computed in the model (transposed, scaled, padded) become plain weights."""
+def fold_constants(graph: Graph, later: Container[str] = ()) -> Graph:
+    """Weights computed in the model (transposed, scaled, padded) become plain weights; operators of `later` stay."""
     sweep = Sweep(graph)
     for node in sweep:
         operands = [array for array in map(sweep.array, node.inputs) if array is not None]
-        if len(operands) < len(node.inputs) or not _is_bounded(sweep, node):
+        if len(operands) < len(node.inputs) or node.op in later or not _is_bounded(sweep, node):
             sweep.keep(node)
         elif node.op == "reshape":
             sweep.replace(node, sweep.constant(operands[0].reshape(node.output.shape), node.name))

@@ -18,7 +18,7 @@ def sink_reshapes(graph: Graph) -> Graph:
 
 
 def _sunk(sweep: Sweep, node: Node) -> str | None:
-    operands = _operands(sweep, node) if is_elementwise(node.op) else None
+    operands = _operands(sweep, node) if is_elementwise(node.op) and node.op != "dequantize" else None
     if operands is None:
         return None
     inner = sweep.emit(node, node.op, operands, **dict(node.attrs))

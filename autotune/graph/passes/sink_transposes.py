@@ -50,7 +50,9 @@ class _Sinking:
     def _moved(self, node: Node) -> tuple[str, Perm] | None:
         """(the node before the transpose, the transpose); None where it stays."""
         if is_elementwise(node.op):
-            return self._elementwise(node)
+            return (
+                self._elementwise(node) if node.op != "dequantize" else None
+            )  # bytes are moved, not what they stand for
         if node.op in REDUCTIONS:
             return self._reduction(node)
         if node.op == "transpose":

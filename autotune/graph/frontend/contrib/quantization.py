@@ -15,6 +15,7 @@ from autotune.graph.frontend.quantization import (
     requantized,
     rows,
 )
+from autotune.graph.frontend.reduction import along_axis
 from autotune.graph.frontend.windows import read_window
 from autotune.tensor import DType
 
@@ -51,6 +52,16 @@ def qlinear_sigmoid(node: OnnxNode) -> str:
 @contributed("QLinearLeakyRelu", inputs=5)
 def qlinear_leaky_relu(node: OnnxNode) -> str:
     return _quantized(node, node.emit("leaky_relu", _real(node, 0), alpha=node.attr_float("alpha", 0.01)), 3)
+
+
+@contributed("QLinearSoftmax", inputs=5)
+def qlinear_softmax(node: OnnxNode) -> str:
+    return _quantized(node, along_axis(node, "softmax", _real(node, 0), node.attr_int("opset", node.opset)), 3)
+
+
+@contributed("QLinearWhere", inputs=9)
+def qlinear_where(node: OnnxNode) -> str:
+    return _quantized(node, node.emit("where", node.input(0), _real(node, 1), _real(node, 4)), 7)
 
 
 @contributed("QLinearGlobalAveragePool", inputs=5)
