@@ -17,6 +17,7 @@ PACKAGE = ROOT / "autotune"
 DOORS: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
+    "metadata": set(),
     "machine": {"errors"},
     "cpus": {"machine"},
     "core": {"errors"},
@@ -27,13 +28,13 @@ DOORS: dict[str, set[str]] = {
     "schedule": {"tensor"},
     "lower": {"schedule", "target"},
     "codegen": {"lower"},
-    "runtime": {"codegen"},
+    "runtime": {"codegen", "metadata"},
     "search_spaces": {"ops", "schedule", "target", "cost_model"},  # whose prior chooses what nobody has tuned
     "records": {"errors"},
     "cost_model": {"lower", "machine"},
     "measure": {"runtime", "search_spaces", "ops"},
     "search": {"search_spaces", "cost_model", "measure", "records"},
-    "graph": {"ops", "tensor"},
+    "graph": {"ops", "tensor", "metadata"},
     "compiler": {"graph", "search_spaces", "records", "codegen", "runtime"},
     "report": {"compiler", "search", "measure"},
     "engines": {"compiler", "measure"},  # ours and others, to compare with

@@ -29,12 +29,14 @@ from autotune.errors import CodegenError, LoweringError, ModelError, ScheduleErr
 from autotune.graph import Graph, load_model, optimize, partition
 from autotune.lower.ir import Operand
 from autotune.lower.operands import fill_operand
+from autotune.metadata import ModelMetadata
 from autotune.ops.workload import Workload
 from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Check, KernelCall, Program, Ref, TensorSpec
 from autotune.runtime.threads import aligned_empty
+from autotune.runtime.trace import RunTrace
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -120,7 +122,8 @@ class CompiledModel:
     @functools.cached_property
     def key(self) -> str:
         """Identity of the code that runs, whatever its weights: 16 hex digits. Equal programs take equal time."""
-        found = hashlib.sha256(json.dumps(self.program.to_json()).encode())
+        plan = replace(self.program, metadata=ModelMetadata()).to_json()
+        found = hashlib.sha256(json.dumps(plan).encode())
         for code in self.objects:
             found.update(hashlib.sha256(code).digest())
         return found.hexdigest()[:16]
@@ -134,9 +137,9 @@ class CompiledModel:
         """Outputs in order; see `Executor.run`."""
         return self.executor.run(feeds)
 
-    def run_checked(self, arrays: Sequence[Array]) -> list[Array]:
+    def run_checked(self, arrays: Sequence[Array], trace: RunTrace | None = None) -> list[Array]:
         """`run` for arrays that are known to fit, in the order of the inputs."""
-        return self.executor.run_checked(arrays)
+        return self.executor.run_checked(arrays, trace=trace)
 
     def save(self, path: str | Path) -> None:
         """Write one file that runs without ONNX, XGBoost or LLVM code generation.
@@ -377,6 +380,7 @@ def _link(
         packed.nbytes,
         sum(step.workload.flops for step, _ in built),
         tuple(checks),
+        graph.metadata,
     )
     reports = tuple(
         KernelReport(

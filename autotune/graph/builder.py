@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from autotune.graph.infer import infer
 from autotune.graph.ir import Array, Attrs, FreshNames, Graph, Node, Output, Value, constant_value
+from autotune.metadata import ModelMetadata
 from autotune.ops.workload import AttrValue
 
 
 class GraphBuilder:
     """Collects inputs, constants and nodes in topological order. The only mutable form of a graph."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, metadata: ModelMetadata | None = None) -> None:
         self.name = name
+        self._metadata = metadata or ModelMetadata()
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Array] = {}
         self._fresh = FreshNames(self.values)
@@ -48,7 +50,8 @@ class GraphBuilder:
 
     def build(self, outputs: Sequence[Output]) -> Graph:
         every = (*outputs, *self._checks)
-        return Graph(self.name, tuple(self._inputs), tuple(self._nodes), every, dict(self.constants))
+        inputs, nodes = tuple(self._inputs), tuple(self._nodes)
+        return Graph(self.name, inputs, nodes, every, dict(self.constants), self._metadata)
 
 
 def make_attrs(**attrs: AttrValue) -> Attrs:

@@ -15,6 +15,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from autotune.metadata import ModelMetadata
 from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
 
@@ -97,7 +98,8 @@ class Output:
 class Graph:
     """An SSA graph. `nodes` are in topological order; every name is defined exactly once.
 
-    Passes build a new Graph and share what they leave alone.
+    Passes build a new Graph and share what they leave alone. `metadata` is what the model says about itself, `own` the
+    floats of its products where passes have made them f32 (`DType` string).
     """
 
     name: str
@@ -105,6 +107,8 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
     constants: Mapping[str, Array] = field(default_factory=dict)
+    metadata: ModelMetadata = field(default=ModelMetadata())
+    own: str = "f32"
 
     @cached_property
     def values(self) -> Mapping[str, Value]:

@@ -17,6 +17,7 @@ from autotune.runtime.address import address as address_of
 from autotune.runtime.native import NativeRuntime, load_runtime, native_runtime
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Program, Ref, TensorSpec
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
+from autotune.runtime.trace import RunTrace
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
@@ -143,33 +144,39 @@ class Executor:
         self._forms = [_Form(spec) for spec, _ in program.outputs]
         self._specs = {s.name: (n, s, DType(s.dtype).numpy) for n, s in enumerate(program.inputs)}
 
-    def run(self, feeds: Mapping[str, object], into: Mapping[str, Array] | None = None) -> list[Array]:
+    def run(
+        self, feeds: Mapping[str, object], into: Mapping[str, Array] | None = None, trace: RunTrace | None = None
+    ) -> list[Array]:
         """Outputs in the program's order, as new arrays or those given.
 
         Args:
             feeds: one array per input, of its dtype and shape.
             into: C-contiguous arrays for some outputs, by name; large ones are written without a copy. They must not
                 overlap the feeds.
+            trace: told when each kernel ran; reading the clock between kernels takes a little time.
 
         Raises:
             InputError: a feed is missing, unknown, or of another dtype or shape, or holds an index that is out of
                 range; or an array of `into` does not fit.
             MemoryLimitError: there is no room for intermediate values or outputs.
         """
-        return self.run_checked(self._checked(feeds), self._given(into) if into else {})
+        return self.run_checked(self._checked(feeds), self._given(into) if into else {}, trace)
 
-    def run_checked(self, arrays: Sequence[Array], into: Mapping[int, Array] | None = None) -> list[Array]:
+    def run_checked(
+        self, arrays: Sequence[Array], into: Mapping[int, Array] | None = None, trace: RunTrace | None = None
+    ) -> list[Array]:
         """`run` for arrays that are known to fit, in the order of the inputs.
 
         Args:
             into: arrays that are known to fit, by number of the output.
+            trace: as for `run`.
 
         Raises:
             InputError: an index is out of range.
             MemoryLimitError: there is no room for intermediate values or outputs.
         """
         try:
-            return self._run(arrays, into or {})
+            return self._run(arrays, into or {}, trace)
         except MemoryError as error:
             outputs = sum(_bytes(spec) for spec, _ in self.program.outputs)
             raise MemoryLimitError(
@@ -177,7 +184,7 @@ class Executor:
                 " more than there is: use smaller shapes, or a machine with more memory"
             ) from error
 
-    def _run(self, arrays: Sequence[Array], given: Mapping[int, Array]) -> list[Array]:
+    def _run(self, arrays: Sequence[Array], given: Mapping[int, Array], trace: RunTrace | None) -> list[Array]:
         context = self._take()
         try:
             context.read_from(arrays)
@@ -189,7 +196,12 @@ class Executor:
                     direct[n], address = self._forms[n].fresh()
                 context.write_to(n, address)
             if self.program.calls:
-                context.pool.run_plan(context.plan)
+                if trace is None:
+                    context.pool.run_plan(context.plan)
+                else:
+                    start = trace.now()
+                    seconds = context.pool.profile_plan(context.plan)
+                    trace.kernels((call.label for call in self.program.calls), start, seconds)
             context.check()
             results = []
             for n, (spec, ref) in enumerate(self.program.outputs):

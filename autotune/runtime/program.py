@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import CompiledModelError
+from autotune.metadata import ModelMetadata
 
 ARENA, CONSTANTS, INPUT, OUTPUT = "arena", "constants", "input", "output"
 
@@ -61,6 +62,8 @@ class Program:
         constant_bytes: size of the packed weights.
         flops: of one run, 2 per multiply-add.
         checks: what must hold of a run's values.
+        metadata: what the model says about itself; no part of what makes programs equal.
+        precision: in which floats products are computed, in words.
     """
 
     target: str
@@ -72,6 +75,8 @@ class Program:
     constant_bytes: int
     flops: int = 0
     checks: tuple[Check, ...] = ()
+    metadata: ModelMetadata = field(default=ModelMetadata(), compare=False)
+    precision: str = "f32"
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; `from_json` is its inverse."""
@@ -85,6 +90,8 @@ class Program:
             "constant_bytes": self.constant_bytes,
             "flops": self.flops,
             "checks": [[[c.ref.space, c.ref.offset], c.complaint] for c in self.checks],
+            "metadata": self.metadata.to_json(),
+            "precision": self.precision,
         }
 
     @staticmethod
@@ -108,8 +115,10 @@ class Program:
                 int(data["constant_bytes"]),
                 int(data["flops"]),
                 tuple(Check(Ref(str(s), int(n)), str(complaint)) for (s, n), complaint in data["checks"]),
+                ModelMetadata.from_json(data.get("metadata", {})),
+                str(data.get("precision", "f32")),
             )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise CompiledModelError(
                 f"the plan of the compiled model is malformed ({error}); compile it again"
             ) from error

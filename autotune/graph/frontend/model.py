@@ -24,6 +24,7 @@ from autotune.graph.frontend.source import opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import scan_body
 from autotune.graph.ir import Array, Value
 from autotune.graph.order import topological_order
+from autotune.metadata import ModelMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class OnnxModel:
         outputs: by name, in order.
         nodes: the table. Parts of a model refer to nodes by their place in it.
         producer: the node that defines a name.
+        metadata: what the file says about the model.
     """
 
     name: str
@@ -70,6 +72,7 @@ class OnnxModel:
     nodes: list[Entry]
     producer: dict[str, int]
     functions: Functions = field(default_factory=dict)
+    metadata: ModelMetadata = field(default=ModelMetadata())
     _expanded: dict[tuple[int, Hashable], tuple[int, ...]] = field(default_factory=dict)
 
     def expand(self, index: int, form: Hashable, nodes: Callable[[str], Iterable[Node]]) -> tuple[int, ...]:
@@ -161,7 +164,17 @@ def parse_model(
     for name in outputs:
         if name not in defined and name not in producer:
             raise ModelError(f"output '{name}' is defined by nothing")
-    return OnnxModel(graph.name or "model", folder, inputs, outputs, initializers, nodes, producer, functions)
+    return OnnxModel(
+        graph.name or "model", folder, inputs, outputs, initializers, nodes, producer, functions, _metadata(model)
+    )
+
+
+def _metadata(model: onnx.ModelProto) -> ModelMetadata:
+    custom = {entry.key: entry.value for entry in model.metadata_props}
+    return ModelMetadata(
+        model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
+        model.model_version, custom,
+    )  # fmt: skip
 
 
 def sorted_entries(entries: Sequence[Entry], defined: set[str]) -> list[Entry]:

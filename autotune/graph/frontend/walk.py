@@ -46,7 +46,7 @@ class Walk:
     ) -> None:
         self.model = model
         self.waiting: dict[int, str] = {}
-        self._builder = GraphBuilder(model.name)
+        self._builder = GraphBuilder(model.name, model.metadata)
         self._names: dict[str, str] = {}  # ONNX name → graph name
         for name, value in types.items():
             known = name in constants
