@@ -18,7 +18,9 @@ from autotune.graph.order import topological_order
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
+from autotune.tensor import DType
 
+HALVES = frozenset({"f16", "bf16"})
 RESULT = "result"  # the attribute that says which of an operator's results a node is
 MAX_EXPRESSION = 64  # operators in a group's result once each is written out where it is read (x*x writes x twice)
 
@@ -59,6 +61,7 @@ def partition(graph: Graph) -> tuple[Group, ...]:
         for node in reversed(graph.nodes)
         if not has_trait(node.op, Trait.MOVES) and not is_elementwise(node.op) and node.name not in clusters.owner
     ]
+    clusters.reserve_prologues(anchors)
     # Of several anchors that could take an addition the last one does: the other operand is there by then.
     for anchor in sorted(anchors, key=lambda node: not has_trait(node.op, Trait.LEADS_LAYOUT)):
         clusters.grow_epilogue(anchor)
@@ -85,15 +88,35 @@ class _Clusters:
         self.owner: dict[str, int] = {}
         self._position = {node.name: index for index, node in enumerate(graph.nodes)}
         self._count = 0
+        self._prologues: dict[str, dict[str, Node]] = {}
+        self._reserved: frozenset[str] = frozenset()
+
+    def reserve_prologues(self, anchors: Iterable[Node]) -> None:
+        """Leave the conversions of a product's factors to it, where it converts all and is their only reader."""
+        for anchor in anchors:
+            factors = [self.graph.producers.get(name) for name in anchor.inputs]
+            found = {node.name: node for node in factors if node is not None and self._is_factor(node, anchor)}
+            if has_trait(anchor.op, Trait.LEADS_LAYOUT) and len(found) == len(anchor.inputs):
+                self._prologues[anchor.name] = found
+        self._reserved = frozenset(name for found in self._prologues.values() for name in found)
+
+    def _is_factor(self, node: Node, anchor: Node) -> bool:
+        """Whether it makes f32 of a half float for the anchor alone."""
+        narrow = node.op == "cast" and self.graph.values[node.inputs[0]].dtype in HALVES
+        return narrow and node.output.dtype == "f32" and self._is_read_within(node, (anchor.name,))
 
     def grow_epilogue(self, anchor: Node) -> None:
         """Claim the anchor and the elementwise nodes behind it, as long as they keep its shape."""
-        members, tail = {anchor.name: anchor}, anchor
+        members, tail = {**self._prologues.get(anchor.name, {}), anchor.name: anchor}, anchor
         while region := self._region_behind(tail, anchor.output.shape):
             grown = members | {node.name: node for node in region}
             if self._expression_size(grown) > MAX_EXPRESSION:
                 break
             members, tail = grown, region[-1]
+        while self._is_widened_later(tail):
+            del members[tail.name]
+            tail = self.graph.producers[tail.inputs[0]]
+        members = self._with_narrow_operands(members, anchor)
         if has_trait(anchor.op, Trait.FOLDS, Trait.REREADS):
             members = self._with_producers(members, anchor)
         self.claim(members)
@@ -125,6 +148,36 @@ class _Clusters:
                     members = grown
                     todo += [] if absorbed else [producer]
         return members
+
+    def _is_widened_later(self, tail: Node) -> bool:
+        """Whether a node makes wider elements of another node's, and its one reader may as well do that."""
+        readers = self.graph.consumers[tail.name]
+        if not self._widens(tail) or tail.name in self.graph.output_values or len(readers) != 1:
+            return False
+        (reader,) = readers
+        folds = has_trait(reader.op, Trait.FOLDS, Trait.REREADS) and reader.inputs[0] == tail.name
+        return folds or self._is_free(reader, tail.output.shape)
+
+    def _with_narrow_operands(self, members: dict[str, Node], anchor: Node) -> dict[str, Node]:
+        """A cluster with what makes the elements wider that its elementwise nodes read besides its own."""
+        for node in [node for node in members.values() if node is not anchor]:
+            for name in node.inputs:
+                producer = self.graph.producers.get(name)
+                if producer is None or name in members or not self._widens(producer):
+                    continue
+                free = self._is_free(producer, anchor.output.shape) and self._is_read_within(producer, members)
+                grown = {name: producer, **members}
+                if free and self._expression_size(grown) <= MAX_EXPRESSION:
+                    members = grown
+        return members
+
+    def _widens(self, node: Node) -> bool:
+        """Whether an elementwise node makes elements of more bytes of those of one value of its shape."""
+        if not is_elementwise(node.op):
+            return False
+        operands = [self.graph.values[name] for name in node.inputs]
+        own = sum(DType(value.dtype).bytes for value in operands if value.shape == node.output.shape)
+        return 0 < own < DType(node.output.dtype).bytes and node.inputs[0] in self.graph.producers
 
     def in_order(self) -> list[list[Node]]:
         """The nodes of each cluster in graph order; clusters so that each follows those that it reads."""
@@ -173,7 +226,7 @@ class _Clusters:
         return is_elementwise(node.op) and self._is_unclaimed(node, shape)
 
     def _is_unclaimed(self, node: Node, shape: tuple[int, ...]) -> bool:
-        return node.output.shape == shape and node.name not in self.owner
+        return node.output.shape == shape and node.name not in self.owner and node.name not in self._reserved
 
     def _is_read_within(self, node: Node, names: Iterable[str]) -> bool:
         """Whether only `names` read the value."""
@@ -182,7 +235,7 @@ class _Clusters:
         return all(reader.name in names for reader in self.graph.consumers[node.name])
 
 
-def _operation(node: Node) -> object:
+def operation(node: Node) -> object:
     """What the results of one operator have in common; None for an operator with one result."""
     others = tuple(item for item in node.attrs if item[0] != RESULT)
     return None if len(others) == len(node.attrs) else (node.op, node.inputs, others)
@@ -192,17 +245,19 @@ def _siblings(graph: Graph) -> list[list[Node]]:
     """The results of each operator of which the graph holds several."""
     found: dict[object, list[Node]] = {}
     for node in graph.nodes:
-        found.setdefault(_operation(node), []).append(node)
+        found.setdefault(operation(node), []).append(node)
     return [nodes for operation, nodes in found.items() if operation is not None and len(nodes) > 1]
 
 
 def _group(graph: Graph, members: list[Node]) -> Group:
     """The members as a Workload: inputs in order of first use, values renumbered, operands in canonical order."""
-    results = members[-1:]
-    if _operation(members[0]) == _operation(members[-1]) is not None:
+    results, own = members[-1:], _behind_anchor(members)
+    if operation(members[0]) == operation(members[-1]) is not None:
         results = members = sorted(members, key=lambda node: (node.attr(RESULT), node.name))
+    else:
+        members = _in_place(members, own)
     inside = {node.name: index for index, node in enumerate(members)}
-    ordered = [_canonical_operands(graph, node, inside) for node in members]
+    ordered = [_canonical_operands(graph, node, inside, own) for node in members]
     names = list(dict.fromkeys(name for operands in ordered for name in operands if name not in inside))
     number = {name: index for index, name in enumerate(names)}
     number |= {name: len(names) + index for name, index in inside.items()}
@@ -219,6 +274,38 @@ def _group(graph: Graph, members: list[Node]) -> Group:
     return Group(workload, tuple(names), outputs, _origins(workload, members))
 
 
+def _behind_anchor(members: list[Node]) -> frozenset[str]:
+    """The anchor and what depends on it; everything where there is no anchor."""
+    leading = (node for node in members if not is_elementwise(node.op) and not has_trait(node.op, Trait.MOVES))
+    anchor = next(leading, None)
+    own = {node.name for node in members} if anchor is None else {anchor.name}
+    for node in members:
+        if not own.isdisjoint(node.inputs):
+            own.add(node.name)
+    return frozenset(own)
+
+
+def _in_place(members: list[Node], own: frozenset[str]) -> list[Node]:
+    """The members with operands of the epilogue right before who reads them first, wherever the graph has them."""
+    anchor = next((node for node in members if node.name in own), members[0])
+    needed = set(anchor.inputs)
+    for node in reversed(members):
+        needed |= set(node.inputs) if node.name in needed else set()
+    aside = {node.name: node for node in members if node.name not in own | needed}
+    placed: dict[str, Node] = {}
+
+    def place(node: Node) -> None:
+        for name in node.inputs:
+            if name in aside and name not in placed:
+                place(aside[name])
+        placed.setdefault(node.name, node)
+
+    for node in members:
+        if node.name not in aside:
+            place(node)
+    return list(placed.values())
+
+
 def _origins(workload: Workload, members: list[Node]) -> tuple[str, ...]:
     """Each ONNX node once: the anchor's, then the others in graph order."""
     anchor = workload.anchor
@@ -226,8 +313,15 @@ def _origins(workload: Workload, members: list[Node]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for member in (*first, *members) for name in member.origins))
 
 
-def _canonical_operands(graph: Graph, node: Node, inside: dict[str, int]) -> tuple[str, ...]:
-    """Operands of commutative operators with the group's own value first and constants last: fewer distinct keys."""
+def _canonical_operands(graph: Graph, node: Node, inside: dict[str, int], own: frozenset[str]) -> tuple[str, ...]:
+    """Operands of commutative operators in one order: fewer distinct keys.
+
+    What depends on the anchor comes first, then other values of the group, then those of others, then constants.
+    """
     if not has_trait(node.op, Trait.COMMUTATIVE):
         return node.inputs
-    return tuple(sorted(node.inputs, key=lambda name: 0 if name in inside else 2 if name in graph.constants else 1))
+
+    def rank(name: str) -> int:
+        return 0 if name in own else 1 if name in inside else 3 if name in graph.constants else 2
+
+    return tuple(sorted(node.inputs, key=rank))

@@ -18,7 +18,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import Steps
-from autotune.search_spaces.operators.conv2d_shape import operand_layouts, sizes
+from autotune.search_spaces.operators.conv2d_shape import blocked_activations, operand_layouts, sizes
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.search_spaces.operators.conv_features import winograd_numbers
 from autotune.search_spaces.space.config import Config
@@ -117,7 +117,8 @@ class Winograd:
         )
         layouts = operand_layouts(workload, lanes, p.k)
         halo = ((0, 0), (0, 0), (p.pad[0], max(bottom, 0)), (p.pad[1], max(right, 0)))
-        layouts[f"in{anchor.inputs[0]}"] = Layout.blocked(4, [(1, lanes)]).with_halo(halo)
+        data = workload.source(anchor.inputs[0])
+        layouts[f"in{data}"] = blocked_activations(p.c, lanes, 4, workload.types()[data].dtype).with_halo(halo)
         s = with_layouts(a.schedule, interface, layouts)
         s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes)]))
         s = s.cache_write("wino_m")
@@ -128,7 +129,7 @@ class Winograd:
         s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns)
         distant = p.n * p.c * p.h * p.w * LANE_BYTES > target.l2_bytes
-        return self._input_transform(s, a.output, block[0], lanes, f"in{anchor.inputs[0]}" if distant else "")
+        return self._input_transform(s, a.output, block[0], lanes, f"in{data}" if distant else "")
 
     def _output(
         self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int

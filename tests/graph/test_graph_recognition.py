@@ -383,7 +383,7 @@ def test_half_floats_with_a_softmax_of_floats() -> None:
     result = w("MatMul", probabilities, "v")
     model = build(w.nodes, given, w.tensors, outputs=[result])
     graph = optimize(load_model(model.SerializeToString()))
-    assert set(ops(graph)) == {"reshape", "attention"}
+    assert set(ops(graph)) == {"cast", "reshape", "attention"}
     (expected,) = ReferenceEvaluator(model).run(None, given)
     found = evaluate_graph(graph, given)[result]
     np.testing.assert_allclose(found.astype(np.float64), np.asarray(expected, np.float64), atol=4e-3)  # three halves

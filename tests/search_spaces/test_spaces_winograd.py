@@ -84,6 +84,16 @@ def test_strides_and_larger_windows(algorithm: str, text: str, target: str) -> N
     check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, parsed), parsed)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("channels", "size"), [(48, 13), (32, 160)])
+def test_factors_of_half_floats_are_widened_on_the_way(channels: int, size: int, target: str) -> None:
+    """A large image is asked for in advance where it lies, not where it is widened."""
+    factors = f"cast data=1,{channels},{size},{size}:f16 to=f32 + cast data=const:32,{channels},3,3:f16 to=f32"
+    workload = parse_workload(f"{factors} + conv2d data=step1 weight=step2 pad=1 + relu + cast to=f16")
+    parsed = Target.parse(target)
+    check(workload, "winograd_f4", lookup("conv2d.winograd_f4").default(workload, parsed), parsed)
+
+
 def test_a_strided_convolution_in_given_layouts() -> None:
     target = Target.parse(TARGETS[0])
     workload = parse_workload(f"conv2d {STRIDED}")

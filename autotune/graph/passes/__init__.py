@@ -47,6 +47,7 @@ from autotune.graph.passes.sink_reshapes import sink_reshapes
 from autotune.graph.passes.sink_shuffles import sink_shuffles
 from autotune.graph.passes.sink_transposes import sink_transposes
 from autotune.graph.passes.split_phases import split_phases
+from autotune.graph.passes.widen_halves import widen_halves
 from autotune.graph.verify import verify
 
 Pass = Callable[[Graph], Graph]
@@ -63,6 +64,7 @@ PASSES: dict[str, Pass] = {
     "merge-clips": merge_clips,
     "merge-reductions": merge_reductions,
     "recognize-activations": recognize_activations,
+    "widen-halves": widen_halves,
     "recognize-norms": recognize_norms,
     "recognize-softmax": recognize_softmax,
     "recognize-rotary": recognize_rotary,

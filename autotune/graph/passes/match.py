@@ -20,7 +20,9 @@ _KEEP_SIGN = frozenset(
     {"add", "avg_pool", "concat", "div", "expand", "max", "max_pool", "min", "mul", "reduce_max", "reduce_mean",
      "reduce_sum", "reshape", "slice", "transpose"}
 )  # fmt: skip
-ACCURACY = 1e-6  # of numbers that f32 constants stand for
+ACCURACY = 1e-6
+HALF_ACCURACY = {"f16": 2.0**-10, "bf16": 2.0**-7}
+"""Of numbers that constants of these types stand for, a reciprocal rounded twice; of f32 and f64 ACCURACY."""
 
 
 class Product(NamedTuple):
@@ -152,5 +154,6 @@ def is_not_negative(sweep: Sweep, name: str, steps: int = MAX_FACTORS) -> bool:
     return node.op in _NOT_NEGATIVE
 
 
-def near(value: float, wanted: float) -> bool:
-    return math.isclose(value, wanted, rel_tol=ACCURACY)
+def near(value: float, wanted: float, dtype: str) -> bool:
+    """Whether constants of a dtype whose product is `value` stand for `wanted`."""
+    return math.isclose(value, wanted, rel_tol=HALF_ACCURACY.get(dtype, ACCURACY))

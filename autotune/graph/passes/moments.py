@@ -37,7 +37,7 @@ def mean_of(sweep: Sweep, name: str, *, squares: bool = False) -> Mean | None:
 
 
 def _is_one(coefficient: float, node: Node, shape: tuple[int, ...]) -> bool:
-    return near(coefficient * math.prod(shape[d] for d in node.int_tuple("axes")), 1.0)
+    return near(coefficient * math.prod(shape[d] for d in node.int_tuple("axes")), 1.0, node.output.dtype)
 
 
 def centred(sweep: Sweep, name: str) -> Mean | None:

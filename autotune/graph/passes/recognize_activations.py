@@ -65,7 +65,7 @@ def _hard_sigmoid(sweep: Sweep, node: Node) -> Found | None:
     outer = affine(sweep, node.name)
     bounds = bounded(sweep, outer.value)
     scale, x, shift = affine(sweep, bounds.value)
-    fits = outer.shift == 0 and bounds.low == 0 and near(outer.scale * bounds.high, 1.0)
+    fits = outer.shift == 0 and bounds.low == 0 and near(outer.scale * bounds.high, 1.0, node.output.dtype)
     if not fits or x == bounds.value or sweep.values[x].shape != node.output.shape:
         return None
     return x, "hard_sigmoid", {"alpha": scale * outer.scale, "beta": shift * outer.scale}
@@ -78,7 +78,7 @@ def _gated(sweep: Sweep, node: Node) -> Found | None:
         return None
     for x, other in (factors, factors[::-1]):
         found = _gelu(sweep, coefficient, x, other) or _swish(sweep, coefficient, x, other)
-        if found is None and near(coefficient, 1.0) and _is_tanh_of_softplus(sweep, other, x):
+        if found is None and near(coefficient, 1.0, node.output.dtype) and _is_tanh_of_softplus(sweep, other, x):
             found = ("mish", {})
         if found is not None:
             return x, *found
@@ -87,21 +87,23 @@ def _gated(sweep: Sweep, node: Node) -> Found | None:
 
 def _gelu(sweep: Sweep, coefficient: float, x: str, other: str) -> tuple[str, dict[str, AttrValue]] | None:
     scale, value, shift = affine(sweep, other)
-    if not near(coefficient * scale, 0.5) or not near(coefficient * shift, 0.5):
+    dtype = sweep.values[x].dtype
+    if not near(coefficient * scale, 0.5, dtype) or not near(coefficient * shift, 0.5, dtype):
         return None
     curve = made_by(sweep, value, "erf", "tanh")
     if curve is None:
         return None
     inner = product(sweep, curve.inputs[0])
     if curve.op == "erf":
-        fits = inner.factors == (x,) and near(inner.coefficient, math.sqrt(0.5))
+        fits = inner.factors == (x,) and near(inner.coefficient, math.sqrt(0.5), dtype)
         return ("gelu", {"approximate": "none"}) if fits else None
     return ("gelu", {"approximate": "tanh"}) if _is_cubic(sweep, inner, x) else None
 
 
 def _is_cubic(sweep: Sweep, inner: Product, x: str) -> bool:
     """Whether it is sqrt(2 / pi) (x + 0.044715 x³), or that with x taken out."""
-    if not near(inner.coefficient, math.sqrt(2 / math.pi)):
+    dtype = sweep.values[x].dtype
+    if not near(inner.coefficient, math.sqrt(2 / math.pi), dtype):
         return False
     rest = [name for name in inner.factors if name != x]
     if len(rest) != 1 or len(inner.factors) > 2:
@@ -109,26 +111,28 @@ def _is_cubic(sweep: Sweep, inner: Product, x: str) -> bool:
     if len(inner.factors) == 2:
         scale, square, shift = affine(sweep, rest[0])
         power = product(sweep, square)
-        return power.factors == (x, x) and near(scale * power.coefficient, 0.044715) and near(shift, 1.0)
+        cubic = near(scale * power.coefficient, 0.044715, dtype)
+        return power.factors == (x, x) and cubic and near(shift, 1.0, dtype)
     total = made_by(sweep, rest[0], "add")
     cubes = [product(sweep, name) for name in total.inputs if name != x] if total is not None else []
-    return len(cubes) == 1 and cubes[0].factors == (x, x, x) and near(cubes[0].coefficient, 0.044715)
+    return len(cubes) == 1 and cubes[0].factors == (x, x, x) and near(cubes[0].coefficient, 0.044715, dtype)
 
 
 def _swish(sweep: Sweep, coefficient: float, x: str, other: str) -> tuple[str, dict[str, AttrValue]] | None:
-    gate = made_by(sweep, other, "sigmoid", "hard_sigmoid")
+    gate, dtype = made_by(sweep, other, "sigmoid", "hard_sigmoid"), sweep.values[x].dtype
     if gate is not None and gate.op == "sigmoid":
         inner = product(sweep, gate.inputs[0])
-        fits = inner.factors == (x,) and near(coefficient, 1.0)
+        fits = inner.factors == (x,) and near(coefficient, 1.0, dtype)
         return ("swish", {"alpha": inner.coefficient}) if fits else None
     if gate is not None:
         alpha, beta = gate.number("alpha"), gate.number("beta")
-        fits = gate.inputs == (x,) and near(coefficient, 1.0) and near(alpha, 1 / 6) and near(beta, 0.5)
+        fits = gate.inputs == (x,) and near(coefficient, 1.0, dtype)
+        fits = fits and near(alpha, 1 / 6, dtype) and near(beta, 0.5, dtype)
     else:
         source, low, high = bounded(sweep, other)
         scale, value, shift = affine(sweep, source)
-        fits = value == x and low == 0 and near(coefficient * high, 1.0)
-        fits = fits and near(scale * 6, high) and near(shift * 2, high)
+        fits = value == x and low == 0 and near(coefficient * high, 1.0, dtype)
+        fits = fits and near(scale * 6, high, dtype) and near(shift * 2, high, dtype)
     return ("hard_swish", {}) if fits else None
 
 

@@ -94,6 +94,10 @@ class Sweep:
         self._aliases[node.name] = name
         self._uses[name] += self._uses[node.name]
 
+    def current(self, name: str) -> str:
+        """What has come into the place of a value; itself where nothing has."""
+        return self._aliases.get(name, name)
+
     def array(self, name: str) -> Array | None:
         """The contents of a constant, None for values computed at run time."""
         return self._constants.get(name)

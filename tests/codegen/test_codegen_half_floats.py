@@ -1,0 +1,71 @@
+"""Conversions between f32 and half floats: every half float, and ties, NaN, infinities and subnormals of f32."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from autotune.codegen.kernel import build_kernel
+from autotune.ops import parse_workload
+from autotune.runtime.function import KernelFunction
+from autotune.search_spaces import default_config, make_schedule
+from autotune.target import Target
+
+HALF = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+TARGETS = ("native -num-cores=1", "x86 -mcpu=haswell -num-cores=1", "x86 -mcpu=skylake-avx512 -num-cores=1")
+COUNT = 1003
+EDGES = (0x00000000, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0x7F7FFFFF, 0x00000001,
+         0x007FFFFF, 0x477FE000, 0x477FEFFF, 0x477FF000, 0x33000000, 0x33000001, 0x38800000, 0x387FE000, 0x3F808000,
+         0x3F818000, 0x3F808001, 0x7F7F8000, 0x7F7F7FFF, 0x3F801000, 0x3F803000)  # fmt: skip
+
+
+@functools.lru_cache
+def converted(source: str, to: str, count: int, target: str) -> Any:
+    workload, wanted = parse_workload(f"cast data={count}:{source} to={to}"), Target.parse(target)
+    schedule = make_schedule(workload, default_config(workload, wanted), wanted)
+    return KernelFunction(schedule.compute.inputs, build_kernel(schedule, wanted), wanted)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", HALF)
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), near=st.booleans())
+def test_f32_to_half(dtype: str, target: str, seed: int, near: bool) -> None:
+    """Rounded to nearest, ties to even; what is too large becomes infinite; NaN stays NaN."""
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 2**32, COUNT, np.uint32)
+    if near:  # halves between two neighbours, and one more or less
+        bits = (bits & np.uint32(0xFFFF0000 if dtype == "bf16" else 0xFFFFE000)) + np.uint32(
+            0x8000 if dtype == "bf16" else 0x1000
+        )
+        bits += rng.integers(-1, 2, COUNT).astype(np.uint32)
+    bits[: len(EDGES)] = EDGES
+    compare(run("f32", dtype, bits.view(np.float32), target), bits.view(np.float32), HALF[dtype])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", HALF)
+def test_every_half_to_f32(dtype: str, target: str) -> None:
+    values = np.arange(1 << 16, dtype=np.uint16).view(HALF[dtype])
+    compare(run(dtype, "f32", values, target), values, np.dtype(np.float32))
+
+
+def run(source: str, to: str, values: NDArray[Any], target: str) -> NDArray[Any]:
+    (found,) = converted(source, to, len(values), target)(values)
+    return np.asarray(found)
+
+
+def compare(found: NDArray[Any], values: NDArray[Any], to: np.dtype[Any]) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = values.astype(to)
+    unsigned = np.dtype(f"u{to.itemsize}")
+    nan = np.isnan(values.astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(found.astype(np.float64)), nan)
+    np.testing.assert_array_equal(found.view(unsigned)[~nan], expected.view(unsigned)[~nan])
