@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from autotune.cli.compile import reason_lines, tune_command, with_threads
 from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.loudness import note
 from autotune.cli.options import (
     DbOption,
     ImportOption,
@@ -21,7 +22,7 @@ from autotune.cli.options import (
     load_imports,
     parse_shapes,
 )
-from autotune.cli.text import duration, finite, percent, print_json, print_table, table
+from autotune.cli.text import duration, percent, print_json, print_table, table
 
 if TYPE_CHECKING:
     from autotune.engines.compare import Comparison
@@ -41,6 +42,10 @@ def bench(
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each engine has its turn.")] = 20,
     untuned: Annotated[bool, typer.Option("--untuned", help="Time our untuned program as well.")] = False,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Check answers against float64 arithmetic, which may take a minute."),
+    ] = False,
     target: TargetOption = "native",
     shape: ShapeOption = None,
     inputs: InputOption = None,
@@ -49,6 +54,7 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Time a model, interleaved with other engines, and check the answers."""
+    from autotune.api.exact import exact_outputs
     from autotune.api.feeds import complete_feeds, shapes_with
     from autotune.api.load import load
     from autotune.api.node_arg import NodeArg
@@ -57,6 +63,8 @@ def bench(
     from autotune.engines.engine import Ours
     from autotune.engines.peers import load_peer, peer_names
     from autotune.errors import EngineError
+    from autotune.ops.registry import has_trait
+    from autotune.ops.traits import Trait
     from autotune.report.coverage import Coverage
     from autotune.runtime.artifact import is_compiled_file, load_artifact
     from autotune.runtime.executor import Executor
@@ -67,7 +75,10 @@ def bench(
     shapes = shapes_with(parse_shapes(shape), given)
     names, command = peer_names(against), ""
     coverage: Coverage | None = None
+    right, rounding, narrow, rounded = None, None, False, False
     engines: list[Engine] = []
+    if is_compiled_file(model) and exact:
+        raise EngineError(f"{model} is a compiled file, which float64 arithmetic cannot follow; give the model itself")
     if is_compiled_file(model):
         executor = Executor(*load_artifact(model))
         wanted = Target.from_json(executor.program.target)
@@ -77,7 +88,7 @@ def bench(
         engines.append(Ours(executor))
         flops = executor.program.flops
         if names:
-            _note(f"{model} is a compiled file, which other engines cannot read: they are left out")
+            note(f"{model} is a compiled file, which other engines cannot read: they are left out")
         names = []
     else:
         wanted = Target.parse(target)
@@ -88,36 +99,51 @@ def bench(
         coverage = Coverage.of([kernel for program in programs for kernel in program.kernels])
         command = tune_command(model, with_threads(target, threads), shape, inputs, db)
         flops = sum(program.program.flops for program in programs)
+        rounding = programs[0].expected_error if len(programs) == 1 else None
+        right = exact_outputs(model, feeds, shapes) if exact else None
         engines.append(Ours(ours))
+        nodes = (node for program in programs for kernel in program.kernels for node in kernel.workload.nodes)
+        rounded = any(has_trait(node.op, Trait.ROUNDS) for node in nodes)
         if untuned:
-            engines.append(Ours(load(model, wanted, False, shapes=shapes), "autotune untuned"))
+            plain = load(model, wanted, False, shapes=shapes)
+            engines.append(Ours(plain, "autotune untuned"))
     for name in names:
         try:
             engines.append(load_peer(name, model, wanted.num_threads, shapes))
         except EngineError as error:
-            _note(f"{error}: left out")
-    found = compare(engines, feeds, wanted, flops=flops, rounds=rounds)
+            note(f"{error}: left out")
+    found = compare(engines, feeds, wanted, flops=flops, rounds=rounds, right=right)
+    checked = "float64" if exact else "onnxruntime"
     if as_json:
-        print_json(_values(model, wanted, found, flops, coverage, command))
+        more = {"expected_error": rounding, "errors_from": checked}
+        values = {**_values(model, wanted, found, flops, coverage, command), **more}
+        _refuse_wrong(found, narrow, rounded, values)
+        print_json(values)
     else:
-        show_comparison(wanted, found, flops)
+        show_comparison(wanted, found, flops, checked)
         if coverage is not None:
             print("\n".join([coverage.line(), *reason_lines(coverage, command)]))
-    _refuse_wrong(found)
+        _refuse_wrong(found, narrow, rounded)
 
 
-def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+def _refuse_wrong(found: Comparison, narrow: bool, rounded: bool, values: Mapping[str, object] | None = None) -> None:
+    """Ends the command where an answer of ours cannot be right; how far off 16 or 8 bits are is for the user to judge.
 
-
-def _refuse_wrong(found: Comparison) -> None:
+    Args:
+        narrow: some of our products are in 16 bits, but for those of the engine that is called f32.
+        rounded: the model itself rounds to 8 bits: one number that falls the other way moves all that follow.
+        values: all that was found, which the error then carries.
+    """
     from autotune.engines.compare import ALLOWED_ERROR
     from autotune.errors import EngineError
 
     for result in found.results:
-        if result.name.startswith("autotune") and result.max_error is not None and result.max_error > ALLOWED_ERROR:
+        exact = not rounded and (not narrow or result.name == "autotune f32")
+        allowed = ALLOWED_ERROR if exact else sys.float_info.max
+        if result.name.startswith("autotune") and result.max_error is not None and result.max_error > allowed:
             raise EngineError(
-                f"{result.name}'s answer is off by {result.max_error:.1e} of the output's range; please report it"
+                f"{result.name}'s answer is off by {result.max_error:.1e} of the output's range; please report it",
+                values=values,
             )
 
 
@@ -130,27 +156,15 @@ def _values(
         "model": str(model),
         "threads": target.num_threads,
         "flops": flops,
-        "rounds": found.rounds,
-        "peak_gflops": found.peak_gflops,
-        "peak_doubt": found.peak_doubt,
-        "disturbance": found.disturbance,
+        **found.to_dict(),
         "coverage": coverage.exact if coverage else None,
-        "reasons": [{"reason": reason, "kernels": count} for reason, count in coverage.reasons] if coverage else [],
+        "reasons": coverage.to_dict()["reasons"] if coverage else [],
         "to_tune": command if coverage and not coverage.complete else None,
-        "engines": [
-            {
-                **asdict(one),
-                "max_error": finite(one.max_error),
-                "speedup": found.speedup(one).median,
-                "speedup_interval": found.speedup(one).interval,
-            }
-            for one in found.results
-        ],
         "environment": describe_environment(),
     }
 
 
-def show_comparison(target: Target, found: Comparison, flops: int) -> None:
+def show_comparison(target: Target, found: Comparison, flops: int, right: str = "onnxruntime") -> None:
     """A table of the engines, ours first, and what the figures refer to."""
     from autotune.machine import this_machine
 
@@ -176,7 +190,7 @@ def show_comparison(target: Target, found: Comparison, flops: int) -> None:
     threads = "1 thread" if target.num_threads == 1 else f"{target.num_threads} threads"
     print(f"{threads} on {here.model}; {flops / 1e9:.2f} GFLOP; {found.rounds} rounds in turn")
     checked = any(one.max_error is not None for one in found.results)
-    errors = "; errors are relative to onnxruntime's range" if checked else ""
+    errors = f"; errors are relative to {right}'s range" if checked else ""
     doubt = f", in doubt: {found.peak_doubt}" if found.peak_doubt else ""
     print(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s{doubt}{errors}")
     if len(found.results) > 1:

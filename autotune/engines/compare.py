@@ -14,6 +14,7 @@ from autotune.measure.peaks import FmaPeak, doubt_of
 from autotune.measure.quiet import Watch
 from autotune.measure.ratio import Ratio
 from autotune.measure.timing import interleave, latency, spread
+from autotune.runtime.difference import max_error
 from autotune.target import Target
 
 _TURN_SECONDS = 0.02
@@ -30,8 +31,8 @@ class EngineResult:
         seconds: latency, the median of the rounds.
         spread: (median - minimum) / minimum of the rounds.
         gflops: 1e9 operations of the model per second; `peak_share`: of the FMA peak, which ran in the same rounds.
-        max_error: largest difference from the reference engine's outputs, relative to each output's range; None
-            for the reference itself, or without one.
+        max_error: largest difference from the right outputs, relative to each output's range; None for the engine that
+            they are of, or without any.
         samples: seconds of each round.
     """
 
@@ -92,6 +93,7 @@ def compare(
     flops: int,
     rounds: int = 20,
     reference: str = "onnxruntime",
+    right: Sequence[Array] | None = None,
 ) -> Comparison:
     """Time engines that are loaded, on the same inputs.
 
@@ -99,18 +101,19 @@ def compare(
         target: says how many threads the peak is measured on; the engines were loaded with as many.
         flops: of one inference.
         reference: name of the engine whose outputs are right; nothing is checked without it.
+        right: the right outputs, instead of an engine's.
     """
     outputs = {engine.name: [np.array(array) for array in engine.run(feeds)] for engine in engines}
     probe, watch = FmaPeak(target), Watch(target.num_threads)
     samples = interleave([*(_turn(engine, feeds) for engine in engines), probe.run], rounds)
     disturbance = watch.look().describe()
     peak = max(samples.pop())
-    wanted = outputs.get(reference)
+    wanted = outputs.get(reference) if right is None else right
     results = []
     for engine, rounds_of_one in zip(engines, samples, strict=True):
         seconds = latency(rounds_of_one)
         gflops = flops / seconds * 1e-9
-        error = None if wanted is None or engine.name == reference else max_error(outputs[engine.name], wanted)
+        error = None if wanted is None or wanted is outputs[engine.name] else max_error(outputs[engine.name], wanted)
         results.append(
             EngineResult(
                 engine.name,
@@ -124,26 +127,6 @@ def compare(
             )
         )
     return Comparison(tuple(results), peak, rounds, doubt_of(target, peak), disturbance)
-
-
-def max_error(found: Sequence[Array], wanted: Sequence[Array]) -> float:
-    """Largest absolute difference of any output, relative to the range of that output's right values.
-
-    Infinite where shapes differ or a value is not finite in one alone.
-    """
-    if len(found) != len(wanted):
-        return float("inf")
-    worst = 0.0
-    for ours, right in zip(found, wanted, strict=True):
-        if ours.shape != right.shape:
-            return float("inf")
-        a, b = ours.astype(np.float64), right.astype(np.float64)
-        if not a.size or np.array_equal(a, b, equal_nan=True):
-            continue
-        span = float(np.ptp(b)) or float(np.abs(b).max()) or 1.0
-        error = float(np.abs(a - b).max()) / span
-        worst = max(worst, error) if np.isfinite(error) else float("inf")
-    return worst
 
 
 def _turn(engine: Engine, feeds: Feeds) -> Callable[[], float]:

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotune.engines.compare import Comparison, EngineResult, compare, max_error
+from autotune.engines.compare import Comparison, EngineResult, compare
 from autotune.engines.engine import Feeds
 from autotune.measure.quiet import Disturbance
+from autotune.runtime.difference import max_error
 from autotune.runtime.executor import Array
 from autotune.target import Target
 
