@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Union
 
 from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, object_cache, reading
-from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.compile import CompiledModel
+from autotune.compiler.precise import compile_precisely
+from autotune.compiler.precision import Precision
 from autotune.compiler.staged import StagedModel, compile_or_stage
 from autotune.graph import Graph, open_model
 from autotune.graph.optimizer import Optimizer
@@ -31,6 +33,8 @@ def load(
     max_memory: int | None = None,
     skip_passes: Collection[str] = (),
     dump_graph: str | Path | None = None,
+    precision: str = "model",
+    max_error: float | None = None,
 ) -> Runnable:
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
@@ -38,10 +42,12 @@ def load(
         ModelError, UnsupportedError, TargetError, DatabaseError, InputError: as for `compile`.
     """
     optimizer = Optimizer(skip_passes, dump_graph)
-    wanted, cache = Target.parse(target), object_cache()
+    wanted, cache, wish = Target.parse(target), object_cache(), Precision.parse(precision, max_error)
 
     def compiled(graph: Graph) -> CompiledModel:
         with reading(database) as opened:
-            return compile_graph(graph, wanted, opened, cache, strict_fp=strict_fp, max_memory=max_memory)
+            return compile_precisely(
+                graph, wanted, opened, cache, precision=wish, strict_fp=strict_fp, max_memory=max_memory
+            )
 
     return compile_or_stage(open_model(model, shapes, as_arrays(fixed)), compiled, optimizer)

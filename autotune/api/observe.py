@@ -9,11 +9,14 @@ from autotune.api.feeds import complete_feeds, shapes_with
 from autotune.api.locate import object_cache
 from autotune.api.node_arg import NodeArg
 from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.precise import in_precision
+from autotune.compiler.precision import AS_THE_MODEL, Precision
 from autotune.compiler.specialisation import ProgramStep, Step
 from autotune.compiler.staged import StagedModel
 from autotune.errors import InputError, ModelError
 from autotune.graph import Graph, one_line, open_model, optimize, verify
 from autotune.graph.frontend import ModelSource, convert_whole
+from autotune.records import Database
 from autotune.runtime.executor import Array
 from autotune.target import Target
 
@@ -29,11 +32,13 @@ class ObservedProgram:
 def observe(
     model: ModelSource,
     target: Target,
+    database: Database | None = None,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     inputs: Mapping[str, object] | None = None,
     seed: int = 0,
     strict_fp: bool = False,
+    precision: Precision = AS_THE_MODEL,
 ) -> tuple[ObservedProgram, ...]:
     """The programs of a model; if values of the run decide what they are, it is compiled untuned and run once.
 
@@ -41,6 +46,7 @@ def observe(
         shapes: dimensions of inputs by name, where the model leaves them open.
         inputs: arrays by name; the others are drawn.
         seed: to draw them with.
+        precision: in which the programs are; `database`: what "auto" knows of times.
 
     Raises:
         ModelError, UnsupportedError: the model, or a run with these inputs, is impossible.
@@ -49,16 +55,21 @@ def observe(
     given = inputs or {}
     parsed = open_model(model, shapes_with(shapes, inputs))
     feeds = complete_feeds([NodeArg.of(declared) for declared in parsed.inputs], given, seed)
+    cache = object_cache()
+
+    def precise(graph: Graph) -> Graph:
+        return in_precision(graph, target, database, cache, precision=precision, strict_fp=strict_fp)[0]
+
     with one_line():
         graph = convert_whole(parsed)
     if graph is not None:
         verify(graph)
-        return (ObservedProgram(optimize(graph), feeds),)
-    cache = object_cache()
+        return (ObservedProgram(precise(optimize(graph)), feeds),)
     graphs: dict[int, Graph] = {}
     found: list[ObservedProgram] = []
 
     def compiled(graph: Graph) -> CompiledModel:
+        graph = precise(graph)
         program = compile_graph(graph, target, None, cache, strict_fp=strict_fp)
         graphs[id(program)] = graph
         return program

@@ -31,7 +31,9 @@ class InferenceSession:
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
             by the inputs of each run: the first run of a shape compiles.
-        fixed, strict_fp, max_memory, skip_passes, dump_graph: as for `autotune.compile`; a compiled file has been made.
+        fixed, strict_fp, max_memory, skip_passes, dump_graph, precision, max_error: as for `autotune.compile`; a
+            compiled file has been made.
+        max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
 
     Raises:
         ModelError, CompiledModelError, TargetError, DatabaseError: the model cannot be used; the message says why.
@@ -52,6 +54,8 @@ class InferenceSession:
         max_memory: int | None = None,
         skip_passes: Collection[str] = (),
         dump_graph: str | Path | None = None,
+        precision: str = "model",
+        max_error: float | None = None,
     ) -> None:
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
         if path is not None and is_compiled_file(path):
@@ -71,6 +75,8 @@ class InferenceSession:
                 max_memory=max_memory,
                 skip_passes=skip_passes,
                 dump_graph=dump_graph,
+                precision=precision,
+                max_error=max_error,
             )
             self._model = found.executor if isinstance(found, CompiledModel) else found
         self._outputs = [found.name for found in self.get_outputs()]

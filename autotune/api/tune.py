@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from autotune.api.allowance import Allowance
-from autotune.api.locate import DatabaseLike, object_cache
+from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.api.observe import ObservedProgram, observe
 from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
 from autotune.compiler.choose import Chooser
+from autotune.compiler.precision import AS_THE_MODEL, Precision
 from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged
 from autotune.errors import ConfigError, DatabaseError, InputError
 from autotune.graph import partition
@@ -174,6 +176,8 @@ def tune(
     shapes: Mapping[str, Sequence[int]] | None = None,
     inputs: Mapping[str, object] | None = None,
     strict_fp: bool = False,
+    precision: str = "model",
+    max_error: float | None = None,
     verdict: str = MEASURED,
     imports: Sequence[str] = (),
     callbacks: Sequence[TuneCallback] = (),
@@ -198,7 +202,7 @@ def tune(
         shapes: dimensions of a model's inputs by name, where it leaves them open.
         inputs: arrays by name, to time the model with; the others are drawn. A model whose shapes depend on values is
             run once with them, and the programs of that run are tuned.
-        strict_fp: as for `autotune.compile`.
+        strict_fp, precision, max_error: as for `autotune.compile`.
         verdict: on a model: "measured", and the same one while nothing changes; measured "again"; or as the user wants,
             "tuned" or "untuned".
         imports: modules or .py files with the user's own operators and templates.
@@ -218,7 +222,9 @@ def tune(
         raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     check_wish(verdict)
     load_extensions(imports)
-    subject = _subject(model_or_op, wanted, shapes, inputs, seed, strict_fp)
+    with _earlier(database) as opened:
+        wish = Precision.parse(precision, max_error)
+        subject = _subject(model_or_op, wanted, shapes, inputs, seed, strict_fp, wish, opened)
     options = TuneOptions.of(spending, strategy, seed)
     with _writing(database) as opened:
         run = _Run(
@@ -368,6 +374,14 @@ def _flops(programs: Sequence[ObservedProgram]) -> list[int]:
 
 
 @contextmanager
+def _earlier(database: DatabaseLike) -> Iterator[Database | None]:
+    """What runs before this one have left, where there is anything."""
+    missing = isinstance(database, (str, os.PathLike)) and not Path(database).exists()
+    with reading(False if missing else database) as opened:
+        yield opened
+
+
+@contextmanager
 def _writing(database: DatabaseLike) -> Iterator[Database]:
     if database is False:
         raise DatabaseError("tuning needs a database to keep its trials in; give a file, or None for the default one")
@@ -399,6 +413,8 @@ def _subject(
     inputs: Mapping[str, object] | None = None,
     seed: int = 0,
     strict_fp: bool = False,
+    precision: Precision = AS_THE_MODEL,
+    database: Database | None = None,
 ) -> Workload | tuple[ObservedProgram, ...]:
     """An operator, or a model's programs. Text is an operator when it reads like one ("name operand=...") and names no
     file."""
@@ -407,7 +423,9 @@ def _subject(
         if shapes or inputs:
             raise InputError("shapes and inputs are for a model; an operator's text has its shapes already")
         return given if isinstance(given, Workload) else parse_workload(str(given))
-    found = observe(given, target, shapes=shapes, inputs=inputs, seed=seed, strict_fp=strict_fp)
+    found = observe(
+        given, target, database, shapes=shapes, inputs=inputs, seed=seed, strict_fp=strict_fp, precision=precision
+    )
     return tuple({id(program.graph): program for program in found}.values())
 
 

@@ -16,11 +16,14 @@ from autotune.cli.options import (
     DbOption,
     ImportOption,
     JsonOption,
+    MaxErrorOption,
+    PrecisionOption,
     RunnableArgument,
     ShapeOption,
     TargetOption,
     load_imports,
     parse_shapes,
+    precision_words,
 )
 from autotune.cli.text import duration, percent, print_json, print_table, table
 
@@ -50,6 +53,8 @@ def bench(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    precision: PrecisionOption = "model",
+    max_error: MaxErrorOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,20 +98,25 @@ def bench(
     else:
         wanted = Target.parse(target)
         wanted = wanted.with_threads(threads) if threads else wanted
-        ours = load(model, wanted, db, shapes=shapes)
+        ours = load(model, wanted, db, shapes=shapes, precision=precision, max_error=max_error)
         feeds = complete_feeds([NodeArg.of(spec) for spec in ours.inputs], given, 0)
         programs = run_observed(ours, feeds, given)
         coverage = Coverage.of([kernel for program in programs for kernel in program.kernels])
-        command = tune_command(model, with_threads(target, threads), shape, inputs, db)
+        command = tune_command(
+            model, with_threads(target, threads), shape, inputs, db, more=precision_words(precision, max_error)
+        )
         flops = sum(program.program.flops for program in programs)
         rounding = programs[0].expected_error if len(programs) == 1 else None
         right = exact_outputs(model, feeds, shapes) if exact else None
         engines.append(Ours(ours))
+        narrow = any(program.precise.narrow for program in programs)
         nodes = (node for program in programs for kernel in program.kernels for node in kernel.workload.nodes)
         rounded = any(has_trait(node.op, Trait.ROUNDS) for node in nodes)
         if untuned:
-            plain = load(model, wanted, False, shapes=shapes)
+            plain = load(model, wanted, False, shapes=shapes, precision=precision, max_error=max_error)
             engines.append(Ours(plain, "autotune untuned"))
+        if precision not in ("model", "f32"):
+            engines.append(Ours(load(model, wanted, db, shapes=shapes), "autotune f32"))
     for name in names:
         try:
             engines.append(load_peer(name, model, wanted.num_threads, shapes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,8 +16,10 @@ from autotune.cli.options import (
     DumpGraphOption,
     ImportOption,
     JsonOption,
+    MaxErrorOption,
     MaxMemoryOption,
     ModelArgument,
+    PrecisionOption,
     ShapeOption,
     SkipPassOption,
     StrictOption,
@@ -26,8 +29,9 @@ from autotune.cli.options import (
     load_imports,
     parse_shapes,
     parse_size,
+    precision_words,
 )
-from autotune.cli.text import duration, facts, percent, print_json, print_table, size
+from autotune.cli.text import duration, facts, finite, percent, print_json, print_table, size
 from autotune.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,6 +56,8 @@ def compile_model(
     db: DbOption = None,
     untuned: UntunedOption = False,
     strict_fp: StrictOption = False,
+    precision: PrecisionOption = "model",
+    max_error: MaxErrorOption = None,
     max_memory: MaxMemoryOption = None,
     fix: FixOption = None,
     skip_pass: SkipPassOption = None,
@@ -78,6 +84,8 @@ def compile_model(
         max_memory=limit,
         skip_passes=skip_pass or (),
         dump_graph=dump_graph,
+        precision=precision,
+        max_error=max_error,
     )
     compiled.save(out)
     seconds = time.perf_counter() - start
@@ -92,18 +100,23 @@ def compile_model(
             ("kernels", f"{len(program.calls)} calls of {len(compiled.objects)} objects"),
             ("memory", f"{size(program.constant_bytes)} weights, {_arena(compiled)} per run"),
             ("threads", str(program.num_threads)),
+            ("precision", str(compiled.precise)),
+            ("rounding", f"{compiled.expected_error:.1e} of the outputs' range expected"),
         )
     )
-    print_coverage(coverage, tune_command(model, target, shape, fix, db))
+    print_coverage(coverage, tune_command(model, target, shape, fix, db, more=precision_words(precision, max_error)))
 
 
-def refuse_other_kinds(out: Path) -> None:
+def refuse_other_kinds(out: Path, more: Mapping[str, str] | None = None) -> None:
     """A file whose name promises what it is not would mislead whoever opens it.
+
+    Args:
+        more: further kinds by their suffix.
 
     Raises:
         InputError: the name ends as that of a file of another kind.
     """
-    kind = OTHER_KINDS.get(out.suffix.lower())
+    kind = {**OTHER_KINDS, **(more or {})}.get(out.suffix.lower())
     if kind is not None:
         raise InputError(
             f"cannot write {out}: `compile` makes a file for autotune, not {kind}; name it {out.with_suffix('.at')}"
@@ -134,9 +147,10 @@ def reason_lines(coverage: Coverage, command: str) -> list[str]:
 
 
 def tune_command(
-    model: Path, target: str, shape: list[str] | None, fix: list[str] | None, db: Path | None, budget: str = "5m"
-) -> str:
-    """What to type to tune the model."""
+    model: Path, target: str, shape: list[str] | None, fix: list[str] | None, db: Path | None, budget: str = "5m",
+    more: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """What to type to tune the model; `more`: further words."""
     import shlex
 
     words = ["autotune", "tune", str(model)]
@@ -148,7 +162,7 @@ def tune_command(
         words += ["--target", target]
     if db is not None:
         words += ["--db", str(db)]
-    return shlex.join([*words, "--budget", budget])
+    return shlex.join([*words, *more, "--budget", budget])
 
 
 def with_threads(target: str, threads: int | None) -> str:
@@ -171,10 +185,7 @@ def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: flo
         "arena_bytes": program.arena_bytes,
         "arena_lower_bound": compiled.arena_lower_bound,
         "threads": program.num_threads,
-        "coverage": {
-            "exact": coverage.exact,
-            "parts": [asdict(part) for part in coverage.parts],
-            "reasons": [{"reason": reason, "kernels": count} for reason, count in coverage.reasons],
-            "plain": [{"reason": reason, "kernels": count} for reason, count in coverage.plain],
-        },
+        "expected_error": compiled.expected_error,
+        "precision": {**asdict(compiled.precise), "error": finite(compiled.precise.error)},
+        "coverage": coverage.to_dict(),
     }

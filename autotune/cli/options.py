@@ -31,6 +31,22 @@ UntunedOption = Annotated[bool, typer.Option("--untuned", help="Use no records: 
 StrictOption = Annotated[
     bool, typer.Option("--strict-fp", help="No algorithm with larger rounding errors: no Winograd convolution.")
 ]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="NAME",
+        help="Floats that products are computed in: model (as it says), f32, bf16, f16, or auto: bf16 where faster.",
+    ),
+]
+MaxErrorOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-error",
+        metavar="SHARE",
+        help="Of the outputs, of their range: from f64 in f32 [default: any], from f32 with --precision auto [0.01].",
+    ),
+]
 MaxMemoryOption = Annotated[
     str | None,
     typer.Option("--max-memory", metavar="SIZE", help="Limit of packed weights and a run's memory: 512M, 2G."),
@@ -52,6 +68,12 @@ ImportOption = Annotated[
     typer.Option("--import", metavar="MODULE", help="A module or .py file with operators of yours; repeat."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def precision_words(precision: str, max_error: float | None) -> list[str]:
+    """What to type for a precision; nothing for the usual one."""
+    words = [] if precision == "model" else ["--precision", precision]
+    return words if max_error is None else [*words, "--max-error", f"{max_error:g}"]
 
 
 def load_imports(modules: Sequence[str] | None) -> None:

@@ -16,7 +16,9 @@ from autotune.cli.options import (
     DumpGraphOption,
     ImportOption,
     JsonOption,
+    MaxErrorOption,
     ModelArgument,
+    PrecisionOption,
     ShapeOption,
     SkipPassOption,
     TargetOption,
@@ -39,6 +41,8 @@ def profile(
     inputs: InputOption = None,
     db: DbOption = None,
     untuned: UntunedOption = False,
+    precision: PrecisionOption = "model",
+    max_error: MaxErrorOption = None,
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
     passes: Annotated[int, typer.Option("--passes", min=1, help="Runs to take the medians of.")] = 30,
@@ -70,6 +74,8 @@ def profile(
         shapes=shapes_with(parse_shapes(shape), given),
         skip_passes=skip_pass or (),
         dump_graph=dump_graph,
+        precision=precision,
+        max_error=max_error,
     )
     feeds = complete_feeds([NodeArg.of(spec) for spec in loaded.inputs], given, 0)
     run_observed(loaded, feeds, given)

@@ -13,6 +13,8 @@ from autotune.cli.options import (
     DbOption,
     DumpGraphOption,
     ImportOption,
+    MaxErrorOption,
+    PrecisionOption,
     RunnableArgument,
     ShapeOption,
     SkipPassOption,
@@ -43,6 +45,8 @@ def run(
     shape: ShapeOption = None,
     db: DbOption = None,
     untuned: UntunedOption = False,
+    precision: PrecisionOption = "model",
+    max_error: MaxErrorOption = None,
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
     imports: ImportOption = None,
@@ -61,6 +65,8 @@ def run(
         shapes=parse_shapes(shape),
         skip_passes=skip_pass or (),
         dump_graph=dump_graph,
+        precision=precision,
+        max_error=max_error,
     )
     feeds = complete_feeds(session.get_inputs(), given, random)
     results = dict(zip((spec.name for spec in session.get_outputs()), session.run(None, feeds), strict=True))

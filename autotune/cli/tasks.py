@@ -9,7 +9,9 @@ from autotune.cli.options import (
     DbOption,
     ImportOption,
     JsonOption,
+    MaxErrorOption,
     ModelArgument,
+    PrecisionOption,
     ShapeOption,
     TargetOption,
     load_imports,
@@ -24,6 +26,8 @@ def tasks(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    precision: PrecisionOption = "model",
+    max_error: MaxErrorOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,7 +41,10 @@ def tasks(
 
     load_imports(imports)
     parsed = Target.parse(target)
-    found = find_tasks(model, parsed, shapes=parse_shapes(shape), inputs=load_arrays(inputs, "--input"))
+    found = find_tasks(
+        model, parsed, shapes=parse_shapes(shape), inputs=load_arrays(inputs, "--input"),
+        precision=precision, max_error=max_error, database=db,
+    )  # fmt: skip
     total = sum(task.uses * task.workload.flops for task in found) or 1
     rows: list[dict[str, Any]] = []
     with reading(db) as database:

@@ -16,11 +16,14 @@ from autotune.cli.options import (
     DbOption,
     ImportOption,
     JsonOption,
+    MaxErrorOption,
+    PrecisionOption,
     ShapeOption,
     StrictOption,
     TargetOption,
     database_path,
     parse_shapes,
+    precision_words,
 )
 from autotune.cli.text import print_json
 
@@ -67,6 +70,8 @@ def tune(
     ] = "guided",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
     strict_fp: StrictOption = False,
+    precision: PrecisionOption = "model",
+    max_error: MaxErrorOption = None,
     verdict: Annotated[
         str,
         typer.Option(
@@ -91,10 +96,12 @@ def tune(
     from autotune.cli.tune_report import show_report
 
     path, given = database_path(db), load_arrays(inputs, "--input")
+    precise = precision_words(precision, max_error)
     command = shlex.join(
         [
             "autotune",
             *_words(model, op, target, shape, inputs, db, budget, trials, effort, strategy, seed, strict_fp, imports),
+            *precise,
             *([] if verdict == "measured" else ["--verdict", verdict]),
         ]
     )
@@ -112,6 +119,8 @@ def tune(
                 shapes=parse_shapes(shape),
                 inputs=given,
                 strict_fp=strict_fp,
+                precision=precision,
+                max_error=max_error,
                 verdict=verdict,
                 imports=tuple(imports or ()),
                 callbacks=[progress],
@@ -124,7 +133,7 @@ def tune(
         values = {"command": command, **report.to_dict()}
         print_json({**values, **failure("KeyboardInterrupt", stopped)} if report.interrupted else values)
     else:
-        following = _following(report, model, str(op), target, shape, inputs, db, command)
+        following = _following(report, model, str(op), target, shape, inputs, db, precise, command)
         show_report(report, str(op) if model is None else str(model), following, every)
     if report.interrupted:
         print(stopped, file=sys.stderr)
@@ -139,6 +148,7 @@ def _following(
     shape: list[str] | None,
     inputs: list[str] | None,
     db: Path | None,
+    precise: list[str],
     command: str,
 ) -> str:
     """The command to go on with: more of the same where nothing was gained, else one that uses what was found."""
@@ -148,6 +158,7 @@ def _following(
         return shlex.join(["autotune", "db", "best", op, *more])
     if report.model is None or not report.model.tuned:
         return command
+    more += precise
     for text in shape or ():
         more += ["--shape", text]
     if len(report.programs) > 1 or inputs:  # its shapes may depend on values: a session compiles what a run needs

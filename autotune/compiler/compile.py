@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from autotune.compiler.kernel_cache import cached_kernel, remembered_defaults
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
 from autotune.compiler.memory_limit import TooLarge, to_give_up
+from autotune.compiler.precision import AS_IT_IS, Precise
 from autotune.compiler.rounding import expected, together
 from autotune.compiler.slots import Assignment, KernelStep
 from autotune.compiler.tasks import model_key
@@ -88,6 +89,7 @@ class CompiledModel:
         runtime: the object with the thread pool and the plan driver.
         kernels: what each call computes and where its schedule came from (empty when loaded from a file).
         arena_lower_bound: bytes alive at once, the least any arena needs.
+        precise: in which floats products are computed.
     """
 
     program: Program
@@ -96,6 +98,7 @@ class CompiledModel:
     runtime: bytes
     kernels: tuple[KernelReport, ...] = ()
     arena_lower_bound: int = 0
+    precise: Precise = AS_IT_IS
 
     def __repr__(self) -> str:
         """One line: inputs, outputs and sizes, without code and weights."""
@@ -158,6 +161,7 @@ def compile_graph(
     *,
     heed_plan: bool = True,
     strict_fp: bool = False,
+    strict_workloads: Collection[Workload] = (),
     max_memory: int | None = None,
 ) -> CompiledModel:
     """Compile an optimised graph.
@@ -166,6 +170,7 @@ def compile_graph(
         database: where schedules are looked up; None gives every kernel its default.
         heed_plan: use no records where the tuner found that they make this model slower as a whole.
         strict_fp: no algorithm with larger rounding errors than the definition's, that is no Winograd.
+        strict_workloads: the kernels of which that holds besides.
         max_memory: bytes that packed weights and the arena of a run may take together. Kernels whose algorithm needs
             larger weights give it up, those that win the least by it first.
 
@@ -180,7 +185,7 @@ def compile_graph(
         plan = database.plan(model_key(groups), target.key)
         if plan is not None and not plan.tuned:
             database, without = None, "tuned schedules made this model slower as a whole"
-    plain: set[Workload] = set()
+    plain: set[Workload] = set(strict_workloads)
     untuned = remembered_defaults(cache, target)
     while True:
         chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)

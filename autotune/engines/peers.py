@@ -1,4 +1,4 @@
-"""Other engines, set up for the lowest latency they can reach with a given number of threads, in fp32."""
+"""Other engines, set up for the lowest latency they can reach with a given number of threads, in fp32 unless named."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OnnxRuntime:
 class OpenVino:
     """OpenVINO: latency hint, one stream, fp32 (its default may be bf16)."""
 
-    name = "openvino"
+    name, precision = "openvino", "f32"
 
     def __init__(self, model: Path, threads: int, shapes: Shapes) -> None:
         import openvino as ov
@@ -64,7 +64,7 @@ class OpenVino:
                 "PERFORMANCE_HINT": "LATENCY",
                 "NUM_STREAMS": "1",
                 "INFERENCE_NUM_THREADS": str(threads),
-                "INFERENCE_PRECISION_HINT": "f32",
+                "INFERENCE_PRECISION_HINT": self.precision,
             },
         ).create_infer_request()
         self._outputs = range(len(read.outputs))
@@ -73,6 +73,18 @@ class OpenVino:
         # Without copies on either side: its own latency, not that of the binding.
         found = self._request.infer(dict(feeds), share_inputs=True, share_outputs=True)
         return [found[number] for number in self._outputs]
+
+
+class OpenVinoBf16(OpenVino):
+    """OpenVINO with products in bf16 where it has them, as it chooses by itself on CPUs with instructions for it."""
+
+    name, precision = "openvino-bf16", "bf16"
+
+
+class OpenVinoF16(OpenVino):
+    """OpenVINO with products in f16 where it has them."""
+
+    name, precision = "openvino-f16", "f16"
 
 
 class Mnn:
@@ -120,6 +132,8 @@ class Mnn:
 PEERS: dict[str, Callable[[Path, int, Shapes], Engine]] = {
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
+    "openvino-bf16": OpenVinoBf16,
+    "openvino-f16": OpenVinoF16,
     "mnn": Mnn,
 }
 
@@ -146,7 +160,7 @@ def load_peer(name: str, model: Path, threads: int, shapes: Shapes) -> Engine:
         with _chatter_to_stderr():
             return PEERS[name](model, threads, shapes)
     except ImportError:
-        raise EngineError(f"{name} is not installed; pip install {name}") from None
+        raise EngineError(f"{name} is not installed; pip install {name.partition('-')[0]}") from None
     except Exception as error:  # engines raise what they like, RuntimeError above all
         raise EngineError(f"{name} cannot load the model: {type(error).__name__}: {str(error)[:200]}") from error
 

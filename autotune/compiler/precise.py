@@ -1,0 +1,171 @@
+"""Which products of a graph take 16-bit operands: those asked for, or those that it makes faster within an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler.choose import Chooser
+from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.exact import compile_within
+from autotune.compiler.kernel_cache import remembered_defaults
+from autotune.compiler.precision import AS_IT_IS, AS_THE_MODEL, MAX_ERROR, Precise, Precision
+from autotune.graph import Graph, partition
+from autotune.graph.narrow import narrowable, narrowed, too_large
+from autotune.ops.workload import Workload
+from autotune.records import Database
+from autotune.runtime.difference import max_error
+from autotune.runtime.feeds import random_feeds
+from autotune.runtime.program import TensorSpec
+from autotune.search_spaces import lookup
+from autotune.search_spaces.sketch.nest_numbers import NAMES
+from autotune.search_spaces.sketch.space import SketchSpace
+from autotune.search_spaces.space.limit import Speed, limit
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+
+WORTHWHILE = 0.95
+"""Share of the time in f32 that a narrow product may take, as far as that is known."""
+SEED = 0
+
+Compile = Callable[[Graph], CompiledModel]
+
+
+def compile_precisely(
+    graph: Graph,
+    target: Target,
+    database: Database | None = None,
+    cache: ObjectCache | None = None,
+    *,
+    precision: Precision = AS_THE_MODEL,
+    strict_fp: bool = False,
+    max_memory: int | None = None,
+) -> CompiledModel:
+    """Compile an optimised graph in a precision; for the rest see `compile_graph`.
+
+    Raises:
+        ModelError: besides, a weight is too large for the precision asked for, or f32 errs more than is allowed.
+    """
+    if precision.dtype(graph.own) is DType.f32 and precision.max_error is not None:
+        compiled, found = compile_within(
+            graph, target, database, cache, precision.max_error, strict_fp=strict_fp, max_memory=max_memory
+        )
+    else:
+        graph, found = in_precision(graph, target, database, cache, precision=precision, strict_fp=strict_fp)
+        compiled = compile_graph(graph, target, database, cache, strict_fp=strict_fp, max_memory=max_memory)
+    return replace(compiled, precise=found, program=replace(compiled.program, precision=str(found)))
+
+
+def in_precision(
+    graph: Graph,
+    target: Target,
+    database: Database | None = None,
+    cache: ObjectCache | None = None,
+    *,
+    precision: Precision,
+    strict_fp: bool = False,
+) -> tuple[Graph, Precise]:
+    """The graph with 16-bit products, and what is to be said about them.
+
+    "auto" runs the program on sample inputs, where this machine can. Until the error is small enough it keeps in f32
+    what is gained the least by, or what comes last, whichever leaves more of the gain.
+
+    Raises:
+        ModelError: a weight is too large for the precision asked for.
+    """
+    dtype = precision.dtype(graph.own)
+    if dtype is DType.f32:
+        return graph, replace(AS_IT_IS, asked=precision.name)
+    nodes = narrowable(graph)
+    if precision.name in ("bf16", "f16"):
+        names = [node.name for node in nodes]
+        return narrowed(graph, dtype, names), Precise(precision.name, dtype.value, len(names), len(names))
+
+    def compiled(graph: Graph) -> CompiledModel:
+        return compile_graph(graph, target, database, cache, strict_fp=strict_fp)
+
+    gains = _gains(graph, target, database, cache, dtype, strict_fp)
+    found = Precise(precision.name, dtype.value, len(gains), len(nodes))
+    if not gains:
+        return graph, replace(found, note="16 bits would not be faster")
+    if precision.name == "model" and precision.max_error is None:  # whose roundings they are
+        return narrowed(graph, dtype, gains), found
+    if target.missing_features():
+        return narrowed(graph, dtype, gains), replace(found, note="not tried on inputs: made for another CPU")
+    return _within(graph, gains, compiled, found, precision.max_error or MAX_ERROR)
+
+
+def _within(
+    graph: Graph, gains: Mapping[str, float], compiled: Compile, found: Precise, allowed: float
+) -> tuple[Graph, Precise]:
+    """As much of the gain as the error allows."""
+    feeds = random_feeds([TensorSpec(v.name, v.dtype, v.shape) for v in graph.inputs], SEED)
+    right, dtype = compiled(graph).run(feeds), DType(found.dtype)
+
+    def error_of(names: Collection[str]) -> float:
+        return max_error(compiled(narrowed(graph, dtype, names)).run(feeds), right)
+
+    error = error_of(gains)
+    if error <= allowed:
+        return narrowed(graph, dtype, gains), replace(found, error=error)
+    note = f"more would err by over {allowed:g}"
+    orders = (list(gains), sorted(gains, key=lambda name: -gains[name]))
+    tried = [_most(order, error_of, allowed) for order in orders]
+    names, error = max(tried, key=lambda one: sum(gains[name] for name in one[0]))
+    return narrowed(graph, dtype, names), replace(found, narrow=len(names), error=error, note=note)
+
+
+def _most(
+    order: Sequence[str], error_of: Callable[[Collection[str]], float], allowed: float
+) -> tuple[Sequence[str], float]:
+    """As many as the error allows, from the first on, and the error; all together err too much."""
+    error, least, most = 0.0, 0, len(order)
+    while most - least > 1:
+        middle = (least + most) // 2
+        off = error_of(order[:middle])
+        if off <= allowed:
+            error, least = off, middle
+        else:
+            most = middle
+    return order[:least], error
+
+
+def _gains(
+    graph: Graph, target: Target, database: Database | None, cache: ObjectCache | None, dtype: DType,
+    strict_fp: bool,
+) -> dict[str, float]:  # fmt: skip
+    """Seconds that 16 bits save, for the products that they make faster, in graph order."""
+    nodes = [node for node in narrowable(graph) if not too_large(graph, node, dtype)]
+    before = _by_origin(graph)
+    after = _by_origin(narrowed(graph, dtype, [node.name for node in nodes]))
+    choose = Chooser(target, database, strict_fp=strict_fp, untuned=remembered_defaults(cache, target))
+    gains: dict[str, float] = {}
+    for node in nodes:
+        origin = node.origins[0] if node.origins else ""
+        if origin in before and origin in after:
+            wide = _seconds(before[origin], choose, strict_fp, least=True)
+            narrow = _seconds(after[origin], choose, strict_fp, least=False)
+            if narrow < WORTHWHILE * wide:
+                gains[node.name] = wide - narrow
+    return gains
+
+
+def _by_origin(graph: Graph) -> Mapping[str, Workload]:
+    """The kernels by the ONNX node that they are named after."""
+    return {group.origins[0]: group.workload for group in partition(graph) if group.origins}
+
+
+def _seconds(workload: Workload, choose: Chooser, strict_fp: bool, *, least: bool) -> float:
+    """As measured; else the least possible, or (unless `least`) what the closed form of a sketch's nest says, where
+    conversions come on top of all else."""
+    choice, target = choose.own(workload), choose.target
+    if choice.tuned and choice.seconds is not None:
+        return choice.seconds
+    bound = limit(workload, target, strict_fp=strict_fp).seconds
+    space = lookup(choice.config.template or "").space(workload, target)
+    if least or not isinstance(space, SketchSpace):
+        return bound
+    row = dict(zip(NAMES, space.encode(choice.config.without("template")), strict=True))
+    cycles = float(row["cycles"] + row["converting"]) * space.numbers.bound
+    return max(bound, cycles / Speed.of(target).clock)

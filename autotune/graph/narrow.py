@@ -1,0 +1,152 @@
+"""Narrow products: convolutions and matrix products of an f32 graph whose operands are of 16 bits, summed up in f32.
+
+`conv(x, w)` becomes `conv(up(down(x)), up(w'))`: factors are f32 values of 16 bits, their products exact, the
+result f32. `up` belongs to the reader's kernel and `down` to that which makes the value, so that what lies in memory
+between them has 16 bits, and no kernel only converts. Done after all passes, which would take the conversions together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from autotune.errors import ModelError
+from autotune.graph.infer import is_elementwise
+from autotune.graph.ir import Array, Graph, Node
+from autotune.graph.partition import operation
+from autotune.graph.passes.dead_code import remove_dead_code
+from autotune.graph.passes.sweep import Sweep
+from autotune.ops.conv import CONVOLUTIONS
+from autotune.ops.registry import has_trait
+from autotune.ops.traits import Trait
+from autotune.tensor import DType
+
+FOLDED = 2
+"""Neighbours along the sum that instructions for 16 bits take together."""
+
+
+def narrowable(graph: Graph) -> tuple[Node, ...]:
+    """The products that 16-bit operands may make faster: of f32, over pairs, and no convolutions in groups."""
+    return tuple(node for node in graph.nodes if _is_product(graph, node))
+
+
+def _is_product(graph: Graph, node: Node) -> bool:
+    if node.op != "matmul" and node.op not in CONVOLUTIONS:
+        return False
+    first, second = (graph.values[name] for name in node.inputs[:2])
+    if {first.dtype, second.dtype} != {"f32"} or not first.size or not second.size or first.name == second.name:
+        return False
+    if node.op in CONVOLUTIONS:
+        return node.attr("groups") == 1 and second.shape[1] % FOLDED == 0
+    return first.shape[-2 if node.attr("trans_a") else -1] % FOLDED == 0
+
+
+def too_large(graph: Graph, node: Node, dtype: DType) -> str:
+    """Why constants of a product do not fit a 16-bit float; empty when they do."""
+    for name in node.inputs:
+        array = graph.constants.get(name)
+        if array is not None and array.size and not _fits(array, dtype):
+            most = float(np.abs(array[np.isfinite(array)]).max())
+            called = node.origins[0] if node.origins else node.name
+            return f"the weight '{name}' of '{called}' reaches {most:.6g}, and {dtype} ends at {_end(dtype):.6g}"
+    return ""
+
+
+def narrowed(graph: Graph, dtype: DType, chosen: Container[str]) -> Graph:
+    """The graph with those products that compute the values `chosen` of operands of `dtype`.
+
+    Raises:
+        ModelError: a weight of theirs is too large for it.
+    """
+    products = {node.name for node in narrowable(graph) if node.name in chosen}
+    if not products:
+        return graph
+    for node in graph.nodes:
+        if node.name in products and (complaint := too_large(graph, node, dtype)):
+            raise ModelError(f"precision {dtype}: {complaint}; use bf16, auto or f32")
+    return remove_dead_code(_Narrowing(graph, dtype.value, products).result())
+
+
+class _Narrowing:
+    """A sweep that stores in 16 bits what only products and what computes element by element read."""
+
+    def __init__(self, graph: Graph, dtype: str, products: set[str]) -> None:
+        self._graph, self._dtype, self._products = graph, dtype, products
+        self._stored = self._stored_narrow()
+        self._sweep = Sweep(graph)
+        self._narrow: dict[str, str] = {}
+
+    def result(self) -> Graph:
+        sweep = self._sweep
+        for node in sweep:
+            own = self._graph.producers[node.name]
+            as_narrow = node.name in self._products or (node.name in self._stored and _moves(node))
+            read = [self._operand(node, name, before, as_narrow) for name, before in zip(node.inputs, own.inputs)]
+            if read == list(own.inputs) and node.name not in self._stored:
+                sweep.keep(node)
+                continue
+            made = sweep.emit(node, node.op, read, **dict(node.attrs))
+            if node.name in self._stored and sweep.values[made].dtype != self._dtype:
+                made = sweep.emit(node, "cast", (made,), to=self._dtype)
+            sweep.replace(node, made)
+        return sweep.result()
+
+    def _operand(self, node: Node, name: str, before: str, as_narrow: bool) -> str:
+        """What a node reads in the place of a value."""
+        if self._graph.values[before].dtype != "f32":
+            return name
+        if as_narrow:
+            name = self._down(node, name)
+            if _moves(node):
+                return name
+        if self._sweep.values[name].dtype != self._dtype:
+            return name
+        return self._sweep.emit(node, "cast", (name,), to="f32")  # each reader has its own
+
+    def _down(self, node: Node, name: str) -> str:
+        if self._sweep.values[name].dtype == self._dtype:
+            return name
+        if name not in self._narrow:
+            array = self._sweep.array(name)
+            if array is None:
+                self._narrow[name] = self._sweep.emit(node, "cast", (name,), to=self._dtype)
+            else:
+                self._narrow[name] = self._sweep.constant(array.astype(DType(self._dtype).numpy), name)
+        return self._narrow[name]
+
+    def _stored_narrow(self) -> set[str]:
+        """Values that some product reads, directly or moved, and no reader of which would have to convert first."""
+        graph, found = self._graph, set[str]()
+        results = Counter(operation(node) for node in graph.nodes)
+        for node in reversed(graph.nodes):
+            alone = results[operation(node)] == 1 or operation(node) is None
+            if node.output.dtype != "f32" or not alone or node.name in graph.output_values:
+                continue
+            wants = [self._wants(reader, found) for reader in graph.consumers[node.name]]
+            if any(wants) and all(want or want is None for want in wants):
+                found.add(node.name)
+        return found
+
+    def _wants(self, reader: Node, found: set[str]) -> bool | None:
+        """Whether a reader takes 16 bits as they are; None where it may convert them, too, False where it may not."""
+        if reader.name in self._products or (_moves(reader) and reader.name in found):
+            return True
+        return None if is_elementwise(reader.op) or has_trait(reader.op, Trait.FOLDS) else False
+
+
+def _moves(node: Node) -> bool:
+    return has_trait(node.op, Trait.MOVES)
+
+
+def _fits(array: Array, dtype: DType) -> bool:
+    finite = array[np.isfinite(array)]
+    return not finite.size or float(np.abs(finite).max()) <= _end(dtype)
+
+
+def _end(dtype: DType) -> float:
+    found: np.finfo[np.floating[Any]] = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return float(found.max)

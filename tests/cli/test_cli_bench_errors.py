@@ -1,0 +1,42 @@
+"""Which answers `autotune bench` refuses: wrong ones, and not those in which few bits round the other way."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.cli.bench import _refuse_wrong
+from autotune.engines.compare import Comparison, EngineResult
+from autotune.errors import EngineError
+from autotune.ops.registry import has_trait
+from autotune.ops.traits import Trait
+
+
+def found(name: str, error: float) -> Comparison:
+    result = EngineResult(name, "1", 1e-3, 0.0, 1.0, 0.5, error, (1e-3,))
+    return Comparison((result,), 100.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "narrow", "rounded", "refused"),
+    [
+        ("autotune", False, False, True),
+        ("autotune", True, False, False),
+        ("autotune f32", True, False, True),
+        ("autotune", False, True, False),
+        ("onnxruntime", False, False, False),
+    ],
+)
+def test_a_large_difference_is_refused_where_every_bit_is_computed(
+    name: str, narrow: bool, rounded: bool, refused: bool
+) -> None:
+    if refused:
+        with pytest.raises(EngineError, match="off by 8.0e-02 of the output's range"):
+            _refuse_wrong(found(name, 0.08), narrow, rounded)
+    else:
+        _refuse_wrong(found(name, 0.08), narrow, rounded)
+    _refuse_wrong(found(name, 1e-5), narrow, rounded)
+
+
+def test_quantising_operators_say_that_they_round() -> None:
+    assert has_trait("quantize", Trait.ROUNDS) and has_trait("requantize", Trait.ROUNDS)
+    assert not has_trait("conv2d", Trait.ROUNDS) and not has_trait("relu", Trait.ROUNDS)

@@ -1,0 +1,158 @@
+"""Precision: what is asked for is what is computed, "auto" keeps its error, and files say what they hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler import precise
+from autotune.compiler.choose import Chooser
+from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.precise import compile_precisely, in_precision
+from autotune.compiler.precision import Precision
+from autotune.errors import InputError, ModelError
+from autotune.graph import Graph, optimize, partition
+from autotune.graph.narrow import narrowable
+from autotune.ops.workload import Workload
+from autotune.runtime.artifact import load_artifact
+from autotune.runtime.difference import max_error
+from autotune.runtime.feeds import random_feeds
+from autotune.target import Target
+from tests.compiler.test_compiler_program import fire_graph as nameless
+
+NATIVE = Target.parse("native -num-cores=1")
+
+
+def fire_graph() -> Graph:
+    """As models are loaded: every node stands for one of ONNX."""
+    found = nameless()
+    return replace(found, nodes=tuple(replace(node, origins=(node.name,)) for node in found.nodes))
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return optimize(fire_graph())
+
+
+@pytest.fixture(scope="module")
+def wide(graph: Graph) -> CompiledModel:
+    return compile_graph(graph, NATIVE)
+
+
+def error(model: CompiledModel, right: CompiledModel) -> float:
+    feeds = random_feeds(right.inputs, 7)
+    return max_error(model.run(feeds), right.run(feeds))
+
+
+@pytest.mark.parametrize(("name", "most"), [("bf16", 2e-2), ("f16", 2e-3)])
+def test_products_in_16_bits_are_about_right(graph: Graph, wide: CompiledModel, name: str, most: float) -> None:
+    model = compile_precisely(graph, NATIVE, precision=Precision(name))
+    assert 0 < error(model, wide) <= most
+    assert model.program.precision == f"{name} in 3 of 3 products"  # the first convolution has three channels
+    assert sum(f":{name}" in kernel.description for kernel in model.kernels) >= 3
+
+
+def test_f32_is_as_it_was(graph: Graph, wide: CompiledModel) -> None:
+    model = compile_precisely(graph, NATIVE)
+    assert model.key == wide.key and model.program.precision == "f32"
+
+
+def prefer(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """Let products of a dtype take half the time of others."""
+
+    def seconds(workload: Workload, choose: Chooser, strict_fp: bool, *, least: bool) -> float:
+        return 0.5 if any(entry.type.dtype == dtype for entry in workload.inputs) else 1.0
+
+    monkeypatch.setattr(precise, "_seconds", seconds)
+
+
+def test_auto_takes_what_is_faster(
+    graph: Graph, wide: CompiledModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prefer(monkeypatch, "bf16")
+    model = compile_precisely(graph, NATIVE, None, ObjectCache(tmp_path), precision=Precision("auto", 0.1))
+    assert (model.precise.narrow, model.precise.products) == (3, 3)
+    assert model.precise.error == pytest.approx(error(model, wide), rel=3)
+    assert "off by" in model.program.precision
+
+
+def test_auto_keeps_its_error(graph: Graph, wide: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefer(monkeypatch, "bf16")
+    _, all_narrow = in_precision(graph, NATIVE, precision=Precision("auto", 0.5))
+    assert all_narrow.error is not None
+    _, fewer = in_precision(graph, NATIVE, precision=Precision("auto", all_narrow.error / 1.2))
+    assert fewer.narrow < 3 and fewer.error is not None and fewer.error <= all_narrow.error / 1.2
+    assert "more would err" in fewer.note
+    same, none = in_precision(graph, NATIVE, precision=Precision("auto", 1e-9))
+    assert same is graph and str(none) == "f32 (more would err by over 1e-09)"
+
+
+def test_auto_where_16_bits_are_no_faster(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefer(monkeypatch, "f32")
+    found, said = in_precision(graph, NATIVE, precision=Precision("auto"))
+    assert found is graph and str(said) == "f32 (16 bits would not be faster)"
+
+
+def test_auto_for_another_cpu_says_that_nothing_was_tried(graph: Graph) -> None:
+    zen, old = (Target.parse(f"x86 -mcpu={cpu} -num-cores=1") for cpu in ("znver4", "haswell"))
+    assert in_precision(graph, old, precision=Precision("auto"))[1].narrow == 0
+    narrow = Precision("auto", 0.5)
+    found, said = in_precision(graph, zen, precision=narrow)
+    if not zen.missing_features():
+        pytest.skip("this CPU can run it")
+    assert said.narrow == 0 or "another CPU" in said.note
+    assert len(narrowable(found)) == 4 - 1 - said.narrow or said.narrow
+
+
+def test_a_layer_that_does_not_fit_f16() -> None:
+    graph = fire_graph()
+    graph.constants["w3"][0, 0, 0, 0] = 1e5
+    with pytest.raises(ModelError, match="f16: the weight 'w3' of 'c' reaches 100000, and f16 ends at 65504"):
+        in_precision(graph, NATIVE, precision=Precision("f16"))
+
+
+def test_a_model_of_half_floats_computes_in_them_where_that_is_faster(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefer(monkeypatch, "bf16")
+    own = replace(graph, own="bf16")
+    assert str(in_precision(own, NATIVE, precision=Precision())[1]) == "bf16 in 3 of 3 products"
+    assert in_precision(own, NATIVE, precision=Precision("f32"))[0] is own
+    assert in_precision(replace(graph, own="f16"), NATIVE, precision=Precision())[1].narrow == 0
+    assert in_precision(graph, NATIVE, precision=Precision())[0] is graph
+
+
+def test_files_say_their_precision(graph: Graph, tmp_path: Path) -> None:
+    model = compile_precisely(graph, NATIVE, precision=Precision("bf16"))
+    model.save(tmp_path / "model.at")
+    program = load_artifact(tmp_path / "model.at")[0]
+    assert program.precision == "bf16 in 3 of 3 products"
+
+
+def test_workloads_of_other_dtypes_have_records_of_their_own(graph: Graph) -> None:
+    narrow = in_precision(graph, NATIVE, precision=Precision("bf16"))[0]
+    keys = [{group.workload.key for group in partition(g) if group.workload.anchor} for g in (graph, narrow)]
+    assert len(keys[0]) == len(keys[1]) and not keys[0] & keys[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "message"),
+    [
+        ("int8", None, "there is no precision 'int8'; there are model, f32, bf16, f16, auto"),
+        ("auto", 0.0, "the largest error 0.0 is no share of a range; give for example 0.01"),
+        ("auto", float("nan"), "the largest error nan is no share"),
+        ("bf16", 0.1, "a largest error is what precisions model, f32 and auto heed, not bf16"),
+    ],
+)
+def test_bad_wishes(name: str, most: float | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Precision.parse(name, most)
+
+
+def test_infinite_errors_are_no_small_ones(graph: Graph) -> None:
+    """What leaves f16's range on the sample inputs would come out as infinity or NaN."""
+    assert max_error([np.array([np.inf, 1.0])], [np.array([1.0, 2.0])]) == float("inf")
