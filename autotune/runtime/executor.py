@@ -28,7 +28,7 @@ _NOWHERE: tuple[Array, int] = (np.empty(0, np.uint8), 0)
 _FLAG = TensorSpec("", "i32", ())
 
 
-class _Form:
+class Form:
     """What a new array for a tensor needs, looked up once: making one is on the path of every run."""
 
     def __init__(self, spec: TensorSpec) -> None:
@@ -52,15 +52,16 @@ class Context:
         constants: Array,
         keep: Sequence[object],
         runtime: NativeRuntime,
+        pool: ThreadPool | None = None,
     ) -> None:
         self.arena = aligned_empty(program.arena_bytes + ALIGN)
-        self.pool = ThreadPool(program.num_threads, native=runtime)
+        self.pool = pool or ThreadPool(program.num_threads, native=runtime)
         bases = {ARENA: int(self.arena.ctypes.data), CONSTANTS: int(constants.ctypes.data)}
         # Outputs that kernels write straight into the caller's array; another output may be a view of the same one.
         self.direct = [n for n, (_, r) in enumerate(program.outputs) if r == Ref(OUTPUT, n)]
         self._staged = {
-            INPUT: [_Form(s).fresh() for s in program.inputs],
-            OUTPUT: [_Form(s).fresh() if n in self.direct else _NOWHERE for n, (s, _) in enumerate(program.outputs)],
+            INPUT: [Form(s).fresh() for s in program.inputs],
+            OUTPUT: [Form(s).fresh() if n in self.direct else _NOWHERE for n, (s, _) in enumerate(program.outputs)],
         }
         self._entries: dict[str, list[list[int]]] = {space: [[] for _ in a] for space, a in self._staged.items()}
         steps, place = [], 0
@@ -86,13 +87,27 @@ class Context:
     def read_from(self, arrays: Sequence[Array]) -> None:
         """Let the kernels read the inputs: contiguous ones where they are, others from a copy."""
         for n, array in enumerate(arrays):
-            flags = array.flags
-            if flags.c_contiguous and flags.aligned:
-                self._point(INPUT, n, address_of(array))
-            else:
-                staged, address = self._staged[INPUT][n]
-                np.copyto(staged, array)
-                self._point(INPUT, n, address)
+            self.read_one(n, array)
+
+    def read_one(self, number: int, array: Array) -> None:
+        """Let the kernels read an input where it is, or, unless it is contiguous, from a copy."""
+        flags = array.flags
+        if flags.c_contiguous and flags.aligned:
+            self._point(INPUT, number, address_of(array))
+        else:
+            staged, address = self._staged[INPUT][number]
+            np.copyto(staged, array)
+            self._point(INPUT, number, address)
+
+    def own(self, output: int) -> Array:
+        """The memory that belongs to an output that kernels write straight, as long as nobody gave another."""
+        return self._staged[OUTPUT][output][0]
+
+    def run(self) -> None:
+        """Run the kernels on what was pointed to. Raises InputError as `check`."""
+        if self.plan.num_steps:
+            self.pool.run_plan(self.plan)
+        self.check()
 
     def check(self) -> None:
         """Raises InputError when the run that is done had impossible values."""
@@ -103,6 +118,16 @@ class Context:
     def write_to(self, output: int, address: int) -> None:
         """Let the kernels write an output straight into memory of the caller."""
         self._point(OUTPUT, output, address)
+
+    def entries(self, space: str, number: int) -> list[int]:
+        """Addresses of the frame entries that point to an input or an output, for somebody who changes them."""
+        self._current[space][number] = -1
+        first = address_of(self.plan.frames)
+        return [first + 8 * entry for entry in self._entries[space][number]]
+
+    def flags(self) -> list[int]:
+        """Addresses of what `check` looks at."""
+        return [address_of(flag) for flag, _ in self._checks]
 
     def own_buffers(self) -> None:
         """Read and write nobody else's memory: for timing and profiling between the runs."""
@@ -141,7 +166,7 @@ class Executor:
         self._libraries: list[Library] = [load_objects([o], self._runtime.imports, linker=linker) for o in objects]
         self._kernels = [library.address("kernel") for library in self._libraries]
         self._own_contexts()
-        self._forms = [_Form(spec) for spec, _ in program.outputs]
+        self.forms = [Form(spec) for spec, _ in program.outputs]
         self._specs = {s.name: (n, s, DType(s.dtype).numpy) for n, s in enumerate(program.inputs)}
 
     def run(
@@ -178,11 +203,15 @@ class Executor:
         try:
             return self._run(arrays, into or {}, trace)
         except MemoryError as error:
-            outputs = sum(_bytes(spec) for spec, _ in self.program.outputs)
-            raise MemoryLimitError(
-                f"a run needs {self.program.arena_bytes} bytes for intermediate values and {outputs} for outputs,"
-                " more than there is: use smaller shapes, or a machine with more memory"
-            ) from error
+            raise self.too_large() from error
+
+    def too_large(self) -> MemoryLimitError:
+        """What to raise where there is no memory for a run."""
+        outputs = sum(_bytes(spec) for spec, _ in self.program.outputs)
+        return MemoryLimitError(
+            f"a run needs {self.program.arena_bytes} bytes for intermediate values and {outputs} for outputs,"
+            " more than there is: use smaller shapes, or a machine with more memory"
+        )
 
     def _run(self, arrays: Sequence[Array], given: Mapping[int, Array], trace: RunTrace | None) -> list[Array]:
         context = self._take()
@@ -193,7 +222,7 @@ class Executor:
                 if n in given:
                     direct[n], address = given[n], address_of(given[n])
                 else:
-                    direct[n], address = self._forms[n].fresh()
+                    direct[n], address = self.forms[n].fresh()
                 context.write_to(n, address)
             if self.program.calls:
                 if trace is None:
@@ -220,6 +249,14 @@ class Executor:
         finally:
             self._give(context)
 
+    def pool(self) -> ThreadPool:
+        """Threads that run such a program, for contexts of somebody's own."""
+        return ThreadPool(self.program.num_threads, native=self._runtime)
+
+    def bound(self, pool: ThreadPool) -> Context:
+        """A context that belongs to the caller, and runs on these threads."""
+        return Context(self.program, self._kernels, self.constants, self._libraries, self._runtime, pool)
+
     def context(self) -> Context:
         """A context for benchmarks and profiling; give it back with `release`."""
         context = self._take()
@@ -235,7 +272,7 @@ class Executor:
         for name, array in into.items():
             if name not in names:
                 raise InputError(f"no output named {name!r}; the model has {', '.join(names)}")
-            form = self._forms[names[name]]
+            form = self.forms[names[name]]
             require_fit(name, array, form.shape, form.dtype)
             found[names[name]] = array
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import final
@@ -136,6 +136,11 @@ class ThreadPool:
         with self._checked(plan):
             self._native.run_profiled(self._open_address(), plan.address, _address(stamps))
         return np.diff(stamps).astype(np.float64) * 1e-9
+
+    def run_loop(self, driver: Callable[[int, int, int, int], int], plan: Plan, loop: int) -> int:
+        """Many passes over the plan: `driver` is `autotune_loop`, `loop` the address of what it needs to know."""
+        with self._checked(plan):
+            return driver(self._native.library.address("autotune_run"), self._open_address(), plan.address, loop)
 
     def run_function(self, function: int, argument: int = 0) -> None:
         """Call `void function(ptr argument, i64 thread_id, i64 num_threads)` on every thread: one region."""
