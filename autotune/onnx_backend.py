@@ -38,11 +38,16 @@ class AutotuneRep(BackendRep):
         """The outputs in the model's order."""
         if not isinstance(inputs, dict):
             given: Sequence[Any] = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-            inputs = {name: np.asarray(a) for name, a in zip(self._model.input_names, given)}
+            inputs = {name: _value(a) for name, a in zip(self._model.input_names, given)}
         try:
             return tuple(self._model.run(inputs))
         except UnsupportedError as error:  # of a shape or value that only the run has shown
             raise BackendIsNotSupposedToImplementIt(str(error)) from error
+
+
+def _value(given: Any) -> Any:
+    """A sequence is a list of arrays, an empty optional None."""
+    return given if given is None or isinstance(given, list) else np.asarray(given)
 
 
 class AutotuneBackend(Backend):

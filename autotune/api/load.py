@@ -11,7 +11,7 @@ from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision
-from autotune.compiler.staged import StagedModel, compile_or_stage
+from autotune.compiler.staged import MAX_LOOP_STEPS, StagedModel, compile_or_stage
 from autotune.graph import Graph, open_model
 from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
@@ -33,15 +33,20 @@ def load(
     max_memory: int | None = None,
     skip_passes: Collection[str] = (),
     dump_graph: str | Path | None = None,
+    max_loop_steps: int | None = None,
     precision: str = "model",
     max_error: float | None = None,
 ) -> Runnable:
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
+    Args:
+        max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
+
     Raises:
         ModelError, UnsupportedError, TargetError, DatabaseError, InputError: as for `compile`.
     """
     optimizer = Optimizer(skip_passes, dump_graph)
+    steps = MAX_LOOP_STEPS if max_loop_steps is None else max_loop_steps
     wanted, cache, wish = Target.parse(target), object_cache(), Precision.parse(precision, max_error)
 
     def compiled(graph: Graph) -> CompiledModel:
@@ -50,4 +55,4 @@ def load(
                 graph, wanted, opened, cache, precision=wish, strict_fp=strict_fp, max_memory=max_memory
             )
 
-    return compile_or_stage(open_model(model, shapes, as_arrays(fixed)), compiled, optimizer)
+    return compile_or_stage(open_model(model, shapes, as_arrays(fixed)), compiled, optimizer, steps)

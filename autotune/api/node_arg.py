@@ -30,12 +30,19 @@ class NodeArg:
     @staticmethod
     def of(spec: TensorSpec | ModelInput | ModelOutput) -> NodeArg:
         """Dimensions that the run decides are symbols or None; so is a whole shape, whose list is then empty."""
-        dims = spec.shape if isinstance(spec, TensorSpec) else spec.dims or ()
-        return NodeArg(spec.name, f"tensor({_ONNX_TYPES[spec.dtype]})" if spec.dtype else "", list(dims))
+        if isinstance(spec, TensorSpec):
+            return NodeArg(spec.name, f"tensor({_ONNX_TYPES[spec.dtype]})", list(spec.shape))
+        text = f"tensor({_ONNX_TYPES[spec.dtype]})" if spec.dtype else ""
+        for wrap in reversed(spec.wraps):
+            text = f"{wrap}({text})"
+        return NodeArg(spec.name, text, list(spec.dims or ()))
 
     @property
     def spec(self) -> TensorSpec:
-        """Its dtype and shape. Raises InputError where the shape is open."""
+        """Its dtype and shape. Raises InputError where the shape is open, or it is no tensor of numbers."""
+        dtype = next((d for d, name in _ONNX_TYPES.items() if f"tensor({name})" == self.type), "string")
+        if dtype == "string":
+            raise InputError(f"input '{self.name}' is a {self.type}, which has no random values: run it from Python")
         shape = tuple(dim for dim in self.shape if isinstance(dim, int))
         if len(shape) != len(self.shape):
             example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in self.shape) or "1,3,224,224"
@@ -43,6 +50,4 @@ class NodeArg:
                 f"input '{self.name}' has open dimensions {self.shape}: give --shape {self.name}={example},"
                 f" or its value by --input {self.name}=FILE.npy"
             )
-        return TensorSpec(
-            self.name, next(d for d, name in _ONNX_TYPES.items() if f"tensor({name})" == self.type), shape
-        )
+        return TensorSpec(self.name, dtype, shape)

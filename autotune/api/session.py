@@ -54,6 +54,7 @@ class InferenceSession:
         max_memory: int | None = None,
         skip_passes: Collection[str] = (),
         dump_graph: str | Path | None = None,
+        max_loop_steps: int | None = None,
         precision: str = "model",
         max_error: float | None = None,
     ) -> None:
@@ -75,6 +76,7 @@ class InferenceSession:
                 max_memory=max_memory,
                 skip_passes=skip_passes,
                 dump_graph=dump_graph,
+                max_loop_steps=max_loop_steps,
                 precision=precision,
                 max_error=max_error,
             )

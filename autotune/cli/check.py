@@ -43,7 +43,7 @@ def check(
         {} if found.open or found.graph is None else {o.name: found.graph.values[o.value] for o in found.graph.outputs}
     )
     inputs = {declared.name: _form(declared) for declared in parsed.inputs}
-    unknown = [declared for declared in parsed.inputs if declared.value is None]
+    unknown = [declared for declared in parsed.inputs if declared.is_tensor and declared.value is None]
     outputs = {
         name: f"{values[name].dtype}{list(values[name].shape)}" if name in values else _form(declared)
         for name, declared in parsed.outputs.items()
@@ -67,6 +67,8 @@ def check(
 
 
 def _form(declared: ModelInput | ModelOutput) -> str:
+    if declared.wraps:
+        return f"{' '.join(declared.wraps)} of {declared.dtype or 'tensors'}"
     if declared.dtype is None or declared.dims is None:
         return f"{declared.dtype or ''} of a shape that the run decides".strip()
     return f"{declared.dtype}[{', '.join('?' if dim is None else str(dim) for dim in declared.dims)}]"

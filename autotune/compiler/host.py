@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from autotune.graph.frontend.attributes import NodeAttributes
-from autotune.graph.host import HostFunction, HostNode, Suppression, run_host, scalar_nonzero
+from autotune.graph.frontend.moved import MOVES, move_strings
+from autotune.graph.host import HostFunction, HostNode, HostValue, Suppression, run_host, scalar_nonzero
 from autotune.graph.ir import Array
 from autotune.runtime.boxes import keep_boxes
 from autotune.runtime.nonzero import nonzero
 
 
-def run_on_host(node: NodeAttributes, arrays: Sequence[Array | None]) -> Sequence[Array]:
-    """`run_host`, by compiled code where possible."""
-    return run_host(node, arrays, _COMPILED)
+def run_on_host(node: NodeAttributes, values: Sequence[HostValue]) -> Sequence[HostValue]:
+    """`run_host`, by compiled code where possible; strings are moved."""
+    if node.op in MOVES and any(isinstance(value, np.ndarray) and value.dtype == object for value in values):
+        return move_strings(node, values)
+    return run_host(node, values, _COMPILED)
 
 
 def _non_max_suppression(node: HostNode) -> tuple[Array]:
@@ -21,7 +26,7 @@ def _non_max_suppression(node: HostNode) -> tuple[Array]:
     return (keep_boxes(asked.boxes, asked.scores, asked.limit, asked.overlap, asked.least, asked.centred),)
 
 
-def _nonzero(node: HostNode) -> Sequence[Array]:
+def _nonzero(node: HostNode) -> Sequence[HostValue]:
     x = node.array(0)
     return (nonzero(x),) if x.ndim else scalar_nonzero(x)
 

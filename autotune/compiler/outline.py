@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from autotune.graph import Graph, Value, one_line, verify
 from autotune.graph.frontend import ModelInput, OnnxModel, Stage, convert_part, convert_whole, whole
 from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.frontend.body import is_loop
 from autotune.graph.host import host_function
 
 
@@ -50,7 +51,8 @@ def known_types(inputs: Sequence[ModelInput]) -> dict[str, Value]:
 def possible_hosts(model: OnnxModel, stage: Stage) -> list[int]:
     """The nodes of the rest that may have to run on the host."""
     nodes = stage.rest.nodes if stage.rest is not None else ()
-    return [index for index in nodes if host_function(model.nodes[index].proto) is not None]
+    protos = ((index, model.nodes[index].proto) for index in nodes)
+    return [index for index, proto in protos if host_function(proto) is not None or is_loop(proto)]
 
 
 def least_segments(stage: Stage) -> int:

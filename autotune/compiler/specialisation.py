@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import Protocol, Union
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from autotune.compiler.compile import CompiledModel
 from autotune.compiler.host import run_on_host
 from autotune.graph.frontend import OnnxModel, Part, Stage
 from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array
+from autotune.runtime.trace import RunTrace
 
+_FRESH = frozenset(("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
 _SHORT = 64  # bytes of a value that is its own digest
 
 
@@ -28,20 +31,42 @@ class ProgramStep:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """What a run did: a host function on these arrays, None for inputs that are left out."""
+    """What a run did: a host function on these values, None for inputs that are left out."""
 
     node: NodeAttributes
-    arrays: Sequence[Array | None]
+    values: Sequence[HostValue]
 
     @property
     def label(self) -> str:
         return self.node.label
 
-    def run(self) -> Sequence[Array]:
-        return run_on_host(self.node, self.arrays)
+    def run(self) -> Sequence[HostValue]:
+        return run_on_host(self.node, self.values)
 
 
-Step = Union[ProgramStep, HostStep]
+class LoopStep(Protocol):
+    """What a run did: a loop, step by step."""
+
+    @property
+    def label(self) -> str: ...
+    def run(self) -> Sequence[HostValue]: ...
+
+
+Step = Union[ProgramStep, HostStep, LoopStep]
+Watch = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """Who is told of a run.
+
+    Attributes:
+        watch: of each program and each host function before it runs.
+        trace: of when each kernel and each host function ran.
+    """
+
+    watch: Watch | None = None
+    trace: RunTrace | None = None
 
 
 @dataclass(eq=False)
@@ -53,27 +78,41 @@ class Room:
         part: the nodes.
         is_whole: it is the whole model.
         decisive: inputs for whose values it is made, not only for their types; they are found out as runs come.
+        typed: it needs the types of all inputs, also of those that grow; found out as well.
     """
 
     number: int
     part: Part
     is_whole: bool
     decisive: tuple[str, ...]
+    typed: bool = False
 
-    def key(self, values: Mapping[str, Array], decisive: tuple[str, ...]) -> tuple[object, ...]:
+    def key(
+        self, values: Mapping[str, HostValue], decisive: tuple[str, ...], growing: frozenset[str]
+    ) -> tuple[object, ...]:
         """What two runs have in common that use the same specialisation."""
-        types = [(values[name].dtype, values[name].shape) for name in self.part.inputs]
-        return (self.number, decisive, *types, *(_digest(values[name]) for name in decisive))
+        types = [form_of(values[name]) if name not in growing else ... for name in self.part.inputs]
+        return (self.number, decisive, *types, *(digest(values[name]) for name in decisive))
+
+
+class Call(Protocol):
+    """A node of a specialisation that runs on the host, a loop perhaps; `writes` names its outputs, empty where nobody
+    wants one. Where it is `fresh`, the arrays that it gives are nobody else's."""
+
+    @property
+    def writes(self) -> tuple[str, ...]: ...
+    @property
+    def fresh(self) -> bool: ...
+    def step(self, values: Mapping[str, HostValue], observers: Observers) -> HostStep | LoopStep: ...
 
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A host node of a specialisation.
+    """A host function of a specialisation.
 
     Attributes:
         reads: names of the inputs; None where one is left out.
         constants: those of them that are initializers.
-        writes: names of the outputs, empty where nobody wants one.
     """
 
     node: NodeAttributes
@@ -81,20 +120,23 @@ class HostCall:
     constants: Mapping[str, Array]
     writes: tuple[str, ...]
 
+    @property
+    def fresh(self) -> bool:
+        return self.node.op in _FRESH
+
     @classmethod
     def of(cls, model: OnnxModel, index: int) -> HostCall:
         entry = model.nodes[index]
-        node = NodeAttributes(entry.proto, entry.opset, model.folder)
         reads = tuple(name or None for name in entry.proto.input)
         constants = {name: model.initializers[name] for name in reads if name and name in model.initializers}
-        return cls(node, reads, constants, tuple(entry.proto.output))
+        return cls(model.attributes(index), reads, constants, tuple(entry.proto.output))
 
-    def step(self, values: Mapping[str, Array]) -> HostStep:
+    def step(self, values: Mapping[str, HostValue], observers: Observers) -> HostStep:
         """The call on the values of a run; a value hides the initializer of its name."""
-        arrays = [
+        given = [
             None if name is None else values[name] if name in values else self.constants[name] for name in self.reads
         ]
-        return HostStep(self.node, arrays)
+        return HostStep(self.node, given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +155,25 @@ class Specialisation:
     program: CompiledModel | None
     reads: tuple[str, ...]
     writes: tuple[str, ...]
-    calls: tuple[HostCall, ...]
+    calls: tuple[Call, ...]
     rest: Room | None
 
     @classmethod
     def of(
-        cls, model: OnnxModel, stage: Stage, program: CompiledModel | None, room: Callable[[Part], Room]
+        cls,
+        stage: Stage,
+        program: CompiledModel | None,
+        call: Callable[[Stage, int], Call],
+        room: Callable[[Part], Room],
     ) -> Specialisation:
         """
         Args:
+            call: makes the call of a node of the stage's hosts.
             room: finds the one of a part.
         """
         reads = () if program is None else tuple(spec.name for spec in program.program.inputs)
         writes = () if program is None else tuple(spec.name for spec, _ in program.program.outputs)
-        calls = tuple(HostCall.of(model, index) for index in stage.hosts)
+        calls = tuple(call(stage, index) for index in stage.hosts)
         return cls(stage, program, reads, writes, calls, None if stage.rest is None else room(stage.rest))
 
     @property
@@ -135,6 +182,18 @@ class Specialisation:
         return 0 if self.program is None else self.program.constants.nbytes
 
 
-def _digest(array: Array) -> bytes:
-    data = np.ascontiguousarray(array).tobytes()
+def is_tensor(value: HostValue) -> bool:
+    """Whether a value is a tensor of numbers: what programs take."""
+    return isinstance(value, np.ndarray) and value.dtype != object
+
+
+def form_of(value: HostValue) -> object:
+    """What a specialisation depends on of a value that it reads."""
+    if not isinstance(value, np.ndarray):
+        return None
+    return (value.dtype, value.shape) if value.dtype != object else object
+
+
+def digest(value: HostValue) -> bytes:
+    data = np.ascontiguousarray(value).tobytes()
     return data if len(data) <= _SHORT else hashlib.sha256(data).digest()

@@ -31,6 +31,8 @@ def both(*arrays: Array, **attributes: Any) -> Array:
     """What compiled code finds, which is what NumPy finds."""
     asked = node(len(arrays), **attributes)
     (found,), (expected,) = run_on_host(asked, arrays), run_host(asked, arrays)
+    assert isinstance(found, np.ndarray)
+    assert isinstance(expected, np.ndarray)
     assert found.dtype == expected.dtype == np.int64
     np.testing.assert_array_equal(found, expected)
     return found
@@ -90,6 +92,8 @@ def test_nonzero(data: st.DataObject) -> None:
     asked = NodeAttributes(helper.make_node("NonZero", ["x"], ["y"]), 17, None)
     for array in (x, x.T):
         (found,), (expected,) = run_on_host(asked, [array]), run_host(asked, [array])
+        assert isinstance(found, np.ndarray)
+        assert isinstance(expected, np.ndarray)
         assert found.dtype == np.int64
         np.testing.assert_array_equal(found, expected)
 

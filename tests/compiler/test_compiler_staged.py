@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autotune.compiler import staged
+from autotune.compiler import stages
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.staged import StagedModel, compile_or_stage
 from autotune.errors import InputError, MemoryLimitError, ModelError, UnsupportedError, WorkloadError
@@ -187,7 +187,7 @@ def test_a_value_changed_in_place_is_seen() -> None:
 
 
 def test_many_shapes_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged, "MAX_SPECIALISATIONS", 4)
+    monkeypatch.setattr(stages, "MAX_SPECIALISATIONS", 4)
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, ["N"])})
     found = check(model, [{"x": data(n)} for n in range(1, 25)])
     assert found.specialisations == 4

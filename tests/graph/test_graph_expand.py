@@ -178,21 +178,57 @@ def test_an_operator_that_is_a_function() -> None:
     np.testing.assert_allclose(found, -shifted[np.arange(3), [0, 2, 4]].mean(), rtol=1e-5)
 
 
-def test_loops_and_sequences_are_refused_at_once() -> None:
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["c"], ["d"])],
+def loop_body() -> onnx.GraphProto:
+    """Doubles what it carries and collects it, with a weight from around it."""
+    return helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["on"]),
+            helper.make_node("Add", ["h", "h"], ["twice"]),
+            helper.make_node("Add", ["twice", "w"], ["next"]),
+            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["next", "f"], ["seen"]),
+        ],
         "body",
-        [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("c", 9, [])],
-        [helper.make_tensor_value_info("d", 9, [])],
-    )
-    nodes = [
-        helper.make_node("Loop", ["n", "yes"], [], body=body, name="l1"),
-        helper.make_node("SequenceConstruct", ["x"], ["s"], name="s1"),
-        helper.make_node("SequenceAt", ["s", "zero"], ["y"], name="s2"),
-    ]
-    tensors = {"n": np.asarray(3), "yes": np.asarray(True), "zero": np.asarray(0)}
-    with pytest.raises(UnsupportedError, match="3 unsupported node.*Loop.*SequenceAt.*SequenceConstruct"):
-        load_model(make_model(nodes, {"x": [2]}, ["y"], tensors, dtype=TensorProto.FLOAT).SerializeToString())
+        [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("go", 9, []),
+         helper.make_empty_tensor_value_info("h")],
+        [helper.make_empty_tensor_value_info(name) for name in ("on", "next", "seen")],
+    )  # fmt: skip
+
+
+def test_a_short_loop_is_its_steps() -> None:
+    feeds = {"x": random(3)}
+    tensors = {"n": np.asarray(3), "w": random(3, seed=1)}
+    node = helper.make_node("Loop", ["n", "", "x"], ["last", "y"], body=loop_body())
+    model = make_model([node], {"x": [3]}, ["last", "y"], tensors)
+    graph = load_model(model.SerializeToString())
+    assert len(graph.nodes) < 20
+    state, seen = feeds["x"], []
+    for step in range(3):
+        state = state + state + tensors["w"]
+        seen.append(state * np.float32(step))
+    check(model, feeds, [state, np.stack(seen)])
+
+
+def test_loops_that_go_on_are_no_part_of_one_program() -> None:
+    for tensors, inputs in (({"n": np.asarray(30_000)}, {"x": [3]}), ({}, {"x": [3], "n": []})):
+        node = helper.make_node("Loop", ["n", "", "x"], ["last", "y"], name="long", body=loop_body())
+        model = make_model([node], inputs, ["last", "y"], {**tensors, "w": random(3)})
+        if "n" in inputs:
+            next(info for info in model.graph.input if info.name == "n").type.tensor_type.elem_type = TensorProto.INT64
+        with pytest.raises(UnsupportedError, match=r"'long' \(Loop\) runs step by step.*InferenceSession"):
+            load_model(model.SerializeToString())
+
+
+def test_loops_that_do_not_fit_their_body() -> None:
+    def refused(inputs: Sequence[str], outputs: Sequence[str]) -> str:
+        node = helper.make_node("Loop", inputs, outputs, body=loop_body())
+        with pytest.raises(ModelError) as caught:
+            load_model(make_model([node], {"x": [3]}, ["y"], {"n": np.asarray(3), "w": random(3)}).SerializeToString())
+        return str(caught.value)
+
+    assert "0 carried values" in refused(["n", ""], ["y"])
+    assert "2 carried values" in refused(["n", "", "x", "x"], ["last", "y"])
+    assert "4 outputs do not fit" in refused(["n", "", "x"], ["last", "y", "z", "u"])
 
 
 def scan_node(**attributes: Any) -> onnx.NodeProto:
@@ -241,12 +277,6 @@ def test_impossible_and_endless_scans() -> None:
     assert "0 steps" in refused(scan_node(), 0)
     assert "axis 2 is outside" in refused(scan_node(scan_input_axes=[2]))
     assert "2 entries for 1" in refused(scan_node(scan_input_directions=[0, 1]))
-    assert "form of opset 8" in refused(
-        helper.make_node(
-            "Scan", ["", "start", "x"], ["last", "y"], num_scan_inputs=1, body=helper.make_graph([], "b", [], [])
-        ),
-        opset=8,
-    )
     many = scan_node()
     next(a for a in many.attribute if a.name == "num_scan_inputs").i = 3
     assert "do not fit the body" in refused(many)

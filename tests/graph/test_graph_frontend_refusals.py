@@ -134,22 +134,22 @@ def test_deep_graph_needs_no_recursion() -> None:
 
 def test_all_unknown_operators_are_listed_at_once() -> None:
     nodes = [
-        helper.make_node("StringNormalizer", ["x", "x"], ["a"], name="nms"),
+        helper.make_node("ImageDecoder", ["x", "x"], ["a"], name="nms"),
         helper.make_node("Fancy", ["x"], ["b"], name="f1", domain="com.acme"),
         helper.make_node("Fancy", ["x"], ["c"], name="f2", domain="com.acme"),
         relu("x", "y"),
     ]
     message = refusal(make_model(nodes, {"x": [1]}, ["y"]), kind=UnsupportedError)
     assert "3 unsupported node(s) of 2 operator(s)" in message
-    assert "StringNormalizer ×1 (first: 'nms')" in message
+    assert "ImageDecoder ×1 (first: 'nms')" in message
     assert "com.acme.Fancy ×2 (first: 'f1')" in message
 
 
 def test_all_unsupported_uses_are_listed_at_once() -> None:
     nodes = [
-        helper.make_node("Cast", ["x"], ["a"], name="c1", to=TensorProto.STRING),
+        helper.make_node("Cast", ["x"], ["a"], name="c1", to=TensorProto.COMPLEX64),
         helper.make_node("Identity", ["a"], ["b"], name="behind"),
-        helper.make_node("Cast", ["x"], ["c"], name="c2", to=TensorProto.STRING),
+        helper.make_node("Cast", ["x"], ["c"], name="c2", to=TensorProto.COMPLEX64),
     ]
     message = refusal(make_model(nodes, {"x": [4]}, ["b", "c"]), kind=UnsupportedError)
     assert "2 unsupported node(s)" in message
@@ -233,7 +233,8 @@ def test_output_declared_with_another_dtype() -> None:
 
 
 def test_element_types_without_a_dtype() -> None:
-    assert "STRING" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], dtype=TensorProto.STRING))
+    assert "COMPLEX64" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], dtype=TensorProto.COMPLEX64))
+    assert "no tensor of numbers" in refusal(make_model([relu("x", "y")], {"x": [1]}, ["y"], dtype=TensorProto.STRING))
 
 
 # External data -----------------------------------------------------------------------------------------

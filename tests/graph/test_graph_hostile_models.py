@@ -200,17 +200,16 @@ def test_an_input_of_more_dimensions_than_an_array_has() -> None:
     assert "impossible" in refusal(make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": [1] * 33}, ["y"]))
 
 
-def test_loops_are_refused_all_at_once() -> None:
+def test_what_the_body_of_a_loop_has_not_is_refused_at_once() -> None:
     body = helper.make_graph(
-        [helper.make_node("Identity", ["c"], ["d"])],
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("ImageDecoder", ["i"], ["e"], name="inner")],
         "body",
         [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("c", 9, [])],
         [helper.make_tensor_value_info("d", 9, [])],
     )
-    nodes = [helper.make_node("Loop", ["x", ""], [], name=f"l{n}", body=body) for n in range(3)]
-    nodes.append(helper.make_node("SequenceEmpty", [], ["s"], name="s"))
-    model = make_model([*nodes, helper.make_node("Relu", ["x"], ["y"])], {"x": [1]}, ["y"])
-    with pytest.raises(UnsupportedError, match="4 unsupported.*Loop ×3 .*SequenceEmpty ×1"):
+    nodes = [helper.make_node("Loop", ["n", ""], [], name=f"l{n}", body=body) for n in range(3)]
+    model = make_model([*nodes, helper.make_node("Relu", ["x"], ["y"])], {"x": [1]}, ["y"], {"n": np.asarray(3)})
+    with pytest.raises(UnsupportedError, match=r"3 unsupported.*ImageDecoder ×3 \(first: 'inner'\)"):
         load_model(model.SerializeToString())
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.property import (
     random_graph_branches,
+    random_graph_loops,
     random_graph_open,
     random_graph_patterns,
     random_graph_steps,
@@ -22,6 +23,7 @@ FAMILIES = (
     random_graph_values,
     random_graph_open,
     random_graph_branches,
+    random_graph_loops,
 )  # importing them fills STEPS
 OPSETS = (6, 7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28)
 DTYPES = (*(("float32", 1e4, 5),) * 8, ("float64", 1e4, 5), ("float16", 1e2, 3))
@@ -52,6 +54,7 @@ def random_model(seed: int) -> Model:
                 _sound(model.values[name], large, empty=0 in shape)
                 for node in model.nodes[before[0] :]
                 for name in node.output
+                if name in model.values
             )
         except Unfit:
             fits = False
@@ -64,7 +67,7 @@ def random_model(seed: int) -> Model:
             model.constants, model.values, model.exact, model.inputs, model.loose = before[1:]
     if not model.nodes:
         model.one("Relu", model.inputs[0], keeps=True)
-    written = [name for node in model.nodes for name in node.output]
+    written = [name for node in model.nodes for name in node.output if name in model.values]  # no sequences
     model.shown = {name for name in written if rng.random() < 0.05}
     return model
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+import numpy as np
 import onnx
 
 from autotune.errors import UnsupportedError
@@ -31,15 +32,18 @@ from autotune.graph.frontend import (
     shapes,
     spectrum,
 )
+from autotune.graph.frontend.body import is_loop
 from autotune.graph.frontend.contrib import FAMILIES as CONTRIBUTED
-from autotune.graph.frontend.expand import is_function
+from autotune.graph.frontend.expand import inlined, is_function
 from autotune.graph.frontend.inputs import require_static
 from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.node import most_inputs
 from autotune.graph.frontend.part import Part, Stage, whole
 from autotune.graph.frontend.source import shortened
+from autotune.graph.frontend.unroll import FEW_STEP_NODES, MAX_STEP_NODES
 from autotune.graph.frontend.walk import Walk, is_known
-from autotune.graph.ir import Array, Graph, Value
+from autotune.graph.host import HostValue
+from autotune.graph.ir import Graph, Value
 
 # Importing a family registers its converters.
 FAMILIES = (
@@ -59,13 +63,15 @@ def convert_model(model: OnnxModel) -> Graph:
     """
     refuse_unknown_nodes(model)
     require_static(model.inputs)
-    walk = _walked(model)
+    walk = _walked(model, MAX_STEP_NODES)
     if walk.waiting:
         raise UnsupportedError(
             f"{len(walk.waiting)} node(s) depend on values of the run: {'; '.join(walk.waiting.values())};"
             " such a model is several programs: run it by InferenceSession or `autotune run`, or, where the value of an"
             " input decides, make it one program by --fix NAME=FILE.npy"
         )
+    if not walk.is_whole:
+        raise UnsupportedError("an output is no tensor of numbers; such a model is run by InferenceSession")
     return walk.graph(tuple(model.outputs))
 
 
@@ -78,35 +84,47 @@ def convert_whole(model: OnnxModel) -> Graph | None:
     refuse_unknown_nodes(model)
     if any(declared.value is None for declared in model.inputs):
         return None
-    walk = _walked(model)
-    return None if walk.waiting else walk.graph(tuple(model.outputs))
+    walk = _walked(model, FEW_STEP_NODES)
+    return walk.graph(tuple(model.outputs)) if walk.is_whole else None
 
 
-def _walked(model: OnnxModel) -> Walk:
+def _walked(model: OnnxModel, step_nodes: int) -> Walk:
     types = {declared.name: declared.value for declared in model.inputs if declared.value is not None}
-    walk = Walk(model, types, types, {}, {})
+    walk = Walk(model, types, types, {}, {}, step_nodes=step_nodes)
     walk.convert(whole(model).nodes)
     return walk
 
 
 def convert_part(
-    model: OnnxModel, part: Part, types: Mapping[str, Value], values: Mapping[str, Array] | None = None
+    model: OnnxModel,
+    part: Part,
+    types: Mapping[str, Value],
+    values: Mapping[str, HostValue] | None = None,
+    observe: bool = True,
+    growing: Collection[str] = (),
 ) -> Stage:
     """Convert what can be converted of a part now.
 
     Args:
-        types: types of its inputs, those of unknown shape left out.
-        values: what its inputs hold in this run; None when nothing runs yet. Converters that must know a value get
-            it, and the stage is then for this value only: `Stage.observed` names them.
+        types: types of its inputs, those of unknown shape left out, and those that are no tensors of numbers.
+        values: what its inputs hold in this run; None when nothing runs yet.
+        observe: converters that must know a value get it, and the stage is then for this value only:
+            `Stage.observed` names them.
+        growing: inputs that have no type here because they have another shape every time.
 
     Raises:
         ModelError, UnsupportedError: a node is impossible, or has what its converter does not know.
     """
-    held = values or {}
-    walk = Walk(model, part.inputs, types, {name: held[name].copy() for name in part.fixed}, held)
+    values = values or {}
+    tensors = {name: array for name, array in values.items() if name in types and isinstance(array, np.ndarray)}
+    fixed = {name: tensors[name].copy() for name in part.fixed if name in tensors}
+    held = [name for name in values if name not in types and name not in growing]
+    if not values:
+        held = [declared.name for declared in model.inputs if not declared.is_tensor and declared.dtype]
+    walk = Walk(model, part.inputs, types, fixed, tensors if observe else {}, held, growing)
     walk.convert(part.nodes)
     stage = walk.stage()
-    if values is not None and not stage.hosts and stage.rest is not None and stage.rest.nodes == part.nodes:
+    if values and observe and not growing and not stage.gets_on(part):
         raise UnsupportedError("; ".join(walk.waiting.values()))
     return stage
 
@@ -115,10 +133,14 @@ def refuse_unknown_nodes(model: OnnxModel) -> None:
     """List every node whose operator has no converter, by operator, all at once."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
-    for entry in model.nodes:
-        proto = entry.proto
-        standard = proto.domain in ("", "ai.onnx") and onnx.defs.has(proto.op_type, entry.opset, "")
-        known = standard and (is_known(proto) or is_function(proto.op_type, entry.opset))
+    todo = [(entry.proto, entry.opset) for entry in model.nodes]
+    while todo:
+        proto, opset = todo.pop(0)
+        if is_loop(proto):
+            inner = (node for a in proto.attribute if a.name == "body" for node in a.g.node)
+            todo += inlined(((node, opset) for node in inner), model.functions)
+        standard = proto.domain in ("", "ai.onnx") and onnx.defs.has(proto.op_type, opset, "")
+        known = standard and (is_known(proto) or is_function(proto.op_type, opset))
         if not known and most_inputs(proto.domain, proto.op_type) is None:
             op = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
             counts[op] += 1

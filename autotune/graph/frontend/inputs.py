@@ -9,7 +9,7 @@ from typing import Union
 import onnx
 
 from autotune.errors import InputError, ModelError, UnsupportedError
-from autotune.graph.frontend.source import dtype_of, is_possible
+from autotune.graph.frontend.source import STRING, is_possible, tensor_dtype
 from autotune.graph.ir import Array, Value
 from autotune.tensor.dtype import DType
 
@@ -18,16 +18,35 @@ Dim = Union[int, str, None]  # static extent, symbol, or unknown
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """A run-time input: its dtype and its dimensions, some of which may be open; None if even the rank is."""
+    """A run-time input: its dtype and its dimensions, some of which may be open; None if even the rank is.
+
+    Attributes:
+        dtype: a `DType` string, or STRING.
+        wraps: what it is of such tensors, outermost first: "seq", "optional"; nothing for a tensor.
+    """
 
     name: str
     dtype: str
     dims: tuple[Dim, ...] | None
+    wraps: tuple[str, ...] = ()
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor of numbers: what programs take."""
+        return not self.wraps and self.dtype != STRING
+
+    @property
+    def form(self) -> str:
+        """Its type as messages write it."""
+        text = f"{self.dtype}[{_text(self.dims)}]"
+        for wrap in reversed(self.wraps):
+            text = f"{wrap}({text})"
+        return text
 
     @property
     def value(self) -> Value | None:
         """Its type when every dimension is known."""
-        if self.dims is None or not all(isinstance(dim, int) for dim in self.dims):
+        if not self.is_tensor or self.dims is None or not all(isinstance(dim, int) for dim in self.dims):
             return None
         return Value(self.name, self.dtype, tuple(int(dim or 0) for dim in self.dims))
 
@@ -39,22 +58,24 @@ class ModelOutput:
     name: str
     dtype: str | None
     dims: tuple[Dim, ...] | None
+    wraps: tuple[str, ...] = ()
 
 
 def declared_inputs(graph: onnx.GraphProto, initialised: set[str]) -> tuple[ModelInput, ...]:
     """The run-time inputs; those with an initializer are constants and left out.
 
     Raises:
-        ModelError: impossible dimensions. UnsupportedError: no tensor, or an element type without a DType.
+        ModelError: impossible dimensions. UnsupportedError: a map, or an element type without a DType.
     """
     found = []
     for info in graph.input:
         if info.name in initialised:
             continue
-        dims = _declared_dims(info)
+        where = f"input '{info.name}'"
+        tensor, wraps = _tensor_in(info.type, where)
+        dims = _declared_dims(tensor)
         _check_possible(info.name, dims)
-        dtype = dtype_of(info.type.tensor_type.elem_type, f"input '{info.name}'")
-        found.append(ModelInput(info.name, dtype.value, dims))
+        found.append(ModelInput(info.name, tensor_dtype(tensor.elem_type, where), dims, wraps))
     return tuple(found)
 
 
@@ -66,11 +87,34 @@ def declared_outputs(graph: onnx.GraphProto) -> dict[str, ModelOutput]:
     for info in graph.output:
         if info.name in outputs:
             raise ModelError(f"output '{info.name}' is listed twice")
-        tensor = info.type.HasField("tensor_type")
-        elem_type = info.type.tensor_type.elem_type if tensor else 0
-        dtype = dtype_of(elem_type, f"output '{info.name}'").value if elem_type else None
-        outputs[info.name] = ModelOutput(info.name, dtype, _declared_dims(info) if tensor else None)
+        if info.type.WhichOneof("value") is None or info.type.sequence_type.elem_type.HasField("map_type"):
+            outputs[info.name] = ModelOutput(info.name, None, None)  # of classes' scores: what ZipMap makes
+            continue
+        where = f"output '{info.name}'"
+        tensor, wraps = _tensor_in(info.type, where)
+        dtype = tensor_dtype(tensor.elem_type, where) if tensor.elem_type else None
+        outputs[info.name] = ModelOutput(info.name, dtype, _declared_dims(tensor), wraps)
     return outputs
+
+
+def declared_type(info: onnx.ValueInfoProto) -> tuple[str | None, tuple[Dim, ...] | None]:
+    """dtype and dimensions of a tensor of numbers that a subgraph declares; None where it does not."""
+    tensor = info.type.tensor_type
+    known = info.type.HasField("tensor_type") and tensor.elem_type and tensor.elem_type != onnx.TensorProto.STRING
+    return (tensor_dtype(tensor.elem_type, f"'{info.name}'"), _declared_dims(tensor)) if known else (None, None)
+
+
+def _tensor_in(declared: onnx.TypeProto, where: str) -> tuple[onnx.TypeProto.Tensor, tuple[str, ...]]:
+    """The tensors that a type is made of, and what is around them. Raises UnsupportedError where there are none."""
+    wraps: list[str] = []
+    kind = declared.WhichOneof("value")
+    while kind in ("sequence_type", "optional_type") and len(wraps) < 3:
+        wraps.append("seq" if kind == "sequence_type" else "optional")
+        declared = getattr(declared, kind).elem_type
+        kind = declared.WhichOneof("value")
+    if kind != "tensor_type" or tuple(wraps) not in ((), ("seq",), ("optional",), ("optional", "seq")):
+        raise UnsupportedError(f"{where} is no tensor, and no sequence of tensors ({kind or 'no type'})")
+    return declared.tensor_type, tuple(wraps)
 
 
 def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]]) -> tuple[ModelInput, ...]:
@@ -116,6 +160,10 @@ def require_static(inputs: Sequence[ModelInput]) -> None:
     """Raises ModelError for the first input with an open dimension, saying what to pass."""
     for declared in inputs:
         name, dims = declared.name, declared.dims
+        if not declared.is_tensor:
+            raise UnsupportedError(
+                f"input '{name}' is no tensor of numbers, which one program takes: run the model by InferenceSession"
+            )
         if dims is None:
             raise ModelError(
                 f"input '{name}' has no declared shape: pass --shape {name}=1,3,224,224 (its real dimensions)"
@@ -125,17 +173,25 @@ def require_static(inputs: Sequence[ModelInput]) -> None:
             raise ModelError(f"input '{name}' has dynamic dimensions ({_text(dims)}): pass --shape {name}={example}")
 
 
-def check_feeds(inputs: Sequence[ModelInput], given: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
+def check_feeds(
+    inputs: Sequence[ModelInput], given: Mapping[str, tuple[str, tuple[int, ...]]], others: Sequence[str] = ()
+) -> None:
     """Whether (dtype, shape) of every feed is what the model declares, equal symbols being equal extents.
+
+    Args:
+        others: names of feeds that are no tensors of numbers, and fit.
 
     Raises:
         InputError: a feed is missing, unknown, or of another dtype or shape.
     """
-    if given.keys() != {declared.name for declared in inputs}:
-        wanted = ", ".join(f"{declared.name}: {declared.dtype}[{_text(declared.dims)}]" for declared in inputs)
-        raise InputError(f"the model takes {wanted or 'no inputs'}; got {', '.join(map(str, given)) or 'nothing'}")
+    names = dict.fromkeys((*given, *others))
+    if names.keys() != {declared.name for declared in inputs}:
+        wanted = ", ".join(f"{declared.name}: {declared.form}" for declared in inputs)
+        raise InputError(f"the model takes {wanted or 'no inputs'}; got {', '.join(map(str, names)) or 'nothing'}")
     symbols: dict[str, int] = {}
     for declared in inputs:
+        if not declared.is_tensor:
+            continue
         dtype, shape = given[declared.name]
         dims = declared.dims if declared.dims is not None else shape
         extents = [symbols.setdefault(d, e) if isinstance(d, str) else d for d, e in zip(dims, shape)]
@@ -147,14 +203,11 @@ def check_feeds(inputs: Sequence[ModelInput], given: Mapping[str, tuple[str, tup
             )
 
 
-def _declared_dims(info: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
-    if not info.type.HasField("tensor_type"):
-        kind = info.type.WhichOneof("value")
-        raise UnsupportedError(f"input '{info.name}' is no tensor ({kind or 'no type'})")
-    if not info.type.tensor_type.HasField("shape"):
+def _declared_dims(tensor: onnx.TypeProto.Tensor) -> tuple[Dim, ...] | None:
+    if not tensor.HasField("shape"):
         return None
     dims: list[Dim] = []
-    for dim in info.type.tensor_type.shape.dim:
+    for dim in tensor.shape.dim:
         if dim.HasField("dim_value"):
             dims.append(None if dim.dim_value == -1 else dim.dim_value)  # Paddle's exporter: an open one is -1
         else:

@@ -21,7 +21,7 @@ from autotune.graph.frontend.inputs import (
     fix_inputs,
 )
 from autotune.graph.frontend.source import opset_of, sparse_array, tensor_array
-from autotune.graph.frontend.unroll import scan_body
+from autotune.graph.frontend.unroll import loop_steps, map_steps, scan_steps
 from autotune.graph.ir import Array, Value
 from autotune.graph.order import topological_order
 from autotune.metadata import ModelMetadata
@@ -44,7 +44,7 @@ class Entry:
         names = [name for name in proto.input if name]
         for attribute in proto.attribute:
             if attribute.type == AttributeProto.GRAPH:
-                names += _free_names(attribute.g)
+                names += free_names(attribute.g)
         return Entry(proto, opset, tuple(dict.fromkeys(names)))
 
     @property
@@ -60,7 +60,6 @@ class OnnxModel:
         folder: where its external data may live; None forbids external data.
         outputs: by name, in order.
         nodes: the table. Parts of a model refer to nodes by their place in it.
-        producer: the node that defines a name.
         metadata: what the file says about the model.
     """
 
@@ -70,7 +69,6 @@ class OnnxModel:
     outputs: Mapping[str, ModelOutput]
     initializers: dict[str, Array]
     nodes: list[Entry]
-    producer: dict[str, int]
     functions: Functions = field(default_factory=dict)
     metadata: ModelMetadata = field(default=ModelMetadata())
     _expanded: dict[tuple[int, Hashable], tuple[int, ...]] = field(default_factory=dict)
@@ -95,7 +93,6 @@ class OnnxModel:
             start = len(self.nodes)
             self.nodes.extend(sorted_entries(entries, outside))
             self._expanded[key] = tuple(range(start, len(self.nodes)))
-            self.producer.update((name, n) for n in self._expanded[key] for name in self.nodes[n].writes)
         return self._expanded[key]
 
     def branch(self, index: int, condition: bool) -> tuple[int, ...]:
@@ -105,9 +102,21 @@ class OnnxModel:
 
     def scan(self, index: int, inputs: Sequence[Value | None]) -> tuple[int, ...]:
         """The steps of the Scan at `index` for inputs of these types."""
+        node, form = self.attributes(index), tuple(v and v.shape for v in inputs)
+        return self._with_tensors(index, form, lambda prefix: scan_steps(node, inputs, prefix))
+
+    def loop(self, index: int, steps: int) -> tuple[int, ...]:
+        """The steps of the Loop at `index`."""
+        return self._with_tensors(index, steps, lambda prefix: loop_steps(self.attributes(index), steps, prefix))
+
+    def map(self, index: int, lists: Mapping[int, int]) -> tuple[int, ...]:
+        """The steps of the SequenceMap at `index`; `lists` has the lengths of the inputs that are sequences."""
+        node, form = self.attributes(index), tuple(lists.items())
+        return self._with_tensors(index, form, lambda prefix: map_steps(node, lists, prefix))
+
+    def attributes(self, index: int) -> NodeAttributes:
         entry = self.nodes[index]
-        node, form = NodeAttributes(entry.proto, entry.opset, self.folder), tuple(v and v.shape for v in inputs)
-        return self._with_tensors(index, form, lambda prefix: scan_body(node, inputs, prefix))
+        return NodeAttributes(entry.proto, entry.opset, self.folder)
 
     def _with_tensors(
         self, index: int, form: Hashable, make: Callable[[str], tuple[list[Node], list[onnx.TensorProto]]]
@@ -159,14 +168,12 @@ def parse_model(
     functions = functions_of(model)
     protos = inlined(((proto, opset) for proto in graph.node), functions)
     nodes = sorted_entries([Entry.of(proto, version) for proto, version in protos], defined)
-    producer = {name: index for index, entry in enumerate(nodes) for name in entry.writes}
+    written = {name for entry in nodes for name in entry.writes}
     outputs = declared_outputs(graph)
     for name in outputs:
-        if name not in defined and name not in producer:
+        if name not in defined and name not in written:
             raise ModelError(f"output '{name}' is defined by nothing")
-    return OnnxModel(
-        graph.name or "model", folder, inputs, outputs, initializers, nodes, producer, functions, _metadata(model)
-    )
+    return OnnxModel(graph.name or "model", folder, inputs, outputs, initializers, nodes, functions, _metadata(model))
 
 
 def _metadata(model: onnx.ModelProto) -> ModelMetadata:
@@ -198,7 +205,7 @@ def sorted_entries(entries: Sequence[Entry], defined: set[str]) -> list[Entry]:
     return [entries[index] for index in order]
 
 
-def _free_names(graph: onnx.GraphProto) -> Iterable[str]:
+def free_names(graph: onnx.GraphProto) -> Iterable[str]:
     """What a subgraph reads from around it. Subgraphs nest no deeper than protobuf messages may."""
     inner = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
     inner.update(name for node in graph.node for name in node.output)

@@ -6,21 +6,28 @@ import functools
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import onnx
 
 from autotune.errors import ModelError, UnsupportedError, WorkloadError
 from autotune.graph.builder import GraphBuilder
+from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.frontend.body import captured, is_loop
+from autotune.graph.frontend.checks import check_attributes, check_types, convert_node
 from autotune.graph.frontend.expand import is_function, schema_body
+from autotune.graph.frontend.lists import Static, list_converter
 from autotune.graph.frontend.model import Entry, OnnxModel
-from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for, most_inputs
-from autotune.graph.frontend.part import Part, Stage, remaining
-from autotune.graph.frontend.source import shortened, type_name
-from autotune.graph.host import host_function, run_host
+from autotune.graph.frontend.moved import MOVES
+from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for
+from autotune.graph.frontend.part import Body, Part, Stage, behind, remaining
+from autotune.graph.frontend.unroll import FEW_STEP_NODES, ScanForm, body_of, check_loop, goes_on, scan_length
+from autotune.graph.host import host_function, makes_strings, makes_values, run_host, value_function
+from autotune.graph.host.node import LEARNED
 from autotune.graph.ir import Array, Graph, Output, Value
 
-MODERN_OPSET = 7  # from here on broadcasting is NumPy's, and BatchNormalization, Dropout have no test mode
-BEYOND_THE_SCHEMA = {("CumSum", 0, "tensor(bool)")}  # inputs that exporters write: torch counts what holds, in i64
-WITHOUT_EFFECT = {"consumed_inputs", "is_test", "momentum", "ratio"}  # at inference
+NO_MOVES = {"Cast", "Equal", "Shape", "Size"}  # what strings become by them is numbers
+MAKES_VALUES = {"Optional", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence",
+                "StringConcat", "StringNormalizer", "StringSplit"}  # fmt: skip
 
 
 class Walk:
@@ -31,6 +38,10 @@ class Walk:
         types: their types, those of unknown shape left out.
         constants: those whose values are known for good.
         observable: values of this run, for converters that must know one.
+        held: inputs that are in hand and that no program takes: strings, sequences, optionals.
+        growing: inputs that are in hand and whose shape is another one every time: what only moves their elements runs
+            on the host, so that the rest has to be compiled once.
+        step_nodes: how many nodes the steps of a loop may become when they are written out.
 
     Attributes:
         waiting: why each node was put off that does not merely follow another such node.
@@ -43,8 +54,12 @@ class Walk:
         types: Mapping[str, Value],
         constants: Mapping[str, Array],
         observable: Mapping[str, Array],
+        held: Iterable[str] = (),
+        growing: Iterable[str] = (),
+        step_nodes: int = FEW_STEP_NODES,
     ) -> None:
         self.model = model
+        self._step_nodes = step_nodes
         self.waiting: dict[int, str] = {}
         self._builder = GraphBuilder(model.name, model.metadata)
         self._names: dict[str, str] = {}  # ONNX name → graph name
@@ -59,8 +74,11 @@ class Walk:
         self._put_off: set[int] = set()
         self._unknown = {name for name in inputs if name not in types}  # and the results of what was put off
         self._hosts: list[int] = []  # those that can run as soon as the graph has run
-        self._from_hosts: set[str] = set()  # and their results
-        self._refused: list[str] = []
+        self._opaque: set[str] = set(held)  # of all names, those that no program takes
+        self._values: set[str] = {*held, *growing}  # and those that stay on the host
+        self._from_hosts: set[str] = set(self._values)  # and results of host functions
+        self._lists: dict[str, tuple[str, ...] | None] = {}  # sequences of graph values; None: an empty optional
+        self._refused: list[dict[str, object]] = []
         self._poisoned: set[str] = set()  # results of refused nodes: what reads them is not looked at
 
     def convert(self, nodes: Sequence[int]) -> None:
@@ -80,51 +98,83 @@ class Walk:
             try:
                 todo.extendleft(reversed(self._visit(index, entry)))
             except UnsupportedError as error:
-                self._refused.append(str(error))
+                proto = entry.proto
+                refused = {"operator": proto.op_type, "nodes": 1, "first": proto.name or next(iter(proto.output), "")}
+                self._refused.append({**refused, "reason": str(error)})
                 self._poisoned.update(entry.writes)
         if self._refused:
-            raise UnsupportedError(f"{len(self._refused)} unsupported node(s): " + "; ".join(self._refused))
+            reasons = "; ".join(str(one["reason"]) for one in self._refused)
+            values = {"unsupported": self._refused}
+            raise UnsupportedError(f"{len(self._refused)} unsupported node(s): {reasons}", values=values)
         for name in self.model.outputs:
             if name in self.model.initializers and name not in self._names:
                 self._define_initializer(name)
 
     def _visit(self, index: int, entry: Entry) -> Sequence[int]:
         """Convert a node; gives the nodes to look at in its place."""
-        if not self._unknown.isdisjoint(entry.reads):
-            self._put_off_node(index, entry)
+        self._take_strings(entry)
+        # A branch is looked at node by node once it is known which one it is.
+        needed = entry.proto.input if entry.proto.op_type == "If" else entry.reads
+        if not self._unknown.isdisjoint(needed):
+            strings = not self._values.isdisjoint(entry.reads)
+            node = self.model.attributes(index)
+            self._put_off_node(index, entry, f"{node.label} takes what no program takes" if strings else "")
             return ()
         for name in entry.reads:
             if name in self.model.initializers and name not in self._names:
                 self._define_initializer(name)
-        runs_on_host = host_function(entry.proto) is not None
-        inputs = tuple(self._names[name] if name else None for name in entry.proto.input)
+        operands = tuple(self._operand(name) for name in entry.proto.input)
+        runs_on_host = host_function(entry.proto) is not None or is_loop(entry.proto)
+        inputs = tuple(operand if isinstance(operand, str) else None for operand in operands)
         node = OnnxNode(entry.proto, entry.opset, self.model.folder, inputs, self._builder,
                         (lambda name: None) if runs_on_host else self._observe)  # fmt: skip
         check_types(node)
         try:
-            expanded = self._expanded(index, node)
-            results = self._convert(node) if expanded is None else ()
+            expanded = self._expanded(index, node, operands)
+            if expanded is not None:
+                return expanded
+            results = self._converted(node, entry, operands)
         except RunTimeValueError as error:
             self._put_off_node(index, entry, str(error))
             return ()
-        if expanded is not None:
-            return expanded
         if self._pure.issuperset(entry.reads):
             self._pure.update(entry.writes)
         for name, value in zip(entry.proto.output, results):
-            if name:
-                self._define(name, value)
+            if isinstance(value, str):
+                if name:
+                    self._define(name, value)
+            elif name:
+                self._lists[name] = value
         return ()
 
-    def _expanded(self, index: int, node: OnnxNode) -> Sequence[int] | None:
+    def _operand(self, name: str) -> Static:
+        if not name:
+            return None
+        return self._lists[name] if name in self._lists else self._names[name]
+
+    def _take_strings(self, entry: Entry) -> None:
+        """Strings that the model holds are values on the host, too."""
+        if entry.proto.op_type == "Constant" and entry.writes and entry.writes[0] not in self.model.initializers:
+            found = _string_constant(NodeAttributes(entry.proto, entry.opset, self.model.folder))
+            if found is not None:
+                self.model.initializers[entry.writes[0]] = found
+        for name in (*entry.reads, *entry.writes):
+            if name in self.model.initializers and self.model.initializers[name].dtype == object:
+                self._unknown.add(name)
+                self._from_hosts.add(name)
+                self._values.add(name)
+                self._opaque.add(name)
+
+    def _expanded(self, index: int, node: OnnxNode, operands: Sequence[Static]) -> Sequence[int] | None:
         """The nodes that a node stands for; None when it is converted as it is."""
-        if not is_control(node.proto) and is_known(node.proto):
+        control = is_control(node.proto)
+        if not control and is_known(node.proto):
             return None
         check_attributes(node)
         values = tuple(None if name is None else self._builder.values[name] for name in node.inputs)
-        if is_control(node.proto) and node.op == "Scan":
-            return self.model.scan(index, values)
-        if is_control(node.proto):
+        if control and node.op != "If":
+            return self._steps(index, node, operands, values)
+        if control:
             condition = node.constant(0, "the condition")
             if condition.size != 1 or condition.dtype != bool:
                 raise ModelError(f"{node.label}: the condition is {condition.dtype}{condition.shape}, not one bool")
@@ -134,7 +184,62 @@ class Walk:
         types = tuple(None if value is None else (value.dtype, value.shape) for value in values)
         return self.model.expand(index, types, functools.partial(schema_body, node.proto, node.opset, values))
 
+    def _steps(
+        self, index: int, node: OnnxNode, operands: Sequence[Static], values: Sequence[Value | None]
+    ) -> Sequence[int]:
+        """The steps of a loop that takes a few, which are known. Raises RunTimeValueError for any other."""
+        size = len(body_of(node).node) + len(node.proto.input)
+        if node.op == "SequenceMap":
+            lists = {n: len(items) for n, items in enumerate(operands) if isinstance(items, tuple)}
+            if lists.get(0, 0) * size <= self._step_nodes:
+                return self.model.map(index, lists)
+        elif node.op == "Scan":
+            if any(isinstance(items, tuple) for items in operands):
+                raise ModelError(f"{node.label}: an input is a sequence, not a tensor")
+            steps = scan_length(node, values)
+            rows = values[-1].shape[0] if node.opset < 9 and values[-1] is not None else 1
+            if 0 < steps * rows * size <= self._step_nodes:
+                return self.model.scan(index, values)
+            if node.opset < 9:
+                raise UnsupportedError(f"{node.label}: {steps} steps in the form of opset 8; export with opset 9")
+            ScanForm.of(node)
+            raise RunTimeValueError(f"{node.label}: {steps} steps of {len(body_of(node).node)} nodes")
+        else:
+            check_loop(node, body_of(node))
+            steps = self._trips(node)
+            if 0 < steps * size <= self._step_nodes and goes_on(body_of(node)):
+                return self.model.loop(index, steps)
+        raise RunTimeValueError(f"{node.label} runs step by step")
+
+    def _trips(self, node: OnnxNode) -> int:
+        """How many steps a Loop takes that nothing ends before; 0 where that is not known, or nothing is done."""
+        found = [self._builder.constants.get(node.inputs[n] or "") if node.given(n) else None for n in (0, 1)]
+        trips, condition = found
+        if trips is None or trips.size != 1 or (node.given(1) and (condition is None or not condition.all())):
+            return 0
+        return max(int(trips.reshape(())), 0)
+
+    def _converted(self, node: OnnxNode, entry: Entry, operands: Sequence[Static]) -> Sequence[Static]:
+        """The values of a node's outputs."""
+        has_lists = any(name in self._lists for name in entry.proto.input)
+        converter = list_converter(node.proto.domain, node.op)
+        if converter is not None and (has_lists or converter_for(node.proto.domain, node.op) is None):
+            check_attributes(node)
+            try:
+                return [converter(node, operands)]
+            except WorkloadError as error:
+                raise ModelError(f"{node.label}: {error}") from error
+        if has_lists:
+            raise ModelError(
+                f"{node.label}: an input is a sequence or an empty optional, which {node.op} does not take"
+            )
+        return self._convert(node)
+
     def _convert(self, node: OnnxNode) -> Sequence[str]:
+        if makes_strings(node.proto):
+            raise RunTimeValueError(f"{node.label} makes strings")
+        if node.proto.domain == LEARNED and host_function(node.proto) is not None:
+            raise RunTimeValueError(f"{node.label} maps strings")
         if converter_for(node.proto.domain, node.op) is not None or host_function(node.proto) is None:
             try:
                 return convert_node(node)
@@ -144,25 +249,43 @@ class Walk:
         if not all(name is None or name in self._builder.constants for name in node.inputs):
             raise RunTimeValueError(f"{node.label} runs on the host")
         arrays = [None if name is None else self._builder.constants[name] for name in node.inputs]
-        return [node.new_constant(array) for array in run_host(node, arrays)]
+        return [node.new_constant(array) for array in run_host(node, arrays) if isinstance(array, np.ndarray)]
 
     def _put_off_node(self, index: int, entry: Entry, reason: str = "") -> None:
         self._put_off.add(index)
         if reason:
             self.waiting[index] = reason
-        if host_function(entry.proto) is not None and self._unknown.intersection(entry.reads) <= self._from_hosts:
+        if self._runs_on_host(entry):
+            check_attributes(self.model.attributes(index))
             self._hosts.append(index)
             self._from_hosts.update(entry.writes)
+            op, moves = entry.proto.op_type, not self._opaque.isdisjoint(entry.proto.input)
+            if op in MAKES_VALUES or makes_strings(entry.proto) or makes_values(entry.proto):
+                self._opaque.update(entry.writes[:1])
+            elif moves and op not in NO_MOVES and (value_function(entry.proto) is not None or op in MOVES):
+                self._opaque.update(entry.writes)
+            self._values.update(self._opaque.intersection(entry.writes))
         self._unknown.update(entry.writes)
 
+    def _runs_on_host(self, entry: Entry) -> bool:
+        """Whether a node that is put off can run as soon as the graph and the nodes before it have run."""
+        if not self._unknown.intersection(entry.reads) <= self._from_hosts:
+            return False
+        if host_function(entry.proto) is not None or is_loop(entry.proto):
+            return True
+        moves = value_function(entry.proto) is not None or entry.proto.op_type in MOVES
+        return moves and not self._values.isdisjoint(entry.proto.input)
+
     def _define_initializer(self, name: str) -> None:
+        if self.model.initializers[name].dtype == object:
+            return
         self._names[name] = self._builder.constant(self.model.initializers[name], name)
         self._pure.add(name)
 
     def _define(self, name: str, value: str) -> None:
         self._names[name] = value
         declared, dtype = self.model.outputs.get(name), self._builder.values[value].dtype
-        if declared is not None and declared.dtype not in (None, dtype):
+        if declared is not None and declared.dtype not in (None, dtype) and not declared.wraps:
             raise ModelError(f"output '{name}' is declared {declared.dtype} but computed as {dtype}")
 
     def _observe(self, value: str) -> Array | None:
@@ -185,15 +308,53 @@ class Walk:
         rest = remaining(self.model, self._order, waiting, self._pure, small)
         hosts = self._needed_hosts(rest)
         wanted = [*self.model.outputs, *(rest.inputs if rest else ())]
-        wanted += [name for index in hosts for name in self.model.nodes[index].reads]
+        wanted += [name for index in hosts for name in self._reads(index)]
+        lists = {name: self._named_items(name) for name in wanted if name in self._lists}
+        wanted += [item for items in lists.values() for item in items or ()]
         known = [name for name in dict.fromkeys(wanted) if name in self._names and name not in self._given]
         values = {name: self._names[name] for name in known}
         aliases = {name: value for name, value in values.items() if value in self._given}
         found = {n: self._builder.constants[v] for n, v in values.items() if v in self._builder.constants}
+        found = {n: array for n, array in found.items() if n not in aliases}
         computed = [name for name in known if name not in aliases and name not in found]
-        return Stage(
-            self.graph(computed) if computed else None, found, aliases, hosts, rest, tuple(self._observed)
-        )  # fmt: skip
+        bodies = {index: self._body(index) for index in hosts if is_loop(self.model.nodes[index].proto)}
+        graph = self.graph(computed) if computed else None
+        return Stage(graph, found, aliases, lists, hosts, bodies, rest, tuple(self._observed))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything was converted, to tensors of numbers."""
+        return not self._put_off and all(name in self._names for name in self.model.outputs)
+
+    def _named_items(self, name: str) -> tuple[str, ...] | None:
+        """Names for the tensors of a sequence."""
+        items = self._lists[name]
+        if items is None:
+            return None
+        named = {f"{name}[{n}]": item for n, item in enumerate(items)}
+        self._names.update(named)
+        return tuple(named)
+
+    def _reads(self, index: int) -> tuple[str, ...]:
+        """What a host node needs of a run."""
+        entry = self.model.nodes[index]
+        if not is_loop(entry.proto):
+            return entry.reads
+        return tuple(dict.fromkeys((*filter(None, entry.proto.input), *self._body(index).reads)))
+
+    def _body(self, index: int) -> Body:
+        """The body of a loop that runs step by step."""
+        entry = self.model.nodes[index]
+        reads = tuple(name for name in captured(entry) if name not in self.model.initializers)
+        inside = behind(self.model, self._order, reads, self._pure)
+        own = {name for node in body_of(self.model.attributes(index)).node for name in node.output}
+        if any(name in own for n in inside for name in self.model.nodes[n].writes):  # a name of the body hides it
+            inside = set()
+        made = {name for n in inside for name in self.model.nodes[n].writes}
+        reads = tuple(name for name in reads if name not in made)
+        small = (name for name in reads if self._names.get(name) in self._builder.constants)
+        known = frozenset(n for n in small if self._builder.constants[self._names[n]].size <= EAGER_ELEMENTS)
+        return Body(index, reads, known, tuple(sorted(inside)))
 
     def _needed_hosts(self, rest: Part | None) -> tuple[int, ...]:
         """The host functions that lead to an output or to the rest."""
@@ -207,114 +368,24 @@ class Walk:
         return tuple(found[::-1])
 
 
+def _string_constant(node: NodeAttributes) -> Array | None:
+    """The strings of a Constant; None where it is one of numbers."""
+    found: Array | None = None
+    if node.has("value_string"):
+        found = np.asarray(node.attr_string("value_string", ""), object)
+    elif node.has("value_strings"):
+        found = np.asarray(node.attr_strings("value_strings"), object)
+    elif any(a.name == "value" and a.t.data_type == onnx.TensorProto.STRING for a in node.proto.attribute):
+        found = node.attr_tensor("value")
+    return found
+
+
 def is_known(proto: onnx.NodeProto) -> bool:
-    """Whether a node is converted, run on the host, or control flow that is written out."""
-    converted = converter_for(proto.domain, proto.op_type) is not None
-    return converted or host_function(proto) is not None or is_control(proto)
+    """Whether a node is converted, run on the host, or control flow."""
+    converted = converter_for(proto.domain, proto.op_type) or list_converter(proto.domain, proto.op_type)
+    return converted is not None or host_function(proto) is not None or is_control(proto)
 
 
 def is_control(proto: onnx.NodeProto) -> bool:
-    """Whether a node is an If, which becomes its branch, or a Scan, which becomes its steps."""
-    return proto.op_type in ("If", "Scan") and proto.domain in ("", "ai.onnx")
-
-
-def convert_node(node: OnnxNode) -> Sequence[str]:
-    """The values that a node's converter emits, one per ONNX output.
-
-    Raises:
-        ModelError, UnsupportedError: the node is impossible, or has what its converter does not know.
-    """
-    check_attributes(node)
-    converter = converter_for(node.proto.domain, node.op)
-    if converter is None:
-        raise UnsupportedError(f"{node.label} has no converter")
-    try:
-        results = converter(node)
-    except WorkloadError as error:
-        raise ModelError(f"{node.label}: {error}") from error
-    _check_old_attributes(node)
-    _check_contributed(node)
-    results = (results,) if isinstance(results, str) else results
-    wanted = max((i + 1 for i, name in enumerate(node.proto.output) if name), default=0)
-    if wanted > len(results):
-        raise UnsupportedError(f"{node.label}: output {wanted - 1} ('{node.proto.output[wanted - 1]}') is not computed")
-    return results
-
-
-def check_attributes(node: OnnxNode) -> None:
-    """Refuse attributes and input counts that the operator's schema does not have, and what has no schema."""
-    if most_inputs(node.proto.domain, node.op) is not None:
-        return
-    if node.proto.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op, node.opset, ""):
-        raise UnsupportedError(f"{node.label} is no operator of opset {node.opset}")
-    schema = onnx.defs.get_schema(node.op, node.opset, "")
-    given: set[str] = set()
-    for attribute in node.proto.attribute:
-        if attribute.name not in schema.attributes:
-            raise ModelError(f"{node.label}: {node.op} has no attribute '{attribute.name}' in opset {node.opset}")
-        if attribute.name in given:
-            raise ModelError(f"{node.label}: attribute '{attribute.name}' is given twice")
-        given.add(attribute.name)
-    for name, attribute in schema.attributes.items():
-        if attribute.required and not node.has(name):
-            raise ModelError(f"{node.label}: the required attribute '{name}' is missing")
-    if not schema.min_input <= len(node.proto.input) <= schema.max_input:
-        raise ModelError(f"{node.label}: {len(node.proto.input)} inputs; {node.op} takes {schema.min_input}"
-                         + (f" to {schema.max_input}" if schema.max_input != schema.min_input else ""))  # fmt: skip
-
-
-def check_types(node: OnnxNode) -> None:
-    """Refuse inputs of element types that the operator's schema does not allow, and those that must be the same."""
-    if node.proto.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op, node.opset, ""):
-        return
-    parameters = _parameters(node.op, node.opset)
-    bound: dict[str, str] = {}
-    for position, name in enumerate(node.inputs):
-        if name is None or not parameters:
-            continue
-        letter, types, alike = parameters[min(position, len(parameters) - 1)]
-        found = type_name(node.builder.values[name].dtype)
-        if (node.op, position, found) in BEYOND_THE_SCHEMA:
-            continue
-        if found not in types:
-            raise ModelError(f"{node.label}: input {position} is a {found}; {node.op} takes {', '.join(sorted(types))}")
-        if alike and bound.setdefault(letter, found) != found:
-            raise ModelError(f"{node.label}: input {position} is a {found}, others are a {bound[letter]}; cast one")
-
-
-@functools.lru_cache(maxsize=1024)
-def _parameters(op: str, opset: int) -> tuple[tuple[str, frozenset[str], bool], ...]:
-    """Of each input: its type variable, the tensor types that it may have, and whether the variable binds them.
-
-    What the newest form of the operator allows for the same input is allowed in old ones too: exporters do so.
-    """
-    newest = {p.name: p.types for p in onnx.defs.get_schema(op, onnx.defs.onnx_opset_version(), "").inputs}
-    schema = onnx.defs.get_schema(op, opset, "")
-    variables = {constraint.type_param_str for constraint in schema.type_constraints}
-    return tuple(
-        (p.type_str, frozenset(t for t in (*p.types, *newest.get(p.name, ())) if t.startswith("tensor(")),
-         p.is_homogeneous and p.type_str in variables)
-        for p in schema.inputs
-    )  # fmt: skip
-
-
-def _check_contributed(node: OnnxNode) -> None:
-    """Refuse inputs and attributes that the converter of an operator without a schema did not look at."""
-    most = most_inputs(node.proto.domain, node.op)
-    if most is None:
-        return
-    if any(node.proto.input[most:]):
-        raise UnsupportedError(f"{node.label}: input {most} and those behind it are not supported")
-    unknown = [a.name for a in node.proto.attribute if a.name not in node.asked]
-    if unknown:
-        raise UnsupportedError(f"{node.label}: the attribute '{shortened(unknown[0])}' is not supported")
-
-
-def _check_old_attributes(node: OnnxNode) -> None:
-    """Refuse training, and attributes of the first opsets that the converter did not look at: they may mean more."""
-    if node.opset < MODERN_OPSET and onnx.defs.has(node.op, node.opset, ""):
-        if "is_test" in onnx.defs.get_schema(node.op, node.opset, "").attributes and not node.attr_int("is_test", 0):
-            raise UnsupportedError(f"{node.label}: is_test=0 is training; export the model for inference")
-        unknown = [a.name for a in node.proto.attribute if a.name not in node.asked | WITHOUT_EFFECT]
-        if unknown:
-            raise UnsupportedError(f"{node.label}: attribute {', '.join(unknown)} of opset {node.opset}")
+    """Whether a node is an If, which becomes its branch, or a loop, which becomes its steps where they are few."""
+    return proto.op_type in ("If", "Loop", "Scan", "SequenceMap") and proto.domain in ("", "ai.onnx")

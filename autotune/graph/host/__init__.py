@@ -1,25 +1,49 @@
-"""Operators that run on the host: the shape of what they give depends on data, so no static program computes it.
+"""Operators that run on the host: the shape of what they give depends on data, so no static program computes it, or it
+is no tensor of numbers.
 
 This is the whole set; everything else of a model runs as generated code. `boxes`: NonMaxSuppression. `ngrams`:
-TfIdfVectorizer. `selection`: Compress (where its condition is known at run time only), NonZero, Unique. These functions
-are the reference; `autotune.compiler.host` has compiled code for some.
+TfIdfVectorizer. `selection`: Compress (where its condition is known at run time only), NonZero, Unique. `sequences`:
+those of sequences and optionals that conversion does not see through. `strings`: tensors of strings. `movement`: what
+moves elements of values that stay on the host. These
+functions are the reference; `autotune.compiler.host` has compiled code for some.
 """
 
-from autotune.graph.host import boxes, ngrams, selection
+from autotune.graph.host import boxes, movement, ngrams, selection, sequences, strings
 from autotune.graph.host.boxes import Suppression
-from autotune.graph.host.node import HostFunction, HostNode, host_function, host_operators, on_host, run_host
+from autotune.graph.host.node import (
+    HostFunction,
+    HostNode,
+    HostValue,
+    described,
+    host_function,
+    host_operators,
+    makes_strings,
+    makes_values,
+    of_values,
+    on_host,
+    run_host,
+    value_function,
+)
 from autotune.graph.host.selection import scalar_nonzero
+from autotune.graph.host.sequences import cut_points
 
-FAMILIES = (boxes, ngrams, selection)  # importing a family registers its functions
+FAMILIES = (boxes, movement, ngrams, selection, sequences, strings)  # importing a family registers them
 
 __all__ = [
     "FAMILIES",
     "HostFunction",
     "HostNode",
+    "HostValue",
     "Suppression",
+    "cut_points",
+    "described",
     "host_function",
     "host_operators",
+    "makes_strings",
+    "makes_values",
+    "of_values",
     "on_host",
     "run_host",
     "scalar_nonzero",
+    "value_function",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Union
 
 import numpy as np
 import onnx
@@ -12,12 +13,15 @@ from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.ir import Array
 
+HostValue = Union[Array, list[Array], None]
+"""What the host holds: a tensor (strings as an array of objects), a sequence of tensors, or an empty optional."""
+
 
 @dataclass(frozen=True)
 class HostNode(NodeAttributes):
-    """An ONNX node with the arrays that it reads, None where an input is omitted."""
+    """An ONNX node with the values that it reads, None where an input is omitted."""
 
-    arrays: tuple[Array | None, ...]
+    values: tuple[HostValue, ...]
 
     def array(self, position: int) -> Array:
         found = self.optional(position)
@@ -26,37 +30,110 @@ class HostNode(NodeAttributes):
         return found
 
     def optional(self, position: int) -> Array | None:
-        return self.arrays[position] if position < len(self.arrays) else None
+        found = self.value(position)
+        if isinstance(found, list):
+            raise ModelError(f"{self.label}: input {position} is a sequence; it must be a tensor")
+        return found
+
+    def sequence(self, position: int) -> list[Array]:
+        found = self.value(position)
+        if not isinstance(found, list):
+            raise ModelError(f"{self.label}: input {position} is {described(found)}; it must be a sequence")
+        return found
+
+    def strings(self, position: int) -> Array:
+        found = self.array(position)
+        if found.dtype != object:
+            raise ModelError(f"{self.label}: input {position} is {described(found)}; it must be a tensor of strings")
+        return found
+
+    def value(self, position: int) -> HostValue:
+        return self.values[position] if position < len(self.values) else None
 
 
-HostFunction = Callable[[HostNode], Sequence[Array]]
+def described(value: HostValue) -> str:
+    """What a value is, for messages."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, list):
+        return f"a sequence of {len(value)} tensors"
+    return f"a tensor {'string' if value.dtype == object else value.dtype}{list(value.shape)}"
+
+
+HostFunction = Callable[[HostNode], Sequence[HostValue]]
 _FUNCTIONS: dict[str, HostFunction] = {}
+_OF_VALUES: dict[str, HostFunction] = {}
+_LEARNED: dict[str, HostFunction] = {}
+LEARNED = "ai.onnx.ml"
 
 
 def on_host(*op_types: str) -> Callable[[HostFunction], HostFunction]:
     """Register the host function of operators of the default ONNX domain."""
+    return _registered(_FUNCTIONS, op_types)
 
+
+def of_values(*op_types: str) -> Callable[[HostFunction], HostFunction]:
+    """Register the host function of operators that run on the host where they read what no program takes: strings,
+    sequences, optionals."""
+    return _registered(_OF_VALUES, op_types)
+
+
+def learned_on_host(*op_types: str) -> Callable[[HostFunction], HostFunction]:
+    """Register the host function of operators of ai.onnx.ml, for nodes that read or write strings or maps."""
+    return _registered(_LEARNED, op_types)
+
+
+def _registered(table: dict[str, HostFunction], op_types: Sequence[str]) -> Callable[[HostFunction], HostFunction]:
     def register(function: HostFunction) -> HostFunction:
         for op_type in op_types:
-            _FUNCTIONS[op_type] = function
+            table[op_type] = function
         return function
 
     return register
 
 
 def host_function(proto: onnx.NodeProto) -> HostFunction | None:
-    return _FUNCTIONS.get(proto.op_type) if proto.domain in ("", "ai.onnx") else None
+    """The function of an operator that runs on the host, whatever it reads."""
+    if proto.domain == LEARNED:
+        return _LEARNED.get(proto.op_type) if has_strings(proto) else None
+    if proto.domain not in ("", "ai.onnx"):
+        return None
+    return _OF_VALUES["Cast"] if makes_strings(proto) else _FUNCTIONS.get(proto.op_type)
+
+
+def value_function(proto: onnx.NodeProto) -> HostFunction | None:
+    """The function of an operator for strings, sequences and optionals."""
+    return _OF_VALUES.get(proto.op_type) if proto.domain in ("", "ai.onnx") else None
+
+
+def makes_strings(proto: onnx.NodeProto) -> bool:
+    """Whether a node writes numbers as strings."""
+    return proto.op_type == "Cast" and any(a.name == "to" and a.i == onnx.TensorProto.STRING for a in proto.attribute)
+
+
+def has_strings(proto: onnx.NodeProto) -> bool:
+    """Whether an operator of ai.onnx.ml maps strings, or makes maps."""
+    texts = any(a.strings or a.t.data_type == onnx.TensorProto.STRING for a in proto.attribute)
+    return texts or proto.op_type in ("CategoryMapper", "ZipMap")
+
+
+def makes_values(proto: onnx.NodeProto) -> bool:
+    """Whether a node of ai.onnx.ml writes what is no tensor of numbers."""
+    if proto.domain != LEARNED or not has_strings(proto):
+        return False
+    names = {a.name for a in proto.attribute if a.strings or a.t.data_type == onnx.TensorProto.STRING}
+    return proto.op_type in ("CategoryMapper", "ZipMap") or bool(names & {"values_strings", "values_tensor"})
 
 
 def host_operators() -> tuple[str, ...]:
-    """Every operator that may run on the host."""
+    """Every operator that may run on the host, whatever it reads."""
     return tuple(sorted(_FUNCTIONS))
 
 
 def run_host(
-    node: NodeAttributes, arrays: Sequence[Array | None], compiled: Mapping[str, HostFunction] | None = None
-) -> Sequence[Array]:
-    """The results of a host operator, one per output of its schema: new arrays, C-contiguous.
+    node: NodeAttributes, values: Sequence[HostValue], compiled: Mapping[str, HostFunction] | None = None
+) -> Sequence[HostValue]:
+    """The results of a host operator, one per output of its schema: arrays are C-contiguous.
 
     Args:
         compiled: functions that replace registered ones, by operator.
@@ -65,13 +142,19 @@ def run_host(
         InputError: the data makes no sense for the operator.
         ModelError: the node does not.
     """
-    function = host_function(node.proto)
+    function = host_function(node.proto) or value_function(node.proto)
     if function is None:
         raise ModelError(f"{node.label} is no host operator")
-    called = HostNode(node.proto, node.opset, node.folder, tuple(arrays))
+    called = HostNode(node.proto, node.opset, node.folder, tuple(values))
     if compiled is not None and node.proto.op_type in compiled:
         results = compiled[node.proto.op_type](called)
     else:
         with np.errstate(all="ignore"):
             results = function(called)
-    return [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in results]
+    return [_contiguous(a) for a in results]
+
+
+def _contiguous(value: HostValue) -> HostValue:
+    if not isinstance(value, np.ndarray) or value.flags.c_contiguous:
+        return value
+    return np.ascontiguousarray(value)

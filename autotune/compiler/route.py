@@ -1,0 +1,168 @@
+"""What runs of a staged model went through, bound for the next one that takes the same way.
+
+Each stop is a specialisation with buffers of its own: programs read what those before them wrote where it lies, so that
+a run sets no more than the addresses of what comes from outside, and looks up the next stop by what may differ.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autotune.compiler.specialisation import Observers, Room, Specialisation, digest, form_of
+from autotune.errors import ModelError
+from autotune.graph import one_line
+from autotune.graph.host import HostValue, described
+from autotune.runtime.executor import Array, Context, Form
+from autotune.runtime.program import INPUT, OUTPUT
+from autotune.runtime.threads import ThreadPool
+
+MAX_STOPS = 512
+_NOBODY = Observers()
+
+
+@dataclass(eq=False, slots=True)
+class Stop:
+    """A specialisation, ready for runs that come this way.
+
+    Attributes:
+        context: of its program; None where there is nothing to compute.
+        reads: the program's inputs whose values come from elsewhere in every run.
+        makes: outputs that kernels write into new memory in every run.
+        views: values that lie at the same place in every run, and constants.
+        same: other names of values that come from elsewhere.
+        open: what of the rest's inputs has a form that the way here does not tell.
+        bound: names of values that lie at the same place whenever a run comes this way.
+        sure: names of values whose forms the way here tells.
+        decisive: inputs of the rest for whose values it is made.
+        ways: the next stops.
+    """
+
+    special: Specialisation
+    context: Context | None
+    reads: tuple[tuple[int, str], ...]
+    makes: tuple[tuple[int, Form, str], ...]
+    views: Mapping[str, Array]
+    same: tuple[tuple[str, str, tuple[int, ...] | None], ...]
+    open: tuple[str, ...]
+    bound: frozenset[str]
+    sure: frozenset[str]
+    decisive: tuple[str, ...]
+    ways: dict[Hashable, Stop] = field(default_factory=dict)
+
+
+class Route:
+    """The stops that runs have come by; one run at a time.
+
+    Args:
+        results: names of what a run gives.
+    """
+
+    def __init__(self, results: tuple[str, ...], version: int) -> None:
+        self.version, self.process = version, os.getpid()
+        self.starts: dict[Hashable, Stop] = {}
+        self.count = self.nbytes = 0
+        self._results = frozenset(results)
+        self._pools: dict[int, ThreadPool] = {}
+
+    def stop(
+        self, special: Specialisation, values: Mapping[str, HostValue], bound: frozenset[str], sure: frozenset[str]
+    ) -> Stop:
+        """A new stop.
+
+        Args:
+            values: of the run that comes here first.
+            bound: names of values before it that lie at the same place whenever a run comes this way.
+            sure: names of values before it whose forms are the same whenever a run comes this way.
+        """
+        self.count += 1
+        if special.program is not None:
+            self.nbytes += special.nbytes + special.program.program.arena_bytes
+        views: dict[str, Array] = {**special.stage.constants}
+        reads: list[tuple[int, str]] = []
+        makes: list[tuple[int, Form, str]] = []
+        same: list[tuple[str, str, tuple[int, ...] | None]] = []
+        context = None
+        for name, source in special.stage.aliases.items():
+            if source in bound:
+                views[name] = tensor(values[source])
+            else:
+                same.append((name, source, None))
+        if special.program is not None:
+            executor = special.program.executor
+            threads = executor.program.num_threads
+            if threads not in self._pools:
+                self._pools[threads] = executor.pool()
+            context = executor.bound(self._pools[threads])
+            for n, name in enumerate(special.reads):
+                if name in bound:
+                    context.read_one(n, tensor(values[name]))
+                else:
+                    reads.append((n, name))
+            for n, ((_, ref), name) in enumerate(zip(executor.program.outputs, special.writes)):
+                found = context.outputs[n]
+                if n in context.direct and name in self._results:
+                    makes.append((n, executor.forms[n], name))
+                elif n in context.direct:
+                    views[name] = context.own(n)
+                elif found is not None:
+                    views[name] = found
+                else:
+                    source = special.reads[ref.offset] if ref.space == INPUT else special.writes[ref.offset]
+                    assert ref.space in (INPUT, OUTPUT)
+                    same.append((name, source, executor.forms[n].shape))
+        rest = special.rest
+        bound = bound.union(views)
+        certain = {name for name, source, _ in same if source in sure}
+        sure = sure.union(views, special.writes, certain)
+        waiting = () if rest is None else tuple(name for name in rest.part.inputs if name not in sure)
+        decisive = () if rest is None else rest.decisive
+        return Stop(special, context, tuple(reads), tuple(makes), views, tuple(same), waiting, bound, sure, decisive)
+
+
+def key(stop: Stop, room: Room, values: Mapping[str, HostValue], growing: frozenset[str]) -> Hashable:
+    """What tells where a run goes on."""
+    if stop.decisive is not room.decisive:  # more values were found to decide
+        stop.decisive = room.decisive
+        stop.ways.clear()
+    forms = [form_of(values[name]) if name not in growing or room.typed else None for name in stop.open]
+    return (room.typed, *forms, *[digest(values[name]) for name in stop.decisive])
+
+
+def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
+    """Run what is at a stop; its values are added, and names of arrays that nobody else has.
+
+    Raises:
+        InputError, ModelError: the values are impossible.
+    """
+    context = stop.context
+    if context is not None:
+        for n, name in stop.reads:
+            context.read_one(n, tensor(values[name]))
+        for n, form, name in stop.makes:
+            values[name], address = form.fresh()
+            context.write_to(n, address)
+            fresh.add(name)
+        context.run()
+    values.update(stop.views)
+    for name, source, shape in stop.same:
+        values[name] = values[source] if shape is None else tensor(values[source]).reshape(shape)
+    special = stop.special
+    for name, items in special.stage.lists.items():
+        values[name] = None if items is None else [tensor(values[item]) for item in items]
+    if special.calls:
+        with one_line():
+            for call in special.calls:
+                values.update(zip(call.writes, call.step(values, _NOBODY).run()))
+                if call.fresh:
+                    fresh.update(call.writes)
+
+
+def tensor(value: HostValue) -> Array:
+    """A value that must be a tensor."""
+    if not isinstance(value, np.ndarray):
+        raise ModelError(f"a tensor is needed where the model has {described(value)}")
+    return value

@@ -1,0 +1,348 @@
+"""Runs a model, or the body of a loop, part by part: each becomes a program once what it depends on is known."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autotune.compiler.bounded_cache import BoundedCache
+from autotune.compiler.compile import CompiledModel
+from autotune.compiler.route import MAX_STOPS, Route, Stop, key, pass_by, tensor
+from autotune.compiler.specialisation import (
+    Call,
+    HostCall,
+    Observers,
+    ProgramStep,
+    Room,
+    Specialisation,
+    digest,
+    form_of,
+    is_tensor,
+)
+from autotune.errors import ModelError
+from autotune.graph import Graph, Value, one_line, verify
+from autotune.graph.frontend import OnnxModel, Part, Stage, convert_part
+from autotune.graph.frontend.body import body_model
+from autotune.graph.frontend.part import Body
+from autotune.graph.host import HostValue
+from autotune.runtime.executor import MAX_CONTEXTS, Array
+from autotune.tensor.dtype import DType
+
+if TYPE_CHECKING:
+    from autotune.compiler.loops import LoopBody
+
+_log = logging.getLogger(__name__)
+
+MAX_SPECIALISATIONS = 512
+MAX_SPECIALISED_BYTES = 2**31  # packed weights of all of them
+
+
+def _nbytes(special: Specialisation) -> int:
+    return special.nbytes
+
+
+@dataclass(eq=False)
+class Workshop:
+    """What a model and the bodies of its loops have in common.
+
+    Attributes:
+        compile: makes a program of an optimised graph.
+        optimize: runs the graph passes.
+        max_steps: of one loop; one that goes on is refused.
+        max_bytes: of what one loop carries along and collects.
+    """
+
+    compile: Callable[[Graph], CompiledModel]
+    optimize: Callable[[Graph], Graph]
+    max_steps: int
+    max_bytes: int
+    cache: BoundedCache[Specialisation] = field(
+        default_factory=lambda: BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, _nbytes)
+    )
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the runs so far have shown: host nodes, and the most programs that one run was made of."""
+
+    runs: bool = False
+    segments: int = 0
+    hosts: frozenset[int] = frozenset()
+
+    def holds(self, segments: int, hosts: Collection[int]) -> bool:
+        return self.runs and segments <= self.segments and self.hosts.issuperset(hosts)
+
+    def and_also(self, segments: int, hosts: Collection[int]) -> Seen:
+        return Seen(True, max(segments, self.segments), self.hosts.union(hosts))
+
+
+class Stages:
+    """`run` may be called from several threads.
+
+    Args:
+        model: the table of nodes.
+        part: all of them.
+        results: names of what a run gives.
+        workshop: shared with the loops around.
+    """
+
+    def __init__(self, model: OnnxModel, part: Part, results: tuple[str, ...], workshop: Workshop) -> None:
+        self.seen = Seen()
+        self.made = 0  # specialisations, those that are gone included
+        self.may_grow = True  # whether it is worth anything to tell inputs that grow
+        self._growing: frozenset[str] = frozenset()
+        self.first: Specialisation | None = None  # of the whole, where its types are known before any run
+        self._model, self._results, self._workshop = model, results, workshop
+        self._routes: list[Route] = []  # the last used comes first: what it reads and writes is in the caches
+        self._made_routes = self._version = 0
+        self._lock = threading.Lock()
+        self._converting = threading.Lock()  # the table of nodes may grow
+        self._rooms: weakref.WeakValueDictionary[Part, Room] = weakref.WeakValueDictionary()  # those in the cache
+        self._bodies: dict[Body, LoopBody] = {}
+        self._whole = Room(next(workshop.numbers), part, True, tuple(sorted(part.fixed)))
+
+    def run(self, values: dict[str, HostValue], observers: Observers) -> list[HostValue]:
+        """What the model gives; arrays that nobody else has.
+
+        Args:
+            values: those of the inputs, which fit; values on the way are added.
+            observers: told of what runs.
+
+        Raises:
+            InputError: a value is out of its range.
+            ModelError: these shapes or values make the model impossible.
+        """
+        if observers.watch is None and observers.trace is None:
+            route = self._taken_route()
+            if route is not None:
+                try:
+                    return self._along(route, values)
+                finally:
+                    self._routes.append(route)
+        return self._observed(values, observers)
+
+    def _taken_route(self) -> Route | None:
+        """A route that nobody runs on; None when there are enough."""
+        try:
+            route = self._routes.pop()
+        except IndexError:
+            with self._lock:
+                if self._made_routes == MAX_CONTEXTS:
+                    return None
+                self._made_routes += 1
+            return Route(self._results, self._version)
+        full = route.count > MAX_STOPS or route.nbytes > MAX_SPECIALISED_BYTES
+        if full or route.version != self._version or route.process != os.getpid():
+            return Route(self._results, self._version)
+        return route
+
+    def _along(self, route: Route, values: dict[str, HostValue]) -> list[HostValue]:
+        """`run` by the stops of a route; those that it has not are added."""
+        fresh: set[str] = set()
+        growing, room, came = self._growing, self._whole, list[Stop]()
+        forms = [form_of(values[name]) if name not in growing or room.typed else None for name in room.part.inputs]
+        start: Hashable = (room.typed, *forms, *[digest(values[name]) for name in room.decisive])
+        stop, ways, new = route.starts.get(start), route.starts, False
+        special: Specialisation | None = None
+        try:
+            while True:
+                if stop is None:
+                    special = None
+                    special = self.first if room is self._whole and self.first is not None else self._of(room, values)
+                    last = came[-1] if came else None
+                    bound = last.bound if last is not None else frozenset[str]()
+                    sure = last.sure if last is not None else frozenset(values).difference(growing)
+                    stop, new = route.stop(special, values, bound, sure), True
+                    if last is None or last.decisive is room.decisive:  # what decides may just have been found out
+                        ways[start] = stop
+                came.append(stop)
+                pass_by(stop, values, fresh)
+                if stop.special.rest is None:
+                    break
+                room, ways = stop.special.rest, stop.ways
+                start = key(stop, room, values, growing)
+                stop = ways.get(start)
+        except MemoryError as error:
+            at = special if stop is None else stop.special
+            if at is None or at.program is None:
+                raise
+            raise at.program.executor.too_large() from error
+        if new:
+            hosts = [index for stop in came for index in stop.special.stage.hosts]
+            self._saw(sum(stop.special.program is not None for stop in came), hosts)
+        return [self._result(name, values, fresh) for name in self._results]
+
+    def _saw(self, segments: int, hosts: Collection[int]) -> None:
+        if not self.seen.holds(segments, hosts):
+            with self._lock:
+                self.seen = self.seen.and_also(segments, hosts)
+
+    def _observed(self, values: dict[str, HostValue], observers: Observers) -> list[HostValue]:
+        """`run` with each step told to somebody."""
+        watch, trace = observers.watch, observers.trace
+        fresh: set[str] = set()  # results: arrays that nobody else has
+        room: Room | None = self._whole
+        segments = 0
+        hosts: list[int] = []
+        while room is not None:
+            special = self.first if room is self._whole and self.first is not None else self._of(room, values)
+            values.update(special.stage.constants)
+            for name, source in special.stage.aliases.items():
+                values[name] = values[source]
+            if special.program is not None:
+                arrays = [tensor(values[name]) for name in special.reads]
+                if watch is not None:
+                    watch(ProgramStep(special.program, dict(zip(special.reads, arrays))))
+                values.update(zip(special.writes, special.program.run_checked(arrays, trace)))
+                fresh.update(special.writes)
+                segments += 1
+            for name, items in special.stage.lists.items():
+                values[name] = None if items is None else [tensor(values[item]) for item in items]
+            if special.calls:
+                with one_line():
+                    for call in special.calls:
+                        step = call.step(values, observers)
+                        if watch is not None:
+                            watch(step)
+                        begin = trace.now() if trace is not None else 0.0
+                        values.update(zip(call.writes, step.run()))
+                        if call.fresh:
+                            fresh.update(call.writes)
+                        if trace is not None:
+                            trace.span("Host", step.label, begin, trace.now() - begin)
+                hosts += special.stage.hosts
+            room = special.rest
+        self._saw(segments, hosts)
+        return [self._result(name, values, fresh) for name in self._results]
+
+    def _result(self, name: str, values: Mapping[str, HostValue], fresh: set[str]) -> HostValue:
+        found = values[name] if name in values else self._model.initializers[name]
+        if isinstance(found, list):
+            return [item.copy() for item in found]
+        return found if name in fresh or found is None else found.copy()
+
+    def whole(self, values: Mapping[str, HostValue]) -> Specialisation:
+        """What the model begins with for values of these types."""
+        return self.first if self.first is not None else self._of(self._whole, values)
+
+    @property
+    def initializers(self) -> Mapping[str, Array]:
+        return self._model.initializers
+
+    def grow(self, names: Collection[str]) -> None:
+        """From now on these inputs have another shape every time: what only moves their elements runs on the host."""
+        with self._lock:
+            self._growing = self._growing.union(names) if self.may_grow else frozenset()
+            self._version += 1
+
+    def grow_no_more(self) -> None:
+        """It was worth nothing: what has to be compiled again for every shape is what computes."""
+        with self._lock:
+            self.may_grow, self._growing = False, frozenset()
+            self._version += 1
+
+    def outline(self, types: Mapping[str, Value]) -> Stage:
+        """What the whole becomes where these types are known, before any run."""
+        return self._converted(self._whole.part, types, None, False)
+
+    def built(self, stage: Stage) -> Specialisation:
+        """A stage with its program."""
+        workshop = self._workshop
+        program = None
+        if stage.graph is not None:
+            start = time.perf_counter()
+            program = workshop.compile(workshop.optimize(stage.graph))
+            forms = ", ".join(f"{value.name} {list(value.shape)}" for value in stage.graph.inputs)
+            _log.info("made a program for %s in %.2f s", forms or "what needs no inputs", time.perf_counter() - start)
+        return Specialisation.of(stage, program, self._call, self._room)
+
+    def _of(self, room: Room, values: Mapping[str, HostValue]) -> Specialisation:
+        """The specialisation of a part for these values, from the cache where possible."""
+        while True:
+            decisive, growing = room.decisive, self._growing if not room.typed else frozenset[str]()
+            try:
+                make = functools.partial(self._specialise, room, values, decisive, growing)
+                return self._workshop.cache.get(room.key(values, decisive, growing), make)
+            except _MoreValuesError as error:
+                with self._lock:
+                    room.decisive = tuple(dict.fromkeys((*room.decisive, *error.names)))
+            except _TypesError:
+                room.typed = True
+
+    def _specialise(
+        self, room: Room, values: Mapping[str, HostValue], decisive: tuple[str, ...], growing: frozenset[str]
+    ) -> Specialisation:
+        given = {name: values[name] for name in room.part.inputs}
+        grown = growing.intersection(given)
+        types = {n: _type(n, tensor(value)) for n, value in given.items() if is_tensor(value) and n not in grown}
+        # The whole model is never made for values: what they do not touch is compiled once.
+        stage = self._converted(room.part, types, given, not room.is_whole, grown)
+        if grown and not stage.gets_on(room.part):
+            raise _TypesError
+        if not set(stage.observed) <= set(decisive):
+            raise _MoreValuesError(stage.observed)  # it would be kept for other values too
+        self.made += 1
+        return self.built(stage)
+
+    def _converted(
+        self,
+        part: Part,
+        types: Mapping[str, Value],
+        values: Mapping[str, HostValue] | None,
+        observe: bool,
+        growing: Collection[str] = (),
+    ) -> Stage:
+        with one_line(), self._converting:
+            stage = convert_part(self._model, part, types, values, observe, growing)
+            if stage.graph is not None:
+                verify(stage.graph)
+            return stage
+
+    def _call(self, stage: Stage, index: int) -> Call:
+        if index not in stage.bodies:
+            return HostCall.of(self._model, index)
+        from autotune.compiler.loops import LoopBody, LoopCall  # which run stages
+
+        body = stage.bodies[index]
+        with self._converting:
+            if body not in self._bodies:
+                self._bodies[body] = LoopBody.of(self._model, body, self.of_body)
+            return LoopCall.of(self._model, body, self._bodies[body], self._workshop)
+
+    def of_body(self, body: Body, results: tuple[str, ...]) -> Stages:
+        """What runs the body of one of the loops."""
+        inner, part = body_model(self._model, body, results)
+        return Stages(inner, part, results, self._workshop)
+
+    def _room(self, part: Part) -> Room:
+        with self._lock:
+            fixed = tuple(sorted(part.fixed))
+            return self._rooms.setdefault(part, Room(next(self._workshop.numbers), part, False, fixed))
+
+
+class _TypesError(Exception):
+    """Without the types of values that grow nothing can be done."""
+
+
+class _MoreValuesError(Exception):
+    """A stage depends on values that its key does not hold."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(names)
+        self.names = names
+
+
+def _type(name: str, array: Array) -> Value:
+    try:
+        return Value(name, DType.of(array.dtype).value, array.shape)
+    except KeyError as error:
+        raise ModelError(f"'{name}' is of dtype {array.dtype}, which no tensor has") from error

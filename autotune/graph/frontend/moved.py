@@ -1,0 +1,40 @@
+"""Operators that move tensors of strings: converted as if the elements were numbers, their places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.graph.builder import GraphBuilder
+from autotune.graph.evaluate import evaluate_graph
+from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.frontend.checks import convert_node
+from autotune.graph.frontend.node import OnnxNode
+from autotune.graph.host import HostValue
+from autotune.graph.ir import Array, Output
+
+MOVES = frozenset(
+    ("Compress", "DepthToSpace", "Expand", "GatherElements", "GatherND", "ReverseSequence", "ScatterElements",
+     "ScatterND", "SpaceToDepth", "Split", "Tile", "Where")
+)  # fmt: skip
+"""Beside those of `autotune.graph.host.movement`."""
+
+
+def move_strings(node: NodeAttributes, values: Sequence[HostValue]) -> list[HostValue]:
+    """The results of one of MOVES some of whose inputs are strings."""
+    builder, strings, names = GraphBuilder("strings"), list[Array](), list[str | None]()
+    for value in values:
+        if not isinstance(value, np.ndarray):
+            names.append(None)
+            continue
+        if value.dtype == object:
+            start = sum(found.size for found in strings)
+            strings.append(value.reshape(-1))
+            value = np.arange(start, start + value.size, dtype=np.int64).reshape(value.shape)
+        names.append(builder.constant(value))
+    results = convert_node(OnnxNode(node.proto, node.opset, node.folder, tuple(names), builder))
+    graph = builder.build([Output(name, name) for name in dict.fromkeys(results) if name])
+    found = evaluate_graph(graph, {})
+    texts = np.concatenate(strings)
+    return [texts[found[name]] if name else None for name in results]
