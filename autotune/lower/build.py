@@ -168,9 +168,11 @@ class NestBuilder:
             return self.buffers[t.name], self._physical(t, list(logical))
 
         values = self.regions.values(s)
-        inputs = tuple(r.tensor for r in s.reads())
+        reads = s.reads()
+        inputs = tuple(r.tensor for r in reads)
+        shared = frozenset(n for n, r in enumerate(reads) if not any(isinstance(i, Var) for i in r.indices))
         rows = tuple(values[a.name] for a in s.stage.axes)
-        row = Row(s.name, inputs, s.stage.outputs, dict(s.stage.extern.attrs), rows, locate)
+        row = Row(s.name, inputs, s.stage.outputs, dict(s.stage.extern.attrs), rows, locate, shared)
         body = nest_of(s.stage.extern.name)(row)
         self.buffers |= {b.name: b for b in row.scratch}
         guards = self._guards(s, reduced=True)

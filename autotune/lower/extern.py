@@ -30,7 +30,8 @@ class Row:
 
     Attributes:
         stage: its name; loop variables and scratch are named after it.
-        inputs, outputs: tensors; the first dimensions are the rows.
+        inputs, outputs: tensors; the first dimensions are the rows, unless an input is `shared` (their numbers): then
+            every row reads all of it.
         attrs: the function's integers.
         rows: the row, as a function of the loops outside.
         locate: where an element of a tensor lies, whatever its layout.
@@ -43,6 +44,7 @@ class Row:
     attrs: Mapping[str, int]
     rows: tuple[Linear, ...]
     locate: Locate
+    shared: frozenset[int] = frozenset()
     scratch: list[Buffer] = field(default_factory=list)
     loops: int = 0
 
@@ -51,8 +53,9 @@ class Row:
         return t.shape[len(self.rows) :]
 
     def load(self, number: int, indices: Sequence[Linear]) -> Load:
-        """An element of this row of an input."""
-        return Load(*self.locate(self.inputs[number], (*self.rows, *indices)))
+        """An element of this row of an input, or of a shared one."""
+        rows = () if number in self.shared else self.rows
+        return Load(*self.locate(self.inputs[number], (*rows, *indices)))
 
     def output(self, number: int, indices: Sequence[Linear]) -> Place:
         """The place of an element of this row of an output."""

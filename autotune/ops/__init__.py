@@ -31,6 +31,7 @@ from autotune.ops import (
     select,
     softmax,
     spectrum,
+    trees,
     winograd,
     winograd_rows,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "select",
     "softmax",
     "spectrum",
+    "trees",
     "winograd",
     "winograd_rows",
 ]

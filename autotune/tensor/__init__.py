@@ -2,6 +2,7 @@
 
 from autotune.tensor import determinant as _determinant  # noqa: F401  registers its value
 from autotune.tensor import scatter as _scatter  # noqa: F401  registers its values
+from autotune.tensor import trees as _trees  # noqa: F401  registers its value
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Const, Expr, Read, Var, cast, const, maximum, minimum, read, select, unary

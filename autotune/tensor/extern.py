@@ -45,7 +45,12 @@ def extern_value(name: str) -> Callable[[Value], Value]:
 
 
 def extern(
-    name: str, inputs: Sequence[Tensor], rows: Sequence[int], outputs: Sequence[Output], **attrs: int
+    name: str,
+    inputs: Sequence[Tensor],
+    rows: Sequence[int],
+    outputs: Sequence[Output],
+    shared: Sequence[Tensor] = (),
+    **attrs: int,
 ) -> tuple[Tensor, ...]:
     """The outputs of an extern function, computed row by row.
 
@@ -54,6 +59,7 @@ def extern(
         inputs: tensors whose first dimensions are `rows`.
         rows: extents of the outer loops; rows do not depend on each other.
         outputs: what is computed for each row.
+        shared: tensors behind the inputs that every row reads whole.
         attrs: integers that the function needs.
 
     Raises:
@@ -66,14 +72,14 @@ def extern(
         if t.shape[: len(extents)] != extents:
             raise WorkloadError(f"{name}: {t.name} of shape {t.shape} does not start with the rows {extents}")
     axes = tuple(Axis(f"i{n}", e) for n, e in enumerate(extents))
-    body = tuple(_whole(t, axes) for t in inputs)
+    body = (*(_whole(t, axes) for t in inputs), *(_whole(t, ()) for t in shared))
     bare = tuple(Tensor(o.name, check_shape((*extents, *o.inner), o.name), o.dtype) for o in outputs)
     stage = Stage(bare, axes, (), body, extern=Extern(name, tuple(sorted(attrs.items()))))
     return tuple(Tensor(t.name, t.shape, t.dtype, stage) for t in bare)
 
 
 def _whole(t: Tensor, axes: Sequence[Axis]) -> Read:
-    """Stands for the row of an input."""
+    """Stands for the row of an input, and without rows for all of it."""
     zero = Const(0, DType.i64)
     return Read(t, (*(a.var for a in axes), *(zero for _ in t.shape[len(axes) :])))
 

@@ -36,6 +36,7 @@ from autotune.graph.frontend.body import is_loop
 from autotune.graph.frontend.contrib import FAMILIES as CONTRIBUTED
 from autotune.graph.frontend.expand import inlined, is_function
 from autotune.graph.frontend.inputs import require_static
+from autotune.graph.frontend.learned import FAMILIES as LEARNED
 from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.node import most_inputs
 from autotune.graph.frontend.part import Part, Stage, whole
@@ -49,7 +50,7 @@ from autotune.graph.ir import Graph, Value
 FAMILIES = (
     activation, attention, convolution, einsum, elementwise, indexing, matrix, movement, normalization, padding,
     pooling, quantization, random, rearrange, recurrent, reduction, resizing, sampling, selection, shapes, spectrum,
-    *CONTRIBUTED,
+    *CONTRIBUTED, *LEARNED,
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from autotune.graph.frontend.inputs import (
     declared_outputs,
     fix_inputs,
 )
+from autotune.graph.frontend.learned.labels import with_numbers
 from autotune.graph.frontend.source import opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import loop_steps, map_steps, scan_steps
 from autotune.graph.ir import Array, Value
@@ -166,7 +167,7 @@ def parse_model(
             raise ModelError(f"'{declared.name}' is defined twice in the model")
         defined.add(declared.name)
     functions = functions_of(model)
-    protos = inlined(((proto, opset) for proto in graph.node), functions)
+    protos = with_numbers(inlined(((proto, opset) for proto in graph.node), functions))
     nodes = sorted_entries([Entry.of(proto, version) for proto, version in protos], defined)
     written = {name for entry in nodes for name in entry.writes}
     outputs = declared_outputs(graph)

@@ -4,11 +4,11 @@ is no tensor of numbers.
 This is the whole set; everything else of a model runs as generated code. `boxes`: NonMaxSuppression. `ngrams`:
 TfIdfVectorizer. `selection`: Compress (where its condition is known at run time only), NonZero, Unique. `sequences`:
 those of sequences and optionals that conversion does not see through. `strings`: tensors of strings. `movement`: what
-moves elements of values that stay on the host. These
+moves elements of values that stay on the host. `labels`: maps of strings, and classes with their scores. These
 functions are the reference; `autotune.compiler.host` has compiled code for some.
 """
 
-from autotune.graph.host import boxes, movement, ngrams, selection, sequences, strings
+from autotune.graph.host import boxes, labels, movement, ngrams, selection, sequences, strings
 from autotune.graph.host.boxes import Suppression
 from autotune.graph.host.node import (
     HostFunction,
@@ -27,7 +27,7 @@ from autotune.graph.host.node import (
 from autotune.graph.host.selection import scalar_nonzero
 from autotune.graph.host.sequences import cut_points
 
-FAMILIES = (boxes, movement, ngrams, selection, sequences, strings)  # importing a family registers them
+FAMILIES = (boxes, labels, movement, ngrams, selection, sequences, strings)  # importing a family registers them
 
 __all__ = [
     "FAMILIES",
