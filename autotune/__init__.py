@@ -13,10 +13,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.api.best import BestSchedule, best_schedule
     from autotune.api.compile import compile, tasks
+    from autotune.api.io_binding import IOBinding
+    from autotune.api.node_arg import NodeArg
+    from autotune.api.ort_value import OrtValue
+    from autotune.api.providers import get_all_providers, get_available_providers, get_device
     from autotune.api.session import InferenceSession
+    from autotune.api.session_options import (
+        ExecutionMode,
+        ExecutionOrder,
+        GraphOptimizationLevel,
+        RunOptions,
+        SessionOptions,
+        set_default_logger_severity,
+    )
     from autotune.api.tune import TuneReport, tune
     from autotune.compiler.compile import CompiledModel
     from autotune.errors import AutotuneError
+    from autotune.metadata import ModelMetadata
     from autotune.ops.workload import Workload
     from autotune.records import Database
     from autotune.target import Target
@@ -27,12 +40,25 @@ _PUBLIC = {
     "BestSchedule": "autotune.api.best",
     "CompiledModel": "autotune.compiler.compile",
     "Database": "autotune.records",
+    "ExecutionMode": "autotune.api.session_options",
+    "ExecutionOrder": "autotune.api.session_options",
+    "GraphOptimizationLevel": "autotune.api.session_options",
+    "IOBinding": "autotune.api.io_binding",
     "InferenceSession": "autotune.api.session",
+    "ModelMetadata": "autotune.metadata",
+    "NodeArg": "autotune.api.node_arg",
+    "OrtValue": "autotune.api.ort_value",
+    "RunOptions": "autotune.api.session_options",
+    "SessionOptions": "autotune.api.session_options",
     "Target": "autotune.target",
     "TuneReport": "autotune.api.tune",
     "Workload": "autotune.ops.workload",
     "best_schedule": "autotune.api.best",
     "compile": "autotune.api.compile",
+    "get_all_providers": "autotune.api.providers",
+    "get_available_providers": "autotune.api.providers",
+    "get_device": "autotune.api.providers",
+    "set_default_logger_severity": "autotune.api.session_options",
     "tasks": "autotune.api.compile",
     "tune": "autotune.api.tune",
 }
@@ -42,12 +68,25 @@ __all__ = [
     "BestSchedule",
     "CompiledModel",
     "Database",
+    "ExecutionMode",
+    "ExecutionOrder",
+    "GraphOptimizationLevel",
+    "IOBinding",
     "InferenceSession",
+    "ModelMetadata",
+    "NodeArg",
+    "OrtValue",
+    "RunOptions",
+    "SessionOptions",
     "Target",
     "TuneReport",
     "Workload",
     "best_schedule",
     "compile",
+    "get_all_providers",
+    "get_available_providers",
+    "get_device",
+    "set_default_logger_severity",
     "tasks",
     "tune",
 ]

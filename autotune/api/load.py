@@ -28,6 +28,7 @@ def load(
     database: DatabaseLike = None,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    extents: Mapping[str, int] | None = None,
     fixed: Mapping[str, object] | None = None,
     strict_fp: bool = False,
     max_memory: int | None = None,
@@ -40,6 +41,7 @@ def load(
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
     Args:
+        extents: open dimensions by symbol; symbols that the model has not are passed over.
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
 
     Raises:
@@ -55,4 +57,4 @@ def load(
                 graph, wanted, opened, cache, precision=wish, strict_fp=strict_fp, max_memory=max_memory
             )
 
-    return compile_or_stage(open_model(model, shapes, as_arrays(fixed)), compiled, optimizer, steps)
+    return compile_or_stage(open_model(model, shapes, as_arrays(fixed), extents), compiled, optimizer, steps)

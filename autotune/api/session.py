@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
+from autotune.api.io_binding import IOBinding
 from autotune.api.node_arg import NodeArg
-from autotune.errors import InputError
+from autotune.api.ort_value import OrtValue
+from autotune.api.providers import CPU, check_providers
+from autotune.api.session_options import SessionOptions
+from autotune.errors import AutotuneError, InputError
+from autotune.metadata import ModelMetadata
 from autotune.runtime.artifact import is_compiled_file, load_artifact
 from autotune.runtime.executor import Array, Executor, require_fit
 from autotune.runtime.program import Program
+from autotune.runtime.trace import RunTrace
 from autotune.target import Target
 
 if TYPE_CHECKING:
@@ -25,8 +35,8 @@ class InferenceSession:
 
     Args:
         path_or_bytes: an ONNX model (a path, bytes or onnx.ModelProto), or a file that `autotune compile` wrote.
-        sess_options: accepted for compatibility with ONNX Runtime; only `intra_op_num_threads` is used.
-        providers, provider_options: accepted for compatibility; autotune runs on the CPU.
+        sess_options: `SessionOptions`, which say what of them is heeded; ONNX Runtime's own ones are read alike.
+        providers, provider_options: as in ONNX Runtime; another one than the CPU warns, once.
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
@@ -58,6 +68,8 @@ class InferenceSession:
         precision: str = "model",
         max_error: float | None = None,
     ) -> None:
+        self._options = SessionOptions() if sess_options is None else sess_options
+        check_providers(providers)
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
         if path is not None and is_compiled_file(path):
             self._model: Executor | StagedModel = Executor(*load_artifact(path))
@@ -65,12 +77,13 @@ class InferenceSession:
             from autotune.api.load import load
             from autotune.compiler.compile import CompiledModel
 
-            wanted = _with_threads(Target.parse(target), sess_options)
+            wanted = _with_threads(Target.parse(target), self._options)
             found = load(
                 path_or_bytes,
                 wanted,
                 database,
                 shapes=shapes,
+                extents=getattr(self._options, "extents", None),
                 fixed=fixed,
                 strict_fp=strict_fp,
                 max_memory=max_memory,
@@ -82,6 +95,10 @@ class InferenceSession:
             )
             self._model = found.executor if isinstance(found, CompiledModel) else found
         self._outputs = [found.name for found in self.get_outputs()]
+        self._async: ThreadPoolExecutor | None = None
+        self._trace: RunTrace | None = None
+        if getattr(self._options, "enable_profiling", False):
+            self._trace = RunTrace()
 
     def __repr__(self) -> str:
         inputs, outputs = (
@@ -126,10 +143,10 @@ class InferenceSession:
         return []
 
     def get_providers(self) -> list[str]:
-        return ["CPUExecutionProvider"]
+        return [CPU]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        return {"CPUExecutionProvider": {}}
+        return {CPU: {}}
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session cannot be pickled or copied: make one from the model in each process")
@@ -139,24 +156,131 @@ class InferenceSession:
     ) -> list[Array]:
         """The named outputs (all of them for None, or for no names) as new arrays.
 
+        A sequence is a list of arrays, an empty optional None, a tensor of strings an array of objects.
+
         Args:
             input_feed: arrays of the inputs' dtypes by name; lists and numbers are converted.
 
         Raises:
             InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
         """
+        if getattr(run_options, "terminate", False):
+            raise InputError("the run was not begun: RunOptions.terminate is set")
+        return self.run_named(output_names, input_feed, {})
+
+    def run_named(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, object], into: Mapping[str, Array]
+    ) -> list[Array]:
+        """`run` that writes some of the outputs into arrays of the caller, see `run_into`."""
         _check_mapping(input_feed)
         if isinstance(output_names, str) or not isinstance(output_names or (), Iterable):
             raise InputError(f"output_names must be a list of names or None, not {output_names!r}")
-        results = self._model.run(input_feed)
-        if not output_names:
-            return results
-        unknown = [n for n in output_names if n not in self._outputs]
+        unknown = [n for n in (*(output_names or ()), *into) if n not in self._outputs]
         if unknown:
             raise InputError(
                 f"no output named {', '.join(map(str, unknown))}; the model has {', '.join(self._outputs)}"
             )
-        return [results[self._outputs.index(n)] for n in output_names]
+        results = self._run(input_feed, into)
+        return [results[self._outputs.index(n)] for n in output_names] if output_names else results
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: object = None,
+    ) -> list[OrtValue]:  # fmt: skip
+        """`run` with values in and out, which share their memory with NumPy."""
+        _check_mapping(input_dict_ort_values)
+        feeds = {name: value.numpy() for name, value in input_dict_ort_values.items()}
+        return [OrtValue(array) for array in self.run(output_names, feeds, run_options)]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, object],
+        callback: Callable[[list[Array], object, str], None],
+        user_data: object = None,
+        run_options: object = None,
+    ) -> None:
+        """`run` on another Python thread, which then calls `callback(results, user_data, error)`.
+
+        `error` is empty for a run that went well; otherwise it is the message, and there are no results.
+        """
+        if self._async is None:
+            self._async = ThreadPoolExecutor(1, "autotune-run")
+
+        def work() -> None:
+            try:
+                results, complaint = self.run(output_names, input_feed, run_options), ""
+            except AutotuneError as error:
+                results, complaint = [], str(error)
+            callback(results, user_data, complaint)
+
+        self._async.submit(work)
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs that are named once, for `run_with_iobinding`."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
+        """Run on what is bound. Raises InputError as `run`, and when no output is bound."""
+        iobinding.run()
+
+    def get_session_options(self) -> Any:
+        return self._options
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says about itself; a compiled file has kept it."""
+        model = self._model
+        return model.program.metadata if isinstance(model, Executor) else model.metadata
+
+    def get_profiling_start_time_ns(self) -> int:
+        """`time.perf_counter_ns` at the beginning of the profile, 0 without one."""
+        return self._trace.start_ns if self._trace is not None else 0
+
+    def end_profiling(self) -> str:
+        """Write what the runs did since the session was made, and profile no more.
+
+        Returns:
+            the file, `profile_file_prefix` with date and time; Chrome's trace format. Empty when no profile was on.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        trace, self._trace = self._trace, None
+        if trace is None:
+            return ""
+        prefix = str(getattr(self._options, "profile_file_prefix", "") or "autotune_profile_")
+        path = f"{prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}_{os.getpid()}.json"
+        trace.save(Path(path))
+        return path
+
+    def set_providers(self, providers: Sequence[Any] | None = None, provider_options: object = None) -> None:
+        """Has no effect; another one than the CPU warns, once."""
+        check_providers(providers)
+
+    def enable_fallback(self) -> None:
+        """Nothing: there is one provider."""
+
+    def disable_fallback(self) -> None:
+        """Nothing: there is one provider."""
+
+    def _run(self, feeds: Mapping[str, object], into: Mapping[str, Array]) -> list[Array]:
+        trace = self._trace
+        start = trace.now() if trace is not None else 0.0
+        if isinstance(self._model, Executor):
+            results = self._model.run(feeds, into or None, trace)
+        else:
+            results = self._model.run(feeds, trace=trace)
+            for name, array in into.items():
+                found = results[self._outputs.index(name)]
+                if not isinstance(found, np.ndarray):
+                    raise InputError(f"output {name!r} is a sequence or an optional, which no array holds")
+                require_fit(name, array, found.shape, found.dtype)
+            for name, array in into.items():
+                array[...] = results[self._outputs.index(name)]
+                results[self._outputs.index(name)] = array
+        if trace is not None:
+            trace.span("Session", "model_run", start, trace.now() - start)
+        return results
 
     def run_into(self, outputs: Mapping[str, Array], input_feed: Mapping[str, object]) -> None:
         """Write the named outputs into arrays of the caller; large ones are neither allocated nor copied.
@@ -167,19 +291,9 @@ class InferenceSession:
         Raises:
             InputError: as for `run`, or an array does not fit.
         """
-        _check_mapping(input_feed)
         if not isinstance(outputs, Mapping):
             raise InputError(f"the outputs must be a mapping of names to arrays, not {type(outputs).__name__}")
-        if isinstance(self._model, Executor):
-            self._model.run(input_feed, outputs)
-            return
-        results = dict(zip(self._outputs, self._model.run(input_feed)))
-        for name, array in outputs.items():
-            if name not in results:
-                raise InputError(f"no output named {name!r}; the model has {', '.join(self._outputs)}")
-            require_fit(name, array, results[name].shape, results[name].dtype)
-        for name, array in outputs.items():
-            array[...] = results[name]
+        self.run_named(None, input_feed, outputs)
 
 
 def _check_mapping(feeds: object) -> None:

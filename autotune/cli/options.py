@@ -19,7 +19,9 @@ RunnableArgument = Annotated[
 ]
 ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--shape", metavar="NAME=D,D,...", help="The shape of an input that the model leaves open; repeat."),
+    typer.Option(
+        "--shape", metavar="NAME=D,D,...", help="The shape of an input, or of one open dimension (batch=8); repeat."
+    ),
 ]
 TargetOption = Annotated[
     str, typer.Option("--target", help='What to make code for, e.g. "x86 -mcpu=haswell -num-cores=2".')

@@ -66,8 +66,12 @@ def open_model(
     path_or_bytes: ModelSource,
     shapes: Mapping[str, Sequence[int]] | None = None,
     fixed: Mapping[str, Array] | None = None,
+    extents: Mapping[str, int] | None = None,
 ) -> OnnxModel:
     """Read an ONNX model as a table of nodes, to be converted as a whole or in parts.
+
+    Args:
+        extents: open dimensions by symbol; symbols that the model has not are passed over.
 
     Raises:
         ModelError, UnsupportedError: as for `load_model`; open dimensions are fine.
@@ -76,7 +80,7 @@ def open_model(
 
     with one_line():
         proto, folder = read_model(path_or_bytes)
-        return parse_model(proto, folder, shapes or {}, fixed)
+        return parse_model(proto, folder, shapes or {}, fixed, extents or {})
 
 
 @contextmanager

@@ -93,3 +93,12 @@ def test_the_backend_runs_single_nodes() -> None:
     (y,) = run_node(helper.make_node("Add", ["x", "b"], ["y"], broadcast=1, axis=0), [x, x[1]], opset_version=6)
     np.testing.assert_array_equal(y, x + x[1][:, None])
     np.testing.assert_array_equal(run_model(nonzero_model(), [np.zeros((2, 3), np.float32)])[1], np.empty((2, 0)))
+
+
+def test_a_symbol_binds_every_dimension_of_its_name() -> None:
+    data = conv_model("N").SerializeToString()
+    assert autotune.compile(data, TARGET, False, shapes={"N": [2]}).inputs[0].shape == (2, 3, 8, 8)
+    with pytest.raises(ModelError, match="no input 'M'; inputs: x; open: N"):
+        autotune.compile(data, TARGET, False, shapes={"M": [2]})
+    with pytest.raises(ModelError, match="'N' is one dimension, and 2 are given"):
+        autotune.compile(data, TARGET, False, shapes={"N": [2, 3]})

@@ -120,14 +120,24 @@ def _tensor_in(declared: onnx.TypeProto, where: str) -> tuple[onnx.TypeProto.Ten
 def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]]) -> tuple[ModelInput, ...]:
     """The inputs with the dimensions that the user gives; a symbol (`N`) bound by one is bound for all.
 
+    Args:
+        shapes: dimensions by name of an input, or one extent by name of a symbol.
+
     Raises:
         ModelError: unknown names in `shapes`, contradictions, impossible dimensions.
     """
     names = [declared.name for declared in inputs]
-    for name in shapes:
-        if name not in names:
-            raise ModelError(f"there is no input '{name}'; inputs: {', '.join(names) or 'none'}")
+    open_dims = list(dict.fromkeys(dim for declared in inputs for dim in declared.dims or () if isinstance(dim, str)))
     symbols: dict[str, int] = {}
+    for name, extents in shapes.items():
+        if name in names:
+            continue
+        if name not in open_dims:
+            known = f"inputs: {', '.join(names) or 'none'}" + (f"; open: {', '.join(open_dims)}" if open_dims else "")
+            raise ModelError(f"there is no input '{name}'; {known}")
+        if len(extents) != 1:
+            raise ModelError(f"'{name}' is one dimension, and {len(extents)} are given")
+        symbols[name] = int(extents[0])
     for declared in inputs:
         if declared.name in shapes:
             _bind(declared, tuple(int(extent) for extent in shapes[declared.name]), symbols)
@@ -139,6 +149,16 @@ def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]
         _check_possible(declared.name, dims)
         bound.append(replace(declared, dims=dims))
     return tuple(bound)
+
+
+def bind_symbols(inputs: Sequence[ModelInput], extents: Mapping[str, int]) -> tuple[ModelInput, ...]:
+    """The inputs with open dimensions bound by the names of their symbols; names that no input has are passed over.
+
+    Raises:
+        ModelError: impossible dimensions.
+    """
+    known = {dim for declared in inputs for dim in declared.dims or ()}
+    return bind_shapes(inputs, {name: (extent,) for name, extent in extents.items() if name in known})
 
 
 def fix_inputs(inputs: Sequence[ModelInput], fixed: Mapping[str, Array]) -> tuple[ModelInput, ...]:

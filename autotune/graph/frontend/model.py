@@ -16,6 +16,7 @@ from autotune.graph.frontend.inputs import (
     ModelInput,
     ModelOutput,
     bind_shapes,
+    bind_symbols,
     declared_inputs,
     declared_outputs,
     fix_inputs,
@@ -136,11 +137,13 @@ def parse_model(
     folder: Path | None,
     shapes: Mapping[str, Sequence[int]],
     fixed: Mapping[str, Array] | None = None,
+    extents: Mapping[str, int] | None = None,
 ) -> OnnxModel:
     """
     Args:
         shapes: dimensions of inputs by name.
         fixed: inputs that are to be constants, with their values.
+        extents: open dimensions by symbol; symbols that no input has are passed over.
 
     Raises:
         ModelError: the model is inconsistent, or `shapes` or `fixed` do not fit it.
@@ -159,7 +162,8 @@ def parse_model(
         initializers[name] = sparse_array(sparse, folder, f"initializer '{name}'")
     fixed = fixed or {}
     bound = {name: array.shape for name, array in fixed.items()}
-    inputs = fix_inputs(bind_shapes(declared_inputs(graph, set(initializers)), {**shapes, **bound}), fixed)
+    inputs = bind_symbols(declared_inputs(graph, set(initializers)), extents or {})
+    inputs = fix_inputs(bind_shapes(inputs, {**shapes, **bound}), fixed)
     initializers.update(fixed)
     defined = set(initializers)
     for declared in inputs:

@@ -1,0 +1,184 @@
+"""SessionOptions and RunOptions as scripts for ONNX Runtime set them; what has no effect here says so, once."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from autotune.errors import InputError, UnsupportedError
+
+
+class GraphOptimizationLevel(IntEnum):
+    """How much ONNX Runtime rewrites graphs; here all passes run (`skip_passes` leaves some out)."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+class ExecutionMode(IntEnum):
+    """Whether branches of a graph run beside each other in ONNX Runtime; here all threads share each kernel."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class ExecutionOrder(IntEnum):
+    """The order of nodes in ONNX Runtime; here the memory plan decides."""
+
+    DEFAULT = 0
+    PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
+
+
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+_told: set[str] = set()
+
+
+def tell_once(what: str, why: str) -> None:
+    """Warn that something a script asks for is not done, the first time that it is asked for."""
+    if what not in _told:
+        _told.add(what)
+        warnings.warn(f"{what} has no effect in autotune: {why}", stacklevel=4)
+
+
+def set_default_logger_severity(severity: int) -> None:
+    """0 (verbose) to 4 (fatal): the level of the logger `autotune`. Raises InputError for anything else."""
+    if severity not in range(len(_LEVELS)):
+        raise InputError(f"a log severity is 0 (verbose) to 4 (fatal), not {severity!r}")
+    logging.getLogger("autotune").setLevel(_LEVELS[severity])
+
+
+_KINDS: dict[type, str] = {bool: "True or False", int: "a number", str: "a text"}
+
+
+class _Options:
+    """Attributes with defaults and no others, and a table of entries by name."""
+
+    defaults: ClassVar[dict[str, Any]]
+    without_effect: ClassVar[dict[str, str]]
+    _entries: dict[str, str]
+
+    def __init__(self) -> None:
+        self.__dict__.update(self.defaults)
+        self.__dict__["_entries"] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        default = self.defaults.get(name)
+        if name not in self.defaults:
+            raise AttributeError(f"{type(self).__name__} has no option {name!r}")
+        kind = next(kind for kind in _KINDS if isinstance(default, kind))
+        if not isinstance(value, kind):
+            raise InputError(f"{type(self).__name__}.{name} is {_KINDS[kind]}, not {value!r}")
+        if value != default and name in self.without_effect:
+            tell_once(f"{type(self).__name__}.{name}", self.without_effect[name])
+        self.__dict__[name] = value
+
+    def __repr__(self) -> str:
+        changed = (f"{name}={self.__dict__[name]!r}" for name, value in self.defaults.items()
+                   if self.__dict__[name] != value)  # fmt: skip
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def _add(self, kind: str, key: str, value: str) -> None:
+        tell_once(f"the {kind} entry {key!r}", "entries are kept, and nothing reads them")
+        self._entries[str(key)] = str(value)
+
+    def _get(self, key: str) -> str:
+        if key not in self._entries:
+            raise InputError(f"{type(self).__name__} has no entry {key!r}")
+        return self._entries[key]
+
+
+_ONE_REGION = "one kernel runs at a time, on all threads of intra_op_num_threads"
+_PLANNED = "memory is planned when the model is compiled"
+
+
+class SessionOptions(_Options):
+    """Settings of a session.
+
+    Heeded: `intra_op_num_threads`, `enable_profiling`, `profile_file_prefix`, `log_severity_level`, dimensions by
+    name. `use_deterministic_compute` is always so. Every other change warns, once in a process.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "enable_cpu_mem_arena": True, "enable_mem_pattern": True, "enable_mem_reuse": True, "enable_profiling": False,
+        "execution_mode": ExecutionMode.ORT_SEQUENTIAL, "execution_order": ExecutionOrder.DEFAULT,
+        "graph_optimization_level": GraphOptimizationLevel.ORT_ENABLE_ALL, "inter_op_num_threads": 0,
+        "intra_op_num_threads": 0, "log_severity_level": -1, "log_verbosity_level": 0, "logid": "",
+        "optimized_model_filepath": "", "profile_file_prefix": "autotune_profile_", "use_deterministic_compute": False,
+        "use_per_session_threads": True,
+    }  # fmt: skip
+    without_effect: ClassVar[dict[str, str]] = {
+        "enable_cpu_mem_arena": _PLANNED, "enable_mem_pattern": _PLANNED, "enable_mem_reuse": _PLANNED,
+        "execution_mode": _ONE_REGION, "execution_order": _PLANNED, "inter_op_num_threads": _ONE_REGION,
+        "graph_optimization_level": "all passes run; skip_passes=(...) of InferenceSession leaves some out",
+        "optimized_model_filepath": "a compiled model is no ONNX file; dump_graph=... writes the graph after each pass",
+        "use_per_session_threads": "every session has threads of its own",
+    }  # fmt: skip
+
+    extents: dict[str, int]
+    """Open dimensions by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.__dict__["extents"] = {}
+
+    def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
+        """Bind an open dimension of the inputs by its name; a name that the model has not is passed over."""
+        if not isinstance(dim_value, int) or dim_value < 0:
+            raise InputError(f"dimension {dim_name!r} cannot be {dim_value!r}")
+        self.extents[dim_name] = dim_value
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, dim_value: int) -> None:
+        """Has no effect: dimensions go by name here."""
+        tell_once("a dimension by denotation", "use add_free_dimension_override_by_name")
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Keep an entry; nothing reads it."""
+        self._add("session", key, value)
+
+    def get_session_config_entry(self, key: str) -> str:
+        """An entry that was added. Raises InputError when there is none."""
+        return self._get(key)
+
+    def add_initializer(self, name: str, value: object) -> None:
+        """Raises UnsupportedError: it would change what the model computes."""
+        raise UnsupportedError(f"add_initializer({name!r}): write the tensor into the model before it is loaded")
+
+    def add_external_initializers(self, names: object, values: object) -> None:
+        """Raises UnsupportedError: it would change what the model computes."""
+        raise UnsupportedError("add_external_initializers: keep the tensors' file beside the model")
+
+    def register_custom_ops_library(self, path: str) -> None:
+        """Raises UnsupportedError: its kernels are code for ONNX Runtime."""
+        raise UnsupportedError(f"register_custom_ops_library({path!r}): custom operators are Python modules (--import)")
+
+    def add_provider(self, name: str, options: object = None) -> None:
+        """Has no effect: autotune runs on the CPU."""
+        if name != "CPUExecutionProvider":
+            tell_once(f"the provider {name}", "it runs on the CPU")
+
+    def has_providers(self) -> bool:
+        return False
+
+
+class RunOptions(_Options):
+    """Settings of one run. Heeded: `terminate`, which refuses the run."""
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "log_severity_level": -1, "log_verbosity_level": 0, "logid": "", "only_execute_path_to_fetches": False,
+        "terminate": False,
+    }  # fmt: skip
+    without_effect: ClassVar[dict[str, str]] = {"only_execute_path_to_fetches": "the model is one program"}
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Keep an entry; nothing reads it."""
+        self._add("run", key, value)
+
+    def get_run_config_entry(self, key: str) -> str:
+        """An entry that was added. Raises InputError when there is none."""
+        return self._get(key)

@@ -1,0 +1,152 @@
+"""Options, values and bindings in ONNX Runtime's terms: what is heeded, what warns, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.api import session_options
+from autotune.errors import InputError, UnsupportedError
+from tests.cli.cli_models import conv_model
+
+TARGET = "native -num-cores=1"
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not warned yet."""
+    monkeypatch.setattr(session_options, "_told", set())
+
+
+def session(options: object = None, **more: object) -> autotune.InferenceSession:
+    return autotune.InferenceSession(
+        conv_model(1).SerializeToString(), options, target=TARGET, database=False, **more  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("fresh")
+def test_an_option_without_effect_warns_once() -> None:
+    options = autotune.SessionOptions()
+    with pytest.warns(UserWarning, match="inter_op_num_threads has no effect in autotune: one kernel runs at a time"):
+        options.inter_op_num_threads = 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        autotune.SessionOptions().inter_op_num_threads = 2
+        options.inter_op_num_threads = 0
+        options.intra_op_num_threads = 1
+    assert repr(options) == "SessionOptions(intra_op_num_threads=1)"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_another_provider_warns_once() -> None:
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider has no effect"):
+        session(providers=["CUDAExecutionProvider", ("CPUExecutionProvider", {})])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        session(providers=["CUDAExecutionProvider"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("intra_op_num_threads", "two", "intra_op_num_threads is a number, not 'two'"),
+        ("enable_profiling", 1, "enable_profiling is True or False, not 1"),
+        ("profile_file_prefix", None, "profile_file_prefix is a text, not None"),
+    ],
+)
+def test_options_have_types(name: str, value: object, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        setattr(autotune.SessionOptions(), name, value)
+
+
+def test_wrong_uses_are_one_line() -> None:
+    options = autotune.SessionOptions()
+    with pytest.raises(AttributeError, match="no option 'intra_threads'"):
+        options.intra_threads = 1
+    with pytest.raises(InputError, match="no entry 'session.x'"):
+        options.get_session_config_entry("session.x")
+    with pytest.raises(InputError, match="dimension 'batch' cannot be -1"):
+        options.add_free_dimension_override_by_name("batch", -1)
+    with pytest.raises(UnsupportedError, match="add_initializer"):
+        options.add_initializer("w", object())
+    with pytest.raises(UnsupportedError, match="register_custom_ops_library"):
+        options.register_custom_ops_library("lib.so")
+    with pytest.raises(InputError, match="providers must be a list"):
+        session(providers="CPUExecutionProvider")
+    with pytest.raises(InputError, match="log severity"):
+        autotune.set_default_logger_severity(9)
+    run = autotune.RunOptions()
+    run.terminate = True
+    with pytest.raises(InputError, match="terminate is set"):
+        session().run(None, {"x": np.zeros((1, 3, 8, 8), np.float32)}, run)
+
+
+def test_values_share_their_memory() -> None:
+    array = np.zeros((2, 3), np.float32)
+    value = autotune.OrtValue.ortvalue_from_numpy(array)
+    value.update_inplace(np.ones((2, 3), np.float32))
+    assert array.all() and value.data_ptr() == array.ctypes.data and np.asarray(value) is array
+    again = autotune.OrtValue.from_dlpack(value)
+    assert again.data_ptr() == value.data_ptr() and repr(again) == "<OrtValue tensor(float) [2, 3]>"
+    assert autotune.OrtValue.ortvalue_from_shape_and_type([4], 7).data_type() == "tensor(int64)"
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: autotune.OrtValue.ortvalue_from_numpy(np.zeros(2), "cuda"), "no device 'cuda'"),
+        (lambda: autotune.OrtValue.ortvalue_from_numpy([1.0]), "of a NumPy array, not of list"),  # type: ignore[arg-type]
+        (lambda: autotune.OrtValue.ortvalue_from_shape_and_type([2], 99), "ONNX's number 99"),
+        (lambda: autotune.OrtValue.ortvalue_from_shape_and_type([2], "floaty"), "'floaty' is no dtype"),
+        (lambda: autotune.OrtValue.from_dlpack(3), "no tensor that can be shared"),
+        (
+            lambda: autotune.OrtValue.ortvalue_from_numpy(np.zeros(2)).update_inplace(np.zeros(3)),
+            r"float64\[3\] does not fit",
+        ),
+    ],
+)
+def test_values_refuse(call: object, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        call()  # type: ignore[operator]
+
+
+def test_bindings_refuse() -> None:
+    here = session()
+    binding = here.io_binding()
+    with pytest.raises(InputError, match="no input named 'q'"):
+        binding.bind_cpu_input("q", np.zeros(1))
+    with pytest.raises(InputError, match="no device 'cuda'"):
+        binding.bind_output("y", "cuda")
+    with pytest.raises(InputError, match="needs a dtype and a shape"):
+        binding.bind_output("y", buffer_ptr=64)
+    with pytest.raises(InputError, match="lies at address 0"):
+        binding.bind_input("x", "cpu", 0, np.float32, (1, 3, 8, 8), 0)
+    with pytest.raises(InputError, match="no output is bound"):
+        here.run_with_iobinding(binding)
+    binding.bind_output("y")
+    with pytest.raises(InputError, match="the model takes"):
+        here.run_with_iobinding(binding)
+
+
+def test_a_failed_run_reaches_the_callback() -> None:
+    found: list[tuple[object, object, str]] = []
+    here = session()
+    here.run_async(None, {}, lambda *answer: found.append(answer), 5)
+    assert here._async is not None
+    here._async.shutdown(wait=True)
+    assert found[0][:2] == ([], 5) and "the model takes" in found[0][2]
+
+
+def test_profiles_end_once(tmp_path: Path) -> None:
+    options = autotune.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "missing" / "p_")
+    here = session(options)
+    assert here.get_profiling_start_time_ns() > 0
+    with pytest.raises(InputError, match="cannot write the profile"):
+        here.end_profiling()
+    assert here.end_profiling() == "" and here.get_profiling_start_time_ns() == 0
