@@ -1,4 +1,4 @@
-"""`autotune compile`: a model becomes one file that runs without ONNX, XGBoost or a compiler."""
+"""`autotune compile`: a model becomes one file that runs without ONNX, XGBoost or a compiler; or a C library."""
 
 from __future__ import annotations
 
@@ -38,8 +38,25 @@ if TYPE_CHECKING:
     from autotune.compiler.compile import CompiledModel
     from autotune.report.coverage import Coverage
 
+HeaderOption = Annotated[
+    Path | None, typer.Option("--header", metavar="FILE", help="Of a library: write its C header, too.")
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option("--prefix", metavar="NAME", help="Of a library: how its symbols begin [default: its name]."),
+]
+WeightsOption = Annotated[
+    Path | None,
+    typer.Option("--weights", metavar="FILE", help="Of a library: put the weights beside it, not into it."),
+]
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also", metavar="TARGET", help="Of a library: code for a further CPU; the first that can run is used. Repeat."
+    ),
+]
+LIBRARY = {".so": "a shared library"}
 OTHER_KINDS = {
-    ".so": "a shared library",
     ".dll": "a shared library",
     ".dylib": "a shared library",
     ".a": "a static library",
@@ -63,31 +80,53 @@ def compile_model(
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
     imports: ImportOption = None,
+    header: HeaderOption = None,
+    prefix: PrefixOption = None,
+    weights: WeightsOption = None,
+    also: AlsoOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compile a model with the best schedules known to one file."""
+    """Compile a model with the best schedules known: to one file, or, as FILE.so, to a shared library for C.
+
+    A library needs no Python to run, and a C compiler to be made.
+    """
+    from autotune.aot import save_library
+    from autotune.aot.interface import identifiers
     from autotune.api.compile import compile
     from autotune.report.coverage import Coverage
 
+    library = out.suffix.lower() in LIBRARY
     refuse_other_kinds(out)
-    check_writable(out)
+    if not library and (header or prefix or weights or also):
+        raise InputError("--header, --prefix, --weights and --also are about libraries: name the output FILE.so")
+    for file in (out, header, weights):
+        if file is not None:
+            check_writable(file)
     load_imports(imports)
     limit = parse_size(max_memory)
     start = time.perf_counter()
-    compiled = compile(
-        model,
-        target,
-        False if untuned else db,
-        shapes=parse_shapes(shape),
-        fixed=load_arrays(fix, "--fix"),
-        strict_fp=strict_fp,
-        max_memory=limit,
-        skip_passes=skip_pass or (),
-        dump_graph=dump_graph,
-        precision=precision,
-        max_error=max_error,
-    )
-    compiled.save(out)
+    variants = [
+        compile(
+            model,
+            one,
+            False if untuned else db,
+            shapes=parse_shapes(shape),
+            fixed=load_arrays(fix, "--fix"),
+            strict_fp=strict_fp,
+            max_memory=limit,
+            skip_passes=skip_pass or (),
+            dump_graph=dump_graph,
+            precision=precision,
+            max_error=max_error,
+        )
+        for one in (target, *(also or ()))
+    ]
+    compiled = variants[0]
+    if library:
+        (name,) = identifiers([prefix or out.stem.removeprefix("lib")])
+        save_library(out, variants, prefix or name, header, weights, f"{model.name}, compiled")
+    else:
+        compiled.save(out)
     seconds = time.perf_counter() - start
     coverage = Coverage.of(compiled.kernels)
     if as_json:
@@ -119,7 +158,8 @@ def refuse_other_kinds(out: Path, more: Mapping[str, str] | None = None) -> None
     kind = {**OTHER_KINDS, **(more or {})}.get(out.suffix.lower())
     if kind is not None:
         raise InputError(
-            f"cannot write {out}: `compile` makes a file for autotune, not {kind}; name it {out.with_suffix('.at')}"
+            f"cannot write {out}: this makes a file for autotune, not {kind}; name it {out.with_suffix('.at')}"
+            + ("" if kind not in LIBRARY.values() else f", or: autotune compile MODEL -o {out}")
         )
 
 

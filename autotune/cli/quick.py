@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.bench import bench
-from autotune.cli.compile import compile_model, refuse_other_kinds
+from autotune.cli.compile import LIBRARY, compile_model, refuse_other_kinds
 from autotune.cli.loudness import quiet
 from autotune.cli.options import DbOption, ModelArgument, ShapeOption, TargetOption, check_writable, parse_shapes
 from autotune.cli.tune import tune
@@ -39,7 +39,7 @@ def quick(
     made = model.with_suffix(".at") if out is None else out
     whole = outline(open_model(model, parse_shapes(shape))).graph is not None
     if whole:
-        refuse_other_kinds(made)
+        refuse_other_kinds(made, LIBRARY)
         check_writable(made)
     _say(f"{model} can be compiled; tuning for {budget}")
     tune(model, target=target, shape=shape, db=db, budget=budget)

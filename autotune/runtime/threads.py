@@ -20,10 +20,10 @@ from autotune.runtime.native import NativeRuntime, native_runtime
 # How long a waiting thread polls before it sleeps, in ticks of the time stamp counter (2-4 GHz). Waking costs
 # 5-50 µs. Between regions: long enough to catch a caller that comes back at once, short enough that an idle
 # session burns no CPU. Inside a region, all threads are at work and the last one comes soon.
-_IDLE_SPIN = 200_000
-_BARRIER_SPIN = 2_000_000
+IDLE_SPIN = 200_000
+BARRIER_SPIN = 2_000_000
 # With more threads than cores, polling keeps the thread that we wait for from running.
-_CROWDED_SPIN = 2_000
+CROWDED_SPIN = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class ThreadPool:
         self._native = native or native_runtime()
         self._lock = threading.Lock()
         self._process = os.getpid()
-        spins = (_IDLE_SPIN, _BARRIER_SPIN) if num_threads <= cores else (_CROWDED_SPIN, _CROWDED_SPIN)
+        spins = (IDLE_SPIN, BARRIER_SPIN) if num_threads <= cores else (CROWDED_SPIN, CROWDED_SPIN)
         address = self._native.pool_create(num_threads, *spins)
         if address is None:
             raise ThreadPoolError(
