@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.api.best import BestSchedule, best_schedule
     from autotune.api.compile import compile, tasks
+    from autotune.api.explain import explain
     from autotune.api.io_binding import IOBinding
     from autotune.api.node_arg import NodeArg
     from autotune.api.ort_value import OrtValue
@@ -55,6 +56,7 @@ _PUBLIC = {
     "Workload": "autotune.ops.workload",
     "best_schedule": "autotune.api.best",
     "compile": "autotune.api.compile",
+    "explain": "autotune.api.explain",
     "get_all_providers": "autotune.api.providers",
     "get_available_providers": "autotune.api.providers",
     "get_device": "autotune.api.providers",
@@ -83,6 +85,7 @@ __all__ = [
     "Workload",
     "best_schedule",
     "compile",
+    "explain",
     "get_all_providers",
     "get_available_providers",
     "get_device",

@@ -10,6 +10,7 @@ from autotune.cli.bench import bench
 from autotune.cli.check import check
 from autotune.cli.compile import compile_model
 from autotune.cli.db import DB
+from autotune.cli.explain import explain
 from autotune.cli.group import Command
 from autotune.cli.machine import machine
 from autotune.cli.model import MODEL
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     "run": run,
     "bench": bench,
     "profile": profile,
+    "explain": explain,
     "passes": passes,
     "db": DB,
     "model": MODEL,
