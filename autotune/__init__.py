@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from autotune.api.node_arg import NodeArg
     from autotune.api.ort_value import OrtValue
     from autotune.api.providers import get_all_providers, get_available_providers, get_device
+    from autotune.api.report import write_report
     from autotune.api.session import InferenceSession
     from autotune.api.session_options import (
         ExecutionMode,
@@ -63,6 +64,7 @@ _PUBLIC = {
     "set_default_logger_severity": "autotune.api.session_options",
     "tasks": "autotune.api.compile",
     "tune": "autotune.api.tune",
+    "write_report": "autotune.api.report",
 }
 
 __all__ = [
@@ -92,6 +94,7 @@ __all__ = [
     "set_default_logger_severity",
     "tasks",
     "tune",
+    "write_report",
 ]
 
 

@@ -17,6 +17,7 @@ from autotune.cli.model import MODEL
 from autotune.cli.passes import passes
 from autotune.cli.profile import profile
 from autotune.cli.quick import quick
+from autotune.cli.report import report
 from autotune.cli.run import run
 from autotune.cli.tasks import tasks
 from autotune.cli.tune import tune
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Command] = {
     "bench": bench,
     "profile": profile,
     "explain": explain,
+    "report": report,
     "passes": passes,
     "db": DB,
     "model": MODEL,

@@ -25,8 +25,13 @@ def lessons(database: Database) -> list[Lesson]:
 
     Trials of templates, workloads or targets that this version does not know are passed over.
     """
+    return lessons_of(database.trials())
+
+
+def lessons_of(trials: Iterable[TuningRecord]) -> list[Lesson]:
+    """The same of some trials."""
     tasks: dict[tuple[str, ...], list[TuningRecord]] = {}
-    for record in database.trials():
+    for record in trials:
         if record.seconds is None or record.verified:
             key = (record.workload_key, record.target_key, record.interface_key, record.residency, record.template)
             tasks.setdefault(key, []).append(record)

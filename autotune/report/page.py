@@ -1,0 +1,188 @@
+"""The report: one self-contained page about a model, from values that are gathered elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.report.charts import Axis, spanning, stairs
+from autotune.report.coverage import Coverage
+from autotune.report.history import Difference, History
+from autotune.report.naming import kernel_name
+from autotune.report.profile import HostProfile, KernelProfile, Profile
+
+if TYPE_CHECKING:
+    from autotune.cost_model.training import Score
+
+TEMPLATE = "page.html"
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 300, 52, 10, 12, 34
+"""Of a drawing, in its own units: it is scaled to the page."""
+MOST_CURVES = 12
+MOST_ROWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One engine: its latency, and how many times its time is ours, with the interval of that ratio."""
+
+    name: str
+    seconds: float
+    ratio: float | None
+    interval: tuple[float, float] | None
+    error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """The cost model: its file, what it looks at (shares), and how well it knows the tasks of this model."""
+
+    file: str
+    attention: tuple[tuple[str, float], ...]
+    scores: tuple[Score, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything that the page shows.
+
+    Attributes:
+        title, facts: of the model, and what the figures were taken on.
+        contenders: ours first.
+        profile: one pass; `histories`: of its kernels, in the same order as `timed`.
+        coverage, command: what is tuned, and what to type to tune the rest.
+        quality: None without a cost model.
+        differences: against another database, called `other`; empty without one.
+        notes: what was left out, and what disturbed the measurements.
+    """
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    contenders: tuple[Contender, ...]
+    profile: Profile
+    coverage: Coverage
+    command: str
+    histories: tuple[tuple[History, float], ...] = ()
+    quality: Quality | None = None
+    differences: tuple[Difference, ...] = ()
+    other: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def render(page: Page) -> str:
+    """The page as HTML: no script, nothing loaded from elsewhere, light and dark."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters.update(duration=_duration, percent=_percent, number=_number)
+    rows = sorted(_steps(page.profile), key=lambda row: -row.seconds)
+    return environment.get_template(TEMPLATE).render(
+        page=page, bars=_bars(page.contenders), strip=_strip(page.profile), roof=_roofline(page.profile),
+        curves=[_curve(one, least) for one, least in page.histories[:MOST_CURVES]],
+        rows=[_row(page.profile, row) for row in rows[:MOST_ROWS]], more=rows[MOST_ROWS:],
+        gains=_gains(page.profile), width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT, bottom=HEIGHT - BOTTOM,
+        top=TOP,
+    )  # fmt: skip
+
+
+def _steps(profile: Profile) -> list[KernelProfile | HostProfile]:
+    return [*profile.kernels, *profile.hosts]
+
+
+def _bars(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
+    longest = max((one.seconds for one in contenders), default=1.0) or 1.0
+    return [{"of": one, "share": round(100 * one.seconds / longest, 1), "ours": n == 0}
+            for n, one in enumerate(contenders)]  # fmt: skip
+
+
+def _strip(profile: Profile) -> list[dict[str, Any]]:
+    """The pass as one line of boxes, in the order in which kernels run."""
+    total, at = profile.seconds or 1.0, 0.0
+    found: list[dict[str, Any]] = []
+    templates = [name for name, _, _ in profile.by_template()]
+    for row in sorted(_steps(profile), key=lambda row: row.start):
+        color = 0 if isinstance(row, HostProfile) else 1 + templates.index(row.template) % 8
+        share, title = 100 * row.seconds / total, f"{_name(row)}: {_duration(row.seconds)}"
+        found.append({"x": round(at, 3), "w": round(share, 3), "color": color, "title": title})
+        at += share
+    return found
+
+
+def _roofline(profile: Profile) -> dict[str, Any] | None:
+    """Kernels by operations per byte and operations per second, under what the machine allows."""
+    shown = [k for k in profile.kernels if k.report.flops and k.report.nbytes and k.seconds]
+    if not shown or not profile.levels:
+        return None
+    intensity = [k.report.flops / k.report.nbytes for k in shown]
+    rates = [k.report.flops / k.seconds * 1e-9 for k in shown]
+    x = spanning(intensity, LEFT, WIDTH - RIGHT, log=True)
+    y = spanning([*rates, profile.fp32], HEIGHT - BOTTOM, TOP, log=True)
+    lines = []
+    for name, _, rate in profile.levels:
+        bends = (x.low, min(max(profile.fp32 / rate, x.low), x.high), x.high) if rate else ()
+        points = (f"{x.place(i)},{y.place(min(rate * i, profile.fp32))}" for i in bends)
+        lines.append({"name": name, "points": " ".join(points)})
+    largest = max(k.seconds for k in shown)
+    dots = [
+        {"x": x.place(i), "y": y.place(r), "r": round(2.5 + 7 * (k.seconds / largest) ** 0.5, 2),
+         "title": f"{_name(k)}: {r:.0f} GFLOP/s, {i:.1f} FLOP/B, {_duration(k.seconds)}"}
+        for k, i, r in zip(shown, intensity, rates)
+    ]  # fmt: skip
+    return {"x": x.ticks(), "y": y.ticks(), "lines": lines, "dots": dots, "peak": y.place(profile.fp32)}
+
+
+def _curve(one: History, least: float) -> dict[str, Any]:
+    """The best time after each trial, and the limit."""
+    x = Axis(1, max(one.trials, 2), 6, 194)
+    y = spanning([value for _, value in one.steps], 66, 8)
+    return {"of": one, "line": stairs(one.steps, one.trials, x, y), "limit": y.place(least), "least": least}
+
+
+def _row(profile: Profile, row: KernelProfile | HostProfile) -> dict[str, Any]:
+    if isinstance(row, HostProfile):
+        return {"name": row.label, "what": "on the host", "template": "", "seconds": row.seconds,
+                "share": profile.share(row), "of_limit": None, "record": None, "against": None, "tier": "",
+                "gain": 0.0}  # fmt: skip
+    return {
+        "name": kernel_name(row.report.origins) or "-", "what": row.report.description, "template": row.template,
+        "seconds": row.seconds, "share": profile.share(row), "of_limit": row.of_limit, "record": row.report.seconds,
+        "against": row.against_record, "tier": row.report.tier.value, "gain": max(row.seconds - row.least, 0.0),
+    }  # fmt: skip
+
+
+def _gains(profile: Profile) -> Mapping[str, Any]:
+    """What is above the limits, in all, and the five kernels with most of it."""
+    over = sorted(profile.kernels, key=lambda k: k.least - k.seconds)[:5]
+    least = sum(min(k.least, k.seconds) for k in profile.kernels) + sum(host.seconds for host in profile.hosts)
+    return {
+        "least": least,
+        "share": 1 - least / profile.seconds if profile.seconds else 0.0,
+        "kernels": [(_name(k), k.seconds - k.least, k.of_limit) for k in over if k.seconds > k.least],
+    }
+
+
+def _name(row: KernelProfile | HostProfile) -> str:
+    if isinstance(row, HostProfile):
+        return row.label
+    return kernel_name(row.report.origins) or row.report.description
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if seconds < limit:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"

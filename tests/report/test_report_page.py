@@ -1,0 +1,123 @@
+"""The report page: what it says, that it loads nothing, and the geometry of its charts."""
+
+from __future__ import annotations
+
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune.compiler.compile import KernelReport
+from autotune.ops import parse_workload
+from autotune.records import Tier
+from autotune.report.charts import Axis, spanning, stairs
+from autotune.report.coverage import Coverage
+from autotune.report.history import Difference, History
+from autotune.report.page import Contender, Page, Quality, render
+from autotune.report.profile import HostProfile, KernelProfile, Profile
+
+PRODUCT = parse_workload("matmul a=64,128 b=128,64")
+EVIL = "<script>alert('1')</script>"
+
+
+def kernel(name: str, start: float, seconds: float, record: float | None = None) -> KernelProfile:
+    tier = Tier.MISS if record is None else Tier.EXACT
+    report = KernelReport(PRODUCT, '{"template":"sketch.contraction"}', tier, "never tuned", record, 90_000, (name,))
+    return KernelProfile(report, start, seconds, seconds / 2)
+
+
+def page(**changes: object) -> Page:
+    kernels = (kernel("conv1", 0.0, 2e-3, 1.5e-3), kernel(EVIL, 2e-3, 1e-3))
+    profile = Profile(
+        kernels,
+        (HostProfile("node 'n' (NonZero)", 3e-3, 1e-3),),
+        2,
+        4.2e-3,
+        200.0,
+        (("L2", 1, 100.0), ("memory", 2, 10.0)),
+    )
+    values: dict[str, object] = {
+        "title": "model.onnx", "facts": (("CPU", "one"),), "profile": profile,
+        "contenders": (
+            Contender("autotune", 4.2e-3, None, None, 1e-6), Contender("other", 5e-3, 1.19, (1.1, 1.3), None),
+        ),
+        "coverage": Coverage.of([k.report for k in kernels]), "command": "autotune tune model.onnx",
+    }  # fmt: skip
+    return Page(**{**values, **changes})  # type: ignore[arg-type]
+
+
+class _Links(HTMLParser):
+    """What a browser would load or run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href") or name.startswith("on")]
+        self.found += [tag] if tag in ("script", "iframe", "link", "object") else []
+        if tag not in ("meta", "line", "polyline", "circle", "rect"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("line", "polyline", "circle", "rect"):
+            assert self.open.pop() == tag
+
+
+def test_the_page_loads_nothing_and_is_well_formed() -> None:
+    parser = _Links()
+    text = render(page())
+    parser.feed(text)
+    assert parser.found == [] and parser.open == []
+    assert "http" not in text and "url(" not in text and "@import" not in text
+
+
+def test_names_out_of_a_model_are_text() -> None:
+    text = render(page(title=EVIL, command=EVIL, notes=(EVIL,)))
+    assert EVIL not in text and text.count("&lt;script&gt;") >= 4
+
+
+def test_it_says_what_was_measured() -> None:
+    text = render(
+        page(
+            histories=((History("matmul", ((1, 3e-3), (4, 2e-3)), 9, 2), 1e-3),),
+            quality=Quality("nests.forest", (("cycles", 0.5), ("l1", 0.25)), ()),
+            differences=(Difference("matmul", 2e-3, 4e-3), Difference("conv", None, 1e-3)),
+            other="other.sqlite",
+        )
+    )
+    shown = " ".join(re.sub(r"<[^>]+>", " ", text).split())
+    for piece in (
+        "4.2 ms", "1.19 × our time, 1.10 to 1.30",
+        "answers differ from ONNX Runtime's by 1.0e-06", "conv1", "50.0 %", "autotune tune model.onnx",
+        "3 ms → 2 ms, limit 1 ms; 9 trials, 2 failed", "cycles", "Against other.sqlite", "0.50", "on the host",
+        "FLOP per byte",
+    ):  # fmt: skip
+        assert piece in shown
+    bare = render(page())
+    assert "Best so far" not in bare and "The cost model" not in bare and "Against" not in bare
+
+
+@pytest.mark.parametrize("log", [False, True])
+@given(values=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20))
+def test_values_lie_within_their_axis(log: bool, values: list[float]) -> None:
+    axis = spanning(values, 300, 10, log=log)
+    places = [axis.place(value) for value in sorted(values)]
+    assert all(10 <= place <= 300 for place in places)
+    assert places == sorted(places, reverse=True)
+    assert all(math.isclose(axis.place(value), place) for value, place in axis.ticks())
+    assert len(axis.ticks()) <= 14
+
+
+def test_ticks_are_round() -> None:
+    assert [value for value, _ in Axis(0, 230, 0, 100).ticks()] == [0, 100, 200]
+    assert [value for value, _ in Axis(0.2, 300, 0, 100, log=True).ticks()] == [1, 10, 100]
+
+
+def test_a_best_stays_until_the_next_one() -> None:
+    x, y = Axis(1, 5, 0, 4), Axis(0, 10, 10, 0)
+    assert stairs([(1, 10.0), (3, 5.0)], 5, x, y) == "0.0,0.0 2.0,0.0 2.0,5.0 4.0,5.0"
