@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-MODULES = {"autotune": "autotune", "mnn": "MNN", "onnxruntime": "onnxruntime", "openvino": "openvino"}
+MODULES = {
+    "autotune": "autotune", "mnn": "MNN", "onnxruntime": "onnxruntime", "openvino": "openvino",
+    "openvino-bf16": "openvino", "openvino-f16": "openvino",
+}  # fmt: skip
 
 
 class Runnable(Protocol):
@@ -33,13 +36,19 @@ class Runnable(Protocol):
 
 
 class Autotune:
-    """Our session. Options: database (a path; false for none), target (its text, instead of the number of threads)."""
+    """Our session. Options: database (a path; false for none), target (its text, instead of the number of threads),
+    precision."""
 
     def __init__(self, model: str, threads: int, options: Mapping[str, Any]) -> None:
         import autotune
 
         target = options.get("target", f"native -num-cores={threads}")
-        self._session = autotune.InferenceSession(model, target=target, database=options.get("database", False))
+        self._session = autotune.InferenceSession(
+            model,
+            target=target,
+            database=options.get("database", False),
+            precision=options.get("precision", "f32"),
+        )
 
     def run(self, feeds: Mapping[str, Array]) -> Sequence[Array]:
         return self._session.run(None, feeds)

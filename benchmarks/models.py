@@ -3,6 +3,7 @@
 python -m benchmarks.models                              all of them, 1 and 2 threads, untuned
 python -m benchmarks.models resnet50 --db tuning.sqlite  with the records of `autotune tune --db tuning.sqlite`
 python -m benchmarks.models --tune 5m --db FRESH.sqlite  tunes first, per model and number of threads
+python -m benchmarks.models --precision bf16             ours and OpenVINO in 16 bits, beside both in f32
 """
 
 from __future__ import annotations
@@ -64,8 +65,17 @@ def example(model: onnx.ModelProto, seed: int = 0) -> dict[str, NDArray[np.float
     return {value.name: np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)}
 
 
-def contenders(database: Path | None) -> list[tuple[str, str, dict[str, object]]]:
-    """(label, kind, options) of every engine in the race."""
+def contenders(database: Path | None, precision: str = "f32") -> list[tuple[str, str, dict[str, object]]]:
+    """(label, kind, options) of every engine in the race; in another precision, beside f32 ones."""
+    if precision != "f32":
+        records = False if database is None else str(database.resolve())
+        label = "untuned" if database is None else "tuned"
+        peer = "openvino-f16" if precision == "f16" else "openvino-bf16"
+        return [
+            (label, "autotune", {"database": records, "precision": precision}),
+            ("autotune f32", "autotune", {"database": records}),
+            *((kind, kind, {}) for kind in ("onnxruntime", "openvino", peer)),
+        ]
     ours: list[tuple[str, str, dict[str, object]]] = [("untuned", "autotune", {"database": False})]
     if database is not None:
         ours.append(("tuned", "autotune", {"database": str(database.resolve())}))
@@ -73,13 +83,14 @@ def contenders(database: Path | None) -> list[tuple[str, str, dict[str, object]]
 
 
 def race(
-    path: Path, feeds: dict[str, NDArray[np.float32]], threads: int, database: Path | None, rounds: int
-) -> list[Row]:
+    path: Path, feeds: dict[str, NDArray[np.float32]], threads: int, database: Path | None, rounds: int,
+    precision: str = "f32",
+) -> list[Row]:  # fmt: skip
     """One row per engine: latency, spread, and how much faster than it our best is."""
     with ExitStack() as stack:
         engines: list[Engine] = []
         rows: dict[str, Row] = {}
-        for label, kind, options in contenders(database):
+        for label, kind, options in contenders(database, precision):
             try:
                 engine = stack.enter_context(Engine(kind, path, threads, label=label, options=options))
                 engine.feed(feeds)
@@ -94,18 +105,19 @@ def race(
             "engine": engine.label, "ms": latency(found) * 1e3, "spread %": spread(found) * 100,
             "runs": len(found), "load s": engine.load_seconds,
         }  # fmt: skip
-    return [rows[label] for label, _, _ in contenders(database) if label in rows]
+    return [rows[label] for label, _, _ in contenders(database, precision) if label in rows]
 
 
 def output_error(
-    model: onnx.ModelProto, folder: Path, feeds: dict[str, NDArray[np.float32]], threads: int, database: Path | None
-) -> list[Row]:
+    model: onnx.ModelProto, folder: Path, feeds: dict[str, NDArray[np.float32]], threads: int, database: Path | None,
+    precision: str = "f32",
+) -> list[Row]:  # fmt: skip
     """The error of each of our builds and each peer against ONNX Runtime, relative to the range of the logits."""
     path = folder / "logits.onnx"
     onnx.save(without_softmax(model), path)
     outputs: dict[str, NDArray[np.float64]] = {}
     rows: list[Row] = []
-    for label, kind, options in contenders(database):
+    for label, kind, options in contenders(database, precision):
         try:
             with Engine(kind, path, threads, label=label, options=options) as engine:
                 engine.feed(feeds)
@@ -115,13 +127,14 @@ def output_error(
     reference = outputs.pop("onnxruntime", None)
     if reference is None:
         return rows
+    allowed = MAX_ERROR if precision == "f32" else PEER_ERROR
     for label, output in outputs.items():
         found = float(np.abs(output - reference).max() / np.ptp(reference)) if output.size == reference.size else np.inf
-        rows.append({"engine": label, "error / range": found, "right": found <= MAX_ERROR})
+        rows.append({"engine": label, "error / range": found, "right": found <= allowed})
     return rows
 
 
-def tune(path: Path, threads: int, budget: str, database: Path) -> None:
+def tune(path: Path, threads: int, budget: str, database: Path, precision: str = "f32") -> None:
     """Run `autotune tune` on the model.
 
     Raises:
@@ -129,12 +142,13 @@ def tune(path: Path, threads: int, budget: str, database: Path) -> None:
     """
     target = f"native -num-cores={threads}"
     command = [sys.executable, "-m", "autotune", "tune", "--model", str(path), "--target", target]
-    subprocess.run([*command, "--db", str(database.resolve()), "--budget", budget], check=True, cwd=ROOT)
+    words = ["--db", str(database.resolve()), "--budget", budget, "--precision", precision]
+    subprocess.run([*command, *words], check=True, cwd=ROOT)
 
 
 def compare(
     report: Report, names: Sequence[str], thread_counts: Sequence[int], database: Path | None, budget: str | None,
-    rounds: int,
+    rounds: int, precision: str = "f32",
 ) -> None:  # fmt: skip
     """Fill the report, model by model."""
     gains: dict[tuple[int, float], list[float]] = {}
@@ -148,13 +162,16 @@ def compare(
             for threads in thread_counts:
                 if budget is not None and database is not None:
                     progress(f"tuning {name} with {threads} threads for {budget}")
-                    tune(path, threads, budget, database)
+                    tune(path, threads, budget, database, precision)
                 progress(f"{name}, {threads} threads")
                 here: Row = {"model": name, "threads": threads}
-                rows = race(path, feeds, threads, database, rounds)
-                errors = output_error(model, folder, feeds, threads, database)
+                rows = race(path, feeds, threads, database, rounds, precision)
+                errors = output_error(model, folder, feeds, threads, database, precision)
                 report.table("latency", [{**here, **row} for row in rows])
                 report.table("output error", [{**here, **row} for row in errors])
+                if precision != "f32":
+                    narrow_claims(report, name, threads, rows, errors, precision)
+                    continue
                 claims(report, name, threads, rows, errors)
                 for error, peer in PEERS_ARE.items():
                     best = against_best_peer(rows, errors, error)
@@ -195,6 +212,20 @@ def claims(report: Report, name: str, threads: int, rows: Sequence[Row], errors:
         report.claim(f"{where}: untuned over tuned time", times["untuned"] / times["tuned"], "at most", 1.25, "x")
 
 
+def narrow_claims(
+    report: Report, name: str, threads: int, rows: Sequence[Row], errors: Sequence[Row], precision: str
+) -> None:
+    """What the figures of a model in 16 bits say: against f32, against OpenVINO in the same, and how far off it is."""
+    times = {str(row["engine"]): float(row["ms"] or 0) for row in rows if "ms" in row}
+    found = {str(row["engine"]): float(row["error / range"] or 0) for row in errors if "error / range" in row}
+    label = next((label for label in ("tuned", "untuned") if label in times), "untuned")
+    where = f"{name}, {threads} threads: {precision}"
+    for other in [engine for engine in times if engine == "autotune f32" or engine.startswith("openvino-")]:
+        ratio = speedup(times[label], times[other]) if label in times else None
+        report.claim(f"{where} against {other}", ratio, "at least", 1.0, "x")
+    report.claim(f"{where} output error", found.get(label), "at most", PEER_ERROR)
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parser("models", __doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -205,6 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--tune", metavar="BUDGET", help="first tune into --db for so long per model and threads, as 5m"
     )
     options.add_argument("--rounds", type=int, default=15)
+    options.add_argument("--precision", choices=("f32", "bf16", "f16", "auto"), default="f32", help="of our products")
     given = options.parse_args(arguments)
     unknown = [name for name in given.models if name not in zoo.names()]
     if unknown:
@@ -216,7 +248,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = given.models or (["squeezenet"] if given.quick else MODELS)
     threads = given.threads or ([1] if given.quick else sorted({1, machine.allowed_cores()}))
     report = Report("models", METHOD, given.quick)
-    compare(report, names, threads, given.db, given.tune, 2 if given.quick else given.rounds)
+    compare(report, names, threads, given.db, given.tune, 2 if given.quick else given.rounds, given.precision)
     report.finish(given.json)
     return 0
 

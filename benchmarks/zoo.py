@@ -20,6 +20,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.convnets import convnext_tiny, efficientnet_b0, mobilenetv3_large, resnext50, yolov5s
 from benchmarks.decoders import gpt2, llama
+from benchmarks.deep import darknet53, fcn_resnet50, resnet101, resnet152, wide_resnet50
+from benchmarks.inception import inception_v3, inception_v4
 from benchmarks.segmentation import unet
 from benchmarks.sequences import lstm
 from benchmarks.transformers import bert_base, swin_tiny, vit_base
@@ -160,15 +162,17 @@ class Net:
         return self.tensor(self._weights.kernel((ins, outs), ins, gain=1.0))
 
     def conv(
-        self, x: str, ins: int, outs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False,
-        padding: int | None = None,
+        self, x: str, ins: int, outs: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1,
+        bias: bool = False, padding: int | None = None, dilation: int = 1,
     ) -> str:  # fmt: skip
         """A convolution with "same" padding, or with the one given."""
-        fan_in = ins // groups * kernel * kernel
-        weight = self.tensor(self._weights.kernel((outs, ins // groups, kernel, kernel), fan_in))
+        window = (kernel, kernel) if isinstance(kernel, int) else kernel
+        fan_in = ins // groups * window[0] * window[1]
+        weight = self.tensor(self._weights.kernel((outs, ins // groups, *window), fan_in))
         operands = [weight, self.tensor(self._weights.near(0.0, 0.2, (outs,)))] if bias else [weight]
-        return self.node("Conv", x, *operands, kernel_shape=[kernel] * 2, strides=[stride] * 2,
-                         pads=[kernel // 2 if padding is None else padding] * 4, group=groups)  # fmt: skip
+        pads = [extent // 2 * dilation if padding is None else padding for extent in window] * 2
+        return self.node("Conv", x, *operands, kernel_shape=window, strides=[stride] * 2, pads=pads, group=groups,
+                         dilations=[dilation] * 2)  # fmt: skip
 
     def norm(self, x: str, channels: int, scale: float = 0.75) -> str:
         """Batch normalisation with random statistics."""
@@ -260,18 +264,25 @@ def vgg16(net: Net) -> onnx.ModelProto:
 WRITTEN: dict[str, Callable[[Net], onnx.ModelProto]] = {
     "bert_base": bert_base,
     "convnext_tiny": convnext_tiny,
+    "darknet53": darknet53,
     "efficientnet_b0": efficientnet_b0,
+    "fcn_resnet50": fcn_resnet50,
     "gpt2": gpt2,
+    "inception_v3": inception_v3,
+    "inception_v4": inception_v4,
     "llama": llama,
     "lstm": lstm,
     "mobilenetv2": mobilenetv2,
     "mobilenetv3_large": mobilenetv3_large,
+    "resnet101": resnet101,
+    "resnet152": resnet152,
     "resnet18": resnet18,
     "resnext50": resnext50,
     "swin_tiny": swin_tiny,
     "unet": unet,
     "vgg16": vgg16,
     "vit_base": vit_base,
+    "wide_resnet50": wide_resnet50,
     "yolov5s": yolov5s,
 }
 
