@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,8 @@ class Interface:
         """
         p, guard = self.prefix, f"{self.prefix.upper()}_H"
         sizes = [
-            f"#define {p.upper()}_{q.name.upper()}_ELEMENTS {_elements(q.spec)}" for q in (*self.inputs, *self.outputs)
+            f"#define {p.upper()}_{q.name.upper()}_ELEMENTS {math.prod(q.spec.shape)}"
+            for q in (*self.inputs, *self.outputs)
         ]
         listed = [f" *   {q.name:<16} in   {q.about}" for q in self.inputs]
         listed += [f" *   {q.name:<16} out  {q.about}" for q in self.outputs]
@@ -130,13 +132,6 @@ def require_same(interfaces: Sequence[Interface]) -> Interface:
     if any(other != interfaces[0] for other in interfaces):
         raise InputError("the variants of a library need the same inputs and outputs: compile one model for all")
     return interfaces[0]
-
-
-def _elements(spec: TensorSpec) -> int:
-    count = 1
-    for extent in spec.shape:
-        count *= extent
-    return count
 
 
 def _comment(text: str) -> str:

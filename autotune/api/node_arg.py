@@ -19,6 +19,11 @@ _ONNX_TYPES = {
 }  # fmt: skip
 
 
+def tensor_type(dtype: str) -> str:
+    """ONNX Runtime's name for tensors of a dtype, as `tensor(float)`."""
+    return f"tensor({_ONNX_TYPES[dtype]})"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeArg:
     """A model input or output, as ONNX Runtime describes it."""
@@ -31,8 +36,8 @@ class NodeArg:
     def of(spec: TensorSpec | ModelInput | ModelOutput) -> NodeArg:
         """Dimensions that the run decides are symbols or None; so is a whole shape, whose list is then empty."""
         if isinstance(spec, TensorSpec):
-            return NodeArg(spec.name, f"tensor({_ONNX_TYPES[spec.dtype]})", list(spec.shape))
-        text = f"tensor({_ONNX_TYPES[spec.dtype]})" if spec.dtype else ""
+            return NodeArg(spec.name, tensor_type(spec.dtype), list(spec.shape))
+        text = tensor_type(spec.dtype) if spec.dtype else ""
         for wrap in reversed(spec.wraps):
             text = f"{wrap}({text})"
         return NodeArg(spec.name, text, list(spec.dims or ()))
@@ -40,7 +45,7 @@ class NodeArg:
     @property
     def spec(self) -> TensorSpec:
         """Its dtype and shape. Raises InputError where the shape is open, or it is no tensor of numbers."""
-        dtype = next((d for d, name in _ONNX_TYPES.items() if f"tensor({name})" == self.type), "string")
+        dtype = next((d for d in _ONNX_TYPES if tensor_type(d) == self.type), "string")
         if dtype == "string":
             raise InputError(f"input '{self.name}' is a {self.type}, which has no random values: run it from Python")
         shape = tuple(dim for dim in self.shape if isinstance(dim, int))

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.api.node_arg import tensor_type
 from autotune.errors import InputError
 from autotune.runtime.executor import Array
 from autotune.tensor.dtype import DType
 
-_ONNX = {  # dtype -> its name in ONNX Runtime, its number in ONNX
-    "f32": ("float", 1), "u8": ("uint8", 2), "i8": ("int8", 3), "u16": ("uint16", 4), "i16": ("int16", 5),
-    "i32": ("int32", 6), "i64": ("int64", 7), "bool": ("bool", 9), "f16": ("float16", 10), "f64": ("double", 11),
-    "u32": ("uint32", 12), "u64": ("uint64", 13), "bf16": ("bfloat16", 16),
+_NUMBERS = {  # dtype -> its number in ONNX
+    "f32": 1, "u8": 2, "i8": 3, "u16": 4, "i16": 5, "i32": 6, "i64": 7, "bool": 9, "f16": 10, "f64": 11, "u32": 12,
+    "u64": 13, "bf16": 16,
 }  # fmt: skip
 CPU_DEVICE = "cpu"
 
@@ -79,11 +79,11 @@ class OrtValue:
 
     def data_type(self) -> str:
         """As `tensor(float)`."""
-        return f"tensor({_ONNX[DType.of(self._array.dtype).value][0]})"
+        return tensor_type(DType.of(self._array.dtype).value)
 
     def element_type(self) -> int:
         """ONNX's number of its dtype."""
-        return _ONNX[DType.of(self._array.dtype).value][1]
+        return _NUMBERS[DType.of(self._array.dtype).value]
 
     def data_ptr(self) -> int:
         return int(self._array.ctypes.data)
@@ -113,7 +113,7 @@ class OrtValue:
 def numpy_dtype(element_type: object) -> np.dtype[Any]:
     """A dtype by NumPy's name or ONNX's number. Raises InputError for an unknown one."""
     if isinstance(element_type, int):
-        names = [name for name, (_, number) in _ONNX.items() if number == element_type]
+        names = [name for name, number in _NUMBERS.items() if number == element_type]
         if not names:
             raise InputError(f"no dtype has ONNX's number {element_type}")
         return DType(names[0]).numpy

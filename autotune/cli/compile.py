@@ -123,8 +123,8 @@ def compile_model(
     ]
     compiled = variants[0]
     if library:
-        (name,) = identifiers([prefix or out.stem.removeprefix("lib")])
-        save_library(out, variants, prefix or name, header, weights, f"{model.name}, compiled")
+        name = prefix or identifiers([out.stem.removeprefix("lib")])[0]
+        save_library(out, variants, name, header, weights, f"{model.name}, compiled")
     else:
         compiled.save(out)
     seconds = time.perf_counter() - start

@@ -39,27 +39,18 @@ define internal i64 @place(i64 %base, i64 %stride, i64 %mask, i64 %step) alwaysi
 
 define i64 @autotune_loop(ptr %run, ptr %pool, ptr %plan, ptr %loop) {
 entry:
-  %end.at = getelementptr %Loop, ptr %loop, i64 0, i32 1
-  %counter.at = getelementptr %Loop, ptr %loop, i64 0, i32 2
-  %points.at = getelementptr %Loop, ptr %loop, i64 0, i32 3
-  %num.points.at = getelementptr %Loop, ptr %loop, i64 0, i32 4
-  %copies.at = getelementptr %Loop, ptr %loop, i64 0, i32 5
-  %num.copies.at = getelementptr %Loop, ptr %loop, i64 0, i32 6
-  %condition.at = getelementptr %Loop, ptr %loop, i64 0, i32 7
-  %condition.stride.at = getelementptr %Loop, ptr %loop, i64 0, i32 8
-  %checks.at = getelementptr %Loop, ptr %loop, i64 0, i32 9
-  %num.checks.at = getelementptr %Loop, ptr %loop, i64 0, i32 10
-  %first = load i64, ptr %loop
-  %end = load i64, ptr %end.at
-  %counter = load ptr, ptr %counter.at
-  %points = load ptr, ptr %points.at
-  %num.points = load i64, ptr %num.points.at
-  %copies = load ptr, ptr %copies.at
-  %num.copies = load i64, ptr %num.copies.at
-  %condition = load ptr, ptr %condition.at
-  %condition.stride = load i64, ptr %condition.stride.at
-  %checks = load ptr, ptr %checks.at
-  %num.checks = load i64, ptr %num.checks.at
+  %given = load %Loop, ptr %loop
+  %first = extractvalue %Loop %given, 0
+  %end = extractvalue %Loop %given, 1
+  %counter = extractvalue %Loop %given, 2
+  %points = extractvalue %Loop %given, 3
+  %num.points = extractvalue %Loop %given, 4
+  %copies = extractvalue %Loop %given, 5
+  %num.copies = extractvalue %Loop %given, 6
+  %condition = extractvalue %Loop %given, 7
+  %condition.stride = extractvalue %Loop %given, 8
+  %checks = extractvalue %Loop %given, 9
+  %num.checks = extractvalue %Loop %given, 10
   %conditional = icmp ne ptr %condition, null
   br label %step
 step:
@@ -75,14 +66,12 @@ point:
   %p.more = icmp ult i64 %p, %num.points
   br i1 %p.more, label %aim, label %call
 aim:
-  %p.row = getelementptr %Point, ptr %points, i64 %p
-  %p.entry = load ptr, ptr %p.row
-  %p.base.at = getelementptr %Point, ptr %p.row, i64 0, i32 1
-  %p.base = load i64, ptr %p.base.at
-  %p.stride.at = getelementptr %Point, ptr %p.row, i64 0, i32 2
-  %p.stride = load i64, ptr %p.stride.at
-  %p.mask.at = getelementptr %Point, ptr %p.row, i64 0, i32 3
-  %p.mask = load i64, ptr %p.mask.at
+  %p.at = getelementptr %Point, ptr %points, i64 %p
+  %p.row = load %Point, ptr %p.at
+  %p.entry = extractvalue %Point %p.row, 0
+  %p.base = extractvalue %Point %p.row, 1
+  %p.stride = extractvalue %Point %p.row, 2
+  %p.mask = extractvalue %Point %p.row, 3
   %p.address = call i64 @place(i64 %p.base, i64 %p.stride, i64 %p.mask, i64 %i)
   store i64 %p.address, ptr %p.entry
   %p.next = add i64 %p, 1
@@ -109,20 +98,15 @@ copy:
   %c.more = icmp ult i64 %c, %num.copies
   br i1 %c.more, label %move, label %ask
 move:
-  %c.row = getelementptr %Copy, ptr %copies, i64 %c
-  %s.base = load i64, ptr %c.row
-  %s.stride.at = getelementptr %Copy, ptr %c.row, i64 0, i32 1
-  %s.stride = load i64, ptr %s.stride.at
-  %s.mask.at = getelementptr %Copy, ptr %c.row, i64 0, i32 2
-  %s.mask = load i64, ptr %s.mask.at
-  %d.base.at = getelementptr %Copy, ptr %c.row, i64 0, i32 3
-  %d.base = load i64, ptr %d.base.at
-  %d.stride.at = getelementptr %Copy, ptr %c.row, i64 0, i32 4
-  %d.stride = load i64, ptr %d.stride.at
-  %d.mask.at = getelementptr %Copy, ptr %c.row, i64 0, i32 5
-  %d.mask = load i64, ptr %d.mask.at
-  %bytes.at = getelementptr %Copy, ptr %c.row, i64 0, i32 6
-  %bytes = load i64, ptr %bytes.at
+  %c.at = getelementptr %Copy, ptr %copies, i64 %c
+  %c.row = load %Copy, ptr %c.at
+  %s.base = extractvalue %Copy %c.row, 0
+  %s.stride = extractvalue %Copy %c.row, 1
+  %s.mask = extractvalue %Copy %c.row, 2
+  %d.base = extractvalue %Copy %c.row, 3
+  %d.stride = extractvalue %Copy %c.row, 4
+  %d.mask = extractvalue %Copy %c.row, 5
+  %bytes = extractvalue %Copy %c.row, 6
   %source = call i64 @place(i64 %s.base, i64 %s.stride, i64 %s.mask, i64 %i)
   %destination = call i64 @place(i64 %d.base, i64 %d.stride, i64 %d.mask, i64 %i)
   %from = inttoptr i64 %source to ptr
