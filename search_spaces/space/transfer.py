@@ -11,23 +11,26 @@ from autotune.search_spaces.space.space import Space, TaskSpace
 
 
 def nearest(space: Space, config: Config) -> Config | None:
-    """The config itself where it is valid; else with the closest values that its knobs have here.
+    """The config itself where it is valid, else with the closest values that its knobs have here; the canonical one.
 
     None when the task has no such template, or when the closest values break a rule of the space together.
     """
+    member = space.members.get(config.template or "") if isinstance(space, TaskSpace) else None
     try:
         space.validate(config)
-        return config
+        moved = config.without("template") if member else config
     except ConfigError:
-        member = space.members.get(config.template or "") if isinstance(space, TaskSpace) else None
         if member is None:
             return None
-    values = {
-        knob.name: closest(knob, config[knob.name]) if knob.name in config else member.default[knob.name]
-        for knob in member.space.knobs
-    }
-    moved = Config.of(values)
-    return member.space.canonical(moved).replace(template=config.template) if member.space.satisfies(moved) else None
+        moved = Config.of(
+            (knob.name, closest(knob, config[knob.name]) if knob.name in config else member.default[knob.name])
+            for knob in member.space.knobs
+        )
+        if not member.space.satisfies(moved):
+            return None
+    if member is None:
+        return moved
+    return member.space.canonical(moved).replace(template=config.template)
 
 
 def closest(knob: Choice, value: KnobValue) -> KnobValue:

