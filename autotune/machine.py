@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import os
 import platform
 import re
@@ -171,6 +172,22 @@ def allowed_cores(root: Path = _ROOT) -> int:
     cores = len({_siblings(root, cpu) for cpu in affinity()})
     quota = cpu_quota(root)
     return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def core_sets(parts: int, root: Path = _ROOT) -> list[tuple[int, ...]]:
+    """The logical CPUs that this process may run on, in so many disjoint sets of whole physical cores.
+
+    Raises:
+        TargetError: there are fewer cores.
+    """
+    cores: dict[str, list[int]] = {}
+    for cpu in affinity():
+        cores.setdefault(_siblings(root, cpu), []).append(cpu)
+    if parts > len(cores):
+        raise TargetError(f"{parts} streams need as many cores; this process may use {len(cores)}")
+    every = list(cores.values())
+    ends = [len(every) * n // parts for n in range(parts + 1)]
+    return [tuple(cpu for core in every[a:b] for cpu in core) for a, b in itertools.pairwise(ends)]
 
 
 def _siblings(root: Path, cpu: int) -> str:

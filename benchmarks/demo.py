@@ -15,7 +15,7 @@ from pathlib import Path
 import onnx
 
 import autotune
-from autotune.cli.bench import show_comparison
+from autotune.cli.bench_table import show_comparison
 from autotune.cli.progress import showing
 from autotune.cli.text import duration, size
 from autotune.engines.compare import compare

@@ -1,15 +1,15 @@
-"""`autotune bench`: our latency beside that of other engines, in the same minutes on the same threads."""
+"""`autotune bench`: our latency and throughput beside other engines', in the same minutes on the same threads."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.compile import reason_lines, tune_command, with_threads
+from autotune.cli.bench_table import csv_lines, show_sweep, show_timing, values_of
+from autotune.cli.compile import tune_command, with_threads
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.loudness import note
 from autotune.cli.options import (
@@ -25,14 +25,10 @@ from autotune.cli.options import (
     parse_shapes,
     precision_words,
 )
-from autotune.cli.text import duration, percent, print_json, print_table, table
+from autotune.cli.text import print_json
 
 if TYPE_CHECKING:
-    from autotune.engines.compare import Comparison
-    from autotune.engines.engine import Engine
-    from autotune.measure.ratio import Ratio
-    from autotune.report.coverage import Coverage
-    from autotune.target import Target
+    from autotune.api.bench import Timing
 
 
 def bench(
@@ -43,7 +39,23 @@ def bench(
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="Threads of every engine [default: the target's].")
     ] = None,
+    streams: Annotated[
+        int, typer.Option("--streams", min=1, help="Sessions at once, which share the threads; each has its own cores.")
+    ] = 1,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each engine has its turn.")] = 20,
+    for_time: Annotated[
+        str | None, typer.Option("--duration", metavar="TIME", help="How long to time, instead of rounds: 30s, 2m.")
+    ] = None,
+    warm_up: Annotated[
+        str | None, typer.Option("--warm-up", metavar="TIME", help="How long each engine runs first [default: a call].")
+    ] = None,
+    sweep_threads: Annotated[
+        str | None, typer.Option("--sweep-threads", metavar="N,...", help="Repeat with each number of threads.")
+    ] = None,
+    sweep_batch: Annotated[
+        str | None,
+        typer.Option("--sweep-batch", metavar="N,...", help="Repeat with each extent of the open first dimension."),
+    ] = None,
     untuned: Annotated[bool, typer.Option("--untuned", help="Time our untuned program as well.")] = False,
     exact: Annotated[
         bool,
@@ -57,160 +69,87 @@ def bench(
     max_error: MaxErrorOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each engine in each setting.")] = False,
 ) -> None:
     """Time a model, interleaved with other engines, and check the answers."""
-    from autotune.api.exact import exact_outputs
-    from autotune.api.feeds import complete_feeds, shapes_with
-    from autotune.api.load import load
-    from autotune.api.node_arg import NodeArg
-    from autotune.api.observe import run_observed
-    from autotune.engines.compare import compare
-    from autotune.engines.engine import Ours
-    from autotune.engines.peers import load_peer, peer_names
-    from autotune.errors import EngineError
-    from autotune.ops.registry import has_trait
-    from autotune.ops.traits import Trait
-    from autotune.report.coverage import Coverage
-    from autotune.runtime.artifact import is_compiled_file, load_artifact
-    from autotune.runtime.executor import Executor
+    if as_json and as_csv:
+        raise typer.BadParameter("--json and --csv exclude each other: give one of them")
+    if threads is not None and sweep_threads is not None:
+        raise typer.BadParameter("--threads and --sweep-threads exclude each other: give one of them")
+    from autotune.api.bench import Ask, bench_model, settings
+    from autotune.api.feeds import shapes_with
+    from autotune.engines.peers import peer_names
     from autotune.target import Target
 
+    counts = [threads] if threads is not None else _numbers("--sweep-threads", sweep_threads)
+    every = settings(model, Target.parse(target), counts, streams, _numbers("--sweep-batch", sweep_batch))
     load_imports(imports)
     given = load_arrays(inputs, "--input")
-    shapes = shapes_with(parse_shapes(shape), given)
-    names, command = peer_names(against), ""
-    coverage: Coverage | None = None
-    right, rounding, narrow, rounded = None, None, False, False
-    engines: list[Engine] = []
-    if is_compiled_file(model) and exact:
-        raise EngineError(f"{model} is a compiled file, which float64 arithmetic cannot follow; give the model itself")
-    if is_compiled_file(model):
-        executor = Executor(*load_artifact(model))
-        wanted = Target.from_json(executor.program.target)
-        if threads not in (None, wanted.num_threads):
-            raise EngineError(f"{model} was compiled for {wanted.num_threads} threads; compile it again for {threads}")
-        feeds = complete_feeds([NodeArg.of(spec) for spec in executor.program.inputs], given, 0)
-        engines.append(Ours(executor))
-        flops = executor.program.flops
-        if names:
-            note(f"{model} is a compiled file, which other engines cannot read: they are left out")
-        names = []
-    else:
-        wanted = Target.parse(target)
-        wanted = wanted.with_threads(threads) if threads else wanted
-        ours = load(model, wanted, db, shapes=shapes, precision=precision, max_error=max_error)
-        feeds = complete_feeds([NodeArg.of(spec) for spec in ours.inputs], given, 0)
-        programs = run_observed(ours, feeds, given)
-        coverage = Coverage.of([kernel for program in programs for kernel in program.kernels])
-        command = tune_command(
-            model, with_threads(target, threads), shape, inputs, db, more=precision_words(precision, max_error)
-        )
-        flops = sum(program.program.flops for program in programs)
-        rounding = programs[0].expected_error if len(programs) == 1 else None
-        right = exact_outputs(model, feeds, shapes) if exact else None
-        engines.append(Ours(ours))
-        narrow = any(program.precise.narrow for program in programs)
-        nodes = (node for program in programs for kernel in program.kernels for node in kernel.workload.nodes)
-        rounded = any(has_trait(node.op, Trait.ROUNDS) for node in nodes)
-        if untuned:
-            plain = load(model, wanted, False, shapes=shapes, precision=precision, max_error=max_error)
-            engines.append(Ours(plain, "autotune untuned"))
-        if precision not in ("model", "f32"):
-            engines.append(Ours(load(model, wanted, db, shapes=shapes), "autotune f32"))
-    for name in names:
-        try:
-            engines.append(load_peer(name, model, wanted.num_threads, shapes))
-        except EngineError as error:
-            note(f"{error}: left out")
-    found = compare(engines, feeds, wanted, flops=flops, rounds=rounds, right=right)
-    checked = "float64" if exact else "onnxruntime"
+    ask = Ask(
+        model, db, shapes_with(parse_shapes(shape), given), given, peer_names(against), rounds,
+        _seconds("--duration", for_time), _seconds("--warm-up", warm_up) or 0.0, untuned, exact, precision, max_error,
+    )  # fmt: skip
+
+    def command(timing: Timing) -> str:
+        wanted = with_threads(target, timing.setting.each.num_threads) if counts or streams > 1 else target
+        return tune_command(model, wanted, shape, inputs, db, more=precision_words(precision, max_error))
+
+    found = []
+    for setting in every:
+        found.append(bench_model(ask, setting, note))
+        _refuse_wrong(found[-1], values_of(model, found[-1], command(found[-1])) if as_json else None)
+    sweep = sweep_threads is not None or sweep_batch is not None
     if as_json:
-        more = {"expected_error": rounding, "errors_from": checked}
-        values = {**_values(model, wanted, found, flops, coverage, command), **more}
-        _refuse_wrong(found, narrow, rounded, values)
-        print_json(values)
+        values = [values_of(model, timing, command(timing)) for timing in found]
+        print_json({"model": str(model), "settings": values} if sweep else values[0])
+    elif as_csv:
+        print("\n".join(csv_lines(model, found)))
+    elif sweep:
+        show_sweep(found)
     else:
-        show_comparison(wanted, found, flops, checked)
-        if coverage is not None:
-            print("\n".join([coverage.line(), *reason_lines(coverage, command)]))
-        _refuse_wrong(found, narrow, rounded)
+        show_timing(found[0], command(found[0]))
 
 
-def _refuse_wrong(found: Comparison, narrow: bool, rounded: bool, values: Mapping[str, object] | None = None) -> None:
+def _numbers(option: str, text: str | None) -> list[int]:
+    """[1, 2, 4] of "1,2,4"; nothing of None."""
+    if text is None:
+        return []
+    numbers = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
+    if 0 in numbers:
+        raise typer.BadParameter(f"{option} {text!r} is no list of numbers from 1 on; write for example {option} 1,2,4")
+    return numbers
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    from autotune.errors import ConfigError
+    from autotune.search.budget import Budget
+
+    if text is None:
+        return None
+    try:
+        seconds = Budget.parse(text).seconds
+    except ConfigError:
+        seconds = None
+    if seconds is None:
+        raise typer.BadParameter(f"{option} {text!r} is no time; write for example {option} 10s")
+    return seconds
+
+
+def _refuse_wrong(timing: Timing, values: Mapping[str, object] | None = None) -> None:
     """Ends the command where an answer of ours cannot be right; how far off 16 or 8 bits are is for the user to judge.
 
     Args:
-        narrow: some of our products are in 16 bits, but for those of the engine that is called f32.
-        rounded: the model itself rounds to 8 bits: one number that falls the other way moves all that follow.
         values: all that was found, which the error then carries.
     """
+    from autotune.api.bench import F32
     from autotune.engines.compare import ALLOWED_ERROR
     from autotune.errors import EngineError
 
-    for result in found.results:
-        exact = not rounded and (not narrow or result.name == "autotune f32")
+    for result in timing.comparison.results:
+        exact = not timing.rounded and (not timing.narrow or result.name == F32)
         allowed = ALLOWED_ERROR if exact else sys.float_info.max
         if result.name.startswith("autotune") and result.max_error is not None and result.max_error > allowed:
             raise EngineError(
                 f"{result.name}'s answer is off by {result.max_error:.1e} of the output's range; please report it",
                 values=values,
             )
-
-
-def _values(
-    model: Path, target: Target, found: Comparison, flops: int, coverage: Coverage | None, command: str
-) -> dict[str, Any]:
-    from autotune.engines.environment import describe_environment
-
-    return {
-        "model": str(model),
-        "threads": target.num_threads,
-        "flops": flops,
-        **found.to_dict(),
-        "coverage": coverage.exact if coverage else None,
-        "reasons": coverage.to_dict()["reasons"] if coverage else [],
-        "to_tune": command if coverage and not coverage.complete else None,
-        "environment": describe_environment(),
-    }
-
-
-def show_comparison(target: Target, found: Comparison, flops: int, right: str = "onnxruntime") -> None:
-    """A table of the engines, ours first, and what the figures refer to."""
-    from autotune.machine import this_machine
-
-    ours = found.results[0]
-    shown = table(
-        "engine", "version", "latency", "spread", "GFLOP/s", "of peak", "× our time", "error",
-        right=("latency", "spread", "GFLOP/s", "of peak", "× our time", "error"),
-        spare=("spread", "version", "GFLOP/s", "of peak"),
-    )  # fmt: skip
-    for one in found.results:
-        shown.add_row(
-            one.name,
-            one.version or "-",
-            duration(one.seconds),
-            percent(one.spread),
-            f"{one.gflops:.1f}",
-            "-" if found.peak_doubt else percent(one.peak_share),
-            "-" if one is ours else _faster(found.speedup(one)),
-            "-" if one.max_error is None else f"{one.max_error:.1e}",
-        )
-    print_table(shown)
-    here = this_machine()
-    threads = "1 thread" if target.num_threads == 1 else f"{target.num_threads} threads"
-    print(f"{threads} on {here.model}; {flops / 1e9:.2f} GFLOP; {found.rounds} rounds in turn")
-    checked = any(one.max_error is not None for one in found.results)
-    errors = f"; errors are relative to {right}'s range" if checked else ""
-    doubt = f", in doubt: {found.peak_doubt}" if found.peak_doubt else ""
-    print(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s{doubt}{errors}")
-    if len(found.results) > 1:
-        print(
-            "we are: the median of the rounds' ratios, and its interval, which need not be the ratio of the latencies"
-        )
-    if found.disturbance:
-        print(f"disturbed: {found.disturbance}")
-
-
-def _faster(ratio: Ratio) -> str:
-    shown = f"{ratio.median:.2f}×"
-    return shown if ratio.interval is None else f"{shown} ({ratio.interval[0]:.2f} to {ratio.interval[1]:.2f})"

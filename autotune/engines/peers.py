@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import importlib
 import os
@@ -10,14 +11,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from autotune.engines.engine import Array, Engine, Feeds, installed
+from autotune.engines.streams import Streams
 from autotune.errors import EngineError
 
 Shapes = Mapping[str, Sequence[int]]
+AnyEngine = TypeVar("AnyEngine", bound=Engine)
 
 
 class OnnxRuntime:
@@ -45,11 +48,11 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """OpenVINO: latency hint, one stream, fp32 (its default may be bf16)."""
+    """OpenVINO: latency hint, fp32 (its default may be bf16). Its threads are one pool, so streams are its own."""
 
     name, precision = "openvino", "f32"
 
-    def __init__(self, model: Path, threads: int, shapes: Shapes) -> None:
+    def __init__(self, model: Path, threads: int, shapes: Shapes, streams: int = 1) -> None:
         import openvino as ov
 
         core = ov.Core()
@@ -57,17 +60,24 @@ class OpenVino:
         if shapes:
             read.reshape({name: list(shape) for name, shape in shapes.items()})
         self.version = installed("openvino") or str(ov.__version__).split("-")[0]
-        self._request: Any = core.compile_model(
+        self._compiled: Any = core.compile_model(
             read,
             "CPU",
             {
                 "PERFORMANCE_HINT": "LATENCY",
-                "NUM_STREAMS": "1",
-                "INFERENCE_NUM_THREADS": str(threads),
+                "NUM_STREAMS": str(streams),
+                "INFERENCE_NUM_THREADS": str(threads * streams),
                 "INFERENCE_PRECISION_HINT": self.precision,
             },
-        ).create_infer_request()
+        )
+        self._request: Any = self._compiled.create_infer_request()
         self._outputs = range(len(read.outputs))
+
+    def another(self) -> OpenVino:
+        """A further request of the same model, for another of its streams."""
+        found = copy.copy(self)
+        found._request = self._compiled.create_infer_request()
+        return found
 
     def run(self, feeds: Feeds) -> Sequence[Array]:
         # Without copies on either side: its own latency, not that of the binding.
@@ -129,7 +139,7 @@ class Mnn:
         return self._mnn.Tensor(array.shape, kind, array, order)
 
 
-PEERS: dict[str, Callable[[Path, int, Shapes], Engine]] = {
+PEERS: dict[str, type[OnnxRuntime] | type[OpenVino] | type[Mnn]] = {
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
     "openvino-bf16": OpenVinoBf16,
@@ -156,9 +166,30 @@ def load_peer(name: str, model: Path, threads: int, shapes: Shapes) -> Engine:
     Raises:
         EngineError: it is not installed, or refuses the model; the message says which.
     """
+    return _loaded(name, lambda: PEERS[name](model, threads, shapes))
+
+
+def load_streams(name: str, model: Path, threads: int, shapes: Shapes, cores: Sequence[Sequence[int]]) -> Streams:
+    """Several sessions of a peer at once.
+
+    Args:
+        threads: of each.
+        cores: the logical CPUs of each.
+
+    Raises:
+        EngineError: as for `load_peer`.
+    """
+    kind = PEERS[name]
+    if not issubclass(kind, OpenVino):
+        return Streams(lambda number: load_peer(name, model, threads, shapes), cores)
+    whole = _loaded(name, lambda: kind(model, threads, shapes, len(cores)))
+    return Streams(lambda number: whole.another(), cores)
+
+
+def _loaded(name: str, load: Callable[[], AnyEngine]) -> AnyEngine:
     try:
         with _chatter_to_stderr():
-            return PEERS[name](model, threads, shapes)
+            return load()
     except ImportError:
         raise EngineError(f"{name} is not installed; pip install {name.partition('-')[0]}") from None
     except Exception as error:  # engines raise what they like, RuntimeError above all

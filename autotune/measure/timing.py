@@ -64,14 +64,25 @@ def disturbed(probe: float, best_probe: float, spread: float, waited: float = 0.
     return probe < best_probe * (1 - _MARKED_DRIFT) or spread > HIGH_SPREAD or waited > _WAITED
 
 
-def interleave(contenders: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+def interleave(
+    contenders: Sequence[Callable[[], float]],
+    rounds: int,
+    seconds: float | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[list[float]]:
     """Call each contender once per round, in turn; its samples. Every other round goes backwards, so that no
-    contender always runs after the same neighbour."""
+    contender always runs after the same neighbour.
+
+    Args:
+        seconds: as many rounds as begin in that time, one at least, instead of `rounds`.
+    """
     samples: list[list[float]] = [[] for _ in contenders]
-    for number in range(rounds):
+    number, start = 0, clock()
+    while number < rounds if seconds is None else not number or clock() - start < seconds:
         order = range(len(contenders)) if number % 2 == 0 else range(len(contenders) - 1, -1, -1)
         for position in order:
             samples[position].append(contenders[position]())
+        number += 1
     return samples
 
 

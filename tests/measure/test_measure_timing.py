@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from autotune.measure.timing import (
@@ -142,3 +144,9 @@ def test_interleaving_alternates_direction() -> None:
     samples = interleave([lambda: contender("a", 1.0), lambda: contender("b", 2.0)], rounds=3)
     assert samples == [[1.0] * 3, [2.0] * 3]
     assert "".join(order) == "abbaab"
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 1), (2.5, 3)])
+def test_interleaving_for_a_time_finishes_the_rounds_that_it_began(seconds: float, rounds: int) -> None:
+    ticks = itertools.count()
+    assert interleave([lambda: 1.0], 99, seconds, lambda: float(next(ticks))) == [[1.0] * rounds]
