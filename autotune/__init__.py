@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from autotune.api.best import BestSchedule, best_schedule
     from autotune.api.compile import compile, tasks
     from autotune.api.explain import explain
+    from autotune.api.fallback import FallbackWarning
     from autotune.api.io_binding import IOBinding
     from autotune.api.node_arg import NodeArg
+    from autotune.api.optimize import optimize
     from autotune.api.ort_value import OrtValue
     from autotune.api.providers import get_all_providers, get_available_providers, get_device
     from autotune.api.report import write_report
@@ -44,6 +46,7 @@ _PUBLIC = {
     "Database": "autotune.records",
     "ExecutionMode": "autotune.api.session_options",
     "ExecutionOrder": "autotune.api.session_options",
+    "FallbackWarning": "autotune.api.fallback",
     "GraphOptimizationLevel": "autotune.api.session_options",
     "IOBinding": "autotune.api.io_binding",
     "InferenceSession": "autotune.api.session",
@@ -61,6 +64,7 @@ _PUBLIC = {
     "get_all_providers": "autotune.api.providers",
     "get_available_providers": "autotune.api.providers",
     "get_device": "autotune.api.providers",
+    "optimize": "autotune.api.optimize",
     "set_default_logger_severity": "autotune.api.session_options",
     "tasks": "autotune.api.compile",
     "tune": "autotune.api.tune",
@@ -74,6 +78,7 @@ __all__ = [
     "Database",
     "ExecutionMode",
     "ExecutionOrder",
+    "FallbackWarning",
     "GraphOptimizationLevel",
     "IOBinding",
     "InferenceSession",
@@ -91,6 +96,7 @@ __all__ = [
     "get_all_providers",
     "get_available_providers",
     "get_device",
+    "optimize",
     "set_default_logger_severity",
     "tasks",
     "tune",

@@ -6,17 +6,19 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from autotune.api.fallback import FallbackModel, check_fallback
 from autotune.api.io_binding import IOBinding
 from autotune.api.node_arg import NodeArg
 from autotune.api.ort_value import OrtValue
 from autotune.api.providers import CPU, check_providers
 from autotune.api.session_options import SessionOptions
-from autotune.errors import AutotuneError, InputError
+from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.metadata import ModelMetadata
 from autotune.runtime.artifact import is_compiled_file, load_artifact
 from autotune.runtime.executor import Array, Executor, require_fit
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from autotune.api.locate import DatabaseLike  # brings SQLite, which a compiled model does not need
     from autotune.compiler.staged import StagedModel
     from autotune.graph.frontend import ModelSource
+
+OWN = "autotune"
 
 
 class InferenceSession:
@@ -44,9 +48,12 @@ class InferenceSession:
         fixed, strict_fp, max_memory, skip_passes, dump_graph, precision, max_error: as for `autotune.compile`; a
             compiled file has been made.
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
+        fallback: "onnxruntime" has ONNX Runtime run, as the model says and untuned, what autotune does not support. A
+            `FallbackWarning` tells so; `engine`, `repr` and `get_modelmeta()` do for as long as the session lives.
 
     Raises:
         ModelError, CompiledModelError, TargetError, DatabaseError: the model cannot be used; the message says why.
+        InputError: an option has an impossible value.
     """
 
     def __init__(
@@ -67,33 +74,45 @@ class InferenceSession:
         max_loop_steps: int | None = None,
         precision: str = "model",
         max_error: float | None = None,
+        fallback: str | None = None,
     ) -> None:
+        check_fallback(fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
         check_providers(providers)
+        self._fallback: Callable[[UnsupportedError], FallbackModel] | None = None
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
         if path is not None and is_compiled_file(path):
-            self._model: Executor | StagedModel = Executor(*load_artifact(path))
+            self._model: Executor | StagedModel | FallbackModel = Executor(*load_artifact(path))
         else:
             from autotune.api.load import load
             from autotune.compiler.compile import CompiledModel
 
             wanted = _with_threads(Target.parse(target), self._options)
-            found = load(
-                path_or_bytes,
-                wanted,
-                database,
-                shapes=shapes,
-                extents=getattr(self._options, "extents", None),
-                fixed=fixed,
-                strict_fp=strict_fp,
-                max_memory=max_memory,
-                skip_passes=skip_passes,
-                dump_graph=dump_graph,
-                max_loop_steps=max_loop_steps,
-                precision=precision,
-                max_error=max_error,
-            )
-            self._model = found.executor if isinstance(found, CompiledModel) else found
+            extents = getattr(self._options, "extents", None)
+            if fallback is not None and not fixed:  # it has no way to fix an input
+                named = {**{name: (extent,) for name, extent in (extents or {}).items()}, **(shapes or {})}
+                self._fallback = partial(FallbackModel, path_or_bytes, threads=wanted.num_threads, shapes=named)
+            try:
+                found = load(
+                    path_or_bytes,
+                    wanted,
+                    database,
+                    shapes=shapes,
+                    extents=extents,
+                    fixed=fixed,
+                    strict_fp=strict_fp,
+                    max_memory=max_memory,
+                    skip_passes=skip_passes,
+                    dump_graph=dump_graph,
+                    max_loop_steps=max_loop_steps,
+                    precision=precision,
+                    max_error=max_error,
+                )
+                self._model = found.executor if isinstance(found, CompiledModel) else found
+            except UnsupportedError as refusal:
+                if self._fallback is None:
+                    raise
+                self._model = self._fallback(refusal)
         self._outputs = [found.name for found in self.get_outputs()]
         self._async: ThreadPoolExecutor | None = None
         self._trace: RunTrace | None = None
@@ -105,7 +124,13 @@ class InferenceSession:
             ", ".join(f"{arg.name}: {arg.type}{arg.shape}" for arg in args)
             for args in (self.get_inputs(), self.get_outputs())
         )
-        return f"<InferenceSession ({inputs}) -> ({outputs})>"
+        by = "" if self.engine == OWN else f" by {self.engine}:"
+        return f"<InferenceSession{by} ({inputs}) -> ({outputs})>"
+
+    @property
+    def engine(self) -> str:
+        """Who runs the model: "autotune", or the fallback."""
+        return self._model.engine if isinstance(self._model, FallbackModel) else OWN
 
     @property
     def program(self) -> Program:
@@ -115,7 +140,9 @@ class InferenceSession:
             InputError: the shapes are open or depend on values, so that there is no single program.
         """
         if not isinstance(self._model, Executor):
-            raise InputError("the shapes of this model are known at run time only: it is no single program")
+            raise InputError(
+                "it is no single program: its shapes are known at run time only, or another engine runs it"
+            )
         return self._model.program
 
     @property
@@ -130,12 +157,16 @@ class InferenceSession:
 
     def get_inputs(self) -> list[NodeArg]:
         model = self._model
+        if isinstance(model, FallbackModel):
+            return model.inputs
         return [NodeArg.of(s) for s in (model.program.inputs if isinstance(model, Executor) else model.inputs)]
 
     def get_outputs(self) -> list[NodeArg]:
         model = self._model
         if isinstance(model, Executor):
             return [NodeArg.of(spec) for spec, _ in model.program.outputs]
+        if isinstance(model, FallbackModel):
+            return model.outputs
         return [NodeArg.of(spec) for spec in model.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
@@ -269,7 +300,13 @@ class InferenceSession:
         if isinstance(self._model, Executor):
             results = self._model.run(feeds, into or None, trace)
         else:
-            results = self._model.run(feeds, trace=trace)
+            try:
+                results = self._model.run(feeds, trace=trace)
+            except UnsupportedError as refusal:  # of what only the run has shown
+                if self._fallback is None:
+                    raise
+                self._model = self._fallback(refusal)
+                results = self._model.run(feeds)
             for name, array in into.items():
                 found = results[self._outputs.index(name)]
                 if not isinstance(found, np.ndarray):
