@@ -91,7 +91,8 @@ def _linked(
             _call([*copier, f"--redefine-sym=kernel={variant.kernel(index)}", name], folder)
             parts.append(name)
         if embed:
-            model.constants.tofile(folder / f"{variant.weights}.bin")
+            with (folder / f"{variant.weights}.bin").open("wb") as file:
+                file.writelines(chunk.data for chunk in model.constants.chunks())
             (folder / f"{variant.weights}.S").write_text(_weights_source(variant.weights))
             parts.append(f"{variant.weights}.S")
     (folder / "exports").write_text(f"{{ global: {' '.join(f'{name};' for name in interface.exports)} local: *; }};\n")
@@ -121,7 +122,7 @@ def _weights_source(symbol: str) -> str:
 def _write_weights(path: Path, models: Sequence[CompiledModel]) -> None:
     with path.open("wb") as file:
         for model in models:
-            model.constants.tofile(file)
+            file.writelines(chunk.data for chunk in model.constants.chunks())
             file.write(b"\0" * (-file.tell() % PAGE))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
@@ -12,6 +13,7 @@ from autotune.compiler.compile import CompiledModel
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision
 from autotune.compiler.staged import MAX_LOOP_STEPS, StagedModel, compile_or_stage
+from autotune.compiler.weights import PackedWeights
 from autotune.graph import Graph, open_model
 from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
@@ -51,10 +53,12 @@ def load(
     steps = MAX_LOOP_STEPS if max_loop_steps is None else max_loop_steps
     wanted, cache, wish = Target.parse(target), object_cache(), Precision.parse(precision, max_error)
 
-    def compiled(graph: Graph) -> CompiledModel:
+    def compiled(graph: Graph, weights: PackedWeights | None = None) -> CompiledModel:
         with reading(database) as opened:
             return compile_precisely(
-                graph, wanted, opened, cache, precision=wish, strict_fp=strict_fp, max_memory=max_memory
-            )
+                graph, wanted, opened, cache,
+                precision=wish, strict_fp=strict_fp, max_memory=max_memory, weights=weights,
+            )  # fmt: skip
 
-    return compile_or_stage(open_model(model, shapes, as_arrays(fixed), extents), compiled, optimizer, steps)
+    sharing = functools.partial(compiled, weights=PackedWeights())
+    return compile_or_stage(open_model(model, shapes, as_arrays(fixed), extents), compiled, optimizer, steps, sharing)

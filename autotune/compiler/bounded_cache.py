@@ -27,10 +27,10 @@ class BoundedCache(Generic[V]):
     Args:
         entries: how many at most.
         nbytes: how large together at most.
-        size: bytes of a value.
+        size: bytes of values together, which may share some.
     """
 
-    def __init__(self, entries: int, nbytes: int, size: Callable[[V], int]) -> None:
+    def __init__(self, entries: int, nbytes: int, size: Callable[[list[V]], int]) -> None:
         self._entries, self._nbytes, self._size = entries, nbytes, size
         self._lock = threading.Lock()
         self._held: OrderedDict[Hashable, _Entry[V]] = OrderedDict()
@@ -66,10 +66,8 @@ class BoundedCache(Generic[V]):
 
     def _shrink(self) -> None:
         with self._lock:
-            ready = [(key, self._size(cast(V, entry.value))) for key, entry in self._held.items() if entry.done]
-            total, count = sum(size for _, size in ready), len(ready)
-            for key, size in ready[:-1]:
-                if count <= self._entries and total <= self._nbytes:
+            ready = {key: cast(V, entry.value) for key, entry in self._held.items() if entry.done}
+            for key in list(ready)[:-1]:
+                if len(ready) <= self._entries and self._size(list(ready.values())) <= self._nbytes:
                     break
-                del self._held[key]
-                total, count = total - size, count - 1
+                del self._held[key], ready[key]

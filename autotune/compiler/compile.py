@@ -20,12 +20,13 @@ from autotune.compiler.choose import Chooser
 from autotune.compiler.in_place import in_place
 from autotune.compiler.kernel_cache import cached_kernel, remembered_defaults
 from autotune.compiler.layouts import assign
-from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
+from autotune.compiler.memory import Lifetime, plan_memory
 from autotune.compiler.memory_limit import TooLarge, to_give_up
 from autotune.compiler.precision import AS_IT_IS, Precise
 from autotune.compiler.rounding import expected, together
 from autotune.compiler.slots import Assignment, KernelStep
 from autotune.compiler.tasks import model_key
+from autotune.compiler.weights import PackedWeights, Packing
 from autotune.errors import CodegenError, LoweringError, ModelError, ScheduleError
 from autotune.graph import Graph, load_model, optimize, partition
 from autotune.lower.ir import Operand
@@ -34,9 +35,9 @@ from autotune.metadata import ModelMetadata
 from autotune.ops.workload import Workload
 from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact
+from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Check, KernelCall, Program, Ref, TensorSpec
-from autotune.runtime.threads import aligned_empty
 from autotune.runtime.trace import RunTrace
 from autotune.schedule import Schedule
 from autotune.target import Target
@@ -85,7 +86,7 @@ class CompiledModel:
     Attributes:
         program: plan, as data.
         objects: relocatable objects, one per distinct kernel.
-        constants: packed weights, u8.
+        constants: packed weights.
         runtime: the object with the thread pool and the plan driver.
         kernels: what each call computes and where its schedule came from (empty when loaded from a file).
         arena_lower_bound: bytes alive at once, the least any arena needs.
@@ -94,7 +95,7 @@ class CompiledModel:
 
     program: Program
     objects: tuple[bytes, ...]
-    constants: Array
+    constants: Constants
     runtime: bytes
     kernels: tuple[KernelReport, ...] = ()
     arena_lower_bound: int = 0
@@ -163,6 +164,7 @@ def compile_graph(
     strict_fp: bool = False,
     strict_workloads: Collection[Workload] = (),
     max_memory: int | None = None,
+    weights: PackedWeights | None = None,
 ) -> CompiledModel:
     """Compile an optimised graph.
 
@@ -173,6 +175,7 @@ def compile_graph(
         strict_workloads: the kernels of which that holds besides.
         max_memory: bytes that packed weights and the arena of a run may take together. Kernels whose algorithm needs
             larger weights give it up, those that win the least by it first.
+        weights: what other programs of the model have packed, to be shared with them.
 
     Raises:
         WorkloadError: no template can compute some group.
@@ -190,7 +193,7 @@ def compile_graph(
     while True:
         chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
         assignment = assign(graph, groups, chooser, cache)
-        kernels = _Kernels(target, cache, chooser)
+        kernels = _Kernels(target, cache, chooser, weights)
         _log.info("building the kernels of %d groups for %s", len(assignment.steps), target)
         start = time.perf_counter()
         built = [kernels.of(step) for step in assignment.steps]
@@ -228,8 +231,10 @@ def compiler(cache: ObjectCache | None) -> CompileIr:
 class _Kernels:
     """Builds each distinct kernel once."""
 
-    def __init__(self, target: Target, cache: ObjectCache | None, chooser: Chooser) -> None:
-        self.target, self.cache, self.chooser = target, cache, chooser
+    def __init__(
+        self, target: Target, cache: ObjectCache | None, chooser: Chooser, weights: PackedWeights | None
+    ) -> None:
+        self.target, self.cache, self.chooser, self.weights = target, cache, chooser, weights
         self.objects: list[bytes] = []
         self.number: dict[str, int] = {}
         self._built: dict[tuple[str, str, str], KernelObject] = {}
@@ -292,32 +297,6 @@ class _Kernels:
         return self._built[key]
 
 
-class _Constants:
-    """Packed weights, one after another; equal ones once. Each is written where it belongs: there are no copies."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._known: dict[object, int] = {}
-        self._fills: list[tuple[int, int, Callable[[Array], None]]] = []
-
-    def add(self, key: object, nbytes: int, fill: Callable[[Array], None]) -> int:
-        """Byte offset of the array under `key`; `fill` writes it to bytes."""
-        if key not in self._known:
-            self._known[key] = self.size
-            self._fills.append((self.size, nbytes, fill))
-            self.size += -(-nbytes // ALIGN) * ALIGN
-        return self._known[key]
-
-    def packed(self) -> Array:
-        """All of them, as bytes."""
-        start = time.perf_counter()
-        out = aligned_empty(max(self.size, ALIGN))
-        for offset, nbytes, fill in self._fills:
-            fill(out[offset : offset + nbytes])
-        _log.info("packed %d bytes of weights in %.2f s", self.size, time.perf_counter() - start)
-        return out
-
-
 def _link(
     graph: Graph,
     target: Target,
@@ -341,7 +320,7 @@ def _link(
         buffers.append(Lifetime(kernel.thread_scratch * target.num_threads, n, n))
     memory = plan_memory(buffers)
     place = dict(zip(owned, memory.offsets))
-    constants = _Constants()
+    constants = Packing(kernels.weights)
 
     def ref(slot: int) -> Ref:
         root, first = a.root(slot)
@@ -365,7 +344,8 @@ def _link(
         spec = TensorSpec(output.name, value.dtype, value.shape)
         if output.value in graph.constants:
             fill = functools.partial(_copy, graph.constants[output.value])
-            where = Ref(CONSTANTS, constants.add(("output", output.value), value.nbytes, fill))
+            key = ("output", constants.identity(output.value, graph.constants[output.value]))
+            where = Ref(CONSTANTS, constants.add(key, value.nbytes, fill))
         else:
             where = ref(a.outputs[output.value])
         if output.complaint:
@@ -416,7 +396,7 @@ def _direct_outputs(graph: Graph, a: Assignment, inputs: Mapping[int, int]) -> d
 
 
 def _operand_ref(
-    graph: Graph, step: KernelStep, operand: Operand, ref: Callable[[int], Ref], constants: _Constants
+    graph: Graph, step: KernelStep, operand: Operand, ref: Callable[[int], Ref], constants: Packing
 ) -> Ref:
     if operand.role == "output":
         return ref(step.outputs[int(operand.name.removeprefix("out"))])
@@ -425,8 +405,10 @@ def _operand_ref(
         if isinstance(source, int):
             return ref(source)
     held = {f"in{n}": graph.constants[s] for n, s in enumerate(step.inputs) if isinstance(s, str)}
-    names = tuple(s for s in step.inputs if isinstance(s, str))
-    one = step.inputs[int(operand.name.removeprefix("in"))] if operand.prepared is None else (operand.name, names)
+    number = int(operand.name.removeprefix("in")) if operand.prepared is None else None
+    read = step.inputs if number is None else (step.inputs[number],)
+    made = tuple(constants.identity(s, graph.constants[s]) for s in read if isinstance(s, str))
+    one = made if number is not None else (operand.name, made)
     prepared = operand.prepared.key if operand.prepared is not None else ""
     key = (one, prepared, operand.layout)
     return Ref(CONSTANTS, constants.add(key, operand.bytes, lambda memory: fill_operand(operand, held, memory)))

@@ -9,6 +9,7 @@ from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.compile import CompiledModel, KernelReport, compile_graph
 from autotune.compiler.precision import AS_IT_IS, Precise
 from autotune.compiler.rounding import expected
+from autotune.compiler.weights import PackedWeights
 from autotune.errors import ModelError
 from autotune.graph import Graph
 from autotune.graph.evaluate import evaluate_graph
@@ -34,6 +35,7 @@ def compile_within(
     *,
     strict_fp: bool = False,
     max_memory: int | None = None,
+    weights: PackedWeights | None = None,
 ) -> tuple[CompiledModel, Precise]:
     """Compile a graph so that its outputs are off by `allowed` of their range at most; and how exact it is.
 
@@ -49,8 +51,9 @@ def compile_within(
     plain: set[Workload] = set()
     while True:
         compiled = compile_graph(
-            graph, target, database, cache, strict_fp=strict_fp, strict_workloads=plain, max_memory=max_memory
-        )
+            graph, target, database, cache,
+            strict_fp=strict_fp, strict_workloads=plain, max_memory=max_memory, weights=weights,
+        )  # fmt: skip
         error = compiled.expected_error if foreign else max_error(compiled.run(feeds), right)
         if error <= allowed:
             return compiled, replace(AS_IT_IS, error=error, note=_note(compiled.kernels, plain, foreign))

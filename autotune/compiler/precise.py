@@ -11,6 +11,7 @@ from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.exact import compile_within
 from autotune.compiler.kernel_cache import remembered_defaults
 from autotune.compiler.precision import AS_IT_IS, AS_THE_MODEL, MAX_ERROR, Precise, Precision
+from autotune.compiler.weights import PackedWeights
 from autotune.graph import Graph, partition
 from autotune.graph.narrow import narrowable, narrowed, too_large
 from autotune.ops.workload import Workload
@@ -41,6 +42,7 @@ def compile_precisely(
     precision: Precision = AS_THE_MODEL,
     strict_fp: bool = False,
     max_memory: int | None = None,
+    weights: PackedWeights | None = None,
 ) -> CompiledModel:
     """Compile an optimised graph in a precision; for the rest see `compile_graph`.
 
@@ -49,11 +51,14 @@ def compile_precisely(
     """
     if precision.dtype(graph.own) is DType.f32 and precision.max_error is not None:
         compiled, found = compile_within(
-            graph, target, database, cache, precision.max_error, strict_fp=strict_fp, max_memory=max_memory
-        )
+            graph, target, database, cache, precision.max_error,
+            strict_fp=strict_fp, max_memory=max_memory, weights=weights,
+        )  # fmt: skip
     else:
         graph, found = in_precision(graph, target, database, cache, precision=precision, strict_fp=strict_fp)
-        compiled = compile_graph(graph, target, database, cache, strict_fp=strict_fp, max_memory=max_memory)
+        compiled = compile_graph(
+            graph, target, database, cache, strict_fp=strict_fp, max_memory=max_memory, weights=weights
+        )
     return replace(compiled, precise=found, program=replace(compiled.program, precision=str(found)))
 
 

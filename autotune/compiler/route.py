@@ -16,9 +16,9 @@ from autotune.compiler.specialisation import Observers, Room, Specialisation, di
 from autotune.errors import ModelError
 from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
-from autotune.runtime.executor import Array, Context, Form
+from autotune.runtime.executor import ALIGN, Array, Context, Form
 from autotune.runtime.program import INPUT, OUTPUT
-from autotune.runtime.threads import ThreadPool
+from autotune.runtime.threads import ThreadPool, aligned_empty
 
 MAX_STOPS = 512
 _NOBODY = Observers()
@@ -64,23 +64,31 @@ class Route:
     def __init__(self, results: tuple[str, ...], version: int) -> None:
         self.version, self.process = version, os.getpid()
         self.starts: dict[Hashable, Stop] = {}
-        self.count = self.nbytes = 0
+        self.count = 0
+        self._weights: dict[int, int] = {}
+        self._arenas: list[Array] = []  # one for each stop of a way; ways share them, since one runs at a time
         self._results = frozenset(results)
         self._pools: dict[int, ThreadPool] = {}
 
     def stop(
-        self, special: Specialisation, values: Mapping[str, HostValue], bound: frozenset[str], sure: frozenset[str]
+        self,
+        special: Specialisation,
+        depth: int,
+        values: Mapping[str, HostValue],
+        bound: frozenset[str],
+        sure: frozenset[str],
     ) -> Stop:
         """A new stop.
 
         Args:
+            depth: how many stops come before it.
             values: of the run that comes here first.
             bound: names of values before it that lie at the same place whenever a run comes this way.
             sure: names of values before it whose forms are the same whenever a run comes this way.
         """
         self.count += 1
         if special.program is not None:
-            self.nbytes += special.nbytes + special.program.program.arena_bytes
+            self._weights.update(special.weights)
         views: dict[str, Array] = {**special.stage.constants}
         reads: list[tuple[int, str]] = []
         makes: list[tuple[int, Form, str]] = []
@@ -96,7 +104,7 @@ class Route:
             threads = executor.program.num_threads
             if threads not in self._pools:
                 self._pools[threads] = executor.pool()
-            context = executor.bound(self._pools[threads])
+            context = executor.bound(self._pools[threads], self._arena(depth, executor.program.arena_bytes))
             for n, name in enumerate(special.reads):
                 if name in bound:
                     context.read_one(n, tensor(values[name]))
@@ -121,6 +129,20 @@ class Route:
         waiting = () if rest is None else tuple(name for name in rest.part.inputs if name not in sure)
         decisive = () if rest is None else rest.decisive
         return Stop(special, context, tuple(reads), tuple(makes), views, tuple(same), waiting, bound, sure, decisive)
+
+    @property
+    def nbytes(self) -> int:
+        """What is kept for it: packed weights and arenas."""
+        return sum(self._weights.values()) + sum(arena.nbytes for arena in self._arenas)
+
+    def _arena(self, depth: int, nbytes: int) -> Array:
+        """Memory for the intermediate values of a stop. Stops that have a smaller one keep that."""
+        while len(self._arenas) <= depth:
+            self._arenas.append(np.empty(0, np.uint8))
+        if self._arenas[depth].nbytes < nbytes + ALIGN:
+            # Pages that nobody writes cost nothing; doubling keeps those few that outgrown arenas hold.
+            self._arenas[depth] = aligned_empty(1 << (nbytes + ALIGN - 1).bit_length())
+        return self._arenas[depth]
 
 
 def key(stop: Stop, room: Room, values: Mapping[str, HostValue], growing: frozenset[str]) -> Hashable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Union
 
@@ -177,9 +177,17 @@ class Specialisation:
         return cls(stage, program, reads, writes, calls, None if stage.rest is None else room(stage.rest))
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of its packed weights."""
-        return 0 if self.program is None else self.program.constants.nbytes
+    def weights(self) -> dict[int, int]:
+        """Bytes of its packed weights, by where they are."""
+        return {} if self.program is None else self.program.constants.memory
+
+
+def nbytes_of(specials: Iterable[Specialisation]) -> int:
+    """Bytes of packed weights; those that several share count once."""
+    held: dict[int, int] = {}
+    for special in specials:
+        held.update(special.weights)
+    return sum(held.values())
 
 
 def is_tensor(value: HostValue) -> bool:

@@ -35,6 +35,7 @@ def compile_or_stage(
     compile: Callable[[Graph], CompiledModel],
     optimize: Callable[[Graph], Graph] = optimize,
     max_loop_steps: int = MAX_LOOP_STEPS,
+    compile_part: Callable[[Graph], CompiledModel] | None = None,
 ) -> CompiledModel | StagedModel:
     """One program where that is possible.
 
@@ -42,6 +43,7 @@ def compile_or_stage(
         compile: makes a program of an optimised graph.
         optimize: runs the graph passes.
         max_loop_steps: a loop that goes on for longer is refused.
+        compile_part: makes a program of one of many graphs, which may share weights; None for `compile`.
 
     Raises:
         UnsupportedError, ModelError: what no run could bring to work is refused at once.
@@ -49,7 +51,7 @@ def compile_or_stage(
     with one_line():
         graph = convert_whole(model)
     if graph is None:
-        return StagedModel(model, compile, optimize, max_loop_steps)
+        return StagedModel(model, compile_part or compile, optimize, max_loop_steps)
     del model  # weights are held once: not in the file's form, nor as they were before the passes
     verify(graph)
     graph = optimize(graph)

@@ -26,6 +26,7 @@ from autotune.compiler.specialisation import (
     digest,
     form_of,
     is_tensor,
+    nbytes_of,
 )
 from autotune.errors import ModelError
 from autotune.graph import Graph, Value, one_line, verify
@@ -45,10 +46,6 @@ MAX_SPECIALISATIONS = 512
 MAX_SPECIALISED_BYTES = 2**31  # packed weights of all of them
 
 
-def _nbytes(special: Specialisation) -> int:
-    return special.nbytes
-
-
 @dataclass(eq=False)
 class Workshop:
     """What a model and the bodies of its loops have in common.
@@ -65,7 +62,7 @@ class Workshop:
     max_steps: int
     max_bytes: int
     cache: BoundedCache[Specialisation] = field(
-        default_factory=lambda: BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, _nbytes)
+        default_factory=lambda: BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, nbytes_of)
     )
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -161,7 +158,7 @@ class Stages:
                     last = came[-1] if came else None
                     bound = last.bound if last is not None else frozenset[str]()
                     sure = last.sure if last is not None else frozenset(values).difference(growing)
-                    stop, new = route.stop(special, values, bound, sure), True
+                    stop, new = route.stop(special, len(came), values, bound, sure), True
                     if last is None or last.decisive is room.decisive:  # what decides may just have been found out
                         ways[start] = stop
                 came.append(stop)

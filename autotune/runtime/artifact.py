@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import CompiledModelError, TargetError
-from autotune.runtime.executor import Array
+from autotune.runtime.constants import Constants
 from autotune.runtime.program import Program
 from autotune.target import Target
 
@@ -43,7 +43,7 @@ def is_compiled_file(path: Path) -> bool:
         return False
 
 
-def save_artifact(path: Path, program: Program, objects: Sequence[bytes], constants: Array, runtime: bytes) -> None:
+def save_artifact(path: Path, program: Program, objects: Sequence[bytes], constants: Constants, runtime: bytes) -> None:
     """Write a compiled model, all that `Executor` takes; the file appears whole or not at all.
 
     Raises:
@@ -52,11 +52,12 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
     path = Path(os.path.realpath(path))  # a link stays one
     if path.exists() and not path.is_file():
         raise CompiledModelError(f"cannot write {path}: it is no ordinary file; name another")
-    blobs: list[Any] = [*objects, runtime, np.ascontiguousarray(constants).data.cast("B")]
-    header = {"program": program.to_json(), "sizes": [len(b) for b in blobs]}
+    blobs: list[Any] = [*objects, runtime]
+    sizes = [*map(len, blobs), constants.nbytes]
+    header = {"program": program.to_json(), "sizes": sizes}
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     digest = hashlib.sha256(text)
-    for blob in blobs:
+    for blob in (*blobs, *constants.chunks()):
         digest.update(blob)
     temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
     try:
@@ -70,6 +71,8 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
             for blob in blobs:
                 file.write(b"\0" * (-file.tell() % _PAGE))
                 file.write(blob)
+            file.write(b"\0" * (-file.tell() % _PAGE))
+            file.writelines(chunk.data for chunk in constants.chunks())
         os.replace(temporary, path)
     except OSError as error:
         raise CompiledModelError(f"cannot write {path}: {error.strerror}; free some space and try again") from error
@@ -77,7 +80,7 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
         temporary.unlink(missing_ok=True)
 
 
-def load_artifact(path: Path) -> tuple[Program, list[bytes], Array, bytes]:
+def load_artifact(path: Path) -> tuple[Program, list[bytes], Constants, bytes]:
     """Read a compiled model and check it: version, checksum, CPU features. Weights stay mapped from the file.
 
     Returns:
@@ -117,7 +120,7 @@ def load_artifact(path: Path) -> tuple[Program, list[bytes], Array, bytes]:
         raise _damaged(path)
     program = Program.from_json(plan)
     _check_cpu(path, program)
-    return program, [bytes(b) for b in blobs[:-2]], blobs[-1], bytes(blobs[-2])
+    return program, [bytes(b) for b in blobs[:-2]], Constants.of(blobs[-1]), bytes(blobs[-2])
 
 
 def _check_cpu(path: Path, program: Program) -> None:

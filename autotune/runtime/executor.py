@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.codegen.jit import Library, Linker, load_objects
 from autotune.errors import InputError, MemoryLimitError
 from autotune.runtime.address import address as address_of
+from autotune.runtime.constants import Constants
+from autotune.runtime.kernels import link_kernels
 from autotune.runtime.native import NativeRuntime, load_runtime, native_runtime
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Program, Ref, TensorSpec
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
@@ -49,14 +50,15 @@ class Context:
         self,
         program: Program,
         kernels: Sequence[int],
-        constants: Array,
+        constants: Constants,
         keep: Sequence[object],
         runtime: NativeRuntime,
         pool: ThreadPool | None = None,
+        arena: Array | None = None,
     ) -> None:
-        self.arena = aligned_empty(program.arena_bytes + ALIGN)
+        self.arena = aligned_empty(program.arena_bytes + ALIGN) if arena is None else arena
         self.pool = pool or ThreadPool(program.num_threads, native=runtime)
-        bases = {ARENA: int(self.arena.ctypes.data), CONSTANTS: int(constants.ctypes.data)}
+        base = int(self.arena.ctypes.data)
         # Outputs that kernels write straight into the caller's array; another output may be a view of the same one.
         self.direct = [n for n, (_, r) in enumerate(program.outputs) if r == Ref(OUTPUT, n)]
         self._staged = {
@@ -72,7 +74,7 @@ class Context:
                     self._entries[r.space][r.offset].append(place)
                     frame.append(self._staged[r.space][r.offset][1])
                 else:
-                    frame.append(bases[r.space] + r.offset)
+                    frame.append(base + r.offset if r.space == ARENA else constants.address(r.offset))
                 place += 1
             place += 1  # the barrier, which the plan appends
             steps.append(Step(kernels[call.object], frame))
@@ -80,9 +82,9 @@ class Context:
         self._frames = self.plan.frames.data
         self._current = {space: [address for _, address in found] for space, found in self._staged.items()}
         # Where the other outputs lie, but for inputs passed through: made once, copied in every run.
-        bytes_of = {ARENA: self.arena, CONSTANTS: constants}
-        self.outputs = [_view(bytes_of[r.space], s, r) if r.space in bytes_of else None for s, r in program.outputs]
-        self._checks = [(_view(bytes_of[c.ref.space], _FLAG, c.ref), c.complaint) for c in program.checks]
+        self.outputs = [self._view(s, r, constants) if r.space in (ARENA, CONSTANTS) else None
+                        for s, r in program.outputs]  # fmt: skip
+        self._checks = [(self._view(_FLAG, c.ref, constants), c.complaint) for c in program.checks]
 
     def read_from(self, arrays: Sequence[Array]) -> None:
         """Let the kernels read the inputs: contiguous ones where they are, others from a copy."""
@@ -135,6 +137,13 @@ class Context:
             for n, (_, address) in enumerate(staged):
                 self._point(space, n, address)
 
+    def _view(self, spec: TensorSpec, ref: Ref, constants: Constants) -> Array:
+        """The tensor that lies in the arena or among the constants."""
+        nbytes, at = _bytes(spec), ref.offset
+        memory = self.arena[at : at + nbytes] if ref.space == ARENA else constants.view(at, nbytes)
+        found: Array = memory.view(DType(spec.dtype).numpy)
+        return found.reshape(spec.shape)
+
     def _point(self, space: str, number: int, address: int) -> None:
         if self._current[space][number] != address:
             for entry in self._entries[space][number]:
@@ -147,7 +156,7 @@ class Executor:
 
     Args:
         objects: relocatable objects, each with a function `kernel`.
-        constants: packed weights, u8.
+        constants: packed weights.
         runtime: the runtime's object; None compiles this version's.
 
     Raises:
@@ -156,14 +165,13 @@ class Executor:
     """
 
     def __init__(
-        self, program: Program, objects: Sequence[bytes], constants: Array, runtime: bytes | None = None
+        self, program: Program, objects: Sequence[bytes], constants: Constants, runtime: bytes | None = None
     ) -> None:
         Target.from_json(program.target).require_host()
         self.program = program
         self.constants = constants
         self._runtime = native_runtime() if runtime is None else load_runtime(runtime)
-        linker = Linker()
-        self._libraries: list[Library] = [load_objects([o], self._runtime.imports, linker=linker) for o in objects]
+        self._libraries = link_kernels(objects, self._runtime)
         self._kernels = [library.address("kernel") for library in self._libraries]
         self._own_contexts()
         self.forms = [Form(spec) for spec, _ in program.outputs]
@@ -253,9 +261,9 @@ class Executor:
         """Threads that run such a program, for contexts of somebody's own."""
         return ThreadPool(self.program.num_threads, native=self._runtime)
 
-    def bound(self, pool: ThreadPool) -> Context:
-        """A context that belongs to the caller, and runs on these threads."""
-        return Context(self.program, self._kernels, self.constants, self._libraries, self._runtime, pool)
+    def bound(self, pool: ThreadPool, arena: Array) -> Context:
+        """A context that belongs to the caller and runs on these threads, in u8 memory with `ALIGN` bytes to spare."""
+        return Context(self.program, self._kernels, self.constants, self._libraries, self._runtime, pool, arena)
 
     def context(self) -> Context:
         """A context for benchmarks and profiling; give it back with `release`."""
@@ -358,12 +366,6 @@ def require_fit(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype
     if not fits or not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
         form = f"{DType.of(dtype)}{list(shape)}"
         raise InputError(f"the array for output {name!r} must be {form}, C-contiguous and writeable")
-
-
-def _view(memory: Array, spec: TensorSpec, ref: Ref) -> Array:
-    """The tensor that lies in `memory`, u8, where `ref` says."""
-    found: Array = memory[ref.offset : ref.offset + _bytes(spec)].view(DType(spec.dtype).numpy)
-    return found.reshape(spec.shape)
 
 
 def _bytes(spec: TensorSpec) -> int:

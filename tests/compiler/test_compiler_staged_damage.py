@@ -17,6 +17,7 @@ from autotune.compiler.fixed_loop import FixedLoop
 from autotune.compiler.staged import StagedModel, compile_or_stage
 from autotune.errors import AutotuneError
 from autotune.graph import Graph, evaluate_graph, open_model
+from autotune.runtime.constants import Constants
 from autotune.runtime.program import ARENA, Program, Ref, TensorSpec
 from tests.graph.test_graph_damaged_models import mutated
 
@@ -34,7 +35,7 @@ class Evaluated:
             for o in graph.outputs
         )
         self.program = Program("", 1, inputs, outputs, (), 0, 0)
-        self.constants = np.empty(0, np.uint8)
+        self.constants = Constants.of(np.empty(0, np.uint8))
         self.input_names = tuple(spec.name for spec in inputs)
 
     def run_checked(self, arrays: Any, trace: object = None) -> list[Any]:

@@ -47,7 +47,9 @@ class Entry:
         for attribute in proto.attribute:
             if attribute.type == AttributeProto.GRAPH:
                 names += free_names(attribute.g)
-        return Entry(proto, opset, tuple(dict.fromkeys(names)))
+        own = onnx.NodeProto()  # a part of the model's own message would keep all of that, weights included
+        own.CopyFrom(proto)
+        return Entry(own, opset, tuple(dict.fromkeys(names)))
 
     @property
     def writes(self) -> tuple[str, ...]:

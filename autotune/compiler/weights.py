@@ -1,0 +1,107 @@
+"""Packed weights: each is written once, also where the programs of many shapes read it.
+
+A weight is known by what it is made from, so that programs of one model find what an earlier one has packed. Arrays of
+the model are told apart by their contents, looked at once as long as they live.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from autotune.compiler.memory import ALIGN
+from autotune.runtime.constants import Constants
+from autotune.runtime.executor import Array
+from autotune.runtime.threads import aligned_empty
+
+_log = logging.getLogger(__name__)
+
+Fill = Callable[[Array], None]
+
+
+class PackedWeights:
+    """What the programs of one model have packed. A weight stays as long as one of the programs does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: weakref.WeakValueDictionary[Hashable, Array] = weakref.WeakValueDictionary()
+        self._contents: dict[Hashable, tuple[weakref.ref[Array], bytes]] = {}
+
+    def identity(self, array: Array) -> Hashable:
+        """What two arrays have in common that have the same elements."""
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        place = (id(owner), array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str)
+        known = self._contents.get(place)
+        if known is None or known[0]() is not owner:
+            contents = hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).data).digest()
+            forget = self._contents.pop
+            known = weakref.ref(owner, lambda _: forget(place, None)), contents
+            self._contents[place] = known
+        return (known[1], array.shape, array.dtype.str)
+
+    def get(self, key: Hashable) -> Array | None:
+        """A weight that is packed already."""
+        return self._held.get(key)
+
+    def hold(self, key: Hashable, packed: Array) -> Array:
+        """Share a weight that was packed now; the one that is held where another thread was faster."""
+        with self._lock:
+            return self._held.setdefault(key, packed)
+
+
+class Packing:
+    """The packed weights of one program, one after another; equal ones once. Each is written where it belongs: there
+    are no copies.
+
+    Args:
+        shared: what other programs of the model have packed; None for a program alone.
+    """
+
+    def __init__(self, shared: PackedWeights | None) -> None:
+        self.size = 0
+        self._shared = shared
+        self._places: dict[Hashable, int] = {}
+        self._fills: list[tuple[Hashable, int, int, Fill]] = []
+
+    def identity(self, name: str, array: Array) -> Hashable:
+        """What stands for a constant of the graph in a key."""
+        return name if self._shared is None else self._shared.identity(array)
+
+    def add(self, key: Hashable, nbytes: int, fill: Fill) -> int:
+        """Byte offset of the array under `key`; `fill` writes it to bytes."""
+        if key not in self._places:
+            self._places[key] = self.size
+            self._fills.append((key, self.size, nbytes, fill))
+            self.size += _aligned(nbytes)
+        return self._places[key]
+
+    def packed(self) -> Constants:
+        """All of them; what is new lies in one array."""
+        start = time.perf_counter()
+        found = {} if self._shared is None else {
+            key: held for key, *_ in self._fills if (held := self._shared.get(key)) is not None
+        }  # fmt: skip
+        new = [entry for entry in self._fills if entry[0] not in found]
+        memory, end = aligned_empty(max(sum(_aligned(nbytes) for _, _, nbytes, _ in new), ALIGN)), 0
+        for key, _, nbytes, fill in new:
+            packed = memory[end : end + nbytes]
+            fill(packed)
+            found[key] = packed if self._shared is None else self._shared.hold(key, packed)
+            end += _aligned(nbytes)
+        seconds = time.perf_counter() - start
+        _log.info("packed %d of %d bytes of weights in %.2f s", end, self.size, seconds)
+        if self._shared is None:
+            return Constants.of(memory)
+        return Constants(self.size, tuple(at for _, at, _, _ in self._fills), tuple(found[k] for k, *_ in self._fills))
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGN) * ALIGN

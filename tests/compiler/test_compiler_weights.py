@@ -1,0 +1,81 @@
+"""Packed weights that programs share."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from autotune.api.load import load
+from autotune.compiler.specialisation import ProgramStep, Step
+from autotune.compiler.staged import StagedModel
+from autotune.compiler.weights import PackedWeights, Packing
+from tests.compiler.test_compiler_staged import data, model_of
+
+
+def open_layers() -> onnx.ModelProto:
+    """Two products with weights, for any number of rows."""
+    nodes = [helper.make_node("MatMul", ["x", "a"], ["h"]), helper.make_node("Relu", ["h"], ["r"]),
+             helper.make_node("MatMul", ["r", "b"], ["y"])]  # fmt: skip
+    tensors = {"a": data(48, 64, seed=1), "b": data(64, 32, seed=2)}
+    return model_of(nodes, {"x": (TensorProto.FLOAT, ["rows", 48])}, tensors=tensors)
+
+
+def test_programs_of_a_model_share_what_they_pack_alike() -> None:
+    model = load(open_layers().SerializeToString(), "native -num-cores=1", False)
+    assert isinstance(model, StagedModel)
+    held: list[dict[int, int]] = []
+
+    def watch(step: Step) -> None:
+        assert isinstance(step, ProgramStep)
+        held.append(step.program.constants.memory)
+
+    for rows in (24, 24, 24 * 7):
+        model.run({"x": data(rows, 48)}, watch)
+    first, same, other = held
+    assert first == same
+    assert first.keys() & other.keys()
+    assert sum(first.values()) == (48 * 64 + 64 * 32) * 4
+
+
+def test_equal_contents_are_one_weight_wherever_they_lie() -> None:
+    shared = PackedWeights()
+    array = data(8, 8)
+    twin = array.copy()
+    assert shared.identity(array) == shared.identity(twin)
+    assert shared.identity(array) != shared.identity(array.T)
+    assert shared.identity(array) != shared.identity(array.reshape(64))
+    assert shared.identity(array) != shared.identity(array.view(np.int32))
+    twin[0, 0] += 1
+    other = twin.copy()  # contents are looked at once: arrays of a model do not change
+    assert shared.identity(array) != shared.identity(other)
+
+
+def test_what_no_program_holds_is_packed_again() -> None:
+    shared = PackedWeights()
+    packed: list[str] = []
+
+    def pack(*names: str) -> Packing:
+        packing = Packing(shared)
+        for name in names:
+
+            def fill(memory: np.ndarray, name: str = name) -> None:
+                packed.append(name)
+                memory[:] = ord(name)
+
+            packing.add(name, 100, fill)
+        return packing
+
+    first = pack("a", "b").packed()
+    second = pack("b", "c", "b").packed()
+    assert packed == ["a", "b", "c"]
+    assert [chunk.nbytes for chunk in second.chunks()] == [100, 28, 100, 28]
+    assert b"".join(chunk.tobytes() for chunk in second.chunks()) == b"b" * 100 + bytes(28) + b"c" * 100 + bytes(28)
+    assert second.address(130) == second.view(130, 1).ctypes.data
+    assert first.address(128) == second.address(0)
+    del first, second
+    gc.collect()
+    pack("b").packed()
+    assert packed == ["a", "b", "c", "b"]
