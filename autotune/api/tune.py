@@ -14,15 +14,17 @@ from autotune.api.allowance import Allowance
 from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.api.observe import ObservedProgram, observe
 from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
+from autotune.api.workplace import ThisMachine, Workplace
 from autotune.compiler.choose import Chooser
 from autotune.compiler.precision import AS_THE_MODEL, Precision
 from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged
+from autotune.engines.race import RacerLike
 from autotune.errors import ConfigError, DatabaseError, InputError
 from autotune.graph import partition
 from autotune.machine import environment
 from autotune.measure.extensions import load_extensions
-from autotune.measure.peaks import Peak, expected_peak, fma_peak
-from autotune.measure.pipeline import Pipeline, open_pipeline
+from autotune.measure.peaks import Peak, expected_peak
+from autotune.measure.pipeline import Pipeline
 from autotune.measure.weights import residency
 from autotune.ops import Workload, parse_workload
 from autotune.records import Database, default_database_path
@@ -214,8 +216,7 @@ def tune(
             ExtensionError: as their names say.
     """
     started = time.monotonic()
-    wanted = Target.parse(target)
-    wanted.require_host()
+    place = ThisMachine(Target.parse(target), imports)
     spending = effort_of(effort)
     limit = _budget(budget, trials, spending.budget)
     if strategy not in STRATEGIES:
@@ -224,15 +225,16 @@ def tune(
     load_extensions(imports)
     with _earlier(database) as opened:
         wish = Precision.parse(precision, max_error)
-        subject = _subject(model_or_op, wanted, shapes, inputs, seed, strict_fp, wish, opened)
+        subject = _subject(model_or_op, place.target, shapes, inputs, seed, strict_fp, wish, opened)
     options = TuneOptions.of(spending, strategy, seed)
+    patience = PEAK_SECONDS if limit.seconds is None else min(PEAK_SECONDS, PEAK_SHARE * limit.seconds)
     with _writing(database) as opened:
-        run = _Run(
-            wanted, opened, options, strict_fp, verdict, tuple(imports), callbacks, command, started, limit.seconds
-        )
-        if isinstance(subject, Workload):
-            return run.tune_operator(subject, limit)
-        return run.tune_model(subject, limit)
+        with place.runner() as runner:
+            peak = runner.peak(patience)
+            run = _Run(place, opened, peak, options, strict_fp, verdict, callbacks, command, started, limit.seconds)
+            with place.pipeline(runner, run.weight_bytes(subject)) as pipeline:
+                outcome = run.search(subject, limit, pipeline)
+        return run.judged(outcome, () if isinstance(subject, Workload) else subject)
 
 
 class _Run:
@@ -240,50 +242,59 @@ class _Run:
 
     def __init__(
         self,
-        target: Target,
+        place: Workplace,
         database: Database,
+        peak: Peak,
         options: TuneOptions,
         strict_fp: bool,
         wish: str,
-        imports: tuple[str, ...],
         callbacks: Sequence[TuneCallback],
         command: str,
         started: float,
         seconds: float | None,
     ) -> None:
-        self.target, self.database, self.options = target, database, options
+        self.place, self.database, self.options = place, database, options
+        self.target, self.peak = place.target, peak
         self.strict_fp, self.wish = strict_fp, wish
-        self.imports, self.callbacks, self.command = imports, callbacks, command
-        self.peak = fma_peak(target, PEAK_SECONDS if seconds is None else min(PEAK_SECONDS, PEAK_SHARE * seconds))
-        likely = max(self.peak.gflops, expected_peak(target)) if self.peak.doubt else self.peak.gflops
-        self.speed = Speed.of(target).at_peak(target, likely * 1e9)
+        self.callbacks, self.command = callbacks, command
+        likely = max(peak.gflops, expected_peak(self.target)) if peak.doubt else peak.gflops
+        self.speed = Speed.of(self.target).at_peak(self.target, likely * 1e9)
         self.time = Allowance(seconds, likely, started)
 
-    def tune_operator(self, workload: Workload, budget: Budget) -> TuneReport:
-        task = TuningTask.of(workload, self.target, ideal_seconds=self._ideal(workload), strict_fp=self.strict_fp)
-        with open_pipeline(self.target, imports=self.imports) as (pipeline, _):
-            outcome = self._search("tuning", [task], self.time.search(budget), pipeline)
-        return self._report(outcome, (), outcome.interrupted)
-
-    def tune_model(self, programs: Sequence[ObservedProgram], budget: Budget) -> TuneReport:
-        weight_bytes = sum(array.nbytes for program in programs for array in program.graph.constants.values())
+    def search(self, subject: Workload | Sequence[ObservedProgram], budget: Budget, pipeline: Pipeline) -> TuneOutcome:
+        """Tunes an operator, or the kernels of programs."""
+        if isinstance(subject, Workload):
+            task = TuningTask.of(subject, self.target, ideal_seconds=self._ideal(subject), strict_fp=self.strict_fp)
+            return self._search("tuning", [task], self.time.search(budget), pipeline)
         found = merged(
             task
-            for program in programs
+            for program in subject
             for task in kernel_tasks(program.graph, self.target, None, object_cache(), strict_fp=self.strict_fp)
         )
+        weight_bytes = self.weight_bytes(subject)
         first = [self._task(task, weight_bytes) for task in found]
-        with open_pipeline(self.target, weight_bytes=weight_bytes, imports=self.imports) as (pipeline, _):
-            outcome = self._search("tuning", first, self.time.first_search(budget, _flops(programs)), pipeline)
-            if not outcome.interrupted:
-                outcome = self._follow_up(programs, weight_bytes, outcome, pipeline)
+        outcome = self._search("tuning", first, self.time.first_search(budget, _flops(subject)), pipeline)
+        return outcome if outcome.interrupted else self._follow_up(subject, weight_bytes, outcome, pipeline)
+
+    def judged(self, outcome: TuneOutcome, programs: Sequence[ObservedProgram]) -> TuneReport:
+        """What the run came to, the verdicts on its programs included."""
         verdicts: list[ModelVerdict] = []
+        if not programs or outcome.interrupted:
+            return self._report(outcome, verdicts, outcome.interrupted)
         try:
-            while not outcome.interrupted and len(verdicts) < len(programs):
-                verdicts.append(self._judge(programs[len(verdicts)], outcome.session_id))
+            with self.place.racer() as racer:
+                for program in programs:
+                    verdicts.append(self._judge(program, outcome.session_id, racer))
         except KeyboardInterrupt:
             return self._report(outcome, verdicts, True)
-        return self._report(outcome, verdicts, outcome.interrupted)
+        return self._report(outcome, verdicts, False)
+
+    @staticmethod
+    def weight_bytes(subject: Workload | Sequence[ObservedProgram]) -> int:
+        """Of a model; an operator's weights are warm."""
+        if isinstance(subject, Workload):
+            return 0
+        return sum(array.nbytes for program in subject for array in program.graph.constants.values())
 
     def _follow_up(
         self, programs: Sequence[ObservedProgram], weight_bytes: int, outcome: TuneOutcome, pipeline: Pipeline
@@ -313,12 +324,13 @@ class _Run:
             outcome = _merged(outcome, self._search("tuning kernels in their new layouts", fresh, budget, pipeline))
         return outcome
 
-    def _judge(self, observed: ObservedProgram, session_id: str) -> ModelVerdict:
+    def _judge(self, observed: ObservedProgram, session_id: str, racer: RacerLike) -> ModelVerdict:
         self._tell(Phase("timing the model, tuned and untuned in turn"))
         return judge(
             observed,
             self.target,
             self.database,
+            racer,
             rounds=self.time.rounds,
             session_id=session_id,
             strict_fp=self.strict_fp,

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.api.locate import object_cache
 from autotune.api.observe import ObservedProgram
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.tasks import model_key
-from autotune.engines.compare import ALLOWED_ERROR, Comparison, compare
-from autotune.engines.engine import Engine, Ours
+from autotune.engines.compare import ALLOWED_ERROR
+from autotune.engines.race import RacerLike
 from autotune.errors import ConfigError
 from autotune.graph import partition
 from autotune.measure.ratio import Ratio
@@ -29,8 +29,6 @@ WISHES = (MEASURED, AGAIN, TUNED, UNTUNED)
 """What may be asked of a verdict: as measured, measured again though nothing has changed, or one of the programs."""
 MOST_LOOKS = 3
 """How often rounds are added while they cannot tell."""
-
-Compare = Callable[..., Comparison]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +109,22 @@ def judge(
     observed: ObservedProgram,
     target: Target,
     database: Database,
+    racer: RacerLike,
     *,
     rounds: Callable[[int, bool], int],
     session_id: str = "",
     strict_fp: bool = False,
     wish: str = MEASURED,
-    compare: Compare = compare,
 ) -> ModelVerdict:
     """Which of a program's two forms is used from now on; stored as its plan.
 
     Args:
+        racer: times programs in turn, on a machine that runs code for `target`.
         rounds: how often to time a program of so many operations, and how often more (True) where that did not tell.
         wish: one of `WISHES`.
-        compare: times engines in turn.
+
+    Raises:
+        MeasureError: a program broke.
     """
     graph, cache, key = observed.graph, object_cache(), model_key(partition(observed.graph))
     tuned = compile_graph(graph, target, database, cache, heed_plan=False, strict_fp=strict_fp)
@@ -132,10 +133,8 @@ def judge(
     before = database.plan(key, target.key)
     if wish == MEASURED and before is not None and before.programs == programs:
         return _stored(before)
-    engines = [Ours(model.executor, name) for name, model in ((TUNED, tuned), (UNTUNED, untuned))]
-    if tuned.key == untuned.key:
-        engines = engines[1:]
-    timed = _time(engines, observed, target, untuned.program.flops, rounds, compare)
+    contenders = {TUNED: tuned, UNTUNED: untuned} if tuned.key != untuned.key else {UNTUNED: untuned}
+    timed = _time(contenders, observed, rounds, racer)
     verdict = timed.verdict(decide(timed.ratio, timed.error, before, wish), wish in (TUNED, UNTUNED))
     database.set_plan(_plan(verdict, key, target.key, programs, session_id))
     return verdict
@@ -178,27 +177,25 @@ class _Timed:
 
 
 def _time(
-    engines: Sequence[Engine],
+    programs: Mapping[str, CompiledModel],
     observed: ObservedProgram,
-    target: Target,
-    flops: int,
     rounds: Callable[[int, bool], int],
-    compare: Compare,
+    racer: RacerLike,
 ) -> _Timed:
-    """The tuned engine against the untuned one, more rounds while they cannot tell; or the only one there is."""
-    samples: list[list[float]] = [[] for _ in engines]
+    """The tuned program against the untuned one, more rounds while they cannot tell; or the only one there is."""
+    samples: list[list[float]] = [[] for _ in programs]
+    flops = programs[UNTUNED].program.flops
     error, disturbance = 0.0, ""
     for look in range(MOST_LOOKS):
         count = rounds(flops, look > 0)
         if not count:
             break
-        found = compare(engines, observed.feeds, target, flops=flops, rounds=count, reference=UNTUNED)
-        for kept, result in zip(samples, found.results, strict=True):
-            kept += result.samples
-            error = max(error, result.max_error or 0.0)
-        disturbance = disturbance or found.disturbance
+        found = racer.race(programs, observed.feeds, flops=flops, rounds=count, reference=UNTUNED)
+        for kept, more in zip(samples, found.samples, strict=True):
+            kept += more
+        error, disturbance = max(error, found.error), disturbance or found.disturbance
         ratio = _ratio(samples)
-        if ratio.faster or ratio.slower or len(engines) == 1 or error > ALLOWED_ERROR:
+        if ratio.faster or ratio.slower or len(programs) == 1 or error > ALLOWED_ERROR:
             break
     return _Timed(latency(samples[0]), latency(samples[-1]), _ratio(samples), error, disturbance)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from autotune.codegen.jit import compile_ir
 from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, generate
@@ -34,7 +34,7 @@ from autotune.lower.operands import fill_operand
 from autotune.metadata import ModelMetadata
 from autotune.ops.workload import Workload
 from autotune.records import Database, Tier
-from autotune.runtime.artifact import save_artifact
+from autotune.runtime.artifact import save_artifact, write_artifact
 from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Check, KernelCall, Program, Ref, TensorSpec
@@ -152,6 +152,10 @@ class CompiledModel:
             CompiledModelError: the file cannot be written.
         """
         save_artifact(Path(path), self.program, self.objects, self.constants, self.runtime)
+
+    def write(self, file: BinaryIO) -> None:
+        """`save` to an open file that is at its beginning; OSError when it takes no more."""
+        write_artifact(file, self.program, self.objects, self.constants, self.runtime)
 
 
 def compile_graph(

@@ -7,6 +7,7 @@ select ends the process that asked for it.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
@@ -61,7 +62,23 @@ def algorithm_of(workload: Workload, schedule: Schedule) -> str:
     return "unknown"
 
 
-class Builder(HasWorkers):
+class AskedBuilder(ABC):
+    """Builds candidates wherever its messages go. What `serve` handles is written and read here."""
+
+    @abstractmethod
+    def ask(self, request: Message, decode: Callable[[Message], BuildResult]) -> Future[BuildResult | Failure]:
+        """Queue a request; the future holds what `decode` makes of the reply, or a `Failure`."""
+
+    def submit(self, candidate: MeasureInput) -> Future[BuildResult | Failure]:
+        """Queue a candidate; at once back."""
+        return self.ask(Message({"do": "build", **candidate.to_json()}), BuildResult.from_message)
+
+    def build(self, candidate: MeasureInput) -> BuildResult | Failure:
+        """Build one candidate and wait for it."""
+        return self.submit(candidate).result()
+
+
+class Builder(HasWorkers, AskedBuilder):
     """Builds candidates in `count` worker processes."""
 
     def __init__(
@@ -81,19 +98,19 @@ class Builder(HasWorkers):
             recycle_after: candidates per process; LLVM keeps memory that it once took.
             imports: modules or Python files that register the user's own operators and templates.
         """
+        self.slots = count
         super().__init__(
             WorkerPool(
                 WorkerSpec(f"{__name__}:serve", {}, timeout, memory_bytes, recycle_after, imports=imports), count
             )
         )
 
-    def submit(self, candidate: MeasureInput) -> Future[BuildResult | Failure]:
-        """Queue a candidate; at once back."""
-        return mapped(self._pool.submit(Message(candidate.to_json())), BuildResult.from_message)
+    def ask(self, request: Message, decode: Callable[[Message], BuildResult]) -> Future[BuildResult | Failure]:
+        return mapped(self.request(request), decode)
 
-    def build(self, candidate: MeasureInput) -> BuildResult | Failure:
-        """Build one candidate and wait for it."""
-        return self.submit(candidate).result()
+    def request(self, request: Message) -> Future[Message | Failure]:
+        """Queue a request as it came."""
+        return self._pool.submit(request)
 
 
 def serve(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure]:

@@ -6,6 +6,7 @@ Every percentage "of peak" that autotune prints refers to these, or to an FMA pr
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 from autotune import machine
+from autotune.errors import MeasureError
 from autotune.measure.probes import Kernel, Probe, bf16_kernel, fma_kernel, int8_kernel, read_kernel
+from autotune.measure.protocol import Json
 from autotune.measure.quiet import Watch, wait_until_quiet
 from autotune.measure.tile_probes import tile_peaks
 from autotune.target import Target
@@ -85,6 +88,21 @@ class Peak:
         if self.doubt or gflops <= _BEATEN * self.gflops:
             return self
         return Peak(self.gflops, f"a kernel reaches {gflops:.0f} GFLOP/s")
+
+    def to_json(self) -> dict[str, Json]:
+        return {"gflops": self.gflops, "doubt": self.doubt}
+
+    @staticmethod
+    def from_json(data: Json) -> Peak:
+        """Inverse of `to_json`.
+
+        Raises:
+            MeasureError: it is no peak.
+        """
+        match data:
+            case {"gflops": float(gflops), "doubt": str(doubt)} if 0 < gflops < math.inf:
+                return Peak(gflops, doubt)
+        raise MeasureError(f"no peak: {str(data)[:200]}")
 
 
 def expected_peak(target: Target) -> float:

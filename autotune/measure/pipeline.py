@@ -1,13 +1,16 @@
-"""Candidates in, measurements out: builds run ahead in their processes while kernels are timed one by one."""
+"""Candidates in, measurements out: builds run ahead while as many kernels are timed as there are machines for it.
+
+Nothing here waits for one candidate: each moves on as soon as its build, or its turn to be timed, is over.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
@@ -27,6 +30,10 @@ _MOST_BUILDERS = 4  # one runner cannot time kernels faster than a few processes
 class BuilderLike(Protocol):
     """What every builder can do."""
 
+    @property
+    def slots(self) -> int:
+        """How many candidates it builds at the same time, now."""
+
     def submit(self, candidate: MeasureInput) -> Future[BuildResult | Failure]:
         """Queue a candidate; at once back."""
 
@@ -34,13 +41,19 @@ class BuilderLike(Protocol):
 class RunnerLike(Protocol):
     """What every runner can do."""
 
-    def run(self, candidate: MeasureInput, build: BuildResult, options: RunOptions) -> MeasureResult | Failure:
-        """Verify and time one kernel."""
+    @property
+    def slots(self) -> int:
+        """How many kernels it times at the same time, now: one for each machine."""
+
+    def submit(
+        self, candidate: MeasureInput, build: BuildResult, options: RunOptions
+    ) -> Future[MeasureResult | Failure]:
+        """Queue a kernel to be verified and timed; at once back."""
 
     def compare(
         self, candidate: MeasureInput, builds: Sequence[BuildResult], rounds: int, options: RunOptions
     ) -> list[MeasureResult | Failure]:
-        """Verify kernels of one workload, then time them in turn."""
+        """Verify kernels of one workload, then time them in turn, on one machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,22 @@ class Measurement:
     seconds: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A candidate under way: being built, waiting to be timed, or being timed."""
+
+    candidate: MeasureInput
+    building: Future[BuildResult | Failure]
+    build: BuildResult | Failure | None = None
+    running: Future[MeasureResult | Failure] | None = None
+    started: float = field(default_factory=time.monotonic)  # to be built, then to be timed
+
+    @property
+    def code(self) -> tuple[str, str]:
+        """Equal code of one workload takes equal time; a build that failed has none."""
+        return self.candidate.workload.key, self.build.kernel.ir_hash if isinstance(self.build, BuildResult) else ""
+
+
 class Pipeline:
     """Measures candidates as they come.
 
@@ -68,8 +97,8 @@ class Pipeline:
         builder: BuilderLike,
         runner: RunnerLike,
         *,
-        ahead: int,
-        take_turns: bool,
+        ahead: int | None = None,
+        take_turns: bool = False,
         weight_bytes: int = 0,
         spill_filter: SpillFilter | None = None,
     ) -> None:
@@ -77,7 +106,7 @@ class Pipeline:
         Args:
             builder: compiles.
             runner: verifies and times.
-            ahead: how many candidates are built before their turn to be timed.
+            ahead: how many candidates are under way at most; None: enough to keep all builders and runners busy.
             take_turns: time nothing while something is built; needed when builders and the kernel's threads are
                 more than the cores.
             weight_bytes: size of the model's weights, 0 for a single operator; see `RunOptions`.
@@ -91,33 +120,40 @@ class Pipeline:
         self._options = RunOptions(weight_bytes=weight_bytes)
         self._best: dict[str, float] = {}
         self._known: dict[tuple[str, str], MeasureResult | Failure] = {}
+        self._last = 0.0  # when a candidate last ended
 
     def measure(self, candidates: Iterable[MeasureInput]) -> Iterator[Measurement]:
-        """Yield one measurement per candidate, in order.
+        """Yield one measurement per candidate: of those that have finished, the one drawn first.
 
-        Candidates are drawn `ahead` at most before they are timed, so an iterable that looks at the results so far
-        works well. Closing the iterator drops the builds not yet begun.
+        Candidates are drawn `ahead` at most before their results are seen, so an iterable that looks at the results
+        so far works well. Nothing new begins while the caller looks at a measurement. Closing the iterator drops what
+        has not begun.
         """
         source = iter(candidates)
-        queue: deque[tuple[MeasureInput, Future[BuildResult | Failure]]] = deque()
+        flights: list[_Flight] = []
+        moved = threading.Event()
         try:
             while True:
-                if not (self._take_turns and queue):
-                    for candidate in islice(source, self._ahead - len(queue)):
-                        queue.append((candidate, self._builder.submit(candidate)))
+                if not (self._take_turns and flights):
+                    for candidate in islice(source, max(0, self._most() - len(flights))):
+                        flights.append(_Flight(candidate, self._builder.submit(candidate)))
+                        flights[-1].building.add_done_callback(lambda _: moved.set())
                     if self._take_turns:
-                        wait([future for _, future in queue])
-                if not queue:
+                        wait([flight.building for flight in flights])
+                if not flights:
                     return
-                candidate, future = queue.popleft()
-                start = time.monotonic()
-                build = future.result()
-                if isinstance(build, BuildResult):
-                    start = time.monotonic() - build.seconds  # it was built while others were timed
-                yield replace(self._measure(candidate, build), seconds=time.monotonic() - start)
+                moved.clear()
+                done = self._move_on(flights, moved)
+                if done is None:
+                    moved.wait()
+                    continue
+                flights.remove(done[0])
+                yield done[1]
         finally:
-            for _, future in queue:
-                future.cancel()
+            for flight in flights:
+                flight.building.cancel()
+                if flight.running is not None:
+                    flight.running.cancel()
 
     def build(self, candidates: Sequence[MeasureInput]) -> list[BuildResult | Failure]:
         """Only build, all at once: for kernels to be compared, or to see whether old records still fit."""
@@ -135,25 +171,58 @@ class Pipeline:
         key = candidate.workload.key
         self._best[key] = min(seconds, self._best.get(key, seconds))
 
-    def _measure(self, candidate: MeasureInput, build: BuildResult | Failure) -> Measurement:
+    def _most(self) -> int:
+        if self._ahead is not None:
+            return self._ahead
+        return 2 * self._builder.slots + 2 * self._runner.slots
+
+    def _move_on(self, flights: Sequence[_Flight], moved: threading.Event) -> tuple[_Flight, Measurement] | None:
+        """The first that has ended; before it is found, those drawn earlier move on as far as there is room."""
+        busy = {flight.code for flight in flights if flight.running is not None}
+        for flight in flights:
+            if flight.build is None and flight.building.done():
+                flight.build = flight.building.result()
+            build = flight.build
+            if build is None or (
+                flight.running is None and flight.code in busy
+            ):  # or it is timed already, as another's
+                continue
+            known = self._known_result(flight, build) if flight.running is None else None
+            if known is not None:
+                return flight, self._landed(flight, build, known)
+            if flight.running is None and len(busy) < self._runner.slots and isinstance(build, BuildResult):
+                busy.add(flight.code)
+                options = replace(self._options, incumbent=self._best.get(flight.candidate.workload.key))
+                flight.started = time.monotonic()
+                flight.running = self._runner.submit(flight.candidate, build, options)
+                flight.running.add_done_callback(lambda _: moved.set())
+            if flight.running is not None and flight.running.done():
+                result = self._known[flight.code] = flight.running.result()
+                return flight, self._landed(flight, build, result)
+        return None
+
+    def _known_result(self, flight: _Flight, build: BuildResult | Failure) -> MeasureResult | Failure | None:
+        """What can be said without running it; None when it has to run."""
         if isinstance(build, Failure):
-            return Measurement(candidate, None, build)
-        key = candidate.workload.key
-        code = (key, build.kernel.ir_hash)
-        known = self._known.get(code)
-        if known is None or (isinstance(known, MeasureResult) and known.disturbed):
-            hopeless = self._spill_filter.judge(candidate, build) if self._spill_filter else None
-            if hopeless is not None:
-                return Measurement(candidate, build, hopeless)
-            options = replace(self._options, incumbent=self._best.get(key))
-            self._known[code] = self._runner.run(candidate, build, options)
-        result = self._known[code]
+            return build
+        known = self._known.get(flight.code)
+        if known is not None and not (isinstance(known, MeasureResult) and known.disturbed):
+            return known
+        return self._spill_filter.judge(flight.candidate, build) if self._spill_filter else None
+
+    def _landed(self, flight: _Flight, build: BuildResult | Failure, result: MeasureResult | Failure) -> Measurement:
+        """The result as a measurement; what it says of others is remembered."""
+        candidate, now, before = flight.candidate, time.monotonic(), self._last
+        self._last = now
+        if not isinstance(build, BuildResult):
+            return Measurement(candidate, None, result, now - max(flight.started, before))
         if isinstance(result, MeasureResult):
             if not result.disturbed:  # which others would be given up for
                 self.incumbent(result.seconds, candidate)
             if self._spill_filter:
                 self._spill_filter.observe(candidate, build, result)
-        return Measurement(candidate, build, result)
+        running = now - flight.started if flight.running is not None else 0.0
+        return Measurement(candidate, build, result, build.seconds + running)
 
 
 @contextmanager
@@ -172,22 +241,32 @@ def open_pipeline(
     Raises:
         TargetError: this machine cannot run code for `target`.
     """
+    with (
+        Runner(target, policy, timeout=timeout, imports=imports) as runner,
+        pipeline_of(runner, target, weight_bytes=weight_bytes, timeout=timeout, imports=imports) as pipeline,
+    ):
+        yield pipeline, runner
+
+
+@contextmanager
+def pipeline_of(
+    runner: RunnerLike,
+    target: Target,
+    *,
+    weight_bytes: int = 0,
+    timeout: float = 30.0,
+    imports: tuple[str, ...] = (),
+) -> Iterator[Pipeline]:
+    """Builders for a runner of this machine, see `open_pipeline`, and the pipeline between them."""
     cores = machine.allowed_cores()
     spare = cores - target.num_threads
     builders = min(spare, _MOST_BUILDERS) if spare > 0 else min(cores, _MOST_BUILDERS)
-    with (
-        Runner(target, policy, timeout=timeout, imports=imports) as runner,
-        Builder(builders, timeout=timeout, imports=imports) as builder,
-    ):
-        ahead = 2 * builders + 2
-        yield (
-            Pipeline(
-                builder,
-                runner,
-                ahead=ahead,
-                take_turns=spare <= 0,
-                weight_bytes=weight_bytes,
-                spill_filter=SpillFilter(),
-            ),
+    with Builder(builders, timeout=timeout, imports=imports) as builder:
+        yield Pipeline(
+            builder,
             runner,
+            ahead=2 * builders + 2,
+            take_turns=spare <= 0,
+            weight_bytes=weight_bytes,
+            spill_filter=SpillFilter(),
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
 from autotune.codegen.kernel import KernelObject
 from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
-from autotune.errors import MeasureError
+from autotune.errors import AutotuneError, MeasureError
 from autotune.measure.protocol import Json, Message
 from autotune.ops.workload import Workload
 from autotune.search_spaces.space.config import Config
@@ -73,9 +74,22 @@ class BuildResult:
 
     @staticmethod
     def from_message(message: Message) -> BuildResult:
+        """Inverse of `to_message`.
+
+        Raises:
+            MeasureError: it is no build.
+        """
         body = cast("dict[str, Any]", message.body)
-        kernel = kernel_from_json(body["kernel"], message.blobs[0])
-        return BuildResult(kernel, body["steps"], body["algorithm"], body["seconds"])
+        try:
+            kernel = kernel_from_json(body["kernel"], message.blobs[0])
+            seconds = float(body["seconds"])
+        except (KeyError, TypeError, ValueError, IndexError, AutotuneError) as error:
+            raise MeasureError(f"no build: {type(error).__name__}: {error}") from error
+        if not (isinstance(body.get("steps"), str) and isinstance(body.get("algorithm"), str)):
+            raise MeasureError(f"no build: steps and algorithm are {body.get('steps')!r}, {body.get('algorithm')!r}")
+        if not 0 <= seconds < math.inf:
+            raise MeasureError(f"no build: it took {seconds} s")
+        return BuildResult(kernel, body["steps"], body["algorithm"], seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +126,20 @@ class MeasureResult:
         """Inverse of `to_json`.
 
         Raises:
-            MeasureError: fields are missing or unknown.
+            MeasureError: fields are missing or unknown, or hold what no measurement gives.
         """
         names = {field.name for field in fields(MeasureResult)}
-        if not isinstance(data, dict) or data.keys() != names:
+        if not isinstance(data, dict) or data.keys() != names or not _is_measured(data):
             raise MeasureError(f"no measure result: {str(data)[:200]}")
         return MeasureResult(**cast("dict[str, Any]", data))
+
+
+def _is_measured(data: Mapping[str, Json]) -> bool:
+    """Whether the seconds and counts are such as a clock gives, and the rest are numbers that make sense."""
+    numbers = {name: value for name, value in data.items() if name != "disturbed"}
+    return (
+        isinstance(data["disturbed"], bool)
+        and all(type(value) in (int, float) and 0 <= cast(float, value) < math.inf for value in numbers.values())
+        and cast(float, data["seconds"]) > 0
+        and all(type(data[name]) is int and cast(int, data[name]) >= 1 for name in ("batches", "number"))
+    )

@@ -13,7 +13,7 @@ import struct
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -52,13 +52,6 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
     path = Path(os.path.realpath(path))  # a link stays one
     if path.exists() and not path.is_file():
         raise CompiledModelError(f"cannot write {path}: it is no ordinary file; name another")
-    blobs: list[Any] = [*objects, runtime]
-    sizes = [*map(len, blobs), constants.nbytes]
-    header = {"program": program.to_json(), "sizes": sizes}
-    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-    digest = hashlib.sha256(text)
-    for blob in (*blobs, *constants.chunks()):
-        digest.update(blob)
     temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
     try:
         output = temporary.open("xb")  # with the permissions that the user's other files have
@@ -66,18 +59,32 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
         raise CompiledModelError(f"cannot write {path}: {error.strerror}") from error
     try:
         with output as file:
-            file.write(_HEAD.pack(MAGIC, len(text), digest.digest()))
-            file.write(text)
-            for blob in blobs:
-                file.write(b"\0" * (-file.tell() % _PAGE))
-                file.write(blob)
-            file.write(b"\0" * (-file.tell() % _PAGE))
-            file.writelines(chunk.data for chunk in constants.chunks())
+            write_artifact(file, program, objects, constants, runtime)
         os.replace(temporary, path)
     except OSError as error:
         raise CompiledModelError(f"cannot write {path}: {error.strerror}; free some space and try again") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_artifact(
+    file: BinaryIO, program: Program, objects: Sequence[bytes], constants: Constants, runtime: bytes
+) -> None:
+    """`save_artifact` to an open file that is at its beginning; OSError when it takes no more."""
+    blobs: list[Any] = [*objects, runtime]
+    sizes = [*map(len, blobs), constants.nbytes]
+    header = {"program": program.to_json(), "sizes": sizes}
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    digest = hashlib.sha256(text)
+    for blob in (*blobs, *constants.chunks()):
+        digest.update(blob)
+    file.write(_HEAD.pack(MAGIC, len(text), digest.digest()))
+    file.write(text)
+    for blob in blobs:
+        file.write(b"\0" * (-file.tell() % _PAGE))
+        file.write(blob)
+    file.write(b"\0" * (-file.tell() % _PAGE))
+    file.writelines(chunk.data for chunk in constants.chunks())
 
 
 def load_artifact(path: Path) -> tuple[Program, list[bytes], Constants, bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +12,13 @@ import pytest
 import autotune
 from autotune.api.observe import ObservedProgram
 from autotune.api.verdict import MOST_LOOKS, ModelVerdict, combined, decide, judge
+from autotune.compiler.compile import CompiledModel
 from autotune.compiler.tasks import kernel_tasks, model_key
-from autotune.engines.compare import Comparison, EngineResult
-from autotune.engines.engine import Engine
+from autotune.engines.race import RaceResult
 from autotune.errors import ConfigError
 from autotune.graph import load_model, optimize, partition
 from autotune.measure.builder import build
 from autotune.measure.ratio import Ratio
-from autotune.measure.timing import latency
 from autotune.measure.types import BuildResult, MeasureResult
 from autotune.records import Database, Plan
 from autotune.search.recording import Recorder
@@ -32,22 +31,19 @@ Sample = Callable[[str], float]
 
 
 class FakeClock:
-    """Stands in for `compare`: an engine's rounds take what `sample` says of its name."""
+    """Stands in for a racer: a program's rounds take what `sample` says of its name."""
 
     def __init__(self, sample: Sample, error: float = 0.0, disturbance: str = "") -> None:
         self.sample, self.error, self.disturbance = sample, error, disturbance
         self.rounds: list[int] = []
 
-    def __call__(self, engines: Sequence[Engine], feeds: object, target: Target, **how: object) -> Comparison:
-        rounds = how["rounds"]
-        assert isinstance(rounds, int)
+    def race(
+        self, programs: Mapping[str, CompiledModel], feeds: object, *, flops: int, rounds: int, reference: str
+    ) -> RaceResult:
+        assert reference == "untuned"
         self.rounds.append(rounds)
-        results = []
-        for engine in engines:
-            samples = tuple(self.sample(engine.name) for _ in range(rounds))
-            error = None if engine.name == how["reference"] else self.error
-            results.append(EngineResult(engine.name, "", latency(samples), 0.0, 1.0, 0.1, error, samples))
-        return Comparison(tuple(results), 100.0, rounds, disturbance=self.disturbance)
+        samples = tuple(tuple(self.sample(name) for _ in range(rounds)) for name in programs)
+        return RaceResult(samples, self.error if len(programs) > 1 else 0.0, self.disturbance)
 
 
 def noisy(rng: random.Random, tuned: float = 1e-3, untuned: float = 1e-3) -> Sample:
@@ -85,7 +81,7 @@ def add_record(database: Database, observed: ObservedProgram) -> None:
 
 
 def verdict_of(database: Database, observed: ObservedProgram, clock: FakeClock, **how: object) -> ModelVerdict:
-    return judge(observed, TARGET, database, rounds=lambda flops, more: 30, compare=clock, **how)  # type: ignore[arg-type]
+    return judge(observed, TARGET, database, clock, rounds=lambda flops, more: 30, **how)  # type: ignore[arg-type]
 
 
 def stored(database: Database, observed: ObservedProgram) -> Plan | None:
@@ -148,7 +144,7 @@ def test_a_verdict_is_given_anew_when_a_kernel_has_changed(database: Database, o
 def test_few_rounds_are_no_evidence(database: Database, observed: ObservedProgram) -> None:
     add_record(database, observed)
     clock = FakeClock(lambda name: 2e-3 if name == "tuned" else 1e-3)
-    found = judge(observed, TARGET, database, rounds=lambda flops, more: 0 if more else 3, compare=clock)
+    found = judge(observed, TARGET, database, clock, rounds=lambda flops, more: 0 if more else 3)
     assert found.interval is None and found.tuned and not found.decided
 
 

@@ -35,6 +35,7 @@ class Script:
     incumbents: list[float | None] = field(default_factory=list)
     waiting: list[tuple[MeasureInput, Future[BuildResult | Failure]]] = field(default_factory=list)
     eager: bool = True
+    slots: int = 1
 
     def submit(self, candidate: MeasureInput) -> Future[BuildResult | Failure]:
         future: Future[BuildResult | Failure] = Future()
@@ -63,6 +64,32 @@ class Script:
         return [Failure("incorrect", "no") for _ in builds]
 
 
+@dataclass
+class Runs:
+    """The script's runs as a runner's: each over at once, or when the test says so."""
+
+    script: Script
+    slots: int = 1
+    eager: bool = True
+    waiting: list[tuple[MeasureInput, Future[MeasureResult | Failure]]] = field(default_factory=list)
+
+    def submit(
+        self, candidate: MeasureInput, build: BuildResult, options: RunOptions
+    ) -> Future[MeasureResult | Failure]:
+        future: Future[MeasureResult | Failure] = Future()
+        result = self.script.run(candidate, build, options)
+        if self.eager:
+            future.set_result(result)
+        else:
+            self.waiting.append((candidate, future))
+        return future
+
+    def compare(
+        self, candidate: MeasureInput, builds: Sequence[BuildResult], rounds: int, options: RunOptions
+    ) -> list[MeasureResult | Failure]:
+        return self.script.compare(candidate, builds, rounds, options)
+
+
 def configs(toy: tuple[MeasureInput, BuildResult], *knobs: dict[str, object]) -> list[MeasureInput]:
     return [replace(toy[0], config=Config.of(entry)) for entry in knobs]
 
@@ -70,7 +97,7 @@ def configs(toy: tuple[MeasureInput, BuildResult], *knobs: dict[str, object]) ->
 def test_every_candidate_has_its_outcome_in_order(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
     found = list(
-        Pipeline(script, script, ahead=8, take_turns=False).measure(
+        Pipeline(script, Runs(script), ahead=8, take_turns=False).measure(
             configs(toy, {"n": 3}, {"n": 9, "bad": 1}, {"n": 1, "wrong": 1}, {"n": 2})
         )
     )
@@ -82,7 +109,7 @@ def test_every_candidate_has_its_outcome_in_order(toy: tuple[MeasureInput, Build
 
 def test_the_best_time_so_far_goes_to_the_runner(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
-    pipeline = Pipeline(script, script, ahead=8, take_turns=False)
+    pipeline = Pipeline(script, Runs(script), ahead=8, take_turns=False)
     list(pipeline.measure(configs(toy, {"n": 5}, {"n": 7}, {"n": 4})))
     pipeline.incumbent(3.0, toy[0])
     pipeline.incumbent(6.0, toy[0])
@@ -93,7 +120,7 @@ def test_the_best_time_so_far_goes_to_the_runner(toy: tuple[MeasureInput, BuildR
 def test_equal_code_is_measured_once(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
     found = list(
-        Pipeline(script, script, ahead=8, take_turns=False).measure(
+        Pipeline(script, Runs(script), ahead=8, take_turns=False).measure(
             configs(toy, {"n": 5, "code": "same"}, {"n": 6, "code": "same"})
         )
     )
@@ -104,7 +131,7 @@ def test_equal_code_is_measured_once(toy: tuple[MeasureInput, BuildResult]) -> N
 
 def test_hopeless_spills_are_not_run_once_there_is_a_better_kernel(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
-    pipeline = Pipeline(script, script, ahead=1, take_turns=False, spill_filter=SpillFilter())
+    pipeline = Pipeline(script, Runs(script), ahead=1, take_turns=False, spill_filter=SpillFilter())
     found = list(
         pipeline.measure(
             configs(
@@ -130,21 +157,25 @@ def test_hopeless_spills_are_not_run_once_there_is_a_better_kernel(toy: tuple[Me
 def test_without_a_filter_all_that_builds_is_run(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
     found = list(
-        Pipeline(script, script, ahead=1, take_turns=False).measure(configs(toy, {"n": 5}, {"n": 7, "spills": 999}))
+        Pipeline(script, Runs(script), ahead=1, take_turns=False).measure(
+            configs(toy, {"n": 5}, {"n": 7, "spills": 999})
+        )
     )
     assert not any(isinstance(m.result, Failure) for m in found)
 
 
 def test_a_measurement_says_what_it_cost(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
-    good, bad = Pipeline(script, script, ahead=2, take_turns=False).measure(configs(toy, {"n": 5}, {"n": 7, "bad": 1}))
+    good, bad = Pipeline(script, Runs(script), ahead=2, take_turns=False).measure(
+        configs(toy, {"n": 5}, {"n": 7, "bad": 1})
+    )
     assert good.seconds >= 0.5  # its build
     assert 0 <= bad.seconds < 0.5
 
 
 def test_taking_turns_times_nothing_before_all_is_built(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1], eager=False)
-    iterator = Pipeline(script, script, ahead=8, take_turns=True).measure(configs(toy, {"n": 1}, {"n": 2}))
+    iterator = Pipeline(script, Runs(script), ahead=8, take_turns=True).measure(configs(toy, {"n": 1}, {"n": 2}))
     done: list[float] = []
 
     thread = threading.Thread(target=lambda: done.extend(m.result.seconds for m in iterator))  # type: ignore[union-attr]
@@ -168,15 +199,59 @@ def test_draws_no_more_candidates_than_it_builds_ahead(toy: tuple[MeasureInput, 
             script.log.append(f"draw {number}")
             yield from configs(toy, {"n": number})
 
-    list(Pipeline(script, script, ahead=2, take_turns=False).measure(source()))
+    list(Pipeline(script, Runs(script), ahead=2, take_turns=False).measure(source()))
     starts = [entry for entry in script.log if not entry.startswith("build")]
     assert starts[:6] == ["draw 1", "draw 2", "run 1", "draw 3", "run 2", "draw 4"]
     assert starts[-1] == "run 5"
 
 
+def test_as_many_kernels_are_timed_as_there_are_machines_and_equal_code_still_once(
+    toy: tuple[MeasureInput, BuildResult],
+) -> None:
+    script = Script(toy[1])
+    runs = Runs(script, slots=2, eager=False)
+    given = configs(toy, {"n": 1}, {"n": 2, "code": "1"}, {"n": 3}, {"n": 4}, {"n": 5})
+    done: list[object] = []
+    thread = threading.Thread(
+        target=lambda: done.extend(m.candidate.config["n"] for m in Pipeline(script, runs, ahead=5).measure(given))
+    )
+    thread.start()
+
+    def finish(number: int) -> None:
+        while len(runs.waiting) <= number:
+            pass
+        candidate, future = runs.waiting[number]
+        future.set_result(MeasureResult(float(candidate.config.get_int("n")), 0.0, 1, 1, 1.0, 0.0, 0.0, 0.0))
+
+    finish(1)  # the third candidate, while the first still runs and the second waits for it
+    finish(2)
+    finish(0)
+    finish(3)
+    thread.join(10)
+    assert [entry for entry in script.log if entry.startswith("run")] == ["run 1", "run 3", "run 4", "run 5"]
+    assert sorted(map(str, done)) == ["1", "2", "3", "4", "5"] and done[0] == 3
+
+
+def test_without_a_limit_all_builders_and_runners_have_work(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    script.slots = 3
+    drawn = 0
+
+    def source() -> Iterator[MeasureInput]:
+        nonlocal drawn
+        for number in range(1, 100):
+            drawn += 1
+            yield from configs(toy, {"n": number})
+
+    next(Pipeline(script, Runs(script, slots=2)).measure(source()))
+    assert drawn == 10
+
+
 def test_closing_the_iterator_drops_what_is_queued(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1], eager=False)
-    iterator = Pipeline(script, script, ahead=8, take_turns=False).measure(configs(toy, {"n": 1}, {"n": 2}, {"n": 3}))
+    iterator = Pipeline(script, Runs(script), ahead=8, take_turns=False).measure(
+        configs(toy, {"n": 1}, {"n": 2}, {"n": 3})
+    )
     threading.Timer(0.05, lambda: script.waiting[0][1].set_result(toy[1])).start()
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]
@@ -185,7 +260,7 @@ def test_closing_the_iterator_drops_what_is_queued(toy: tuple[MeasureInput, Buil
 
 def test_builds_alone_come_in_order_and_run_nothing(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
-    pipeline = Pipeline(script, script, ahead=2, take_turns=True)
+    pipeline = Pipeline(script, Runs(script), ahead=2, take_turns=True)
     first, second = pipeline.build(configs(toy, {"n": 3}, {"n": 1, "bad": True}))
     assert isinstance(first, BuildResult)
     assert first.kernel.ir_hash == "3"
@@ -195,6 +270,6 @@ def test_builds_alone_come_in_order_and_run_nothing(toy: tuple[MeasureInput, Bui
 
 def test_compares_with_the_weights_of_the_model(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
-    pipeline = Pipeline(script, script, ahead=2, take_turns=True, weight_bytes=9)
+    pipeline = Pipeline(script, Runs(script), ahead=2, take_turns=True, weight_bytes=9)
     assert pipeline.compare(toy[0], [toy[1]] * 2, rounds=5) == [Failure("incorrect", "no")] * 2
     assert script.log == ["compare 2 in 5 rounds, weights of 9 bytes"]

@@ -8,9 +8,11 @@ import pytest
 
 from autotune.codegen.kernel import KernelObject
 from autotune.cores import core_of
-from autotune.errors import TargetError
+from autotune.errors import MeasureError, TargetError
 from autotune.measure.failure import Failure
 from autotune.measure.local_runner import LocalRunner, RunOptions, cold_operands
+from autotune.measure.peaks import Peak
+from autotune.measure.protocol import Json, Message
 from autotune.measure.runner import Runner
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
@@ -117,6 +119,41 @@ def test_compare_times_the_good_ones_and_says_what_is_wrong_with_the_others(
 def test_compare_survives_a_crash(worker: Runner, target: Target) -> None:
     results = worker.compare(candidate(target), [build(name, target) for name in ("good", "crash")])
     assert [result.kind for result in results if isinstance(result, Failure)] == ["crash", "crash"]
+
+
+def test_the_peak_is_measured_where_the_kernels_run(worker: Runner) -> None:
+    peak = worker.peak(0.0)
+    assert peak.gflops > 0
+    assert Peak.from_json(peak.to_json()) == peak
+    wrongs: list[Json] = [{"gflops": -1.0, "doubt": ""}, {"gflops": float("inf"), "doubt": ""}, {}, None]
+    for wrong in wrongs:
+        with pytest.raises(MeasureError, match="no peak"):
+            Peak.from_json(wrong)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seconds": 0.0}, {"seconds": -1.0}, {"seconds": float("nan")}, {"seconds": "1"}, {"batches": 0},
+        {"number": 1.5}, {"spread": float("inf")}, {"disturbed": 1}, {"probe_gflops": None}, {"unknown": 1},
+    ],
+)  # fmt: skip
+def test_what_no_clock_gives_is_no_result(change: dict[str, Json]) -> None:
+    good = MeasureResult(1e-6, 0.1, 3, 10, 90.0, 0.0, 0.0, 1e-6)
+    assert MeasureResult.from_json(good.to_json()) == good
+    with pytest.raises(MeasureError, match="no measure result"):
+        MeasureResult.from_json({**good.to_json(), **change})
+
+
+@pytest.mark.parametrize(
+    "change", [{"steps": 1}, {"seconds": "soon"}, {"seconds": -1.0}, {"kernel": []}, {"kernel": {}}]
+)
+def test_what_no_builder_gives_is_no_build(target: Target, change: dict[str, Json]) -> None:
+    message = build("good", target).to_message()
+    with pytest.raises(MeasureError, match="no build"):
+        BuildResult.from_message(Message({**message.body, **change}, message.blobs))
+    with pytest.raises(MeasureError, match="no build"):
+        BuildResult.from_message(Message(message.body))
 
 
 def test_cold_weights_change_the_addresses_and_not_the_verdict(target: Target) -> None:
