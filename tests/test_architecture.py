@@ -42,6 +42,7 @@ DOORS: dict[str, set[str]] = {
     "api": {"compiler", "search", "engines", "report", "version"},  # what autotune/__init__.py re-exports
     "cli": {"api", "aot", "report", "engines", "version"},
     "onnx_backend": {"api"},
+    "torch_backend": {"api"},
 }
 
 
