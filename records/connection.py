@@ -117,9 +117,17 @@ class Connection:
                 self._refuse_newer()
                 pending = [migration.name for migration in self._migrations.pending(self._db)]
                 if pending:
-                    self._migrations.apply(self._db, stop_before=pending[1:2])
+                    self._apply(pending[1:2])
             if len(pending) <= 1:
                 return
+
+    def _apply(self, stop_before: list[str]) -> None:
+        try:
+            self._migrations.apply(self._db, stop_before=stop_before)
+        except DatabaseError as error:
+            raise DatabaseError(
+                f"{self.path} cannot be upgraded: {error}; `autotune db repair` saves all else in a new file"
+            ) from None
 
     def _use_wal(self, busy_seconds: float) -> None:
         """SQLite does not wait for other connections when it changes the mode, so we do."""

@@ -15,7 +15,7 @@ from autotune.records.connection import Connection
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan, find_plan, store_plan
 from autotune.records.record import TuningRecord
-from autotune.records.rows import iterate_trials, read_trials, store_shared, store_trial
+from autotune.records.rows import Shared, equals, iterate_trials, read_trials, store_shared, store_trial
 from autotune.records.session import Session, SessionState
 
 
@@ -43,8 +43,8 @@ class Database:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        # Keys of workloads, targets and interfaces known to be stored: nothing ever deletes those.
-        self._stored: set[tuple[str, ...]] = set()
+        # Workloads, targets and interfaces known to be stored: nothing ever deletes those.
+        self._stored: dict[tuple[str, ...], Shared] = {}
 
     @classmethod
     def open(
@@ -102,11 +102,10 @@ class Database:
         """Stores all of `records`, or none."""
         with self.transaction():
             for record in records:
-                shared = (record.workload_key, record.workload, record.target_key, record.target, record.interface)
-                if shared not in self._stored:
-                    store_shared(self.connection, record)
-                    self._stored.add(shared)
-                store_trial(self.connection, record)
+                texts = (record.workload_key, record.workload, record.target_key, record.target, record.interface)
+                if texts not in self._stored:
+                    self._stored[texts] = store_shared(self.connection, record)
+                store_trial(self.connection, record, self._stored[texts])
 
     # Sessions
 
@@ -205,9 +204,9 @@ class Database:
         self, workload_key: str, target_key: str, target: str, interface: str | None, residency: str | None
     ) -> Match:
         others = self.connection.rows(
-            "SELECT key, json FROM targets WHERE key <> :target AND EXISTS (SELECT 1 FROM trials "
-            "WHERE workload_key = :workload AND target_key = targets.key AND verified = 1)",
-            {"workload": workload_key, "target": target_key},
+            "SELECT key, json FROM targets WHERE key <> :target_key AND EXISTS (SELECT 1 FROM trials "
+            f"WHERE {equals('workload_key')} AND target_id = targets.id AND verified = 1)",
+            {"workload_key": workload_key, "target_key": target_key},
         )
         found: list[tuple[TargetFit, TuningRecord]] = []
         for other in others:
@@ -231,8 +230,8 @@ class Database:
 
     def _why_missing(self, workload_key: str, interface: str | None) -> str:
         trials = self.connection.rows(
-            "SELECT count(*) AS n, coalesce(sum(verified), 0) AS good FROM trials WHERE workload_key = ?",
-            (workload_key,),
+            f"SELECT count(*) AS n, coalesce(sum(verified), 0) AS good FROM trials WHERE {equals('workload_key')}",
+            {"workload_key": workload_key},
         )[0]
         if trials["n"] == 0:
             return "never tuned"
@@ -285,9 +284,9 @@ class Database:
         For transfer: their records guide the search, and are never applied.
         """
         rows = self.connection.rows(
-            "SELECT key, json FROM workloads WHERE family_key = ? AND EXISTS (SELECT 1 FROM trials "
-            "WHERE workload_key = workloads.key AND target_key = ? AND verified = 1) ORDER BY key",
-            (family_key, target_key),
+            "SELECT key, json FROM workloads WHERE family_key = :family_key AND EXISTS (SELECT 1 FROM trials "
+            f"WHERE workload_id = workloads.id AND {equals('target_key')} AND verified = 1) ORDER BY key",
+            {"family_key": family_key, "target_key": target_key},
         )
         return {row["key"]: row["json"] for row in rows}
 
@@ -306,21 +305,22 @@ class Database:
     def interfaces(self, workload_key: str, target_key: str) -> list[str]:
         """The interfaces (canonical JSON) for which the workload has a verified record on the target."""
         rows = self.connection.rows(
-            "SELECT json FROM interfaces WHERE key IN (SELECT interface_key FROM trials "
-            "WHERE workload_key = ? AND target_key = ? AND verified = 1) ORDER BY key",
-            (workload_key, target_key),
+            "SELECT json FROM interfaces WHERE id IN (SELECT interface_id FROM trials "
+            f"WHERE {equals('workload_key')} AND {equals('target_key')} AND verified = 1) ORDER BY key",
+            {"workload_key": workload_key, "target_key": target_key},
         )
         return [row["json"] for row in rows]
 
     def workloads(self) -> list[WorkloadSummary]:
         """One summary per workload and target that has trials. DatabaseError where one of its texts is none."""
         rows = self.connection.rows(
-            "SELECT t.workload_key, w.anchor_key, w.description, t.target_key, g.json AS target, count(*) AS trials, "
-            "sum(t.verified) AS verified, count(t.failure_kind) AS failed, "
-            "coalesce(min(CASE WHEN t.verified = 1 AND t.disturbed = 0 THEN t.seconds END), "
-            "min(CASE WHEN t.verified = 1 THEN t.seconds END)) AS best_seconds "
-            "FROM trials t JOIN workloads w ON w.key = t.workload_key JOIN targets g ON g.key = t.target_key "
-            "GROUP BY t.workload_key, t.target_key ORDER BY w.description, t.workload_key, t.target_key"
+            "SELECT w.key AS workload_key, w.anchor_key, w.description, g.key AS target_key, g.json AS target, trials, "
+            f"(SELECT count(*) {_OF_TASK} AND verified = 1) AS verified, "
+            f"(SELECT count(*) {_OF_TASK} AND failure_kind IS NOT NULL) AS failed, "
+            f"(SELECT seconds {_OF_TASK} AND verified = 1 ORDER BY disturbed, seconds LIMIT 1) AS best_seconds "
+            "FROM (SELECT workload_id, target_id, count(*) AS trials FROM trials GROUP BY workload_id, target_id) t "
+            "JOIN workloads w ON w.id = t.workload_id JOIN targets g ON g.id = t.target_id "
+            "ORDER BY w.description, workload_key, target_key"
         )
         for row in rows:
             try:
@@ -331,6 +331,7 @@ class Database:
         return [WorkloadSummary(**row) for row in rows]
 
 
+_OF_TASK = "FROM trials WHERE workload_id = t.workload_id AND target_id = t.target_id"
 _SUMMARY: dict[str, Callable[[str, object], object]] = {
     "workload_key": fields.key,
     "anchor_key": fields.optional_key,
@@ -345,10 +346,11 @@ def _conditions(
     workload_key: str | None, target_key: str | None, interface: str | None, residency: str | None
 ) -> tuple[str, dict[str, object]]:
     """A WHERE condition on trials and its parameters; None leaves a column free."""
-    given = {"workload_key": workload_key, "target_key": target_key, "residency": residency}
-    conditions = [f"trials.{name} = :{name}" for name, value in given.items() if value is not None]
-    parameters: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    if interface is not None:
-        conditions.append("trials.interface_key = :interface_key")
-        parameters["interface_key"] = fields.text_key(fields.shared_json("interface", interface))
-    return " AND ".join(conditions) or "1", parameters
+    values = {
+        "workload_key": workload_key,
+        "target_key": target_key,
+        "residency": residency,
+        "interface_key": interface and fields.text_key(fields.shared_json("interface", interface)),
+    }
+    given: dict[str, object] = {name: value for name, value in values.items() if value is not None}
+    return " AND ".join(map(equals, given)) or "1", given

@@ -94,7 +94,8 @@ def _broken_references(db: Database) -> Iterator[str]:
     for row in db.connection.rows("PRAGMA foreign_key_check"):
         broken.setdefault((row["table"], row["parent"]), []).append(row["rowid"])
     for (table, parent), ids in broken.items():
-        yield f"{table}: {listed('row', ids)} refer to a row of {parent} that is not there"
+        refer = "refers" if len(ids) == 1 else "refer"
+        yield f"{table}: {listed('row', ids)} {refer} to a row of {parent} that is not there"
 
 
 def _broken_interfaces(db: Database) -> Iterator[str]:
@@ -128,7 +129,7 @@ def prune(db: Database, keep: int) -> int:
     with db.transaction():
         deleted = db.connection.execute(
             "DELETE FROM trials WHERE id NOT IN (SELECT id FROM (SELECT id, row_number() OVER ("
-            "PARTITION BY workload_key, target_key, interface_key, residency "
+            "PARTITION BY workload_id, target_id, interface_id, residency "
             "ORDER BY disturbed, seconds, config_key) AS place FROM trials WHERE verified = 1) WHERE place <= ?)",
             (keep,),
         )

@@ -4,42 +4,88 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import DatabaseError
 from autotune.records import fields
 from autotune.records.connection import Connection
+from autotune.records.details import pack, unpack
 from autotune.records.record import TuningRecord
 
 # Stored once in a table of their own, and joined when a record is read.
-_SHARED = frozenset({"workload", "anchor_key", "family_key", "description", "target", "interface"})
-_OWN = tuple(field.name for field in dataclasses.fields(TuningRecord) if field.name not in _SHARED)
-_COLUMNS = ("interface_key", *_OWN)
+_SHARED = ("workload", "target", "interface")
+_OF_WORKLOADS = ("anchor_key", "family_key", "description")
 _IDENTITY = ("workload_key", "target_key", "interface_key", "residency", "config_key")
+# What queries ask for; all else is packed.
+_OWN = ("residency", "config_key", "seconds", "verified", "disturbed", "failure_kind", "created")
+_DEFAULTS = {
+    field.name: field.default
+    for field in dataclasses.fields(TuningRecord)
+    if field.name not in {*_SHARED, *_OF_WORKLOADS, *_IDENTITY, *_OWN}
+}
+_COLUMNS = (*(f"{name}_id" for name in _SHARED), *_OWN, "base_id", "details")
 
 _STORE_TRIAL = (
     f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({', '.join(':' + name for name in _COLUMNS)}) "
-    f"ON CONFLICT ({', '.join(_IDENTITY)}) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _IDENTITY)
+    "ON CONFLICT (workload_id, target_id, interface_id, residency, config_key) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[5:])
 )
 _READ_TRIALS = (
-    f"SELECT trials.id, {', '.join('trials.' + name for name in _OWN)}, workloads.json AS workload, "
-    "workloads.anchor_key, workloads.family_key, workloads.description, targets.json AS target, "
-    "interfaces.json AS interface "
-    "FROM trials JOIN workloads ON workloads.key = trials.workload_key "
-    "JOIN targets ON targets.key = trials.target_key JOIN interfaces ON interfaces.key = trials.interface_key "
+    f"SELECT trials.id, {', '.join('trials.' + name for name in _OWN)}, trials.details, bases.details AS base, "
+    + ", ".join(f"{name}s.json AS {name}" for name in _SHARED)
+    + ", workloads.key AS workload_key, targets.key AS target_key, "
+    + ", ".join(f"workloads.{name}" for name in _OF_WORKLOADS)
+    + " FROM trials "
+    + " ".join(f"JOIN {name}s ON {name}s.id = trials.{name}_id" for name in _SHARED)
+    + " LEFT JOIN bases ON bases.id = trials.base_id "
 )
 _PAGE = 500
 _LISTED = 3
 
 
-def store_trial(connection: Connection, record: TuningRecord) -> None:
-    """Writes or replaces the row of `record.identity`; what it refers to must be stored."""
-    values = {name: getattr(record, name) for name in _COLUMNS}
-    connection.execute(_STORE_TRIAL, values)
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The numbers of what many rows refer to."""
+
+    workload_id: int
+    target_id: int
+    interface_id: int
 
 
-def store_shared(connection: Connection, record: TuningRecord) -> None:
+def equals(name: str) -> str:
+    """The condition that a trial has the value of the parameter `name`: a column, or the key of what it refers to."""
+    shared = name.removesuffix("_key")
+    if shared in _SHARED:
+        return f"trials.{shared}_id = (SELECT id FROM {shared}s WHERE key = :{name})"
+    return f"trials.{name} = :{name}"
+
+
+def store_trial(connection: Connection, record: TuningRecord, shared: Shared) -> None:
+    """Writes or replaces the row of `record.identity`; `shared`: what it refers to, as `store_shared` found it."""
+    values = {name: value for name, default in _DEFAULTS.items() if (value := getattr(record, name)) != default}
+    base_id, base = _base(connection, shared.workload_id, record.template)
+    if base_id is None and record.steps is not None:
+        base = pack(values)
+        connection.execute(
+            "INSERT INTO bases (workload_id, template, details) VALUES (?, ?, ?)",
+            (shared.workload_id, record.template, base),
+        )
+        base_id, base = _base(connection, shared.workload_id, record.template)
+    own = {name: getattr(record, name) for name in _OWN}
+    connection.execute(
+        _STORE_TRIAL, {**own, **dataclasses.asdict(shared), "base_id": base_id, "details": pack(values, base)}
+    )
+
+
+def _base(connection: Connection, workload_id: int, template: str) -> tuple[int | None, bytes]:
+    rows = connection.rows(
+        "SELECT id, details FROM bases WHERE workload_id = ? AND template = ?", (workload_id, template)
+    )
+    return (rows[0]["id"], rows[0]["details"]) if rows else (None, b"")
+
+
+def store_shared(connection: Connection, record: TuningRecord) -> Shared:
     """Writes the workload, target and interface of `record` where they are new.
 
     DatabaseError when a key is already taken by another text: somebody computed a key wrongly.
@@ -54,15 +100,20 @@ def store_shared(connection: Connection, record: TuningRecord) -> None:
         ("interfaces", record.interface_key, record.interface),
     ):
         connection.execute(f"INSERT INTO {table} (key, json) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, text))
-    for table, key, text in (
-        ("workloads", record.workload_key, record.workload),
-        ("targets", record.target_key, record.target),
-    ):
-        stored = connection.rows(f"SELECT json FROM {table} WHERE key = ?", (key,))[0]["json"]
-        if stored != text:
-            raise DatabaseError(
-                f"{connection.path}: the key {key} in {table} already belongs to {fields.shown(stored)}"
-            )
+    return Shared(
+        _number(connection, "workloads", record.workload_key, record.workload),
+        _number(connection, "targets", record.target_key, record.target),
+        _number(connection, "interfaces", record.interface_key, record.interface),
+    )
+
+
+def _number(connection: Connection, table: str, key: str, text: str) -> int:
+    row = connection.rows(f"SELECT id, json FROM {table} WHERE key = ?", (key,))[0]
+    if row["json"] != text:
+        raise DatabaseError(
+            f"{connection.path}: the key {key} in {table} already belongs to {fields.shown(row['json'])}"
+        )
+    return int(row["id"])
 
 
 def read_trials(connection: Connection, rest: str, parameters: dict[str, object]) -> list[TuningRecord]:
@@ -78,7 +129,7 @@ def read_trials(connection: Connection, rest: str, parameters: dict[str, object]
 
 def find_trial(connection: Connection, identity: tuple[str, ...]) -> TuningRecord | None:
     """The record of `TuningRecord.identity`, if there is one."""
-    where = " AND ".join(f"trials.{name} = :{name}" for name in _IDENTITY)
+    where = " AND ".join(map(equals, _IDENTITY))
     found = read_trials(connection, f"WHERE {where}", dict(zip(_IDENTITY, identity, strict=True)))
     return found[0] if found else None
 
@@ -140,8 +191,12 @@ def _read_page(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
 
 
 def _make(row: Mapping[str, Any]) -> TuningRecord:
-    values = {name: value for name, value in row.items() if name != "id"}
-    return TuningRecord(**values | {name: bool(values[name]) for name in ("verified", "disturbed")})
+    values = {name: value for name, value in row.items() if name not in ("id", "details", "base")}
+    values |= {name: bool(values[name]) for name in ("verified", "disturbed")}
+    found = unpack(row["details"], row["base"])
+    if not found.keys() <= _DEFAULTS.keys() or "config" not in found or "template" not in found:
+        raise DatabaseError(f"details say {fields.shown(sorted(found))}, not what a trial says")
+    return TuningRecord(**values, **found)
 
 
 def _damaged(connection: Connection, row: Mapping[str, Any], error: DatabaseError) -> DatabaseError:

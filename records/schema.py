@@ -11,6 +11,9 @@ from collections.abc import Callable
 from sqlite_utils import Database as SqliteDatabase
 from sqlite_utils import Migrations
 
+from autotune.errors import DatabaseError
+from autotune.records.details import pack
+
 APPLICATION_ID = 0x41544E45
 """Stored in the file's header: tells our files from other SQLite files."""
 
@@ -144,6 +147,109 @@ def _disturbed(db: SqliteDatabase) -> None:
     )
 
 
+def _compact(db: SqliteDatabase) -> None:
+    """Numbers for the keys that millions of rows repeat, and what no query asks for packed (`details`): a tenth."""
+    for index in ("workloads_anchor", "workloads_family", "trials_best"):
+        db.execute(f"DROP INDEX {index}")
+    for table in _RENUMBERED:
+        db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    for statement in _COMPACT:
+        db.execute(statement)
+    for table, columns in _RENUMBERED.items():
+        if columns:
+            db.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM old_{table} ORDER BY key")
+    _pack_trials(db)
+    for table in _RENUMBERED:
+        db.execute(f"DROP TABLE old_{table}")
+
+
+# Trials first: they refer to the others.
+_RENUMBERED = {
+    "trials": "",
+    "workloads": "key, anchor_key, family_key, json, description",
+    "targets": "key, json",
+    "interfaces": "key, json",
+}
+_COMPACT = (
+    """
+    CREATE TABLE workloads (
+        id          INTEGER PRIMARY KEY,
+        key         TEXT NOT NULL UNIQUE,
+        anchor_key  TEXT,
+        family_key  TEXT,
+        json        TEXT NOT NULL,
+        description TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX workloads_anchor ON workloads (anchor_key)",
+    "CREATE INDEX workloads_family ON workloads (family_key)",
+    "CREATE TABLE targets (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL)",
+    "CREATE TABLE interfaces (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL)",
+    # The details of the first trial that had steps; never deleted, because later ones are packed against them.
+    """
+    CREATE TABLE bases (
+        id          INTEGER PRIMARY KEY,
+        workload_id INTEGER NOT NULL REFERENCES workloads (id),
+        template    TEXT NOT NULL,
+        details     BLOB NOT NULL,
+        UNIQUE (workload_id, template)
+    )
+    """,
+    """
+    CREATE TABLE trials (
+        id           INTEGER PRIMARY KEY,
+        workload_id  INTEGER NOT NULL REFERENCES workloads (id),
+        target_id    INTEGER NOT NULL REFERENCES targets (id),
+        interface_id INTEGER NOT NULL REFERENCES interfaces (id),
+        residency    TEXT NOT NULL,
+        config_key   TEXT NOT NULL,
+        seconds      REAL CHECK (seconds > 0),
+        verified     INTEGER NOT NULL CHECK (verified IN (0, 1)),
+        disturbed    INTEGER NOT NULL CHECK (disturbed IN (0, 1)),
+        failure_kind TEXT,
+        created      REAL NOT NULL,
+        base_id      INTEGER REFERENCES bases (id),
+        details      BLOB NOT NULL,
+        UNIQUE (workload_id, target_id, interface_id, residency, config_key),
+        CHECK ((seconds IS NULL) <> (failure_kind IS NULL)),
+        CHECK (verified = 0 OR seconds IS NOT NULL)
+    )
+    """,
+    """
+    CREATE INDEX trials_best ON trials (workload_id, target_id, disturbed, seconds, config_key) WHERE verified = 1
+    """,
+    # Counts failures without a look at the rows.
+    "CREATE INDEX trials_failed ON trials (workload_id, target_id, failure_kind) WHERE failure_kind IS NOT NULL",
+)
+_PACKED = (
+    "algorithm", "autotune_version", "batches", "config", "failure_message", "ir_hash", "llvm_version", "max_abs_err",
+    "max_rel_err", "number", "predicted", "probe_gflops", "session_id", "spread", "steps", "template", "tolerance",
+)  # fmt: skip
+
+
+def _pack_trials(db: SqliteDatabase) -> None:
+    bases: dict[tuple[int, str], tuple[int, bytes]] = {}
+    rows = db.execute(
+        "SELECT old_trials.id, workloads.id, targets.id, interfaces.id, residency, config_key, seconds, verified, "
+        f"disturbed, failure_kind, created, {', '.join(_PACKED)} FROM old_trials "
+        "LEFT JOIN workloads ON workloads.key = workload_key LEFT JOIN targets ON targets.key = target_key "
+        "LEFT JOIN interfaces ON interfaces.key = interface_key ORDER BY old_trials.id"
+    )
+    for row in rows:
+        kept = row[: -len(_PACKED)]
+        values = {name: value for name, value in zip(_PACKED, row[-len(_PACKED) :]) if value not in (None, "")}
+        if None in kept[:4] or any(isinstance(value, bytes) for value in values.values()):
+            raise DatabaseError(f"trial {row[0]} is damaged")
+        task = (kept[1], str(values["template"]))
+        if task not in bases and "steps" in values:
+            details = pack(values)
+            db.execute("INSERT INTO bases (workload_id, template, details) VALUES (?, ?, ?)", (*task, details))
+            bases[task] = (len(bases) + 1, details)
+        base, dictionary = bases.get(task, (None, b""))
+        marks = ", ".join("?" * (len(kept) + 2))
+        db.execute(f"INSERT INTO trials VALUES ({marks})", (*kept, base, pack(values, dictionary)))
+
+
 STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
     "0001_initial": _initial,
     "0002_plans": _plans,
@@ -151,4 +257,5 @@ STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
     "0004_families": _families,
     "0005_evidence": _evidence,
     "0006_disturbed": _disturbed,
+    "0007_compact": _compact,
 }

@@ -16,7 +16,7 @@ from autotune.ops.parse import parse_workload
 from autotune.records import Database
 from autotune.records.schema import STEPS
 from autotune.target import Target
-from tests.records.records_samples import make_failure, make_record, make_session
+from tests.records.records_samples import alter_details, make_failure, make_record, make_session
 
 KEY = make_record().workload_key
 OTHER = make_record(1, workload='{"op":"matmul"}', description="matmul 8x8", anchor_key=None)
@@ -134,8 +134,7 @@ def test_export_import_and_merge(db: Path, tmp_path: Path) -> None:
 
 
 def test_export_names_what_it_left_out(db: Path, tmp_path: Path) -> None:
-    with Database.open(db) as database:
-        database.connection.execute("UPDATE trials SET config = '{' WHERE id = 2")
+    alter_details(db, "trials.id = 2", config="{")
     result = invoke("export", tmp_path / "out.jsonl", "--db", db)
     assert result.exit_code == 1
     assert "7 records written" in result.stdout
@@ -154,8 +153,7 @@ def test_prune(db: Path) -> None:
 def test_verify(db: Path) -> None:
     assert invoke("verify", "--db", db).stdout == f"{db}: all 7 trials are sound\n"
     assert found("verify", "--db", db) == {"database": str(db), "problems": []}
-    with Database.open(db) as database:
-        database.connection.execute("UPDATE trials SET config = '{' WHERE id = 2")
+    alter_details(db, "trials.id = 2", config="{")
     result = invoke("verify", "--db", db)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "trial 2: config must be JSON" in result.stdout

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from autotune.records import Session, SessionState, TuningRecord
+from autotune.records.details import pack, unpack
 
 
 def target_json(**changes: object) -> str:
@@ -75,6 +78,20 @@ def make_session(session_id: str = "s1", **changes: Any) -> Session:
         "versions": '{"autotune":"0.1"}',
     }
     return Session(**{**values, **changes})
+
+
+def alter_details(path: Path, where: str = "1", **changes: str) -> None:
+    """Changes what is packed of the trials that the condition selects, as nobody but damage does."""
+    raw = sqlite3.connect(path)
+    rows = raw.execute(
+        "SELECT trials.id, trials.details, bases.details FROM trials LEFT JOIN bases ON bases.id = base_id "
+        f"WHERE {where}"
+    ).fetchall()
+    for number, details, base in rows:
+        packed = pack({**unpack(details, base), **changes})
+        raw.execute("UPDATE trials SET details = ?, base_id = NULL WHERE id = ?", (packed, number))
+    raw.commit()
+    raw.close()
 
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

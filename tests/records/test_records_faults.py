@@ -18,7 +18,7 @@ from sqlite_utils import Database as SqliteDatabase
 from autotune.errors import DatabaseError
 from autotune.records import Database
 from autotune.records.schema import STEPS, migrations
-from tests.records.records_samples import TARGET, TARGET_KEY, make_record, make_session
+from tests.records.records_samples import TARGET, TARGET_KEY, alter_details, make_record, make_session
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD_KEY = make_record().workload_key
@@ -316,10 +316,7 @@ def test_damaged_names_and_texts(tmp_path: Path, name: bytes, letter: bytes) -> 
 
 def test_a_damaged_row_is_named(tmp_path: Path) -> None:
     path = filled(tmp_path / "db.sqlite", 3)
-    raw = sqlite3.connect(path)
-    raw.execute("UPDATE trials SET config = '{' WHERE id = 2")
-    raw.commit()
-    raw.close()
+    alter_details(path, "trials.id = 2", config="{")
     with Database.open(path, read_only=True) as db:
         with pytest.raises(DatabaseError, match="trial 2 is damaged: config must be JSON text.*autotune db verify"):
             list(db.trials())

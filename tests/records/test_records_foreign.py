@@ -10,7 +10,7 @@ import pytest
 
 from autotune.errors import DatabaseError
 from autotune.records import Database, export_lines, stats, verify
-from tests.records.records_samples import TARGET, TARGET_KEY, make_record, make_session
+from tests.records.records_samples import TARGET, TARGET_KEY, alter_details, make_record, make_session
 
 KEY = make_record().workload_key
 LONGEST = 600
@@ -64,13 +64,17 @@ def refused(path: Path, read_only: bool = True) -> str:
 @pytest.mark.parametrize(
     "column",
     ["workloads.json", "workloads.description", "workloads.anchor_key", "targets.json", "interfaces.json",
-     "interfaces.key", "sessions.state", "sessions.host", "sessions.versions", "trials.config", "trials.steps",
-     "trials.template", "trials.created", "trials.seconds", "trials.failure_kind", "trials.llvm_version",
-     "_sqlite_migrations.name"],
+     "interfaces.key", "sessions.state", "sessions.host", "sessions.versions", "trials.created", "trials.seconds",
+     "trials.failure_kind", "trials.details", "bases.details", "bases.template", "details.config", "details.steps",
+     "details.template", "details.llvm_version", "details.number", "details.unknown", "_sqlite_migrations.name"],
 )  # fmt: skip
 def test_what_a_field_holds_is_never_echoed_whole(tmp_path: Path, column: str, what: str) -> None:
     table, name = column.split(".")
-    path = altered(filled(tmp_path / "db.sqlite", 2), f"UPDATE OR IGNORE {table} SET {name} = ?", value=HUGE[what])
+    path = filled(tmp_path / "db.sqlite", 2)
+    if table != "details":
+        altered(path, f"UPDATE OR IGNORE {table} SET {name} = ?", value=HUGE[what])
+    elif not isinstance(HUGE[what], bytes):
+        alter_details(path, **{name: str(HUGE[what])})
     lines = []
     for reader in READERS.values():
         try:
@@ -133,9 +137,13 @@ def test_tables_of_others_beside_ours_are_left_alone(tmp_path: Path) -> None:
     [
         ("UPDATE workloads SET json = '{'", ["trials 1, 2, 3 and 297 others: workload must be JSON text"]),
         ("UPDATE targets SET json = x'00'", ["trials 1, 2, 3 and 297 others: target must be JSON text"]),
-        ("UPDATE workloads SET key = 'other'", ["trials: rows 1, 2, 3 and 297 others refer to a row of workloads"]),
+        (
+            "UPDATE workloads SET id = 7",
+            ["trials: rows 1, 2, 3 and 297 others refer to a row of workloads", "bases: row 1 refers to a row"],
+        ),
         ("DELETE FROM targets", ["trials: rows 1, 2, 3 and 297 others refer to a row of targets"]),
-        ("UPDATE interfaces SET key = 'other'", ["rows 1, 2, 3 and 297 others refer", "interface 'other': the key"]),
+        ("UPDATE interfaces SET id = 7, key = 'other'", ["rows 1, 2, 3 and 297 others refer", "'other': the key"]),
+        ("UPDATE bases SET details = x'00'", ["trials 1, 2, 3 and 297 others: details are cut short"]),
         ("UPDATE trials SET created = 'now' WHERE id < 3", ["trials 1, 2: created must be a number"]),
         ("UPDATE trials SET created = 'now' WHERE id = 9", ["trial 9: created must be a number"]),
     ],
@@ -156,6 +164,6 @@ def test_rows_that_an_index_has_lost_are_one_problem(tmp_path: Path) -> None:
         "PRAGMA writable_schema = ON",
         "UPDATE sqlite_master SET sql = replace(sql, 'verified = 1', 'verified = 0') WHERE name = 'trials_best'",
     )
-    altered(path, "UPDATE trials SET spread = 0.5")
+    altered(path, "UPDATE trials SET seconds = 0.5")
     with Database.open(path, read_only=True) as db:
         assert len(verify(db)) <= 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from autotune.errors import DatabaseError
 from autotune.records import Database, export_lines, export_records, import_records, prune, stats, verify
 from autotune.records.schema import STEPS
-from tests.records.records_samples import make_failure, make_record, make_session
+from tests.records.records_samples import alter_details, make_failure, make_record, make_session
 
 
 def damage(path: Path, *statements: str) -> None:
@@ -33,7 +34,10 @@ def test_a_sound_database_has_no_problems(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "statement, said",
     [
-        ("UPDATE trials SET steps = '[' WHERE id = 2", "trial 2: steps must be JSON text"),
+        ("UPDATE trials SET details = x'00' WHERE id = 2", "trial 2: details are cut short"),
+        ("UPDATE trials SET details = 'steps' WHERE id = 2", "trial 2: details must be bytes"),
+        ("UPDATE trials SET base_id = NULL", "trials 1, 2: details cannot be unpacked"),
+        ("DELETE FROM bases", "trials: rows 1, 2 refer to a row of bases that is not there"),
         ("UPDATE trials SET seconds = -1 WHERE id = 1", "trial 1: seconds must be greater than 0"),
         ("UPDATE trials SET seconds = 'fast' WHERE id = 1", "trial 1: seconds must be a number"),
         ("UPDATE trials SET verified = 1, failure_kind = 'crash' WHERE id = 1", "trial 1: a trial has either"),
@@ -95,7 +99,7 @@ def test_prune_keeps_the_best_of_each_task(tmp_path: Path) -> None:
     path = tmp_path / "db.sqlite"
     kept = [make_record(0), make_record(1), make_record(7, interface="[1]"), make_record(9, residency="DRAM")]
     dropped = [make_record(2), make_failure(3), make_record(4, seconds=1e-9, verified=False)]
-    bulk = [make_failure(i, workload='{"op":"hopeless"}') for i in range(500)]
+    bulk = [make_failure(i, workload='{"op":"hopeless"}') for i in range(1500)]
     with Database.open(path) as db:
         db.add_many([*dropped, *kept, *bulk])
         before = stats(db).size_bytes
@@ -114,7 +118,7 @@ def test_what_can_be_read_of_a_damaged_database_can_be_exported(tmp_path: Path) 
     path = tmp_path / "db.sqlite"
     with Database.open(path) as db:
         db.add_many([make_record(1), make_record(2), make_record(3)])
-    damage(path, "UPDATE trials SET config = '{' WHERE id = 2")
+    alter_details(path, "trials.id = 2", config="{")
     with Database.open(path, read_only=True) as db:
         with pytest.raises(DatabaseError, match="trial 2 is damaged"):
             list(export_lines(db))
@@ -130,9 +134,11 @@ def test_what_can_be_read_of_a_damaged_database_can_be_exported(tmp_path: Path) 
 def test_rows_on_sound_pages_survive_broken_ones(tmp_path: Path) -> None:
     path = tmp_path / "db.sqlite"
     with Database.open(path) as db:
-        db.add_many(make_record(i, steps=f'["{"s" * 3000}"]') for i in range(50))
+        texts = random.Random(0)
+        db.add_many(make_record(i, steps=f'["{texts.randbytes(3000).hex()}"]') for i in range(50))
+        (row,) = db.connection.rows("SELECT substr(details, 1, 100) AS start FROM trials WHERE id = 26")
     content = bytearray(path.read_bytes())
-    start = content.index(b'"tile":25') // 4096 * 4096  # a page holds one row of this size
+    start = content.index(row["start"]) // 4096 * 4096  # a page holds one row of this size
     content[start : start + 4096] = b"\xff" * 4096
     path.write_bytes(bytes(content))
     damaged: list[str] = []

@@ -3,58 +3,44 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database as SqliteDatabase
 
+from autotune.errors import DatabaseError
 from autotune.records import Database, MergeReport, Plan, export_records, import_records, stats, verify
-from autotune.records import schema as module
 from autotune.records.schema import STEPS
 from tests.records.records_samples import make_failure, make_record
 
-RECORDS = [make_record(1, family_key=None), make_failure(2, family_key=None)]
+FIXTURES = Path(__file__).parent / "schemas"
+RECORDS = [
+    make_record(
+        1, family_key=None, residency="L2", spread=0.125, number=7, batches=3, probe_gflops=200.5,
+        max_abs_err=math.inf, max_rel_err=0.0, tolerance=1e-3, predicted=0.002, session_id="s1", llvm_version="20.1",
+        autotune_version="0.1+a",
+    ),
+    make_failure(2, family_key=None, steps=None, ir_hash=""),
+]  # fmt: skip
 
 
-def old_file(path: Path, monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
-    """A database as it was when `schema` was the newest step, with `RECORDS` in it."""
-    with monkeypatch.context() as past:
-        past.setattr(module, "STEPS", {name: step for name, step in STEPS.items() if name <= schema})
-        raw = SqliteDatabase(path)
-        module.migrations().apply(raw)
-        raw.close()
-    raw_connection = sqlite3.connect(path)
-    columns = {row[1] for row in raw_connection.execute("PRAGMA table_info(trials)")}
-    for record in RECORDS:
-        raw_connection.execute(
-            "INSERT OR IGNORE INTO workloads (key, anchor_key, json, description) VALUES (?, ?, ?, ?)",
-            (record.workload_key, record.anchor_key, record.workload, record.description),
-        )
-        for table, key, text in (
-            ("targets", record.target_key, record.target),
-            ("interfaces", record.interface_key, record.interface),
-        ):
-            raw_connection.execute(f"INSERT OR IGNORE INTO {table} (key, json) VALUES (?, ?)", (key, text))
-        values = {name: getattr(record, name, "") for name in columns - {"id"}}
-        marks = ", ".join(f":{name}" for name in values)
-        raw_connection.execute(f"INSERT INTO trials ({', '.join(values)}) VALUES ({marks})", values)
-    if schema > "0001_initial":
-        raw_connection.execute(
-            "INSERT INTO plans (model_key, target_key, tuned, tuned_seconds, untuned_seconds, created) "
-            "VALUES ('m', 't', 0, 2.0, 1.0, 3.0)"
-        )
-    raw_connection.commit()
-    raw_connection.close()
+def old_file(path: Path, schema: str) -> Path:
+    """A database of when `schema` was the newest step, with `RECORDS` in it, as that autotune left it."""
+    raw = sqlite3.connect(path)
+    raw.executescript((FIXTURES / f"{schema}.sql").read_text())
+    raw.close()
+    return path
 
 
-@pytest.mark.parametrize("schema", list(STEPS)[:-1])
-def test_every_older_schema_is_upgraded_with_its_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: str
-) -> None:
-    path = tmp_path / "old.sqlite"
-    old_file(path, monkeypatch, schema)
+def test_every_schema_has_a_file_of_its_time() -> None:
+    assert sorted(file.stem for file in FIXTURES.iterdir()) == sorted(STEPS)
+
+
+@pytest.mark.parametrize("schema", list(STEPS))
+def test_every_older_schema_is_upgraded_with_its_records(tmp_path: Path, schema: str) -> None:
+    path = old_file(tmp_path / "old.sqlite", schema)
     with Database.open(path) as db:
         assert list(db.trials()) == RECORDS
         plan = Plan(model_key="m", target_key="t", tuned=False, tuned_seconds=2.0, untuned_seconds=1.0, created=3.0)
@@ -64,18 +50,28 @@ def test_every_older_schema_is_upgraded_with_its_records(
         assert db.plan("m", "t") == evidence
         assert verify(db) == []
         assert stats(db).schema == list(STEPS)[-1]
-        db.add(make_record(1, algorithm="winograd_f4", family_key=None))
+        db.add(make_record(1, algorithm="winograd_f4", family_key=None, residency="L2"))
         assert next(db.trials()).algorithm == "winograd_f4"
         db.complete_families(lambda text: "family")
         assert db.family("family", RECORDS[0].target_key) == {RECORDS[0].workload_key: RECORDS[0].workload}
 
 
+def test_a_damaged_file_that_cannot_be_upgraded_stays_as_it_is(tmp_path: Path) -> None:
+    path = old_file(tmp_path / "old.sqlite", "0006_disturbed")
+    raw = sqlite3.connect(path)
+    raw.execute("DELETE FROM workloads")
+    raw.commit()
+    raw.close()
+    with pytest.raises(DatabaseError, match="cannot be upgraded: trial 1 is damaged; `autotune db repair` saves"):
+        Database.open(path)
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT count(*), min(config) IS NOT NULL FROM trials").fetchone() == (2, 1)
+    raw.close()
+
+
 @pytest.mark.parametrize("schema", list(STEPS)[:5])
-def test_of_older_records_the_spread_says_which_were_disturbed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: str
-) -> None:
-    path = tmp_path / "old.sqlite"
-    old_file(path, monkeypatch, schema)
+def test_of_older_records_the_spread_says_which_were_disturbed(tmp_path: Path, schema: str) -> None:
+    path = old_file(tmp_path / "old.sqlite", schema)
     raw = sqlite3.connect(path)
     raw.execute("UPDATE trials SET spread = 24.18 WHERE seconds NOTNULL")
     raw.commit()
