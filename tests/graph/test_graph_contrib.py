@@ -368,6 +368,44 @@ def test_products_of_bytes_with_real_results(dtype: Any, per_column: bool) -> No
     compare("MatMulIntegerToFloat", {"a": numbers(4, 5)}, more, order="a b as bs az bz bias", within=1e-4)
 
 
+# Caches --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batch", "length", "past", "last", "total"),
+    [(2, 1, 12, (7, 4), 8), (2, 1, 12, (7, 4), 12), (1, 1, 7, (7,), 8), (2, 1, 7, (7, 4), 8), (1, 3, 12, (8,), 9),
+     (2, 4, 0, (3, 3), 4), (2, 4, 12, (3, 3), 4), (1, 3, 12, (2,), 12)],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "attrs", [{}, {"do_rotary": 1}, {"do_rotary": 1, "rotary_interleaved": 1, "local_window_size": 3}, {"softcap": 0.7}]
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_group_query_attention(
+    batch: int, length: int, past: int, last: tuple[int, ...], total: int, attrs: dict[str, Any], packed: bool
+) -> None:
+    """Caches with room to spare and without, one token and several, batches of equal and of other lengths."""
+    q, k, v = (random(batch, length, n * 16, seed=n) for n in (4, 2, 1))
+    v = np.concatenate([v, -v], 2)
+    feeds = {"q": np.concatenate([q, k, v], 2)} if packed else {"q": q, "k": k, "v": v}
+    feeds |= {"pk": random(batch, 2, past, 16, seed=5), "pv": random(batch, 2, past, 16, seed=6)}
+    feeds["last"] = np.asarray(last, np.int32)
+    tensors = {"total": np.asarray([total], np.int32), "c": random(12, 8, seed=7), "s": random(12, 8, seed=8)}
+    order = f"q {'- -' if packed else 'k v'} pk pv last total {'c s' if attrs.get('do_rotary') else ''}"
+    if "do_rotary" not in attrs:
+        del tensors["c"], tensors["s"]
+    model = model_of("GroupQueryAttention", feeds, tensors, ("y", "K", "V"), order, num_heads=4, kv_num_heads=2,
+                     **attrs)  # fmt: skip
+    expected = theirs(model, feeds)
+    graph = load_model(model.SerializeToString())
+    for form in (graph, optimize(graph)):
+        found = list(evaluate_graph(form, feeds).values())
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=2e-5)
+        for cache, wanted in zip(found[1:], expected[1:], strict=True):
+            assert cache.shape == wanted.shape
+            for rows, theirs_, end in zip(cache, wanted, last, strict=True):  # what lies behind the end is nobody's
+                np.testing.assert_allclose(rows[:, : end + 1], theirs_[:, : end + 1], rtol=1e-4, atol=2e-5)
+
+
 # Refusals ----------------------------------------------------------------------------------------------
 
 
@@ -384,6 +422,12 @@ def test_what_is_not_supported_is_named() -> None:
     keys = {"p": random(2, 2, 3, 4), "r": random(2, 2, 3, 4)}
     order = "q k v - - - p r"
     assert "input 6 (past)" in refusal("MultiHeadAttention", rows, keys, order=order, num_heads=2)
+    grouped: dict[str, Array] = {"last": np.zeros(2, np.int32), "total": np.asarray(9, np.int32)}
+    order = "q k v - - last total"
+    odd_heads: dict[str, Any] = {"num_heads": 2, "kv_num_heads": 2, "order": order}
+    said = refusal("GroupQueryAttention", rows, grouped, kind=ModelError, **odd_heads)
+    assert "a total length of 9 for 5 tokens behind a cache of 0" in said
+    assert "'smooth_softmax'" in refusal("GroupQueryAttention", rows, grouped, smooth_softmax=1, **odd_heads)
     mask = {"m": np.ones((2, 1, 5, 9), np.int32)}
     assert "a mask of shape (2, 1, 5, 9)" in refusal("Attention", x, weights | mask, order="x w b m", num_heads=2)
     packed: dict[str, Array] = {"b": numbers(6, 1, 8), "s": random(6)}

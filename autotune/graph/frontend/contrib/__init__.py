@@ -1,8 +1,16 @@
 """Operators of ONNX Runtime's own (com.microsoft), which its optimiser and exporters write. One file per family."""
 
-from autotune.graph.frontend.contrib import activation, attention, gather, normalization, products, quantization
+from autotune.graph.frontend.contrib import (
+    activation,
+    attention,
+    gather,
+    grouped_attention,
+    normalization,
+    products,
+    quantization,
+)
 
 # Importing a family registers its converters.
-FAMILIES = (activation, attention, gather, normalization, products, quantization)
+FAMILIES = (activation, attention, gather, grouped_attention, normalization, products, quantization)
 
 __all__ = ["FAMILIES"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.tensor import DType
 
 
-class _Heads(NamedTuple):
+class Heads(NamedTuple):
     """A 4-D operand, what its dimensions are, and its first head."""
 
     name: str
@@ -25,7 +25,7 @@ class _Heads(NamedTuple):
 @contributed("Attention", inputs=7)
 def attention(node: OnnxNode) -> str:
     """The projections to q, k and v are one product; so are their heads one tensor, if they are alike."""
-    _refuse(node, 4, "past", "do_rotary", "rotary_embedding_dim", "past_present_share_buffer")
+    refuse(node, 4, "past", "do_rotary", "rotary_embedding_dim", "past_present_share_buffer")
     heads, (batch, length, _) = _head_count(node), node.shape()
     projected = product(node, node.input(0), node.input(1))
     if node.given(2):
@@ -36,11 +36,11 @@ def attention(node: OnnxNode) -> str:
         raise ModelError(f"{node.label}: hidden sizes {sizes} of {heads} heads do not fit a projection to {whole}")
     if len(set(sizes)) == 1:
         together = node.reshaped(projected, (batch, length, 3 * heads, sizes[0] // heads))
-        operands = [_Heads(together, first=n * heads) for n in range(3)]
+        operands = [Heads(together, first=n * heads) for n in range(3)]
     else:
         begins = (0, sizes[0], sizes[0] + sizes[1])
         parts = [node.sliced(projected, (range(batch), range(length), range(b, b + n))) for b, n in zip(begins, sizes)]
-        operands = [_Heads(_split(node, part, heads)) for part in parts]
+        operands = [Heads(split_heads(node, part, heads)) for part in parts]
     return _attend(node, operands, heads, _mask(node, 3, 5, length))
 
 
@@ -48,7 +48,7 @@ def attention(node: OnnxNode) -> str:
 def multi_head_attention(node: OnnxNode) -> tuple[str, ...]:
     """(result, key, value): the latter two with their heads before their positions, as a next step's past."""
     for position in (6, 7):
-        _refuse(node, position, "past")
+        refuse(node, position, "past")
     heads = _head_count(node)
     operands = _operands(node, heads)
     keys = node.builder.values[operands[1].name].shape[operands[1].order.index("s")]
@@ -60,13 +60,13 @@ def multi_head_attention(node: OnnxNode) -> tuple[str, ...]:
 @contributed("RotaryEmbedding", inputs=4)
 def rotary_embedding(node: OnnxNode) -> str:
     """Pairs of features turned by the angles of their positions, which are given, or count from one that is."""
-    _refuse(node, 4, "more", "is_packed_batching")
+    refuse(node, 4, "more", "is_packed_batching")
     x, shape, rank = node.input(0), node.shape(), node.rank()
     if node.attr_float("scale", 1.0) != 1.0:
         raise UnsupportedError(f"{node.label}: the attribute 'scale' is not 1")
     dim, heads = node.attr_int("rotary_embedding_dim", 0), node.attr_int("num_heads", 0)
     if rank == 3:
-        x = _split(node, x, heads or shape[2] // max(1, dim or 2 * node.shape(2)[-1]) or 1)
+        x = split_heads(node, x, heads or shape[2] // max(1, dim or 2 * node.shape(2)[-1]) or 1)
     elif rank != 4:
         raise ModelError(f"{node.label}: input of shape {shape} must be 3-D or 4-D")
     batch, length = shape[0], shape[1 if rank == 3 else 2]
@@ -82,7 +82,7 @@ def rotary_embedding(node: OnnxNode) -> str:
     return node.reshaped(turned, shape)
 
 
-def _refuse(node: OnnxNode, position: int, what: str, *attributes: str) -> None:
+def refuse(node: OnnxNode, position: int, what: str, *attributes: str) -> None:
     if node.given(position):
         raise UnsupportedError(f"{node.label}: input {position} ({what}) is not supported")
     for name in attributes:
@@ -97,7 +97,7 @@ def _head_count(node: OnnxNode) -> int:
     return heads
 
 
-def _split(node: OnnxNode, name: str, heads: int) -> str:
+def split_heads(node: OnnxNode, name: str, heads: int) -> str:
     """(batch, positions, heads·features) as (batch, positions, heads, features)."""
     shape = node.builder.values[name].shape
     if len(shape) != 3 or shape[2] % heads:
@@ -105,7 +105,7 @@ def _split(node: OnnxNode, name: str, heads: int) -> str:
     return node.reshaped(name, (*shape[:2], heads, shape[2] // heads))
 
 
-def _operands(node: OnnxNode, heads: int) -> list[_Heads]:
+def _operands(node: OnnxNode, heads: int) -> list[Heads]:
     """q, k, v in any of the forms: apart, k and v with their heads first, k and v packed, all three packed."""
     together = {0: 3, 1: 2}
     for position, count in together.items():
@@ -113,16 +113,16 @@ def _operands(node: OnnxNode, heads: int) -> list[_Heads]:
             if node.shape(position)[2:4] != (heads, count) or node.given(position + 1) or node.given(3):
                 raise ModelError(f"{node.label}: packed operand of shape {node.shape(position)} for {heads} heads, "
                                  "and nothing beside it")  # fmt: skip
-            parts = [_Heads(_picked(node, position, n)) for n in range(count)]
-            return parts if position == 0 else [_Heads(_split(node, node.input(0), heads)), *parts]
+            parts = [Heads(_picked(node, position, n)) for n in range(count)]
+            return parts if position == 0 else [Heads(split_heads(node, node.input(0), heads)), *parts]
     biases = _biases(node)
     names = [_plus(node, node.input(0), biases[0])]
     if node.rank(1) == 4:
         if biases[1]:
             raise UnsupportedError(f"{node.label}: input 3 (bias) with keys of four dimensions is not supported")
-        return [_Heads(_split(node, names[0], heads)), *(_Heads(node.input(n), "bhsd") for n in (1, 2))]
+        return [Heads(split_heads(node, names[0], heads)), *(Heads(node.input(n), "bhsd") for n in (1, 2))]
     names += [_plus(node, node.input(n), biases[n]) for n in (1, 2)]
-    return [_Heads(_split(node, name, heads)) for name in names]
+    return [Heads(split_heads(node, name, heads)) for name in names]
 
 
 def _picked(node: OnnxNode, position: int, number: int) -> str:
@@ -179,20 +179,28 @@ def _column(node: OnnxNode, name: str, begin: int, end: int) -> str:
     return node.reshaped(node.sliced(name, (range(begin, end),)), (end - begin, 1, 1, 1))
 
 
-def _attend(node: OnnxNode, operands: Sequence[_Heads], heads: int, mask: str | None) -> str:
-    """(batch, positions, heads·features)"""
+def _attend(node: OnnxNode, operands: Sequence[Heads], heads: int, mask: str | None) -> str:
+    extras = {} if mask is None else {"mask": mask}
+    return attend(node, operands, extras, (heads, heads), causal=node.attr_flag("unidirectional"))
+
+
+def attend(
+    node: OnnxNode, operands: Sequence[Heads], extras: Mapping[str, str], heads: tuple[int, int],
+    *, causal: bool, softcap: float = 0.0, window: tuple[int, int] = (-1, -1),
+) -> str:  # fmt: skip
+    """(batch, positions, heads·features): q, k, v with as many heads of queries and of keys."""
     q, k, v = operands
     features = node.builder.values[q.name].shape[-1]
     result = node.emit(
-        "attention", q.name, k.name, v.name, *((mask,) if mask else ()),
-        extras="mask" if mask else "", q_heads=heads, kv_heads=heads, first=(q.first, k.first, v.first),
+        "attention", q.name, k.name, v.name, *extras.values(),
+        extras=",".join(extras), q_heads=heads[0], kv_heads=heads[1], first=(q.first, k.first, v.first),
         order=",".join((q.order, k.order, v.order, "bshd")), empty_zero=True, fill=-math.inf,
-        scale=node.attr_float("scale", 0.0) or 1 / math.sqrt(features), softcap=0.0,
-        causal=node.attr_flag("unidirectional"), offset=0, window=(-1, -1), precision="", result=0,
+        scale=node.attr_float("scale", 0.0) or 1 / math.sqrt(features), softcap=softcap,
+        causal=causal, offset=0, window=window, precision="", result=0,
     )  # fmt: skip
-    batch, length, _, width = node.builder.values[result].shape
-    return node.reshaped(result, (batch, length, heads * width))
+    batch, length, count, width = node.builder.values[result].shape
+    return node.reshaped(result, (batch, length, count * width))
 
 
-def _heads_first(node: OnnxNode, operand: _Heads) -> str:
+def _heads_first(node: OnnxNode, operand: Heads) -> str:
     return operand.name if operand.order == "bhsd" else node.transposed(operand.name, (0, 2, 1, 3))
