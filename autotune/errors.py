@@ -70,6 +70,10 @@ class MeasureError(AutotuneError):
     """The measuring machinery itself failed (not a candidate: that is a `Failure`)."""
 
 
+class ClusterError(AutotuneError):
+    """A cluster cannot be reached, or has no worker that can do what is asked."""
+
+
 class InputError(AutotuneError):
     """`run` was given wrong feeds: name, shape or dtype."""
 

@@ -39,8 +39,9 @@ DOORS: dict[str, set[str]] = {
     "report": {"compiler", "search", "measure"},
     "aot": {"compiler"},  # shared libraries
     "engines": {"compiler", "measure"},  # ours and others, to compare with
-    "api": {"compiler", "search", "engines", "report", "version"},  # what autotune/__init__.py re-exports
-    "cli": {"api", "aot", "report", "engines", "version"},
+    "fleet": {"engines", "version"},  # other machines' builders and runners
+    "api": {"compiler", "search", "engines", "report", "version", "fleet"},  # what autotune/__init__.py re-exports
+    "cli": {"api", "aot", "report", "engines", "version", "fleet"},
     "onnx_backend": {"api"},
     "torch_backend": {"api"},
 }

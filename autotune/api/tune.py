@@ -14,7 +14,7 @@ from autotune.api.allowance import Allowance
 from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.api.observe import ObservedProgram, observe
 from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
-from autotune.api.workplace import ThisMachine, Workplace
+from autotune.api.workplace import Workplace, open_workplace
 from autotune.compiler.choose import Chooser
 from autotune.compiler.precision import AS_THE_MODEL, Precision
 from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged
@@ -184,6 +184,7 @@ def tune(
     imports: Sequence[str] = (),
     callbacks: Sequence[TuneCallback] = (),
     command: str = "",
+    cluster: str | None = None,
 ) -> TuneReport:
     """Find fast schedules for a model's kernels, or for one operator, and store every trial.
 
@@ -210,31 +211,33 @@ def tune(
         imports: modules or .py files with the user's own operators and templates.
         callbacks: told of every event.
         command: what the user typed, for the session's row.
+        cluster: address of a Dask scheduler, whose workers build and measure (docs/how-to/tune-on-several-machines.md);
+            `target` may then be that of any of its runners, by its key.
 
     Raises:
         ModelError, UnsupportedError, WorkloadError, TargetError, DatabaseError, ConfigError, InputError,
-            ExtensionError: as their names say.
+            ExtensionError, ClusterError: as their names say.
     """
     started = time.monotonic()
-    place = ThisMachine(Target.parse(target), imports)
     spending = effort_of(effort)
     limit = _budget(budget, trials, spending.budget)
     if strategy not in STRATEGIES:
         raise ConfigError(f"unknown search strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     check_wish(verdict)
     load_extensions(imports)
-    with _earlier(database) as opened:
-        wish = Precision.parse(precision, max_error)
-        subject = _subject(model_or_op, place.target, shapes, inputs, seed, strict_fp, wish, opened)
     options = TuneOptions.of(spending, strategy, seed)
     patience = PEAK_SECONDS if limit.seconds is None else min(PEAK_SECONDS, PEAK_SHARE * limit.seconds)
-    with _writing(database) as opened:
-        with place.runner() as runner:
-            peak = runner.peak(patience)
-            run = _Run(place, opened, peak, options, strict_fp, verdict, callbacks, command, started, limit.seconds)
-            with place.pipeline(runner, run.weight_bytes(subject)) as pipeline:
-                outcome = run.search(subject, limit, pipeline)
-        return run.judged(outcome, () if isinstance(subject, Workload) else subject)
+    with open_workplace(target, cluster, imports) as place:
+        with _earlier(database) as opened:
+            wish = Precision.parse(precision, max_error)
+            subject = _subject(model_or_op, place.target, shapes, inputs, seed, strict_fp, wish, opened)
+        with _writing(database) as opened:
+            with place.runner() as runner:
+                peak = runner.peak(patience)
+                run = _Run(place, opened, peak, options, strict_fp, verdict, callbacks, command, started, limit.seconds)
+                with place.pipeline(runner, run.weight_bytes(subject)) as pipeline:
+                    outcome = run.search(subject, limit, pipeline)
+            return run.judged(outcome, () if isinstance(subject, Workload) else subject)
 
 
 class _Run:

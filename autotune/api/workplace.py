@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from autotune.engines.race import Racer, RacerLike
+from autotune.errors import ClusterError
 from autotune.measure.peaks import Peak
 from autotune.measure.pipeline import Pipeline, RunnerLike, pipeline_of
 from autotune.measure.runner import Runner
@@ -60,3 +61,36 @@ class ThisMachine:
 
     def racer(self) -> AbstractContextManager[RacerLike]:
         return Racer(self.target)
+
+
+@contextmanager
+def open_workplace(
+    target: str | Target | None, cluster: str | None = None, imports: Sequence[str] = ()
+) -> Iterator[Workplace]:
+    """This machine, or the cluster whose scheduler has that address.
+
+    Raises:
+        TargetError: nobody there can run code for `target`.
+        ClusterError: there is no scheduler, no worker, or no Dask.
+    """
+    if cluster is None:
+        yield ThisMachine(Target.parse(target), imports)
+        return
+    require_dask()
+    from autotune.fleet.place import open_fleet
+
+    with open_fleet(cluster, target, imports) as place:
+        yield place
+
+
+def require_dask() -> None:
+    """
+    Raises:
+        ClusterError: it is not installed.
+    """
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise ClusterError(
+            f"a cluster needs Dask ({error}): pip install 'autotune-compiler[distributed]' on every machine"
+        ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from autotune.cli.bench import bench
 from autotune.cli.check import check
+from autotune.cli.cluster import CLUSTER
 from autotune.cli.compile import compile_model
 from autotune.cli.db import DB
 from autotune.cli.explain import explain
@@ -21,6 +22,7 @@ from autotune.cli.report import report
 from autotune.cli.run import run
 from autotune.cli.tasks import tasks
 from autotune.cli.tune import tune
+from autotune.cli.worker import worker
 
 COMMANDS: dict[str, Command] = {
     "quick": quick,
@@ -37,4 +39,6 @@ COMMANDS: dict[str, Command] = {
     "db": DB,
     "model": MODEL,
     "machine": machine,
+    "worker": worker,
+    "cluster": CLUSTER,
 }

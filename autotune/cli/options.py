@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -69,6 +71,10 @@ ImportOption = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE", help="A module or .py file with operators of yours; repeat."),
 ]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="The Dask scheduler of a cluster, such as tcp://10.0.0.1:8786."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -108,7 +114,26 @@ def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def parse_size(text: str | None) -> int | None:
+def require_cluster(address: str | None) -> str:
+    """The address of a cluster, with an engine that says no more than what autotune itself says.
+
+    Raises:
+        ClusterError: Dask is not installed.
+    """
+    if address is None:
+        raise typer.BadParameter("give the address of a Dask scheduler: --cluster tcp://HOST:8786")
+    from autotune.api.workplace import require_dask
+
+    require_dask()
+    if not logging.getLogger("autotune").isEnabledFor(logging.DEBUG):
+        for name in ("distributed", "tornado", "asyncio"):
+            logger = logging.getLogger(name)
+            logger.handlers, logger.propagate = [logging.NullHandler()], False
+        warnings.filterwarnings("ignore", module="distributed")
+    return address
+
+
+def parse_size(text: str | None, option: str = "--max-memory") -> int | None:
     """Bytes from "512M", "1.5G" or "65536"; powers of 1024.
 
     Raises:
@@ -118,7 +143,7 @@ def parse_size(text: str | None) -> int | None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if found is None:
-        raise InputError(f"--max-memory {text!r} is no size; write for example 512M or 2G")
+        raise InputError(f"{option} {text!r} is no size; write for example 512M or 2G")
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
 
 

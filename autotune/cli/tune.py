@@ -13,6 +13,7 @@ from autotune.cli.ending import INTERRUPTED, failure
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.loudness import quiet
 from autotune.cli.options import (
+    ClusterOption,
     DbOption,
     ImportOption,
     JsonOption,
@@ -24,8 +25,10 @@ from autotune.cli.options import (
     database_path,
     parse_shapes,
     precision_words,
+    require_cluster,
 )
 from autotune.cli.text import print_json
+from autotune.errors import ClusterError
 
 if TYPE_CHECKING:
     from autotune.api.tune import TuneReport
@@ -82,6 +85,7 @@ def tune(
         ),
     ] = "measured",
     imports: ImportOption = None,
+    cluster: ClusterOption = None,
     every: Annotated[bool, typer.Option("--all", help="List every task, not only those that take longest.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -103,6 +107,7 @@ def tune(
             *_words(model, op, target, shape, inputs, db, budget, trials, effort, strategy, seed, strict_fp, imports),
             *precise,
             *([] if verdict == "measured" else ["--verdict", verdict]),
+            *([] if cluster is None else ["--cluster", require_cluster(cluster)]),
         ]
     )
     try:
@@ -125,9 +130,13 @@ def tune(
                 imports=tuple(imports or ()),
                 callbacks=[progress],
                 command=command,
+                cluster=cluster,
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_continuing(path, command)) from None
+    except ClusterError as error:
+        kept = f"; finished trials are in {path}; to continue: {command}" if path.exists() else ""
+        raise ClusterError(f"{error}{kept}") from error
     stopped = _continuing(report.database, command)
     if as_json:
         values = {"command": command, **report.to_dict()}

@@ -31,6 +31,20 @@ def load_extensions(names: Sequence[str]) -> None:
             raise ExtensionError(f"cannot import {name}: {type(error).__name__}: {reason}") from error
 
 
+def source_of(name: str) -> bytes:
+    """What an extension consists of: its file.
+
+    Raises:
+        ExtensionError: there is none.
+    """
+    try:
+        spec = None if name.endswith(".py") else importlib.util.find_spec(name)
+        path = Path(name) if spec is None else Path(spec.origin or name)
+        return path.read_bytes()
+    except (OSError, ImportError, ValueError) as error:
+        raise ExtensionError(f"cannot read {name}: {error}") from error
+
+
 def _run_script(path: Path) -> None:
     loaded = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     if str(path) in {str(Path(file).resolve()) for file in loaded if file and Path(file).name == path.name}:

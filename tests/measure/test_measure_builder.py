@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.measure.builder import Builder, algorithm_of
+from autotune.measure.builder import AskedBuilder, Builder, algorithm_of
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import open_pipeline
 from autotune.measure.timing import TimingPolicy
@@ -30,13 +30,21 @@ def candidate(trouble: str = "none", **knobs: object) -> MeasureInput:
     return MeasureInput(MATMUL, config, None, Target.parse("native -num-cores=2"))
 
 
-@pytest.fixture(scope="module")
-def builder() -> Iterator[Builder]:
-    with Builder(timeout=3.0, memory_bytes=512 << 20, imports=(TEMPLATE,)) as builder:
-        yield builder
+@pytest.fixture(scope="module", params=["local", "cluster"])
+def builder(request: pytest.FixtureRequest) -> Iterator[AskedBuilder]:
+    if request.param == "local":
+        with Builder(timeout=3.0, memory_bytes=512 << 20, imports=(TEMPLATE,)) as local:
+            yield local
+        return
+    pytest.importorskip("distributed")
+    from autotune.fleet.workers import FleetBuilder
+    from tests.fleet.cluster import one_worker
+
+    with one_worker(builders=1, timeout=3.0, memory_bytes=512 << 20, imports=(TEMPLATE,)) as fleet:
+        yield FleetBuilder(fleet)
 
 
-def test_a_build_is_a_kernel_with_its_steps(builder: Builder) -> None:
+def test_a_build_is_a_kernel_with_its_steps(builder: AskedBuilder) -> None:
     built = builder.build(candidate())
     assert isinstance(built, BuildResult)
     assert [operand.name for operand in built.kernel.operands] == ["in0", "in1", "out0"]
@@ -48,7 +56,7 @@ def test_a_build_is_a_kernel_with_its_steps(builder: Builder) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["direct", ""])
-def test_stored_steps_are_built_without_the_template(builder: Builder, algorithm: str) -> None:
+def test_stored_steps_are_built_without_the_template(builder: AskedBuilder, algorithm: str) -> None:
     built = builder.build(candidate())
     assert isinstance(built, BuildResult)
     gone = replace(candidate(), config=Config.of(template="toy.forgotten"))
@@ -59,7 +67,7 @@ def test_stored_steps_are_built_without_the_template(builder: Builder, algorithm
     assert (again.kernel, again.steps, again.algorithm) == (built.kernel, built.steps, "direct")
 
 
-def test_stored_steps_that_give_other_code_are_a_failure(builder: Builder) -> None:
+def test_stored_steps_that_give_other_code_are_a_failure(builder: AskedBuilder) -> None:
     built = builder.build(candidate())
     assert isinstance(built, BuildResult)
     other = replace(candidate(), recorded=Recorded("[]", "direct", built.kernel.ir_hash))
@@ -81,7 +89,7 @@ def test_the_algorithm_follows_from_the_definition(per_group: int, groups: int, 
     assert algorithm_of(conv, Schedule(compute_def(MATMUL))) == "unknown"
 
 
-def test_equal_candidates_give_equal_code(builder: Builder) -> None:
+def test_equal_candidates_give_equal_code(builder: AskedBuilder) -> None:
     builds = [builder.build(candidate(rows=rows)) for rows in (1, 2, 2)]
     first, second, third = (build.kernel.ir_hash for build in builds if isinstance(build, BuildResult))
     assert first != second == third
@@ -99,7 +107,7 @@ def test_equal_candidates_give_equal_code(builder: Builder) -> None:
         ("surprise", "runtime", "ZeroDivisionError: of all things"),
     ],
 )
-def test_each_trouble_is_a_failure_of_its_kind(builder: Builder, trouble: str, kind: str, words: str) -> None:
+def test_each_trouble_is_a_failure_of_its_kind(builder: AskedBuilder, trouble: str, kind: str, words: str) -> None:
     failure = builder.build(candidate(trouble))
     assert isinstance(failure, Failure)
     assert failure.kind == kind
@@ -111,7 +119,7 @@ def test_each_trouble_is_a_failure_of_its_kind(builder: Builder, trouble: str, k
     [({"rows": 3}, "rows"), ({"colour": 1}, "colour"), ({"template": "toy.absent"}, "toy.absent")],
 )
 def test_a_config_outside_the_space_is_a_schedule_failure(
-    builder: Builder, knobs: dict[str, object], words: str
+    builder: AskedBuilder, knobs: dict[str, object], words: str
 ) -> None:
     failure = builder.build(candidate("none", **knobs))
     assert isinstance(failure, Failure)

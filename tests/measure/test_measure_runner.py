@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,7 +14,7 @@ from autotune.measure.failure import Failure
 from autotune.measure.local_runner import LocalRunner, RunOptions, cold_operands
 from autotune.measure.peaks import Peak
 from autotune.measure.protocol import Json, Message
-from autotune.measure.runner import Runner
+from autotune.measure.runner import AskedRunner, Runner
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.target import Target
@@ -27,19 +28,39 @@ def target() -> Target:
     return Target.parse("native -num-cores=2")
 
 
-@pytest.fixture(scope="module", params=["local", "worker"])
-def runner(request: pytest.FixtureRequest, target: Target) -> Iterator[LocalRunner | Runner]:
-    with LocalRunner(target, QUICK) if request.param == "local" else Runner(target, QUICK, timeout=60) as runner:
+@pytest.fixture(scope="module", params=["local", "worker", "cluster"])
+def runner(request: pytest.FixtureRequest, target: Target) -> Iterator[LocalRunner | AskedRunner]:
+    with opened(request.param, target) as runner:
         yield runner
 
 
-@pytest.fixture(scope="module")
-def worker(target: Target) -> Iterator[Runner]:
-    with Runner(target, QUICK, timeout=60) as runner:
+@pytest.fixture(scope="module", params=["worker", "cluster"])
+def worker(request: pytest.FixtureRequest, target: Target) -> Iterator[AskedRunner]:
+    with opened(request.param, target) as runner:
+        assert not isinstance(runner, LocalRunner)
         yield runner
 
 
-def test_a_right_kernel_is_timed(runner: LocalRunner | Runner, target: Target) -> None:
+@contextmanager
+def opened(kind: str, target: Target) -> Iterator[LocalRunner | AskedRunner]:
+    """A runner in this process, in a worker process, or in that of a cluster's worker."""
+    if kind == "local":
+        with LocalRunner(target, QUICK) as local:
+            yield local
+    elif kind == "worker":
+        with Runner(target, QUICK, timeout=60) as isolated:
+            yield isolated
+    else:
+        pytest.importorskip("distributed")
+        from tests.fleet.cluster import one_worker
+
+        with one_worker(targets=[target], policy=QUICK, timeout=60) as fleet:
+            from autotune.fleet.workers import FleetRunner
+
+            yield FleetRunner(fleet, target)
+
+
+def test_a_right_kernel_is_timed(runner: LocalRunner | AskedRunner, target: Target) -> None:
     result = runner.run(candidate(target), build("good", target))
     assert isinstance(result, MeasureResult)
     assert result.seconds > 0
@@ -64,7 +85,7 @@ def test_a_right_kernel_is_timed(runner: LocalRunner | Runner, target: Target) -
         ("thread one only", "2 threads"),
     ],
 )
-def test_a_wrong_kernel_is_refused(runner: LocalRunner | Runner, target: Target, name: str, words: str) -> None:
+def test_a_wrong_kernel_is_refused(runner: LocalRunner | AskedRunner, target: Target, name: str, words: str) -> None:
     failure = runner.run(candidate(target), build(name, target))
     assert isinstance(failure, Failure)
     assert failure.kind == "incorrect"
@@ -72,7 +93,7 @@ def test_a_wrong_kernel_is_refused(runner: LocalRunner | Runner, target: Target,
 
 
 @pytest.mark.parametrize("name", ["overruns", "writes its input", "crash"])
-def test_a_fault_is_a_crash_and_the_next_trial_works(worker: Runner, target: Target, name: str) -> None:
+def test_a_fault_is_a_crash_and_the_next_trial_works(worker: AskedRunner, target: Target, name: str) -> None:
     failure = worker.run(candidate(target), build(name, target))
     assert isinstance(failure, Failure)
     assert failure.kind == "crash"
@@ -87,7 +108,7 @@ def test_a_hang_is_a_timeout(target: Target) -> None:
         assert runner.run(candidate(target), build("hang", target)) == Failure("timeout", "no answer within 1.5 s")
 
 
-def test_an_object_that_does_not_link_is_a_compile_failure(runner: LocalRunner | Runner, target: Target) -> None:
+def test_an_object_that_does_not_link_is_a_compile_failure(runner: LocalRunner | AskedRunner, target: Target) -> None:
     good = build("good", target)
     kernel = good.kernel
     broken = KernelObject("absent", kernel.object_code, "", kernel.operands, 0, 64, 0, 0)
@@ -96,14 +117,14 @@ def test_an_object_that_does_not_link_is_a_compile_failure(runner: LocalRunner |
     assert (failure.kind, "absent" in failure.message) == ("compile", True)
 
 
-def test_a_hopeless_kernel_gets_one_batch(runner: LocalRunner | Runner, target: Target) -> None:
+def test_a_hopeless_kernel_gets_one_batch(runner: LocalRunner | AskedRunner, target: Target) -> None:
     result = runner.run(candidate(target), build("good", target), RunOptions(incumbent=1e-9))
     assert isinstance(result, MeasureResult)
     assert result.batches == 1
 
 
 def test_compare_times_the_good_ones_and_says_what_is_wrong_with_the_others(
-    runner: LocalRunner | Runner, target: Target
+    runner: LocalRunner | AskedRunner, target: Target
 ) -> None:
     builds = [build(name, target) for name in ("good", "wrong", "good")]
     first, second, third = runner.compare(candidate(target), builds, rounds=4)
@@ -116,12 +137,12 @@ def test_compare_times_the_good_ones_and_says_what_is_wrong_with_the_others(
     assert runner.compare(candidate(target), [], rounds=2) == []
 
 
-def test_compare_survives_a_crash(worker: Runner, target: Target) -> None:
+def test_compare_survives_a_crash(worker: AskedRunner, target: Target) -> None:
     results = worker.compare(candidate(target), [build(name, target) for name in ("good", "crash")])
     assert [result.kind for result in results if isinstance(result, Failure)] == ["crash", "crash"]
 
 
-def test_the_peak_is_measured_where_the_kernels_run(worker: Runner) -> None:
+def test_the_peak_is_measured_where_the_kernels_run(worker: AskedRunner) -> None:
     peak = worker.peak(0.0)
     assert peak.gflops > 0
     assert Peak.from_json(peak.to_json()) == peak
