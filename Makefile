@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 DEMO_BUDGET ?= 2m
 
-.PHONY: setup test demo lint types clean
+.PHONY: setup test demo docs lint types clean
 
 setup: $(VENV)/.installed
 
@@ -21,6 +21,11 @@ test: setup
 
 demo: setup
 	$(BIN)/python -m benchmarks.demo --budget $(DEMO_BUDGET)
+
+# The site, in build/site; it loads nothing from elsewhere.
+docs: setup
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: setup
 	$(BIN)/ruff check .

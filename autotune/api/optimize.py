@@ -52,7 +52,7 @@ def optimize(
             model, target, database, budget=budget, shapes=shapes, inputs=inputs, callbacks=callbacks,
             strict_fp=strict_fp, precision=precision, max_error=max_error,
         )  # fmt: skip
-        _log.info("%s", report)
+        _log.info("tuned: %s", report.model)
     except UnsupportedError:
         if fallback is None:
             raise

@@ -12,15 +12,14 @@ from autotune.cli.commands import COMMANDS
 from autotune.cli.group import Group
 from autotune.cli.quick import with_command
 from tests.cli.cli_models import invoke
-
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md")), ROOT / "docs/concepts/records.md"]
+from tests.pages import PAGES, blocks
 
 
 def command_lines(page: Path) -> list[str]:
-    """What stands in code: indented lines, and text between backticks."""
-    text = page.read_text()
-    lines = re.findall(r"^ {4}(autotune .*)$", text, re.MULTILINE) + re.findall(r"`(autotune [a-z][^`]*)`", text)
+    """What stands in shell blocks, and between backticks."""
+    shell = [line for block in blocks(page) if block.language == "sh" for line in block.text.splitlines()]
+    lines = [line for line in shell if line.startswith("autotune ")]
+    lines += re.findall(r"`(autotune [a-z][^`]*)`", page.read_text())
     return [line.split("  #")[0] for line in lines if "..." not in line]
 
 

@@ -1,0 +1,131 @@
+"""What README and docs print works: every command and every piece of Python, page by page, on small models."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import autotune
+from autotune.measure.peaks import Peaks, Rate
+from tests.cli.cli_models import invoke
+from tests.pages import PAGES, ROOT, Block, blocks, name_of
+
+NOT_OURS = ("pip ", "make ", "cc ", "python -m benchmarks", "mkdir ", "cd ")
+NEEDED = {"use-from-pytorch.md": ("torch", "torchvision", "onnxscript")}
+SHORT = {"--budget": "1s", "--trials": "2", "--rounds": "1", "--duration": "0.1s", "--warm-up": "0.01s"}
+"""What takes long is asked for briefly; it is as long as printed for users."""
+USED = {"bench": ["--rounds", "1"], "report": ["--rounds", "1"]}
+WITH_CODE = [page for page in PAGES if any(block.language in ("sh", "python") for block in blocks(page))]
+
+
+def image_model(data: str = "data") -> onnx.ModelProto:
+    """A patch embedding with a classifier: input `data` f32[1, 3, 224, 224], nodes conv1, pool and head."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((8, 3, 16, 16)) / 30, "v": rng.standard_normal((8, 10))}
+    nodes = [
+        helper.make_node("Conv", [data, "w"], ["a"], "conv1", strides=[16, 16]),
+        helper.make_node("GlobalAveragePool", ["a"], ["p"], "pool"),
+        helper.make_node("Flatten", ["p"], ["f"], "flatten"),
+        helper.make_node("MatMul", ["f", "v"], ["y"], "head"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "image",
+        [helper.make_tensor_value_info(data, TensorProto.FLOAT, [1, 3, 224, 224])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def token_model() -> onnx.ModelProto:
+    """Embeddings and their softmax: input `tokens` i64[n, 128]."""
+    table = np.random.default_rng(0).standard_normal((50, 16)).astype(np.float32)
+    nodes = [
+        helper.make_node("Gather", ["table", "tokens"], ["e"], "embed"),
+        helper.make_node("Softmax", ["e"], ["y"], "softmax"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "encoder",
+        [helper.make_tensor_value_info("tokens", TensorProto.INT64, ["n", "length"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(table, "table")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the files that the pages speak of."""
+    monkeypatch.chdir(tmp_path)
+    rate = Rate(100.0, 200.0)
+    peaks = Peaks(rate, None, None, rate, rate, rate, rate)
+    for place in ("autotune.measure.peaks", "autotune.api.report"):  # which takes seconds, on a busy machine many
+        monkeypatch.setattr(f"{place}.measure_peaks", lambda target: peaks)
+    monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "user.sqlite"))
+    for name in ("resnet50.onnx", "model.onnx"):
+        onnx.save(image_model(), name)
+    onnx.save(image_model("image"), "detector.onnx")
+    onnx.save(token_model(), "encoder.onnx")
+    np.save("image.npy", np.zeros((1, 3, 224, 224), np.float32))
+    with autotune.Database.open(tmp_path / "colleague.sqlite"):
+        return tmp_path
+
+
+def run_commands(block: Block, page: Path) -> None:
+    for number, line in enumerate(re.sub(r"\\\n\s*", "", block.text).splitlines()):
+        if not line.strip() or line.startswith(NOT_OURS):
+            continue
+        words = shlex.split(line, comments=True)
+        assert words[0] == "autotune", f"{page.name}:{block.line + number}: what runs {words[0]}?"
+        for place, word in enumerate(words[:-1]):
+            words[place + 1] = SHORT.get(word, words[place + 1])
+        words = words[1:] + (USED.get(words[1], []) if "--rounds" not in words else [])
+        if Path(words[0]).suffix == ".onnx":
+            words = ["quick", *words, "--budget", "1s"]
+        done = invoke(*words)
+        assert done.exit_code == 0, f"{page.name}:{block.line + number}: {line}\n{done.stderr}"
+
+
+def run_python(block: Block, page: Path, names: dict[str, Any]) -> dict[str, Any]:
+    """Runs a block where `names` are known; what is known after it."""
+    path = Path(f"{page.stem}_{block.line}.py")
+    path.write_text(re.sub(r'budget(="|": ")\w+"', r'budget\g<1>1s"', block.text))
+    return {**names, **runpy.run_path(str(path), names)}
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=map(name_of, WITH_CODE))
+def test_what_a_page_prints_works(page: Path, folder: Path) -> None:
+    missing = [name for name in NEEDED.get(page.name, ()) if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        if block.language == "sh":
+            run_commands(block, page)
+        elif block.language == "python":
+            names = run_python(block, page, names)
+
+
+def test_most_pages_have_code() -> None:
+    assert len(WITH_CODE) >= 8
+
+
+def test_the_api_page_lists_public_names() -> None:
+    listed = re.findall(r"^::: autotune\.(\w+)$", (ROOT / "docs/reference/api.md").read_text(), re.MULTILINE)
+    assert len(listed) > 20 and set(listed) <= {*autotune.__all__, "errors"}
+
+
+def test_the_site_lists_pages_that_exist() -> None:
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
+    assert len(listed) > 20 and [page for page in listed if not (ROOT / "docs" / page).is_file()] == []
