@@ -72,14 +72,11 @@ def convolution(
     """
     dense = attrs["groups"] == 1
     weights = constant_weights(write, weight, dense)
-    if weights is None or (x.zero is not None and write.array(x.zero) is None):
+    if weights is None or (x.zero is not None and write.value(x.zero).shape not in ((), (1,))):
         return plus(write, write.emit(op, centred(write, x), centred(write, weight), **attrs), bias)
     data = unsigned(write, x)
-    zero = None if data.zero is None else write.array(data.zero)
-    pad = attrs["pad"]
-    assert isinstance(pad, tuple)
-    rare = {"pad_value": int(zero.reshape(()))} if zero is not None and any(pad) else {}
-    total = _sum(write, [write.emit(op, data.value, write.constant(w), **attrs, **rare) for w in weights.parts])
+    image, inside = _surrounded(write, data, attrs)
+    total = _sum(write, [write.emit(op, image, write.constant(w), **inside) for w in weights.parts])
     window = weights.parts[0].shape[2:]
     if weights.common:
         summed = write.emit("reduce_sum", centred(write, x), axes=(1,), keepdims=True)
@@ -88,6 +85,26 @@ def convolution(
     axes = tuple(range(1, 2 + len(window)))
     sums = np.asarray(sum(w.sum(axis=axes, dtype=np.int32) for w in weights.parts))
     return _moved(write, total, data.zero, sums.reshape(1, -1, *(1,) * len(window)), bias)
+
+
+def _surrounded(write: Writer, x: Operand, attrs: Mapping[str, AttrValue]) -> tuple[str, dict[str, AttrValue]]:
+    """An image of u8 and the attributes of its convolution, outside of which lies its zero point.
+
+    The convolution surrounds it with a constant; a zero point of the run is part of the image.
+    """
+    pad = attrs["pad"]
+    assert isinstance(pad, tuple)
+    if x.zero is None or not any(pad):
+        return x.value, dict(attrs)
+    zero = write.array(x.zero)
+    if zero is not None:
+        return x.value, {**attrs, "pad_value": int(zero.reshape(()))}
+    shape, rank = write.value(x.value).shape, len(pad) // 2
+    sides = [(int(before), int(after)) for before, after in zip(pad[:rank], pad[rank:], strict=True)]
+    outside = np.pad(np.zeros(shape[2:], np.uint8), sides, constant_values=1)
+    around = write.emit("mul", write.constant(outside), write.emit("cast", x.zero, to="u8"))
+    padded = write.emit("pad", x.value, pads=(0, 0, *pad[:rank], 0, 0, *pad[rank:]), value=0)
+    return write.emit("add", padded, around), {**attrs, "pad": (0,) * len(pad)}
 
 
 def constant_weights(write: Writer, weight: Operand, dense: bool) -> Weights | None:

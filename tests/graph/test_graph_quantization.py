@@ -181,23 +181,28 @@ def test_scales_that_do_not_fit_are_refused() -> None:
         load_model(model.SerializeToString())
 
 
-def test_constant_weights_are_multiplied_as_cpus_do() -> None:
-    """u8 times i8, zero points apart: the weights' in the weights, the data's by sums of weights."""
-    x, w = integers(np.int8, 1, 16, 6, 6), integers(np.uint8, 8, 16, 3, 3) // 2 + 64
-    tensors: dict[str, Array] = {
-        "w": w.astype(np.uint8),
-        "xz": np.asarray(-5, np.int8),
-        "wz": np.asarray(128, np.uint8),
-    }
-    node = helper.make_node("ConvInteger", ["x", *tensors], ["y"], pads=[1, 1, 1, 1])
-    model = build(node, {"x": x}, tensors)
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("given", [False, True])
+def test_constant_weights_are_multiplied_as_cpus_do(kind: Any, groups: int, given: bool) -> None:
+    """u8 times i8, zero points apart: the weights' in the weights, the data's by sums of weights.
+
+    Whether the data's is a constant or `given` with the data, it is what lies around an image.
+    """
+    x, w = integers(kind, 1, 16, 6, 6), integers(np.uint8, 8, 16 // groups, 3, 3) // 2 + 64
+    tensors: dict[str, Array] = {"w": w.astype(np.uint8), "xz": zero_point(kind), "wz": np.asarray(128, np.uint8)}
+    feeds = {"x": x} | ({"xz": tensors["xz"]} if given else {})
+    held = {name: array for name, array in tensors.items() if name not in feeds}
+    node = helper.make_node("ConvInteger", ["x", *tensors], ["y"], pads=[1, 0, 2, 1], group=groups)
+    model = build(node, feeds, held)
     graph = load_model(model.SerializeToString())
     (conv,) = [n for n in graph.nodes if n.op == "conv2d"]
     types = {value.name: value.dtype for value in graph.values.values()}
     assert [types[name] for name in conv.inputs] == ["u8", "i8"]
-    check(model, {"x": x})
-    (found,) = InferenceSession(model.SerializeToString(), database=False).run(None, {"x": x})
-    wide = np.pad(_centred(x, tensors["xz"]), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    (found,) = InferenceSession(model.SerializeToString(), database=False).run(None, feeds)
+    wide = np.pad(_centred(x, tensors["xz"]), ((0, 0), (0, 0), (1, 2), (0, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), axis=(2, 3))
-    wanted = np.einsum("nchwrs,kcrs->nkhw", windows, _centred(tensors["w"], tensors["wz"]))
+    windows = windows.reshape(groups, -1, *windows.shape[2:])
+    filters = _centred(tensors["w"], tensors["wz"]).reshape(groups, -1, 16 // groups, 3, 3)
+    wanted = np.einsum("gchwrs,gkcrs->gkhw", windows, filters).reshape(1, 8, *windows.shape[2:4])
     np.testing.assert_array_equal(np.asarray(found), wanted)
