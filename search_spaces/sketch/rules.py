@@ -54,15 +54,11 @@ LINES_AHEAD = 32
 
 
 def from_afar(c: Contraction, target: Target) -> bool:
-    """Panels come from behind the core's own caches, and take as long as what is done with them, or half of that."""
-    size = sum(math.prod(f.shape) * f.bytes for f in c.streamed)
-    pipe = target.core.pipe("fma.f32", target.vector_bits)
-    rates = [c.lanes * (pipe.per_cycle if pipe else 1.0)]
-    for dot in (f.dot for f in c.foldings if f.dot.tiled):
-        rows = target.core.pipe(dot.pipe, target.vector_bits)
-        rates.append(c.lanes * dot.depth * (rows.per_cycle if rows else 0.0))
-    work = c.points / max(rates)
-    return bool(size > target.l2_bytes and 2 * size / target.core.l3 >= work)
+    """Whether panels come from behind the core's own caches, which also hold what is multiplied with them.
+
+    However little that is beside the work as a whole: each panel is waited for when it is first read.
+    """
+    return 2 * sum(math.prod(f.shape) * f.bytes for f in c.streamed) > target.l2_bytes
 
 
 def turns_ahead(rows: int, vectors: int) -> int:

@@ -96,6 +96,7 @@ def test_weights_from_afar_may_be_asked_for_in_advance(target: Target) -> None:
     text = print_program(lower(make_schedule(workload, config, target)))
     assert "in1[" in next(line for line in text.splitlines() if "prefetch" in line)
     check(workload, config, target)
+    assert "ahead" in lookup(SKETCH).default(matmul(512, 1024, 1024), target)  # what little it is beside the work
     small = lookup(SKETCH).space(matmul(4, 64, 64), target)
     assert "ahead" not in small.default()
 
