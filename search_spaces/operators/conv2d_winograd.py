@@ -248,6 +248,12 @@ def best_algorithm(p: Conv, target: Target) -> str:
     return min(possible, key=lambda name: cheapest(winograd.apart(p), winograd.TILES[name], target)[0])
 
 
+def beats(p: Conv, cycles: float, target: Target) -> bool:
+    """Whether some tile size should be clearly faster than another algorithm, which takes so many cycles on a core."""
+    possible = [tile for tile in winograd.TILES.values() if winograd.applies(p, tile)]
+    return any(cheapest(winograd.apart(p), tile, target)[0] * target.num_threads < WORTH * cycles for tile in possible)
+
+
 def worth(p: Conv, tile: winograd.Tile, target: Target) -> bool:
     """Whether it should be clearly faster than a direct convolution: windows of 3 x 3 without stride always are."""
     direct = p.n * p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps / Steps.of(target).pipe.per_cycle

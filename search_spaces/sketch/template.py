@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.search_spaces.library.anchored import with_layouts
+from autotune.search_spaces.operators.conv2d_shape import sizes
+from autotune.search_spaces.operators.conv2d_winograd import beats
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.mapping import far_apart, mapping, turned
 from autotune.search_spaces.sketch.parts import added_up, in_parts
@@ -68,17 +71,17 @@ def _in_parts(workload: Workload, target: Target) -> Contraction | None:
 def _first(workload: Workload, target: Target) -> float:
     """Untuned, before the templates of products, which it beats on a CPU that nobody has fitted a rule to, and behind
     those of convolutions, which it equals there (benchmarks/sketches.py --against). Of narrow factors it comes before
-    algorithms with fewer multiplications in f32, where an instruction for them makes up for that, and with tiles, which
-    the templates have not, before all."""
+    algorithms with fewer multiplications in f32 unless these are clearly faster, and with tiles, which the templates
+    have not, before all."""
     anchor, c = workload.anchor, contraction(workload, target)
     narrow = anchor is not None and any(workload.source(value) != value for value in anchor.inputs)
     if c is not None and any(f.dot.tiled for f in c.foldings) and not narrow:
         return WITH_TILES
     if anchor is not None and anchor.op == "matmul":
         return BEFORE_PRODUCTS
-    if narrow:
-        plain, fewer = multiplying(workload, target.core)
-        return BEFORE_ALGORITHMS if plain < fewer else BEFORE_GENERIC
+    if narrow and anchor is not None and anchor.op in CONVOLUTIONS:
+        plain, _ = multiplying(workload, target.core)
+        return BEFORE_GENERIC if beats(sizes(workload), plain, target) else BEFORE_ALGORITHMS
     return BEFORE_GENERIC
 
 

@@ -118,6 +118,22 @@ def test_winograd_is_the_default_where_it_pays(text: str, first: str) -> None:
     assert templates_for(workload, Target.parse("x86 -mcpu=znver4 -num-cores=2"))[0].name.startswith(first)
 
 
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("data=1,64,56,56{} weight=64,64,3,3{} pad=1", "conv2d.winograd_"),
+        ("data=1,256,14,14{} weight=256,256,3,3{} pad=1", "sketch.contraction"),
+        ("data=1,512,7,7{} weight=512,512,3,3{} pad=1", "sketch.contraction"),
+    ],
+)
+def test_products_of_16_bits_are_preferred_unless_winograd_is_clearly_faster(text: str, first: str) -> None:
+    """Transforms, and weights in f32 that are larger, cost what multiplications save."""
+    target = Target.parse("x86 -mcpu=znver4 -num-cores=1")
+    x, w = (part.split("=")[1] for part in text.format(":bf16", ":bf16").split()[:2])
+    chain = f"cast data={x} to=f32 + cast data=const:{w} to=f32 + conv2d data=step1 weight=step2 pad=1"
+    assert templates_for(parse_workload(chain), target)[0].name.startswith(first)
+
+
 def test_wider_halos_than_needed_and_a_halo_on_the_output() -> None:
     target = Target.parse(TARGETS[0])
     workload = conv(32, 32, 10, 9, "1", epilogue="+ residual")
