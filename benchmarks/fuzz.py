@@ -4,6 +4,7 @@ python -m benchmarks.fuzz                  12,000 cases
 python -m benchmarks.fuzz --cases 100000 --seed 1000000
 python -m benchmarks.fuzz --templates 20000     configs of templates only
 python -m benchmarks.fuzz --graphs 5000         ONNX models only
+python -m benchmarks.fuzz --quantized 10000     quantised graphs and products of bytes only
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.report import Report, Row, parser, progress
-from tests.property.fuzz import GRAPHS, SCHEDULES, TEMPLATES, failures, tally
+from tests.property.fuzz import GRAPHS, QUANTIZED, SCHEDULES, TEMPLATES, failures, tally
 from tests.property.template_check import templates
 
 CASES = 12_000
@@ -29,7 +30,8 @@ METHOD = (
     "and run in an isolated process with 1, 2 and 3 threads, fresh and dirty scratch, guard pages around every buffer, "
     "and compared with float64. Refused: a config that says it has no schedule, in tuning a typed failure. Models: "
     "random operators, shapes, dtypes, opsets (6 to 28) and fusable patterns, compiled whole, run twice and compared "
-    "with onnx.reference."
+    "with onnx.reference. Quantised: graphs whose scales are powers of two, compiled, and tilings of products of bytes "
+    "for one of AVX-512 VNNI, AVX-VNNI and AVX2, against exact arithmetic."
 )
 
 
@@ -44,6 +46,7 @@ class Kind:
 
 MODELS = Kind("ONNX models", GRAPHS, 5000)
 CONFIGS = Kind("configs of templates", TEMPLATES, 20_000)
+BYTES = Kind("quantised graphs and products of bytes", QUANTIZED, 10_000)
 
 
 def count(name: str, cases: Generator[tuple[int, str], None, int], number: int) -> Row:
@@ -72,9 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--cases", type=int, default=CASES)
     options.add_argument("--graphs", type=int, metavar="N", help="random ONNX models instead, that many")
     options.add_argument("--templates", type=int, metavar="N", help="configs of templates instead, that many")
+    options.add_argument("--quantized", type=int, metavar="N", help="quantised graphs and products instead, that many")
     options.add_argument("--seed", type=int, default=0, help="number of the first case")
     given = options.parse_args(arguments)
-    for kind, number in ((MODELS, given.graphs), (CONFIGS, given.templates)):
+    for kind, number in ((MODELS, given.graphs), (CONFIGS, given.templates), (BYTES, given.quantized)):
         if number:
             return only(kind, number, given.seed, given.json)
     half = (100 if given.quick else given.cases) // 2

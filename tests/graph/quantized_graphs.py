@@ -11,7 +11,9 @@ from autotune.graph.ir import Array, Graph, Output, Value
 from autotune.ops.workload import AttrValue
 
 DTYPES = {"u8": np.uint8, "i8": np.int8}
-CHANNELS = (1, 2, 4, 6)
+NARROW = ((1, 2, 4, 6), 48, 4_000)
+WIDE = ((3, 16, 20, 32), 80, 20_000)
+"""Channels of the input, and at which number of channels and of elements a graph ends: of vectors, or of less."""
 
 
 class Quantized:
@@ -159,15 +161,17 @@ class Quantized:
         return self.quantized(made) if self.rng.random() < 0.8 else made
 
 
-def random_quantized(seed: int) -> tuple[Graph, dict[str, Array]]:
+def random_quantized(
+    seed: int, channels: tuple[int, ...] = NARROW[0], most_channels: int = NARROW[1], most: int = NARROW[2]
+) -> tuple[Graph, dict[str, Array]]:
     """A graph of a few layers and what to feed it."""
     net = Quantized(seed)
     rank = net.rng.choice((1, 2, 2))
-    x = net.input(net.rng.choice((1, 2)), net.rng.choice(CHANNELS), *(net.rng.choice((3, 4, 6)) for _ in range(rank)))
+    x = net.input(net.rng.choice((1, 2)), net.rng.choice(channels), *(net.rng.choice((3, 4, 6)) for _ in range(rank)))
     values = [net.quantized(x)]
     for _ in range(net.rng.randint(1, 5)):
         values.append(net.step(values[-1], values))
-        if net.shape(values[-1])[1] > 48 or np.prod(net.shape(values[-1])) > 4000:
+        if net.shape(values[-1])[1] > most_channels or np.prod(net.shape(values[-1])) > most:
             break
     outputs = {values[-1], net.rng.choice(values)}
     graph = net.builder.build([Output(f"y{n}", name) for n, name in enumerate(sorted(outputs))])

@@ -16,6 +16,7 @@ BATCH = 25
 SCHEDULES = "tests.property.kernel_check:worker"
 TEMPLATES = "tests.property.template_check:worker"
 GRAPHS = "tests.property.graph_check:worker"
+QUANTIZED = "tests.property.quantized_check:worker"
 
 
 def failures(
@@ -89,6 +90,7 @@ def main() -> None:
     parser.add_argument("--target", default="native -num-cores=2")
     parser.add_argument("--templates", action="store_true", help="configs of templates instead of random schedules")
     parser.add_argument("--graphs", action="store_true", help="random ONNX models against onnx.reference instead")
+    parser.add_argument("--quantized", action="store_true", help="quantised graphs and products of bytes instead")
     parser.add_argument("--show", type=int, help="print this case and check it, in this process")
     args = parser.parse_args()
     if args.show is not None:
@@ -96,7 +98,8 @@ def main() -> None:
         sys.stdout.write(str(list(failures([args.show], args.target)) or "right") + "\n")
         return
     began = time.monotonic()
-    entry = GRAPHS if args.graphs else TEMPLATES if args.templates else SCHEDULES
+    chosen = ((QUANTIZED, args.quantized), (GRAPHS, args.graphs), (TEMPLATES, args.templates), (SCHEDULES, True))
+    entry = next(entry for entry, wanted in chosen if wanted)
     cases = failures(range(args.seed, args.seed + args.cases), args.target, entry=entry)
     found, refused = tally(cases, lambda line: sys.stderr.write(f"{line}\n"))
     seconds = time.monotonic() - began

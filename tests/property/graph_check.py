@@ -57,8 +57,13 @@ def describe(seed: int) -> Model:
 
 
 def worker(init: Mapping[str, Json]) -> Callable[[Message], Message]:
-    """Entry point of an isolated process: {"seeds": [...]} to {"bad": {seed: message}, "refused": n}."""
+    """Entry point of an isolated process: see `handler`."""
     target = Target.parse(str(init["target"]))
+    return handler(lambda seed: run(seed, target))
+
+
+def handler(run: Callable[[int], str | None]) -> Callable[[Message], Message]:
+    """What answers {"seeds": [...]} with {"bad": {seed: message}, "refused": n}, given what runs one case."""
 
     def handle(request: Message) -> Message:
         seeds = request.body["seeds"]
@@ -66,7 +71,7 @@ def worker(init: Mapping[str, Json]) -> Callable[[Message], Message]:
         found: dict[str, str | None] = {}
         for seed in seeds:
             try:
-                found[str(seed)] = run(int(str(seed)), target)
+                found[str(seed)] = run(int(str(seed)))
             except Exception as error:  # noqa: BLE001  whatever it is, it is a finding
                 found[str(seed)] = f"{type(error).__name__}: {error}"
         bad: dict[str, Json] = {s: m for s, m in found.items() if m is not None and not m.startswith(REFUSED)}
