@@ -372,6 +372,8 @@ class _Emitter:
             return self.m.condition(e.a.value - int(e.b.value))  # folds lanes with constant numbers
         if e.op == LDEXP:
             return self.f.scaled(e, self.value(e.a), self.value(e.b))
+        if (centred := self.q.centred(e)) is not None:
+            return centred
         if e.op in ("add", "sub") and e.dtype.is_float:
             # Contraction: one rounding instead of two, half the instructions.
             for product, other in ((e.a, e.b), (e.b, e.a)):

@@ -63,6 +63,26 @@ class Quantizer:
         whole = Value(self._rounded(x, zero, e.dtype), DType.i32, x.lanes)
         return self._narrowed(whole, zero, e.dtype)
 
+    def centred(self, e: Binary) -> Value | None:
+        """What a byte stands for, without making it one; None where `e` is something else.
+
+        f32(u8(round(x) + z)) - f32(z)  -->  max(min(round(x), 255 - z), 0 - z)
+        """
+        byte = e.a.a if e.op == "sub" and isinstance(e.a, Cast) and e.dtype is DType.f32 else None
+        parts = _parts(byte) if isinstance(byte, Cast) else None
+        if parts is None or byte is None or e.b not in (Cast(parts[1], DType.f32), _real(parts[1])):
+            return None
+        x, zero = self._value(parts[0]), self._value(e.b)
+        if x.lanes != self.m.lanes or not x.lanes:
+            return None
+        least, most = (-128, 127) if byte.dtype.is_signed else (0, 255)
+        if byte.dtype.is_signed:
+            x = self.a.select(self.a.binary("eq", x, x), x, self.a.negate(zero))
+        low, high = (self.a.binary("sub", constant(float(end), DType.f32), zero) for end in (least, most))
+        rounded = self.a.intrinsic("roundeven", DType.f32, x)
+        bounded = self.a.select(self.a.binary("lt", high, rounded), high, rounded)
+        return self.a.select(self.a.binary("lt", low, bounded), bounded, low)
+
     def waits(self, loop: For) -> bool:
         """Whether the stores of an unrolled loop may come after all else in it; if so, `flush` must follow it."""
         inside = list(statements((loop,)))
@@ -189,6 +209,11 @@ def _parts(e: Cast) -> tuple[Expr, Expr] | None:
             return None
         total, zero = total.a, z
     return (total.a, zero) if isinstance(total, Unary) and total.op == "round" else None
+
+
+def _real(zero: Expr) -> Expr | None:
+    """A constant zero point as it is subtracted; None for another one."""
+    return Const(float(zero.value), DType.f32) if isinstance(zero, Const) else None
 
 
 def _byte(c: Const, dtype: DType) -> Const | None:

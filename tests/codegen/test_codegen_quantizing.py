@@ -92,3 +92,27 @@ def test_one_vector_is_narrowed_with_saturation() -> None:
     s = tiled(bytes_of(4, 16, "u8", None), 1, 1, 16)
     text = assembly(generate(s, target).ir, cpu=target.cpu, features=target.llvm_features)
     assert text.count("vpmovusdb") == 1 and text.count("vcvtps2dq") == 1 and "vrndscaleps" not in text
+
+
+def centred_bytes(rows: int, columns: int, to: str, zero: int | None) -> Schedule:
+    """(byte - z) of a matrix, the byte round(x) + z."""
+    x, z = placeholder((rows, columns), "f32", "in0"), placeholder((), to, "in1")
+
+    def point(i: Expr, j: Expr) -> Expr:
+        moved = cast(DType.f32, z[()]) if zero is None else float(zero)
+        return cast(DType.f32, cast(to, unary("round", x[i, j]) + moved)) - moved
+
+    out = compute((rows, columns), point, "out", ["i", "j"])
+    return Schedule(ComputeDef.build([x, z] if zero is None else [x], [out]))
+
+
+@pytest.mark.parametrize("target", ["native -num-cores=2", "x86 -mcpu=haswell -num-cores=2"])
+@pytest.mark.parametrize(("to", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128), ("int8", 5)])
+@pytest.mark.parametrize("given", [True, False])
+def test_bytes_less_their_zero_point_are_bounded_numbers(to: str, zero: int, given: bool, target: str) -> None:
+    t = Target.parse(target)
+    dtype = to.replace("uint", "u").replace("int", "i")
+    s = tiled(centred_bytes(4, 2 * t.lanes(4) + 5, dtype, None if given else zero), 2, 1, t.lanes(4))
+    assert_right(s, t, zero, to)
+    text = generate(s, t).ir
+    assert "roundeven" in text and "to <" + str(t.lanes(4)) + " x i8>" not in text
