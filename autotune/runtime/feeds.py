@@ -12,13 +12,17 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.formats import INTEGER_BITS
 
 
-def random_feeds(specs: Sequence[TensorSpec], seed: int) -> dict[str, Array]:
-    """Varied values, the same for the same seed: normal floats, integers 0 and 1 (safe as indices), booleans."""
+def random_feeds(specs: Sequence[TensorSpec], seed: int, size: float = 1.0) -> dict[str, Array]:
+    """Varied values, the same for the same seed: normal floats, integers 0 and 1 (safe as indices), booleans.
+
+    Args:
+        size: standard deviation of floats.
+    """
     rng = np.random.default_rng(seed)
     feeds: dict[str, Array] = {}
     for spec in specs:
         dtype = DType(spec.dtype)
         real = dtype.is_float or (dtype.is_storage and dtype not in INTEGER_BITS)
-        drawn = rng.standard_normal(spec.shape) if real else rng.integers(0, 2, spec.shape)
+        drawn = size * rng.standard_normal(spec.shape) if real else rng.integers(0, 2, spec.shape)
         feeds[spec.name] = drawn.astype(dtype.numpy)
     return feeds

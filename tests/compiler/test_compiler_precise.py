@@ -16,12 +16,13 @@ from autotune.compiler.precise import compile_precisely, in_precision
 from autotune.compiler.precision import Precision
 from autotune.errors import InputError, ModelError
 from autotune.graph import Graph, optimize, partition
-from autotune.graph.narrow import narrowable
+from autotune.graph.narrow import narrowable, narrowed
 from autotune.ops.workload import Workload
 from autotune.runtime.artifact import load_artifact
 from autotune.runtime.difference import max_error
 from autotune.runtime.feeds import random_feeds
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from tests.compiler.test_compiler_program import fire_graph as nameless
 
 NATIVE = Target.parse("native -num-cores=1")
@@ -85,10 +86,23 @@ def test_auto_keeps_its_error(graph: Graph, wide: CompiledModel, monkeypatch: py
     _, all_narrow = in_precision(graph, NATIVE, precision=Precision("auto", 0.5))
     assert all_narrow.error is not None
     _, fewer = in_precision(graph, NATIVE, precision=Precision("auto", all_narrow.error / 1.2))
-    assert fewer.narrow < 3 and fewer.error is not None and fewer.error <= all_narrow.error / 1.2
+    assert fewer.narrow < 3 and fewer.error is not None and fewer.error <= precise.MARGIN * all_narrow.error / 1.2
     assert "more would err" in fewer.note
     same, none = in_precision(graph, NATIVE, precision=Precision("auto", 1e-9))
     assert same is graph and str(none) == "f32 (more would err by over 1e-09)"
+
+
+def test_auto_keeps_a_margin_on_inputs_of_several_sizes(
+    graph: Graph, wide: CompiledModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The limit is what all products err by on one input: others, on which they err by more, decide, too."""
+    prefer(monkeypatch, "bf16")
+    allowed = error(compile_graph(narrowed(graph, DType.bf16, [n.name for n in narrowable(graph)]), NATIVE), wide)
+    model = compile_precisely(graph, NATIVE, None, ObjectCache(tmp_path), precision=Precision("auto", allowed))
+    assert len(set(precise.SIZES)) > 2
+    for seed, size in enumerate(precise.SIZES):
+        feeds = random_feeds(wide.inputs, seed, size)
+        assert max_error(model.run(feeds), wide.run(feeds)) <= precise.MARGIN * allowed
 
 
 def test_auto_where_16_bits_are_no_faster(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
