@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from autotune.api.explain import explain
     from autotune.api.fallback import FallbackWarning
     from autotune.api.io_binding import IOBinding
+    from autotune.api.locate import Layered
     from autotune.api.node_arg import NodeArg
     from autotune.api.optimize import optimize
     from autotune.api.ort_value import OrtValue
@@ -50,6 +51,7 @@ _PUBLIC = {
     "GraphOptimizationLevel": "autotune.api.session_options",
     "IOBinding": "autotune.api.io_binding",
     "InferenceSession": "autotune.api.session",
+    "Layered": "autotune.api.locate",
     "ModelMetadata": "autotune.metadata",
     "NodeArg": "autotune.api.node_arg",
     "OrtValue": "autotune.api.ort_value",
@@ -82,6 +84,7 @@ __all__ = [
     "GraphOptimizationLevel",
     "IOBinding",
     "InferenceSession",
+    "Layered",
     "ModelMetadata",
     "NodeArg",
     "OrtValue",

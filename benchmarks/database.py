@@ -24,6 +24,7 @@ from autotune.ops import parse_workload
 from autotune.ops.family import family_key
 from autotune.records import Database, TuningRecord, stats
 from autotune.search.task import TuningTask
+from autotune.search_spaces import Config
 from autotune.search_spaces.space.code_version import version_mark
 from autotune.search_spaces.space.registry import make_schedule
 from autotune.target import Target
@@ -36,29 +37,36 @@ OPERATORS = (
     "softmax data=12,128,128",
 )
 FAILED = 0.05
+ELITE, MUTATED = 10, 0.7
 ADDITIONS = 4000
 OPEN_MS, BEST_MS, STATS_S, ADDED, BYTES = 50.0, 1.0, 5.0, 500.0, 400.0
 METHOD = (
-    "Trials of a few operators are drawn from their spaces, with the steps of their schedules and random times, and "
-    "stored through autotune.records. Their rows are then copied for as many workloads as are wanted, one trial of "
-    "each in turn, as a search over many tasks stores them, with other keys and times. Open: Database.open for "
-    "reading, median. Best: of workloads drawn at random, each asked once. One by one: a transaction per trial, over "
-    "random tasks. Stats: in this process, and as a command with the start of Python. Bytes: of the file, all tables "
-    "and indexes included."
+    "Trials of a few operators are drawn from their spaces, most of them by a mutation of one of the best ten so far, "
+    "with the steps of their schedules and random times, and stored through autotune.records. Their rows are then "
+    "copied for as many workloads as are wanted, one trial of each in turn, as a search over many tasks stores them, "
+    "with other keys and times. Open: Database.open for reading, median. Best: of workloads drawn at random, each "
+    "asked once. One by one: a transaction per trial, over random tasks. Stats: in this process, and as a command with "
+    "the start of Python. Bytes: of the file, all tables and indexes included."
 )
 
 
 def drawn(text: str, count: int, target: Target, rng: random.Random) -> Iterator[TuningRecord]:
-    """Trials of an operator as a search stores them, but for their times."""
+    """Trials of an operator as a search stores them, most of them near the best so far; their times are drawn."""
     task = TuningTask.of(parse_workload(text), target)
     workload = task.workload
+    best: list[tuple[float, Config]] = []
+    session = f"{rng.getrandbits(128):032x}"
     for _ in range(count):
-        config = task.space.sample(rng)
+        if best and rng.random() < MUTATED:
+            config = task.space.mutate(rng.choice(best)[1], rng)
+        else:
+            config = task.space.sample(rng)
         try:
             schedule = make_schedule(workload, config, target)
         except ScheduleError:
             continue
-        failed = rng.random() < FAILED
+        failed, seconds = rng.random() < FAILED, rng.uniform(1e-4, 1e-2)
+        best = sorted([*best, (seconds, config)], key=lambda pair: pair[0])[:ELITE]
         yield TuningRecord(
             workload_key=workload.key, workload=workload.to_json(), anchor_key=workload.anchor_key,
             family_key=family_key(workload), description=task.name,
@@ -66,11 +74,11 @@ def drawn(text: str, count: int, target: Target, rng: random.Random) -> Iterator
             config_key=f"{rng.getrandbits(64):016x}", config=config.to_json(), template=config.template or "",
             algorithm=algorithm_of(workload, schedule), steps=schedule.steps_json(),
             ir_hash=f"{rng.getrandbits(256):064x}",
-            seconds=None if failed else rng.uniform(1e-4, 1e-2), spread=rng.random() / 10, number=rng.randrange(1, 999),
+            seconds=None if failed else seconds, spread=rng.random() / 10, number=rng.randrange(1, 999),
             batches=5, probe_gflops=rng.uniform(100, 120), max_abs_err=rng.random() * 1e-5,
             max_rel_err=rng.random() * 1e-5, tolerance=2.5e-05, verified=not failed,
             failure_kind="timeout" if failed else None, failure_message="longer than 10 s" if failed else None,
-            predicted=rng.uniform(1e-4, 1e-2), session_id=f"{rng.getrandbits(128):032x}",
+            predicted=rng.uniform(1e-4, 1e-2), session_id=session,
             created=1.7e9 + rng.random() * 1e7, llvm_version="20.1.8",
             autotune_version=f"0.1.0{version_mark(workload, config)}",
         )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from autotune.records.database import Database, WorkloadSummary
 from autotune.records.exchange import MergeReport, export_lines, export_records, import_records, merge_database
+from autotune.records.layer import Layer
+from autotune.records.layered import LayeredDatabase
 from autotune.records.location import default_database_path
 from autotune.records.maintenance import Stats, prune, stats, verify
 from autotune.records.match import Match, TargetFit, Tier, fit_target
@@ -13,6 +15,8 @@ from autotune.records.session import Session, SessionState
 
 __all__ = [
     "Database",
+    "Layer",
+    "LayeredDatabase",
     "Match",
     "MergeReport",
     "Plan",

@@ -15,7 +15,7 @@ from autotune.records.connection import Connection
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan, find_plan, store_plan
 from autotune.records.record import TuningRecord
-from autotune.records.rows import Shared, equals, iterate_trials, read_trials, store_shared, store_trial
+from autotune.records.rows import Shared, equals, has_trial, iterate_trials, read_trials, store_shared, store_trial
 from autotune.records.session import Session, SessionState
 
 
@@ -32,6 +32,7 @@ class WorkloadSummary:
     verified: int
     failed: int
     best_seconds: float | None
+    origin: str = ""  # what its database is called
 
 
 class Database:
@@ -41,8 +42,9 @@ class Database:
     when the file cannot be read or written.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, name: str | None = None) -> None:
         self.connection = connection
+        self.name = str(connection.path) if name is None else name
         # Workloads, targets and interfaces known to be stored: nothing ever deletes those.
         self._stored: dict[tuple[str, ...], Shared] = {}
 
@@ -54,10 +56,11 @@ class Database:
         *,
         make_parents: bool = False,
         busy_seconds: float = 30.0,
+        name: str | None = None,
     ) -> Database:
         """Opens `path`; unless `read_only`, creates it (with its folders if `make_parents`) or upgrades its schema.
 
-        `busy_seconds` is how long to wait for another process that is writing.
+        `busy_seconds` is how long to wait for another process that is writing; `name` what it is called, for people.
         """
         if make_parents and not read_only:
             parent = Path(path).parent
@@ -65,7 +68,7 @@ class Database:
                 parent.mkdir(parents=True, exist_ok=True)
             except (OSError, ValueError) as error:
                 raise DatabaseError(f"the folder {str(parent)!r} cannot be created: {error}") from None
-        return cls(Connection.open(path, read_only, busy_seconds))
+        return cls(Connection.open(path, read_only, busy_seconds), name)
 
     def __enter__(self) -> Database:
         return self
@@ -203,17 +206,14 @@ class Database:
     def _best_of_other_targets(
         self, workload_key: str, target_key: str, target: str, interface: str | None, residency: str | None
     ) -> Match:
-        others = self.connection.rows(
-            "SELECT key, json FROM targets WHERE key <> :target_key AND EXISTS (SELECT 1 FROM trials "
-            f"WHERE {equals('workload_key')} AND target_id = targets.id AND verified = 1)",
-            {"workload_key": workload_key, "target_key": target_key},
-        )
         found: list[tuple[TargetFit, TuningRecord]] = []
-        for other in others:
-            record = self._fastest(workload_key, other["key"], interface, residency)
-            record = record or self._fastest(workload_key, other["key"], interface, None)
+        for key, text in self._targets(workload_key).items():
+            if key == target_key:
+                continue
+            record = self._fastest(workload_key, key, interface, residency)
+            record = record or self._fastest(workload_key, key, interface, None)
             if record is not None:
-                found.append((fit_target(other["json"], target), record))
+                found.append((fit_target(text, target), record))
         if not found:
             return Match(Tier.MISS, self._why_missing(workload_key, interface))
         fit, record = min(
@@ -229,15 +229,29 @@ class Database:
         return Match(fit.tier, fit.reason, record)
 
     def _why_missing(self, workload_key: str, interface: str | None) -> str:
-        trials = self.connection.rows(
+        trials, verified = self._counts(workload_key)
+        if trials == 0:
+            return "never tuned"
+        if verified == 0:
+            return f"{trials} trials, none verified"
+        return "tuned, but not for this interface" if interface is not None else "tuned, but not readable"
+
+    def _targets(self, workload_key: str) -> dict[str, str]:
+        """The targets on which the workload has a verified record: JSON by key."""
+        rows = self.connection.rows(
+            "SELECT key, json FROM targets WHERE EXISTS (SELECT 1 FROM trials "
+            f"WHERE {equals('workload_key')} AND target_id = targets.id AND verified = 1)",
+            {"workload_key": workload_key},
+        )
+        return {row["key"]: row["json"] for row in rows}
+
+    def _counts(self, workload_key: str) -> tuple[int, int]:
+        """How many trials the workload has, and how many of them are verified."""
+        row = self.connection.rows(
             f"SELECT count(*) AS n, coalesce(sum(verified), 0) AS good FROM trials WHERE {equals('workload_key')}",
             {"workload_key": workload_key},
         )[0]
-        if trials["n"] == 0:
-            return "never tuned"
-        if trials["good"] == 0:
-            return f"{trials['n']} trials, none verified"
-        return "tuned, but not for this interface" if interface is not None else "tuned, but not readable"
+        return row["n"], row["good"]
 
     def _fastest(
         self, workload_key: str, target_key: str, interface: str | None, residency: str | None
@@ -265,6 +279,14 @@ class Database:
             "ORDER BY trials.disturbed, trials.seconds, trials.config_key LIMIT :k",
             {**parameters, "k": k},
         )
+
+    def has(self, record: TuningRecord) -> bool:
+        """Whether there is a trial of this identity."""
+        return has_trial(self.connection, record.identity)
+
+    def origin(self, record: TuningRecord) -> str:
+        """Where a record that was read comes from, for people."""
+        return self.name
 
     def trials(
         self,
@@ -328,7 +350,7 @@ class Database:
                     check(name, row[name])
             except DatabaseError as error:
                 raise DatabaseError(f"{self.path} is damaged: a workload's {error}; run `autotune db verify`") from None
-        return [WorkloadSummary(**row) for row in rows]
+        return [WorkloadSummary(**row, origin=self.name) for row in rows]
 
 
 _OF_TASK = "FROM trials WHERE workload_id = t.workload_id AND target_id = t.target_id"

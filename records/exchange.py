@@ -47,23 +47,47 @@ def export_lines(db: Database, damaged: list[str] | None = None) -> Iterator[str
 
     A row that cannot be read is an error, or, when a list `damaged` is given, left out and named there.
     """
-    yield fields.dump_json({"format": FORMAT, "version": VERSION})
+    yield _HEADER
     for session in db.sessions():
-        values = session.to_mapping()
-        yield fields.dump_json({"session": {**values, "versions": fields.embed(session.versions)}})
+        yield _session_line(session)
     for record in iterate_trials(db.connection, "1", {}, damaged):
         yield f'{{"trial":{record.to_json()}}}'
 
 
+_HEADER = fields.dump_json({"format": FORMAT, "version": VERSION})
+
+
+def _session_line(session: Session) -> str:
+    return fields.dump_json({"session": {**session.to_mapping(), "versions": fields.embed(session.versions)}})
+
+
+def new_lines(db: Database, known: Database, damaged: list[str] | None = None) -> Iterator[str]:
+    """As `export_lines`, but for trials that `known` has as new or newer, and for sessions without others."""
+    yield _HEADER
+    of: set[str | None] = set()
+    for record in iterate_trials(db.connection, "1", {}, damaged):
+        there = find_trial(known.connection, record.identity)
+        if there is None or _newer(record, there):
+            of.add(record.session_id)
+            yield f'{{"trial":{record.to_json()}}}'
+    for session in db.sessions():
+        if session.id in of:
+            yield _session_line(session)
+
+
 def export_records(db: Database, path: str | os.PathLike[str], damaged: list[str] | None = None) -> int:
     """Writes `export_lines` to a file, whole or not at all; the number of lines after the header."""
-    file = Path(path)
+    return write_lines(export_lines(db, damaged), Path(path))
+
+
+def write_lines(lines: Iterable[str], file: Path) -> int:
+    """Writes lines to a file, whole or not at all; how many, the header left out."""
     partial = file.with_name(f"{file.name}.{os.getpid()}.part")
     count = -1
     try:
         try:
             with partial.open("w", encoding="ascii", newline="\n") as out:
-                for line in export_lines(db, damaged):
+                for line in lines:
                     out.write(f"{line}\n")
                     count += 1
             partial.replace(file)
@@ -80,19 +104,20 @@ def import_records(db: Database, path: str | os.PathLike[str]) -> MergeReport:
     DatabaseError names the first line that is not right.
     """
     file = Path(path)
-    for _ in _read(file):
+    for _ in read_items(file):
         pass
-    return _merge(db, _read(file))
+    return add_items(db, read_items(file))
 
 
 def merge_database(db: Database, other: Database) -> MergeReport:
     """Adds all sessions and trials of `other`, which is not changed."""
     if db.path.samefile(other.path):
         raise DatabaseError(f"{db.path} and {other.path} are the same file; merge another database into it")
-    return _merge(db, itertools.chain(other.sessions(), other.trials()))
+    return add_items(db, itertools.chain(other.sessions(), other.trials()))
 
 
-def _merge(db: Database, items: Iterable[Session | TuningRecord]) -> MergeReport:
+def add_items(db: Database, items: Iterable[Session | TuningRecord]) -> MergeReport:
+    """Adds sessions and trials, but for trials that are older than those of the same identity."""
     added = replaced = kept = 0
     for batch in _batches(items, _BATCH):
         with db.transaction():
@@ -105,7 +130,7 @@ def _merge(db: Database, items: Iterable[Session | TuningRecord]) -> MergeReport
                         sessions[item.id] = item
                     continue
                 stored = find_trial(db.connection, item.identity)
-                if stored is not None and _trial_age(stored) >= _trial_age(item):
+                if stored is not None and not _newer(item, stored):
                     kept += 1
                     continue
                 db.add(item)
@@ -114,12 +139,14 @@ def _merge(db: Database, items: Iterable[Session | TuningRecord]) -> MergeReport
     return MergeReport(added, replaced, kept)
 
 
-def _trial_age(record: TuningRecord) -> tuple[float, str]:
-    """Newest last; a total order, so that merging in any order ends the same.
+def _newer(one: TuningRecord, other: TuningRecord) -> bool:
+    """A total order, so that merging in any order ends the same."""
+    return one.created > other.created or (one.created == other.created and _outcome(one) > _outcome(other))
 
-    What a workload is called is stored once per workload, so it says nothing about the trial.
-    """
-    return (record.created, replace(record, anchor_key=None, family_key=None, description="").to_json())
+
+def _outcome(record: TuningRecord) -> str:
+    """What a workload is called is stored once per workload, so it says nothing about the trial."""
+    return replace(record, anchor_key=None, family_key=None, description="").to_json()
 
 
 def _session_age(session: Session) -> tuple[float, str]:
@@ -132,7 +159,8 @@ def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield batch
 
 
-def _read(file: Path) -> Iterator[Session | TuningRecord]:
+def read_items(file: Path) -> Iterator[Session | TuningRecord]:
+    """What a file of JSON lines holds. DatabaseError names the first line that is not right."""
     try:
         with file.open("rb") as lines:
             started = False

@@ -134,6 +134,12 @@ def find_trial(connection: Connection, identity: tuple[str, ...]) -> TuningRecor
     return found[0] if found else None
 
 
+def has_trial(connection: Connection, identity: tuple[str, ...]) -> bool:
+    """Whether there is a trial of `TuningRecord.identity`."""
+    sql = f"SELECT 1 FROM trials WHERE {' AND '.join(map(equals, _IDENTITY))}"
+    return bool(connection.rows(sql, dict(zip(_IDENTITY, identity, strict=True))))
+
+
 def iterate_trials(
     connection: Connection, where: str, parameters: dict[str, object], damaged: list[str] | None = None
 ) -> Iterator[TuningRecord]:

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Union
 
 from autotune.codegen.object_cache import ObjectCache, default_cache_directory
-from autotune.machine import environment
-from autotune.records import Database, default_database_path
+from autotune.errors import DatabaseError
+from autotune.machine import environment, user_cache
+from autotune.records import Database, Layer, LayeredDatabase, default_database_path
 
-DatabaseLike = Union[str, "os.PathLike[str]", Database, None, Literal[False]]
+_log = logging.getLogger(__name__)
+
+OneDatabase = Union[str, "os.PathLike[str]", Database, None, Literal[False]]
 """A file, an open database, None for the user's default file, False for none at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A database with the records of others under it; its own come first.
+
+    Attributes:
+        database: as elsewhere. A file that does not exist yet has no records.
+        layers: folders or URLs with what `autotune db export` put there, the uppermost first. One that cannot be read,
+            or not as a whole, is told of in the log, and the rest is used.
+    """
+
+    database: OneDatabase = None
+    layers: tuple[str, ...] = ()
+
+
+DatabaseLike = Union[OneDatabase, Layered]
+"""One database, or one with layers under it."""
 
 
 @contextmanager
@@ -23,20 +46,64 @@ def reading(database: DatabaseLike) -> Iterator[Database | None]:
     Raises:
         DatabaseError: the file named is missing, damaged, newer than this version, or no database.
     """
-    if database is False:
-        yield None
-    elif isinstance(database, Database):
-        yield database
-    elif database is None:
-        path = default_database_path(environment())
-        if not path.exists():
+    with ExitStack() as opened:
+        if isinstance(database, Layered):
+            one = database.database
+            missing = isinstance(one, (str, os.PathLike)) and not Path(one).exists()
+            top = None if missing else opened.enter_context(reading(one))
+            yield _over(top, database.layers, opened)
+        elif database is False:
             yield None
+        elif isinstance(database, Database):
+            yield database
         else:
-            with Database.open(path, read_only=True) as opened:
-                yield opened
-    else:
-        with Database.open(Path(database), read_only=True) as opened:
-            yield opened
+            path = default_database_path(environment()) if database is None else Path(database)
+            missing = database is None and not path.exists()
+            yield None if missing else opened.enter_context(Database.open(path, read_only=True))
+
+
+@contextmanager
+def writing(database: DatabaseLike) -> Iterator[Database]:
+    """The database opened for writing, created if need be; layers under it are for reading.
+
+    Raises:
+        DatabaseError: it cannot be written, or none is wanted.
+    """
+    with ExitStack() as opened:
+        if isinstance(database, Layered):
+            top = opened.enter_context(writing(database.database))
+            yield _over(top, database.layers, opened) or top
+        elif database is False:
+            raise DatabaseError("a database is needed to keep trials in; give a file, or None for the default one")
+        elif isinstance(database, Database):
+            yield database
+        else:
+            path = default_database_path(environment()) if database is None else Path(database)
+            yield opened.enter_context(Database.open(path, make_parents=database is None))
+
+
+def _over(top: Database | None, locations: Sequence[str], opened: ExitStack) -> Database | None:
+    """The database over those layers that have something."""
+    found = [] if top is None else [top]
+    for location in locations:
+        layer, problems = layer_at(location).open()
+        for problem in problems:
+            _log.warning("%s", problem)
+        if layer is not None:
+            found.append(opened.enter_context(layer))
+    return LayeredDatabase(found) if len(found) > 1 else next(iter(found), None)
+
+
+def layer_at(location: str) -> Layer:
+    """The layer of a folder or URL, with its cache in the user's cache folder.
+
+    Raises:
+        DatabaseError: there is no such folder, because HOME is not set.
+    """
+    folder = user_cache(environment())
+    if folder is None:
+        raise DatabaseError("layers need a folder for what was read of them; set HOME or XDG_CACHE_HOME")
+    return Layer(location, folder / "layers")
 
 
 def object_cache() -> ObjectCache:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from autotune.api.allowance import Allowance
-from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.api.locate import DatabaseLike, object_cache, reading, writing
 from autotune.api.observe import ObservedProgram, observe
 from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
 from autotune.api.workplace import Workplace, open_workplace
@@ -19,15 +19,14 @@ from autotune.compiler.choose import Chooser
 from autotune.compiler.precision import AS_THE_MODEL, Precision
 from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged
 from autotune.engines.race import RacerLike
-from autotune.errors import ConfigError, DatabaseError, InputError
+from autotune.errors import ConfigError, InputError
 from autotune.graph import partition
-from autotune.machine import environment
 from autotune.measure.extensions import load_extensions
 from autotune.measure.peaks import Peak, expected_peak
 from autotune.measure.pipeline import Pipeline
 from autotune.measure.weights import residency
 from autotune.ops import Workload, parse_workload
-from autotune.records import Database, default_database_path
+from autotune.records import Database
 from autotune.search import (
     DEFAULT_EFFORT,
     DEFAULT_STRATEGY,
@@ -231,7 +230,7 @@ def tune(
         with _earlier(database) as opened:
             wish = Precision.parse(precision, max_error)
             subject = _subject(model_or_op, place.target, shapes, inputs, seed, strict_fp, wish, opened)
-        with _writing(database) as opened:
+        with writing(database) as opened:
             with place.runner() as runner:
                 peak = runner.peak(patience)
                 run = _Run(place, opened, peak, options, strict_fp, verdict, callbacks, command, started, limit.seconds)
@@ -393,19 +392,6 @@ def _earlier(database: DatabaseLike) -> Iterator[Database | None]:
     """What runs before this one have left, where there is anything."""
     missing = isinstance(database, (str, os.PathLike)) and not Path(database).exists()
     with reading(False if missing else database) as opened:
-        yield opened
-
-
-@contextmanager
-def _writing(database: DatabaseLike) -> Iterator[Database]:
-    if database is False:
-        raise DatabaseError("tuning needs a database to keep its trials in; give a file, or None for the default one")
-    if isinstance(database, Database):
-        yield database
-        return
-    default = database is None
-    path = default_database_path(environment()) if database is None else Path(database)
-    with Database.open(path, make_parents=default) as opened:
         yield opened
 
 

@@ -16,11 +16,14 @@ from autotune.cli.options import (
     DbOption,
     ImportOption,
     JsonOption,
+    LayerOption,
     MaxErrorOption,
     PrecisionOption,
     RunnableArgument,
     ShapeOption,
     TargetOption,
+    database_of,
+    layer_words,
     load_imports,
     parse_shapes,
     precision_words,
@@ -65,6 +68,7 @@ def bench(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
     precision: PrecisionOption = "model",
     max_error: MaxErrorOption = None,
     imports: ImportOption = None,
@@ -86,13 +90,14 @@ def bench(
     load_imports(imports)
     given = load_arrays(inputs, "--input")
     ask = Ask(
-        model, db, shapes_with(parse_shapes(shape), given), given, peer_names(against), rounds,
+        model, database_of(db, layer), shapes_with(parse_shapes(shape), given), given, peer_names(against), rounds,
         _seconds("--duration", for_time), _seconds("--warm-up", warm_up) or 0.0, untuned, exact, precision, max_error,
     )  # fmt: skip
 
     def command(timing: Timing) -> str:
         wanted = with_threads(target, timing.setting.each.num_threads) if counts or streams > 1 else target
-        return tune_command(model, wanted, shape, inputs, db, more=precision_words(precision, max_error))
+        words = [*layer_words(layer), *precision_words(precision, max_error)]
+        return tune_command(model, wanted, shape, inputs, db, more=words)
 
     found = []
     for setting in every:

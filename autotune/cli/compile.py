@@ -16,6 +16,7 @@ from autotune.cli.options import (
     DumpGraphOption,
     ImportOption,
     JsonOption,
+    LayerOption,
     MaxErrorOption,
     MaxMemoryOption,
     ModelArgument,
@@ -26,6 +27,8 @@ from autotune.cli.options import (
     TargetOption,
     UntunedOption,
     check_writable,
+    database_of,
+    layer_words,
     load_imports,
     parse_shapes,
     parse_size,
@@ -71,6 +74,7 @@ def compile_model(
     target: TargetOption = "native",
     shape: ShapeOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
     untuned: UntunedOption = False,
     strict_fp: StrictOption = False,
     precision: PrecisionOption = "model",
@@ -109,7 +113,7 @@ def compile_model(
         compile(
             model,
             one,
-            False if untuned else db,
+            False if untuned else database_of(db, layer),
             shapes=parse_shapes(shape),
             fixed=load_arrays(fix, "--fix"),
             strict_fp=strict_fp,
@@ -143,7 +147,8 @@ def compile_model(
             ("rounding", f"{compiled.expected_error:.1e} of the outputs' range expected"),
         )
     )
-    print_coverage(coverage, tune_command(model, target, shape, fix, db, more=precision_words(precision, max_error)))
+    words = [*layer_words(layer), *precision_words(precision, max_error)]
+    print_coverage(coverage, tune_command(model, target, shape, fix, db, more=words))
 
 
 def refuse_other_kinds(out: Path, more: Mapping[str, str] | None = None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,7 @@ import typer
 
 from autotune.cli import text
 from autotune.cli.group import Group
-from autotune.cli.options import DbOption, JsonOption, database_path
+from autotune.cli.options import DbOption, JsonOption, LayerOption, database_of, database_path
 from autotune.errors import DatabaseError
 from autotune.target import Target
 
@@ -27,17 +29,15 @@ WorkloadArgument = Annotated[
 ]
 
 
-def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
+def list_workloads(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption = False) -> None:
     """List what has been tuned: one line per workload and target."""
-    from autotune import records
-
-    with records.Database.open(database_path(db), read_only=True) as database:
+    with _reading(db, layer) as database:
         summaries = database.workloads()
     if as_json:
         text.print_json([dataclasses.asdict(summary) for summary in summaries])
         return
     table = text.table(
-        "workload", "trials", "failed", "best", "operator", "target",
+        "workload", "trials", "failed", "best", "operator", "target", *(["from"] if layer else []),
         right=("trials", "failed", "best"), long=("operator",), spare=("target", "failed", "trials"),
     )  # fmt: skip
     for one in summaries:
@@ -48,6 +48,7 @@ def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
             text.duration(one.best_seconds),
             text.cell(one.description),
             one.target_key,
+            *([text.cell(one.origin)] if layer else []),
         )
     text.print_table(table)
 
@@ -55,36 +56,37 @@ def list_workloads(db: DbOption = None, as_json: JsonOption = False) -> None:
 def show(
     workload: WorkloadArgument,
     db: DbOption = None,
+    layer: LayerOption = None,
     top: Annotated[int, typer.Option(min=1, help="How many of the fastest to show.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Show the trials of a workload: the fastest verified ones, and why others failed."""
-    from autotune import records
-
-    with records.Database.open(database_path(db), read_only=True) as database:
+    with _reading(db, layer) as database:
         key = _workload_key(database, workload)
         trials = list(database.trials(key))
         if not trials:
             raise DatabaseError(f"{database.path} is damaged: the trials of {key} lack what they refer to; "
                                 "run `autotune db verify`")  # fmt: skip
-    fastest = sorted((trial for trial in trials if trial.verified), key=lambda trial: trial.seconds or 0.0)[:top]
+        fastest = sorted((trial for trial in trials if trial.verified), key=lambda trial: trial.seconds or 0.0)[:top]
+        origins = [database.origin(trial) for trial in fastest]
     failures: dict[str, int] = {}
     for trial in trials:
         if trial.failure_kind is not None:
             failures[trial.failure_kind] = failures.get(trial.failure_kind, 0) + 1
     if as_json:
         found = {"workload": key, "trials": len(trials), "failures": failures}
-        text.print_json({**found, "fastest": [_values(trial) for trial in fastest]})
+        text.print_json({**found, "fastest": [_values(*one) for one in zip(fastest, origins)]})
         return
     print(f"{key}  {text.cell(trials[0].description)}")
     causes = "".join(f", {count} {kind}" for kind, count in sorted(failures.items()))
     print(f"{len(trials)} trials, {sum(trial.verified for trial in trials)} verified{causes}\n")
     table = text.table(
         "time", "spread", "error", "allowed", "measured", "template", "config", "target",
+        *(["from"] if layer else []),
         right=("time", "spread", "error", "allowed"), long=("config",),
         spare=("target", "allowed", "spread", "measured", "error"),
     )  # fmt: skip
-    for trial in fastest:
+    for trial, origin in zip(fastest, origins):
         table.add_row(
             text.duration(trial.seconds),
             "-" if trial.spread is None else text.percent(trial.spread),
@@ -94,6 +96,7 @@ def show(
             text.cell(trial.template),
             text.cell(_knobs(trial.config)),
             trial.target_key,
+            *([text.cell(origin)] if layer else []),
         )
     text.print_table(table)
 
@@ -101,6 +104,7 @@ def show(
 def best(
     workload: WorkloadArgument,
     db: DbOption = None,
+    layer: LayerOption = None,
     target: Annotated[str, typer.Option(help='For which CPU, e.g. "x86 -mcpu=haswell".')] = "native",
     residency: Annotated[str | None, typer.Option(help="Where the weights will be: L2, L3 or DRAM.")] = None,
     as_json: JsonOption = False,
@@ -111,11 +115,12 @@ def best(
     wanted = Target.parse(target)
     if residency not in (None, "L2", "L3", "DRAM"):
         raise DatabaseError(f"--residency {residency}: weights are in L2, L3 or DRAM; name one of them")
-    with records.Database.open(database_path(db), read_only=True) as database:
+    with _reading(db, layer) as database:
         key = _workload_key(database, workload)
         match = database.best(key, wanted.key, wanted.to_json(), residency=residency)
+        origin = "" if match.record is None else database.origin(match.record)
     if as_json:
-        record = None if match.record is None else _values(match.record)
+        record = None if match.record is None else _values(match.record, origin)
         text.print_json({"workload": key, "tier": match.tier.value, "reason": match.reason, "record": record})
         return
     print(f"{match.tier.value}: {match.reason}")
@@ -131,22 +136,32 @@ def best(
                 ("layouts", "as its template chooses" if own else text.cell(record.interface)),
                 ("config", text.cell(record.config)),
                 ("measured", text.date(record.created)),
+                ("from", text.cell(origin)),
             )
         )
 
 
 def export_file(
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write, or - for standard output.")],
+    out: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="A file, - for standard output, or a folder or URL, which gets what it does not have."
+        ),
+    ],
     db: DbOption = None,
 ) -> None:
     """Write all records as JSON lines; rows that cannot be read are left out and named."""
     from autotune import records
+    from autotune.api.locate import layer_at
 
     damaged: list[str] = []
     with records.Database.open(database_path(db), read_only=True) as database:
         if out == "-":
             for line in records.export_lines(database, damaged):
                 print(line)
+        elif "://" in out or out.endswith("/") or Path(out).is_dir():
+            count = layer_at(out).add(database, damaged)
+            print(f"{count} records, new there, written to a segment in {out}" if count else f"{out} has all of them")
         else:
             count = records.export_records(database, out, damaged)
             print(f"{count} records written to {out}")
@@ -228,14 +243,16 @@ def verify(db: DbOption = None, as_json: JsonOption = False) -> None:
         print(f"{path}: all {trials} trials are sound")
 
 
-def stats(db: DbOption = None, as_json: JsonOption = False) -> None:
+def stats(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption = False) -> None:
     """Count what is in the database: trials, failures by kind, sessions by state."""
     from autotune import records
 
-    with records.Database.open(database_path(db), read_only=True) as database:
-        found = records.stats(database)
+    with _reading(db, layer) as database:
+        parts = database.layers if isinstance(database, records.LayeredDatabase) else (database,)
+        found, *layers = [records.stats(part) for part in parts]
     if as_json:
-        text.print_json(dataclasses.asdict(found))
+        below = {"layers": [dataclasses.asdict(one) for one in layers]} if layer else {}
+        text.print_json({**dataclasses.asdict(found), **below})
         return
     rows = (
         ("database", f"{found.path} ({text.size(found.size_bytes)}, schema {found.schema})"),
@@ -248,6 +265,10 @@ def stats(db: DbOption = None, as_json: JsonOption = False) -> None:
         *((f"sessions {state}", str(count)) for state, count in found.sessions.items()),
         ("from", text.date(found.oldest)),
         ("to", text.date(found.newest)),
+        *(
+            (f"layer {part.name}", f"{one.trials} trials of {one.workloads} workloads, up to {text.date(one.newest)}")
+            for part, one in zip(parts[1:], layers)
+        ),
     )
     text.print_table(text.facts(*rows))
 
@@ -269,6 +290,18 @@ def _knobs(config: str) -> str:
     if not isinstance(found, dict):
         return config
     return " ".join(f"{name}={json.dumps(value)}" for name, value in found.items() if name != "template")
+
+
+@contextlib.contextmanager
+def _reading(db: Path | None, layer: Sequence[str] | None) -> Iterator[Database]:
+    """The database that is meant, with layers under it if there are any."""
+    from autotune.api.locate import reading
+
+    path = database_path(db)
+    with reading(database_of(path, layer)) as database:
+        if database is None:
+            raise DatabaseError(f"{path} does not exist, and no layer can be read; `autotune tune` creates it")
+        yield database
 
 
 def _existing(db: Path | None) -> Path:
@@ -303,8 +336,8 @@ def _report(report: MergeReport, as_json: bool) -> None:
         )
 
 
-def _values(record: TuningRecord) -> Any:
-    return json.loads(record.to_json())
+def _values(record: TuningRecord, origin: str) -> Any:
+    return {**json.loads(record.to_json()), "origin": origin}
 
 
 DB = Group(

@@ -13,8 +13,10 @@ from autotune.cli.options import (
     DbOption,
     ImportOption,
     JsonOption,
+    LayerOption,
     ShapeOption,
     TargetOption,
+    database_of,
     load_imports,
     parse_shapes,
 )
@@ -59,6 +61,7 @@ def explain(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,11 +77,12 @@ def explain(
     chosen = None if config is None else Config.from_json(config)
     arrays = load_arrays(inputs, "--input")
     what = str(op) if model is None else model
-    found = find(what, wanted, db, node=node, config=chosen, shapes=parse_shapes(shape), inputs=arrays)
+    database = database_of(db, layer)
+    found = find(what, wanted, database, node=node, config=chosen, shapes=parse_shapes(shape), inputs=arrays)
     other = None
     if against is not None:
         rival = default_config(found.workload, wanted) if against == "default" else Config.from_json(against)
-        other = find(found.workload, wanted, db, config=rival)
+        other = find(found.workload, wanted, database, config=rival)
         if found.interface is not None:
             other = type(other).of(found.workload, wanted, other.choice, found.interface)
     if as_json:

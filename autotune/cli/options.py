@@ -8,11 +8,14 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.errors import InputError
+
+if TYPE_CHECKING:
+    from autotune.api.locate import DatabaseLike
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)]
 RunnableArgument = Annotated[
@@ -30,6 +33,15 @@ TargetOption = Annotated[
 ]
 DbOption = Annotated[
     Path | None, typer.Option("--db", metavar="FILE", help="The database [default: $AUTOTUNE_DB or the user's own].")
+]
+PLACE = "beside the file"
+"""Marks options whose texts are paths, as far as they are no URLs: in a file of settings, beside it."""
+LayerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layer", metavar="FOLDER|URL", help="Records of others, read only, under the database's own; repeat."
+    ),
+    PLACE,
 ]
 UntunedOption = Annotated[bool, typer.Option("--untuned", help="Use no records: every kernel gets its default.")]
 StrictOption = Annotated[
@@ -97,6 +109,18 @@ def database_path(given: Path | None) -> Path:
     from autotune.records import default_database_path
 
     return default_database_path(os.environ) if given is None else given
+
+
+def database_of(db: Path | None, layer: Sequence[str] | None) -> DatabaseLike:
+    """The database that a command reads: the one given, over the layers given."""
+    from autotune.api.locate import Layered
+
+    return Layered(db, tuple(layer)) if layer else db
+
+
+def layer_words(layer: Sequence[str] | None) -> list[str]:
+    """What to type for layers."""
+    return [word for one in layer or () for word in ("--layer", one)]
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:

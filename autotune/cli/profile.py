@@ -16,6 +16,7 @@ from autotune.cli.options import (
     DumpGraphOption,
     ImportOption,
     JsonOption,
+    LayerOption,
     MaxErrorOption,
     ModelArgument,
     PrecisionOption,
@@ -24,6 +25,8 @@ from autotune.cli.options import (
     TargetOption,
     UntunedOption,
     check_writable,
+    database_of,
+    layer_words,
     load_imports,
     parse_shapes,
     write_text,
@@ -40,6 +43,7 @@ def profile(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
     untuned: UntunedOption = False,
     precision: PrecisionOption = "model",
     max_error: MaxErrorOption = None,
@@ -70,7 +74,7 @@ def profile(
     loaded = load(
         model,
         wanted,
-        False if untuned else db,
+        False if untuned else database_of(db, layer),
         shapes=shapes_with(parse_shapes(shape), given),
         skip_passes=skip_pass or (),
         dump_graph=dump_graph,
@@ -85,7 +89,7 @@ def profile(
     if as_json:
         print_json({"model": str(model), **found.to_dict()})
     else:
-        _show(found, top, tune_command(model, target, shape, inputs, db))
+        _show(found, top, tune_command(model, target, shape, inputs, db, more=layer_words(layer)))
         if trace is not None:
             print(f"trace in {trace}: open it in chrome://tracing or ui.perfetto.dev")
 

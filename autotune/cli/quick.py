@@ -12,7 +12,15 @@ import typer
 from autotune.cli.bench import bench
 from autotune.cli.compile import LIBRARY, compile_model, refuse_other_kinds
 from autotune.cli.loudness import quiet
-from autotune.cli.options import DbOption, ModelArgument, ShapeOption, TargetOption, check_writable, parse_shapes
+from autotune.cli.options import (
+    DbOption,
+    LayerOption,
+    ModelArgument,
+    ShapeOption,
+    TargetOption,
+    check_writable,
+    parse_shapes,
+)
 from autotune.cli.tune import tune
 
 PEER = "onnxruntime"
@@ -28,6 +36,7 @@ def quick(
     target: TargetOption = "native",
     shape: ShapeOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
 ) -> None:
     """Do the obvious: check a model, tune it for a minute, compile it, compare it with ONNX Runtime where installed.
 
@@ -42,15 +51,15 @@ def quick(
         refuse_other_kinds(made, LIBRARY)
         check_writable(made)
     _say(f"{model} can be compiled; tuning for {budget}")
-    tune(model, target=target, shape=shape, db=db, budget=budget)
+    tune(model, target=target, shape=shape, db=db, layer=layer, budget=budget)
     if whole:
         _say(f"compiling to {made}")
-        compile_model(model, made, target=target, shape=shape, db=db)
+        compile_model(model, made, target=target, shape=shape, db=db, layer=layer)
     against = PEER if importlib.util.find_spec(PEER) is not None else "none"
     _say(
         "comparing with ONNX Runtime" if against == PEER else "timing it (pip install onnxruntime, to compare with it)"
     )
-    bench(model, against=against, target=target, shape=shape, db=db)
+    bench(model, against=against, target=target, shape=shape, db=db, layer=layer)
     _say(f"next: use it in Python: autotune.InferenceSession({str(made if whole else model)!r})")
     if not quiet():
         print("the same command again goes on tuning; `autotune profile` shows where the time goes")

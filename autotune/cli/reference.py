@@ -72,7 +72,7 @@ def _parameters(command: Callable[..., None]) -> tuple[list[str], list[str]]:
     hints = get_type_hints(command, include_extras=True)
     usage, rows = [], []
     for parameter in inspect.signature(command).parameters.values():
-        kind, info = get_args(hints[parameter.name])
+        kind, info, *_ = get_args(hints[parameter.name])
         required = parameter.default is inspect.Parameter.empty
         if isinstance(info, ArgumentInfo):
             shown = info.metavar or parameter.name.upper()

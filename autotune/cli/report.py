@@ -14,10 +14,13 @@ from autotune.cli.options import (
     DbOption,
     ImportOption,
     JsonOption,
+    LayerOption,
     ModelArgument,
     ShapeOption,
     TargetOption,
     check_writable,
+    database_of,
+    layer_words,
     load_imports,
     parse_shapes,
 )
@@ -38,6 +41,7 @@ def report(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,13 +58,13 @@ def report(
         model,
         out,
         target,
-        db,
+        database_of(db, layer),
         shapes=parse_shapes(shape),
         inputs=load_arrays(inputs, "--input"),
         peers=peer_names(against),
         other=other,
         rounds=rounds,
-        command=tune_command(model, target, shape, inputs, db),
+        command=tune_command(model, target, shape, inputs, db, more=layer_words(layer)),
     )
     if as_json:
         values = {

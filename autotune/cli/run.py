@@ -13,6 +13,7 @@ from autotune.cli.options import (
     DbOption,
     DumpGraphOption,
     ImportOption,
+    LayerOption,
     MaxErrorOption,
     PrecisionOption,
     RunnableArgument,
@@ -20,6 +21,7 @@ from autotune.cli.options import (
     SkipPassOption,
     TargetOption,
     UntunedOption,
+    database_of,
     load_imports,
     parse_shapes,
 )
@@ -44,6 +46,7 @@ def run(
     target: TargetOption = "native",
     shape: ShapeOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
     untuned: UntunedOption = False,
     precision: PrecisionOption = "model",
     max_error: MaxErrorOption = None,
@@ -61,7 +64,7 @@ def run(
     session = InferenceSession(
         model,
         target=target,
-        database=False if untuned else db,
+        database=False if untuned else database_of(db, layer),
         shapes=parse_shapes(shape),
         skip_passes=skip_pass or (),
         dump_graph=dump_graph,

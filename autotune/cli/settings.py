@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from autotune.cli.options import PLACE
 from autotune.errors import InputError
 
 OWN, SHARED = "autotune.toml", "pyproject.toml"
@@ -75,7 +76,7 @@ class Settings:
                 wanted = "true or false" if option.is_flag else "a text or a number"
                 raise InputError(f"{self.path}: {key} is {part!r}; it takes {wanted}")
         if path:
-            parts = [str(self.path.parent / str(part)) for part in parts]
+            parts = [str(part) if "://" in str(part) else str(self.path.parent / str(part)) for part in parts]
         return parts if option.multiple else parts[0]
 
     def _unknown(self, name: str, what: str) -> InputError:
@@ -84,7 +85,7 @@ class Settings:
 
 def _path(kind: Any) -> bool:
     """Whether a parameter of this annotation is a path, or several."""
-    return kind is Path or any(map(_path, get_args(kind)))
+    return kind is Path or kind is PLACE or any(map(_path, get_args(kind)))
 
 
 def _leaves(group: Any) -> list[Any]:

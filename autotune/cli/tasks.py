@@ -9,11 +9,13 @@ from autotune.cli.options import (
     DbOption,
     ImportOption,
     JsonOption,
+    LayerOption,
     MaxErrorOption,
     ModelArgument,
     PrecisionOption,
     ShapeOption,
     TargetOption,
+    database_of,
     load_imports,
     parse_shapes,
 )
@@ -26,6 +28,7 @@ def tasks(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
     precision: PrecisionOption = "model",
     max_error: MaxErrorOption = None,
     imports: ImportOption = None,
@@ -43,11 +46,11 @@ def tasks(
     parsed = Target.parse(target)
     found = find_tasks(
         model, parsed, shapes=parse_shapes(shape), inputs=load_arrays(inputs, "--input"),
-        precision=precision, max_error=max_error, database=db,
+        precision=precision, max_error=max_error, database=database_of(db, layer),
     )  # fmt: skip
     total = sum(task.uses * task.workload.flops for task in found) or 1
     rows: list[dict[str, Any]] = []
-    with reading(db) as database:
+    with reading(database_of(db, layer)) as database:
         choose = Chooser(parsed, database)
         for task in found:
             choice = choose(task.workload, task.interface)

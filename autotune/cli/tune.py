@@ -17,12 +17,15 @@ from autotune.cli.options import (
     DbOption,
     ImportOption,
     JsonOption,
+    LayerOption,
     MaxErrorOption,
     PrecisionOption,
     ShapeOption,
     StrictOption,
     TargetOption,
+    database_of,
     database_path,
+    layer_words,
     parse_shapes,
     precision_words,
     require_cluster,
@@ -45,6 +48,7 @@ def tune(
     shape: ShapeOption = None,
     inputs: InputOption = None,
     db: DbOption = None,
+    layer: LayerOption = None,
     budget: Annotated[
         str | None,
         typer.Option("--budget", metavar="TIME", help="How long: 90s, 5m, 1h30m [default: as --effort says]."),
@@ -105,6 +109,7 @@ def tune(
         [
             "autotune",
             *_words(model, op, target, shape, inputs, db, budget, trials, effort, strategy, seed, strict_fp, imports),
+            *layer_words(layer),
             *precise,
             *([] if verdict == "measured" else ["--verdict", verdict]),
             *([] if cluster is None else ["--cluster", require_cluster(cluster)]),
@@ -115,7 +120,7 @@ def tune(
             report = run_tune(
                 str(op) if model is None else model,
                 target,
-                db,
+                database_of(db, layer),
                 budget=budget,
                 trials=trials,
                 effort=effort,
@@ -142,7 +147,8 @@ def tune(
         values = {"command": command, **report.to_dict()}
         print_json({**values, **failure("KeyboardInterrupt", stopped)} if report.interrupted else values)
     else:
-        following = _following(report, model, str(op), target, shape, inputs, db, precise, command)
+        words = [*layer_words(layer), *precise]
+        following = _following(report, model, str(op), target, shape, inputs, db, words, command)
         show_report(report, str(op) if model is None else str(model), following, every)
     if report.interrupted:
         print(stopped, file=sys.stderr)
@@ -157,17 +163,20 @@ def _following(
     shape: list[str] | None,
     inputs: list[str] | None,
     db: Path | None,
-    precise: list[str],
+    words: list[str],
     command: str,
 ) -> str:
-    """The command to go on with: more of the same where nothing was gained, else one that uses what was found."""
+    """The command to go on with: more of the same where nothing was gained, else one that uses what was found.
+
+    `words`: what else was typed.
+    """
     more = [] if target == "native" else ["--target", target]
     more += [] if db is None else ["--db", str(db)]
     if model is None:
         return shlex.join(["autotune", "db", "best", op, *more])
     if report.model is None or not report.model.tuned:
         return command
-    more += precise
+    more += words
     for text in shape or ():
         more += ["--shape", text]
     if len(report.programs) > 1 or inputs:  # its shapes may depend on values: a session compiles what a run needs

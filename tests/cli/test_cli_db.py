@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -221,3 +222,30 @@ def test_every_verb_refuses_what_is_no_database(tmp_path: Path, verb: str) -> No
 def test_every_verb_stands_in_the_readme() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     assert f"`autotune db {'|'.join(DB.commands)}`" in readme
+
+
+def test_layers(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shared, mine = tmp_path / "shared", tmp_path / "mine.sqlite"
+    shared.mkdir()
+    assert invoke("export", shared, "--db", db).stdout.startswith("7 records, new there, written to a segment in ")
+    assert invoke("export", f"{shared}/", "--db", db).stdout == f"{shared}/ has all of them\n"
+    with Database.open(mine) as database:
+        database.add(make_record(20, seconds=1e-7))
+    under = ["--db", mine, "--layer", shared]
+    listed: Any = found("list", *under)
+    assert sorted((one["origin"], one["trials"]) for one in listed) == [
+        (str(mine), 1), (str(shared), 1), (str(shared), 6),
+    ]  # fmt: skip
+    shown: Any = found("show", KEY, *under)
+    fastest = [one["origin"] for one in shown["fastest"]]
+    assert fastest == [str(mine), *[str(shared)] * 3]
+    assert " from " in " ".join(invoke("list", *under, COLUMNS="200").stdout.split())
+    counted: Any = found("stats", *under)
+    assert [one["trials"] for one in counted["layers"]] == [7]
+    best: Any = found("best", KEY, *under)
+    assert best["record"]["origin"] == str(mine)
+    assert found("list", "--db", tmp_path / "none.sqlite", "--layer", shared)
+    assert invoke("list", "--db", mine, "--layer", tmp_path / "gone").exit_code == 0
+    assert caplog.messages == [f"layer {tmp_path / 'gone'} is left out: No such file or directory"]
+    assert "no layer can be read" in refused("list", "--db", tmp_path / "none.sqlite", "--layer", tmp_path / "gone")

@@ -56,6 +56,19 @@ def test_paths_are_beside_the_file_and_groups_have_them_too(folder: Path) -> Non
     assert [one["trials"] for one in json.loads(listed.stdout)] == [1]
 
 
+def test_layers_are_beside_the_file_unless_they_are_urls(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    (folder / "autotune.toml").write_text('layer = ["shared", "nosuch://host/records"]\n')
+    (folder / "shared").mkdir()
+    result = invoke("tasks", "m.onnx", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert all(line.startswith("layer nosuch://host/records is left out: ") for line in caplog.messages)
+    assert caplog.messages
+    assert (folder / "cache" / "autotune" / "layers").is_dir()
+
+
 @pytest.mark.parametrize("shape", ['["n=3"]', '"n=3"'])
 def test_options_that_repeat_take_one_or_several(shape: str, folder: Path) -> None:
     save(conv_model(batch="n"), folder / "a" / "b" / "m.onnx")

@@ -81,7 +81,7 @@ CREATE UNIQUE INDEX "idx__sqlite_migrations_migration_set_name"
     ON "_sqlite_migrations" ("migration_set", "name");
 CREATE INDEX workloads_anchor ON workloads (anchor_key);
 CREATE INDEX workloads_family ON workloads (family_key);
-CREATE INDEX trials_best ON trials (workload_id, target_id, disturbed, seconds, config_key) WHERE verified = 1
-    ;
+CREATE INDEX trials_best ON trials (workload_id, target_id, disturbed, seconds) WHERE verified = 1;
 CREATE INDEX trials_failed ON trials (workload_id, target_id, failure_kind) WHERE failure_kind IS NOT NULL;
+CREATE INDEX trials_created ON trials (created);
 COMMIT;

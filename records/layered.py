@@ -1,0 +1,89 @@
+"""LayeredDatabase: a database over others, which are read only and say what it does not."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+
+from autotune.records.database import Database, WorkloadSummary
+from autotune.records.record import TuningRecord
+
+
+class LayeredDatabase(Database):
+    """What is written goes to the uppermost, what is read comes from all. Of trials of one identity the upper counts.
+
+    Verdicts on models and sessions are those of the uppermost: they are of one machine.
+    """
+
+    def __init__(self, layers: Sequence[Database]) -> None:
+        super().__init__(layers[0].connection, layers[0].name)
+        self.layers = tuple(layers)
+
+    def close(self) -> None:
+        for layer in self.layers:
+            layer.close()
+
+    def has(self, record: TuningRecord) -> bool:
+        return any(layer.has(record) for layer in self.layers)
+
+    def origin(self, record: TuningRecord) -> str:
+        return next((layer.name for layer in self.layers if layer.has(record)), self.name)
+
+    def top(
+        self,
+        workload_key: str,
+        target_key: str,
+        k: int,
+        *,
+        interface: str | None = None,
+        residency: str | None = None,
+    ) -> list[TuningRecord]:
+        found: list[list[TuningRecord]] = []
+        for number, layer in enumerate(self.layers):
+            count = k
+            while True:
+                records = layer.top(workload_key, target_key, count, interface=interface, residency=residency)
+                seen = [record for record in records if not self._hidden(record, number)]
+                if len(seen) >= k or len(records) < count:
+                    break
+                count *= 4
+            found.append(seen)
+        merged = heapq.merge(*found, key=lambda record: (record.disturbed, record.seconds, record.config_key))
+        return list(itertools.islice(merged, k))
+
+    def _hidden(self, record: TuningRecord, number: int) -> bool:
+        """Whether a layer above the one of this number has a trial of the same identity."""
+        return any(layer.has(record) for layer in self.layers[:number])
+
+    def trials(
+        self,
+        workload_key: str | None = None,
+        target_key: str | None = None,
+        *,
+        interface: str | None = None,
+        residency: str | None = None,
+    ) -> Iterator[TuningRecord]:
+        for number, layer in enumerate(self.layers):
+            for record in layer.trials(workload_key, target_key, interface=interface, residency=residency):
+                if not self._hidden(record, number):
+                    yield record
+
+    def family(self, family_key: str, target_key: str) -> dict[str, str]:
+        below = [layer.family(family_key, target_key) for layer in reversed(self.layers)]
+        return {key: text for found in below for key, text in found.items()}
+
+    def interfaces(self, workload_key: str, target_key: str) -> list[str]:
+        return list(dict.fromkeys(text for layer in self.layers for text in layer.interfaces(workload_key, target_key)))
+
+    def workloads(self) -> list[WorkloadSummary]:
+        """One summary per workload, target and layer."""
+        found = [summary for layer in self.layers for summary in layer.workloads()]
+        return sorted(found, key=lambda one: (one.description, one.workload_key, one.target_key))
+
+    def _targets(self, workload_key: str) -> dict[str, str]:
+        return {key: text for layer in self.layers for key, text in layer._targets(workload_key).items()}
+
+    def _counts(self, workload_key: str) -> tuple[int, int]:
+        counts = [layer._counts(workload_key) for layer in self.layers]
+        return sum(trials for trials, _ in counts), sum(verified for _, verified in counts)
