@@ -25,6 +25,7 @@ from autotune.ops.traits import Trait
 from autotune.report.coverage import Coverage
 from autotune.runtime.artifact import is_compiled_file, load_artifact
 from autotune.runtime.executor import Executor
+from autotune.runtime.signature import Trust, unsigned
 from autotune.target import Target
 
 UNTUNED, F32 = "autotune untuned", "autotune f32"
@@ -65,6 +66,7 @@ class Ask:
         rounds, seconds, warm_up: as for `compare`.
         untuned: time our untuned program as well.
         exact: check answers against float64 arithmetic.
+        trust: whose signature a compiled file must have.
     """
 
     model: Path
@@ -79,6 +81,7 @@ class Ask:
     exact: bool = False
     precision: str = "model"
     max_error: float | None = None
+    trust: Trust | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,10 @@ def bench_model(ask: Ask, setting: Setting, note: Callable[[str], None]) -> Timi
 
     Raises:
         EngineError, ModelError, InputError, TargetError: what was asked for is impossible.
+        CompiledModelError: the file is damaged, or not signed as `ask.trust` wants.
     """
+    if ask.trust is not None and not is_compiled_file(ask.model):
+        raise unsigned(ask.model)
     cores = core_sets(setting.streams) if setting.streams > 1 else []
     loaded = (_file if is_compiled_file(ask.model) else _model)(ask, setting, note)
     engines = [Streams(session, cores) if cores else session(0) for session in loaded.sessions]
@@ -220,9 +226,9 @@ def _file(ask: Ask, setting: Setting, note: Callable[[str], None]) -> _Loaded:
         )
     if ask.peers:
         note(f"{ask.model} is a compiled file, which other engines cannot read: they are left out")
-    program = load_artifact(ask.model)[0]
+    program = load_artifact(ask.model, ask.trust)[0]
     feeds = complete_feeds([NodeArg.of(spec) for spec in program.inputs], ask.inputs, 0)
-    return _Loaded([lambda number: Ours(Executor(*load_artifact(ask.model)))], feeds, program.flops, (), {})
+    return _Loaded([lambda number: Ours(Executor(*load_artifact(ask.model, ask.trust)))], feeds, program.flops, (), {})
 
 
 class _Ours:

@@ -23,6 +23,7 @@ from autotune.metadata import ModelMetadata
 from autotune.runtime.artifact import is_compiled_file, load_artifact
 from autotune.runtime.executor import Array, Executor, require_fit
 from autotune.runtime.program import Program
+from autotune.runtime.signature import KeyFiles, Trust, unsigned
 from autotune.runtime.trace import RunTrace
 from autotune.target import Target
 
@@ -48,6 +49,8 @@ class InferenceSession:
         fixed, strict_fp, max_memory, skip_passes, dump_graph, precision, max_error: as for `autotune.compile`; a
             compiled file has been made.
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
+        trust: public Ed25519 keys (PEM files), one of which must have signed the compiled file; a model that is none is
+            refused, too. None takes any.
         fallback: "onnxruntime" has ONNX Runtime run, as the model says and untuned, what autotune does not support. A
             `FallbackWarning` tells so; `engine`, `repr` and `get_modelmeta()` do for as long as the session lives.
 
@@ -75,6 +78,7 @@ class InferenceSession:
         precision: str = "model",
         max_error: float | None = None,
         fallback: str | None = None,
+        trust: KeyFiles | None = None,
     ) -> None:
         check_fallback(fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
@@ -82,7 +86,10 @@ class InferenceSession:
         self._fallback: Callable[[UnsupportedError], FallbackModel] | None = None
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
         if path is not None and is_compiled_file(path):
-            self._model: Executor | StagedModel | FallbackModel = Executor(*load_artifact(path))
+            trusted = None if trust is None else Trust.load(trust)
+            self._model: Executor | StagedModel | FallbackModel = Executor(*load_artifact(path, trusted))
+        elif trust is not None:
+            raise unsigned(path or "the model")
         else:
             from autotune.api.load import load
             from autotune.compiler.compile import CompiledModel

@@ -22,6 +22,7 @@ from autotune.cli.options import (
     RunnableArgument,
     ShapeOption,
     TargetOption,
+    TrustOption,
     database_of,
     layer_words,
     load_imports,
@@ -69,6 +70,7 @@ def bench(
     inputs: InputOption = None,
     db: DbOption = None,
     layer: LayerOption = None,
+    trust: TrustOption = None,
     precision: PrecisionOption = "model",
     max_error: MaxErrorOption = None,
     imports: ImportOption = None,
@@ -83,6 +85,7 @@ def bench(
     from autotune.api.bench import Ask, bench_model, settings
     from autotune.api.feeds import shapes_with
     from autotune.engines.peers import peer_names
+    from autotune.runtime.signature import Trust
     from autotune.target import Target
 
     counts = [threads] if threads is not None else _numbers("--sweep-threads", sweep_threads)
@@ -92,6 +95,7 @@ def bench(
     ask = Ask(
         model, database_of(db, layer), shapes_with(parse_shapes(shape), given), given, peer_names(against), rounds,
         _seconds("--duration", for_time), _seconds("--warm-up", warm_up) or 0.0, untuned, exact, precision, max_error,
+        None if not trust else Trust.load(trust),
     )  # fmt: skip
 
     def command(timing: Timing) -> str:

@@ -58,6 +58,10 @@ AlsoOption = Annotated[
         "--also", metavar="TARGET", help="Of a library: code for a further CPU; the first that can run is used. Repeat."
     ),
 ]
+SignOption = Annotated[
+    Path | None,
+    typer.Option("--sign", metavar="KEY", help="A private Ed25519 key (PEM) to sign the file with."),
+]
 LIBRARY = {".so": "a shared library"}
 OTHER_KINDS = {
     ".dll": "a shared library",
@@ -88,6 +92,7 @@ def compile_model(
     prefix: PrefixOption = None,
     weights: WeightsOption = None,
     also: AlsoOption = None,
+    sign: SignOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with the best schedules known: to one file, or, as FILE.so, to a shared library for C.
@@ -98,6 +103,7 @@ def compile_model(
     from autotune.aot.interface import identifiers
     from autotune.api.compile import compile
     from autotune.report.coverage import Coverage
+    from autotune.runtime.signature import Signer
 
     library = out.suffix.lower() in LIBRARY
     refuse_other_kinds(out)
@@ -106,6 +112,10 @@ def compile_model(
     for file in (out, header, weights):
         if file is not None:
             check_writable(file)
+    if sign is not None:
+        if library:
+            raise InputError("--sign is about files that autotune loads; sign a library as your system signs programs")
+        Signer.load(sign)  # refused now, not after minutes
     load_imports(imports)
     limit = parse_size(max_memory)
     start = time.perf_counter()
@@ -130,7 +140,7 @@ def compile_model(
         name = prefix or identifiers([out.stem.removeprefix("lib")])[0]
         save_library(out, variants, name, header, weights, f"{model.name}, compiled")
     else:
-        compiled.save(out)
+        compiled.save(out, sign)
     seconds = time.perf_counter() - start
     coverage = Coverage.of(compiled.kernels)
     if as_json:

@@ -43,6 +43,12 @@ LayerOption = Annotated[
     ),
     PLACE,
 ]
+TrustOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--trust", metavar="PUBKEY", help="Run a compiled file only when this key (PEM) has signed it; repeat."
+    ),
+]
 UntunedOption = Annotated[bool, typer.Option("--untuned", help="Use no records: every kernel gets its default.")]
 StrictOption = Annotated[
     bool, typer.Option("--strict-fp", help="No algorithm with larger rounding errors: no Winograd convolution.")

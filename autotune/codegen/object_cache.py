@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import random
+import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,6 +61,10 @@ class ObjectCache:
                 status = directory.stat()
                 if status.st_uid != os.getuid() or status.st_mode & 0o022:
                     self._switch_off("other users could replace the code in it; make it yours, with mode 0700")
+                elif (open_folder := _open_above(directory)) is not None:
+                    self._switch_off(
+                        f"other users could exchange it, for all may write to {open_folder}; chmod o-w that"
+                    )
             except OSError as error:
                 self._switch_off(str(error))
 
@@ -154,6 +159,15 @@ class ObjectCache:
     def _switch_off(self, reason: str) -> None:
         _log.warning("no object cache in %s: %s", self._directory, reason)
         self._directory = None
+
+
+def _open_above(directory: Path) -> Path | None:
+    """The first folder above, in which everybody may rename what belongs to others: writable to all, and not sticky."""
+    for folder in directory.resolve().parents:
+        mode = folder.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return folder
+    return None
 
 
 def _key(ir_hash: str, cpu: str, features: str) -> str:

@@ -38,6 +38,7 @@ from autotune.runtime.artifact import save_artifact, write_artifact
 from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Check, KernelCall, Program, Ref, TensorSpec
+from autotune.runtime.signature import Signer
 from autotune.runtime.trace import RunTrace
 from autotune.schedule import Schedule
 from autotune.target import Target
@@ -145,13 +146,18 @@ class CompiledModel:
         """`run` for arrays that are known to fit, in the order of the inputs."""
         return self.executor.run_checked(arrays, trace=trace)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, sign: str | Path | None = None) -> None:
         """Write one file that runs without ONNX, XGBoost or LLVM code generation.
+
+        Args:
+            sign: a private Ed25519 key, in PEM, to sign the file with.
 
         Raises:
             CompiledModelError: the file cannot be written.
+            InputError: the key cannot be used.
         """
-        save_artifact(Path(path), self.program, self.objects, self.constants, self.runtime)
+        signer = None if sign is None else Signer.load(sign)
+        save_artifact(Path(path), self.program, self.objects, self.constants, self.runtime, signer)
 
     def write(self, file: BinaryIO) -> None:
         """`save` to an open file that is at its beginning; OSError when it takes no more."""

@@ -2,6 +2,7 @@
 
 bytes 0..8    magic and version     8..16  length of the header     16..48  SHA-256 of all that follows
 header JSON, then blobs at multiples of 4096 bytes: the objects, the runtime, and the constants (mapped, not read)
+a signed file ends with its signature (`signature.py`)
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from autotune.errors import CompiledModelError, TargetError
 from autotune.runtime.constants import Constants
 from autotune.runtime.program import Program
+from autotune.runtime.signature import TRAILER_BYTES, Signer, Trust
 from autotune.target import Target
 
 MAGIC = b"ATMODEL\x03"
@@ -43,7 +45,14 @@ def is_compiled_file(path: Path) -> bool:
         return False
 
 
-def save_artifact(path: Path, program: Program, objects: Sequence[bytes], constants: Constants, runtime: bytes) -> None:
+def save_artifact(
+    path: Path,
+    program: Program,
+    objects: Sequence[bytes],
+    constants: Constants,
+    runtime: bytes,
+    signer: Signer | None = None,
+) -> None:
     """Write a compiled model, all that `Executor` takes; the file appears whole or not at all.
 
     Raises:
@@ -59,7 +68,7 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
         raise CompiledModelError(f"cannot write {path}: {error.strerror}") from error
     try:
         with output as file:
-            write_artifact(file, program, objects, constants, runtime)
+            write_artifact(file, program, objects, constants, runtime, signer)
         os.replace(temporary, path)
     except OSError as error:
         raise CompiledModelError(f"cannot write {path}: {error.strerror}; free some space and try again") from error
@@ -68,7 +77,12 @@ def save_artifact(path: Path, program: Program, objects: Sequence[bytes], consta
 
 
 def write_artifact(
-    file: BinaryIO, program: Program, objects: Sequence[bytes], constants: Constants, runtime: bytes
+    file: BinaryIO,
+    program: Program,
+    objects: Sequence[bytes],
+    constants: Constants,
+    runtime: bytes,
+    signer: Signer | None = None,
 ) -> None:
     """`save_artifact` to an open file that is at its beginning; OSError when it takes no more."""
     blobs: list[Any] = [*objects, runtime]
@@ -78,23 +92,29 @@ def write_artifact(
     digest = hashlib.sha256(text)
     for blob in (*blobs, *constants.chunks()):
         digest.update(blob)
-    file.write(_HEAD.pack(MAGIC, len(text), digest.digest()))
+    head = _HEAD.pack(MAGIC, len(text), digest.digest())
+    file.write(head)
     file.write(text)
     for blob in blobs:
         file.write(b"\0" * (-file.tell() % _PAGE))
         file.write(blob)
     file.write(b"\0" * (-file.tell() % _PAGE))
     file.writelines(chunk.data for chunk in constants.chunks())
+    if signer is not None:
+        file.write(signer.trailer(head))
 
 
-def load_artifact(path: Path) -> tuple[Program, list[bytes], Constants, bytes]:
+def load_artifact(path: Path, trust: Trust | None = None) -> tuple[Program, list[bytes], Constants, bytes]:
     """Read a compiled model and check it: version, checksum, CPU features. Weights stay mapped from the file.
+
+    Args:
+        trust: whose signature it must have; None takes any file.
 
     Returns:
         What `Executor` takes: the program, its objects, its constants, and the runtime's object.
 
     Raises:
-        CompiledModelError: missing, damaged, of another version, or made for another CPU.
+        CompiledModelError: missing, damaged, of another version, made for another CPU, or not signed as `trust` asks.
     """
     try:
         mapped = np.memmap(path, dtype=np.uint8, mode="r")
@@ -103,9 +123,12 @@ def load_artifact(path: Path) -> tuple[Program, list[bytes], Constants, bytes]:
         raise CompiledModelError(f"cannot read compiled model {path}: {reason}") from error
     if mapped.size < _HEAD.size or not is_compiled(bytes(mapped[:8])):
         raise CompiledModelError(f"{path} is not a compiled model; make one with: autotune compile MODEL -o FILE")
-    magic, length, digest = _HEAD.unpack(bytes(mapped[: _HEAD.size]))
+    head = bytes(mapped[: _HEAD.size])
+    magic, length, digest = _HEAD.unpack(head)
     if magic != MAGIC:
         raise CompiledModelError(f"{path} was written by another version of autotune; compile the model again")
+    if trust is not None:
+        trust.check(path, head, bytes(mapped[-TRAILER_BYTES:]))
     text = bytes(mapped[_HEAD.size : _HEAD.size + length])
     try:
         header = json.loads(text)

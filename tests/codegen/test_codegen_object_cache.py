@@ -153,6 +153,18 @@ def test_a_folder_that_others_may_write_is_not_trusted(
     assert "other users" in caplog.text
 
 
+def test_a_folder_that_others_could_exchange_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    parent = tmp_path / "open"
+    parent.mkdir()
+    parent.chmod(0o777)
+    put(ObjectCache(parent / "objects"), fake("a"))
+    assert not list((parent / "objects").iterdir())
+    assert f"all may write to {parent}" in caplog.text
+    parent.chmod(0o1777)  # as /tmp: nobody renames what belongs to others
+    put(ObjectCache(parent / "objects"), fake("a"))
+    assert get(ObjectCache(parent / "objects"), "a") is not None
+
+
 def test_no_folder_means_no_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache = ObjectCache(None)
     put(cache, fake("a"))
