@@ -71,12 +71,15 @@ class Layer:
         return database, problems
 
     def add(self, db: Database, damaged: list[str]) -> int:
-        """Puts what the layer does not have of a database there, as one segment; how many records that is.
+        """Puts there what the layer does not have of a database, as one segment; how many records that is.
+
+        A folder that is missing is made.
 
         Rows that cannot be read are left out, and named in `damaged`. DatabaseError where the layer cannot be read or
         written.
         """
         store = open_store(self.location)
+        store.make()
         self._read_news(store, [])
         with Database.open(self._cache, read_only=True) as known, self._temporary() as path:
             count = write_lines(new_lines(db, known, damaged), path)

@@ -25,6 +25,9 @@ Answer = TypeVar("Answer")
 class Store(Protocol):
     """Every method raises DatabaseError, one line, where the store cannot be reached, read or written."""
 
+    def make(self) -> None:
+        """Makes the place where there is none yet."""
+
     def sizes(self) -> dict[str, int]:
         """Bytes of each file that may be a segment, by its name."""
 
@@ -43,6 +46,9 @@ def open_store(location: str) -> Store:
 class _Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def make(self) -> None:
+        _said(lambda: self._path.mkdir(exist_ok=True))
 
     def sizes(self) -> dict[str, int]:
         def listed() -> dict[str, int]:
@@ -74,11 +80,21 @@ class _Remote:
             raise DatabaseError("a URL needs fsspec: pip install 'autotune-compiler[remote]'") from None
         self._files: Any
         self._files, self._root = _said(lambda: fsspec.core.url_to_fs(url))
+        self._made = False
+
+    def make(self) -> None:
+        _answer(lambda: self._files.makedirs(self._root, exist_ok=True))
+        self._made = True
 
     def sizes(self) -> dict[str, int]:
         def listed() -> dict[str, int]:
             self._files.invalidate_cache()
-            entries = self._files.ls(self._root, detail=True)
+            try:
+                entries = self._files.ls(self._root, detail=True)
+            except FileNotFoundError:
+                if self._made:  # object stores have no folders, but for what is in them
+                    return {}
+                raise
             named = {str(one["name"]).rstrip("/").rpartition("/")[2]: one for one in entries if one["type"] == "file"}
             return {name: int(one.get("size") or 0) for name, one in named.items() if name.endswith(SUFFIX)}
 
