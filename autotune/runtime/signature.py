@@ -55,7 +55,8 @@ class Signer:
 
     def trailer(self, head: bytes) -> bytes:
         """What a file with this head ends with."""
-        return _MARK + self._key.public_key().public_bytes_raw() + self._key.sign(_CONTEXT + head)
+        trailer: bytes = _MARK + self._key.public_key().public_bytes_raw() + self._key.sign(_CONTEXT + head)
+        return trailer
 
 
 @dataclass(frozen=True)
