@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 from collections.abc import Iterable
@@ -159,12 +160,11 @@ class Target:
     def key(self) -> str:
         """Identity for records, e.g. 'x86_64-znver4-t2-0123456789ab': readable first, then a hash of all fields, but
         for where the core's figures are from."""
-        return f"{self.arch}-{self.cpu}-t{self.num_threads}-{hashlib.sha256(self.to_json().encode()).hexdigest()[:12]}"
+        return _key(self)
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces; equal targets give equal bytes."""
-        values = {**asdict(self), "core": self.core.to_values()}
-        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return _to_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> Target:
@@ -187,6 +187,18 @@ class Target:
             raise TargetError("target JSON: arch, cpu and each feature are strings, caches and threads whole numbers")
         core = Core.from_values(values["core"], "given") if "core" in values else core_of(values["cpu"], features)
         return cls(**{**values, "features": tuple(sorted(set(features))), "core": core})
+
+
+@functools.lru_cache(maxsize=64)  # every trial asks, of the same few
+def _to_json(target: Target) -> str:
+    values = {**asdict(target), "core": target.core.to_values()}
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+
+@functools.lru_cache(maxsize=64)
+def _key(target: Target) -> str:
+    digest = hashlib.sha256(_to_json(target).encode()).hexdigest()
+    return f"{target.arch}-{target.cpu}-t{target.num_threads}-{digest[:12]}"
 
 
 def _parse_options(text: str) -> dict[str, str]:

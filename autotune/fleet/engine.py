@@ -35,6 +35,7 @@ Result = TypeVar("Result")
 CONNECT_SECONDS = 10.0
 """How long one attempt to reach the scheduler may take."""
 _LOOK_SECONDS = 1.0  # between two looks at the members
+_AGAIN_SECONDS = 0.1  # before a request that was lost goes out again
 _LARGE = 1 << 20  # bytes of a request that go straight to the workers, not through the scheduler
 _TRIES = 4  # workers that may break over a request before it counts as its own fault
 _LOST = (asyncio.CancelledError, concurrent.futures.CancelledError)  # what Dask raises of a task that it has lost
@@ -266,20 +267,14 @@ class Fleet:
         client = await self._alive()
         chosen = await self._chosen(resource)
         key = f"autotune-{self._run_id}-{next(self._number)}"
+        task = waiting = None
         try:
             some = [member.address for member in self.offering(resource)[:1]]
             data = frame if len(frame) < _LARGE else await client.scatter(frame, hash=False, workers=some)
             task = client.submit(
                 handle, data, key=key, pure=False, resources={resource: 1}, workers=chosen, allow_other_workers=False
             )
-        except (OSError, RuntimeError, ValueError, TimeoutError, asyncio.TimeoutError, *_LOST) as error:
-            if unwanted():
-                raise asyncio.CancelledError from error
-            await asyncio.sleep(0.1)
-            _log.info("asking again: %s", error)
-            return _Lost()
-        waiting = asyncio.ensure_future(task.result())
-        try:
+            waiting = asyncio.ensure_future(task.result())
             end = time.monotonic() + self._patience.answer
             while not (await asyncio.wait([waiting], timeout=_LOOK_SECONDS))[0]:
                 if chosen is not None and not any(address in self._members for address in chosen):
@@ -290,16 +285,23 @@ class Fleet:
                     await self._overdue(client, key)
                     return _Lost(f"no answer for {self._patience.answer:.0f} s")
             return self._answer(await waiting, decode, group)
+        except ClusterError:
+            raise
         except KilledWorker as error:
             return _Lost(f"the workers that it ran on died ({error.last_worker.address} was the last)")
-        except (OSError, RuntimeError, *_LOST) as error:
+        except (Exception, *_LOST) as error:  # what Dask raises while it loses its scheduler has no base
             if unwanted():
                 raise asyncio.CancelledError from error
-            # What `handle` raises says that this is no worker of ours; all else, that somebody has died.
-            return _Lost(str(error) if isinstance(error, RuntimeError) else "")
+            await asyncio.sleep(_AGAIN_SECONDS)
+            gone = (
+                isinstance(error, (OSError, TimeoutError, asyncio.TimeoutError, *_LOST)) or client.status != "running"
+            )
+            return _Lost("" if gone else f"{type(error).__name__}: {error}")
         finally:
-            waiting.cancel()
-            task.release()
+            if waiting is not None:
+                waiting.cancel()
+            if task is not None and client.status == "running":
+                task.release()
 
     def _anybody(self, resource: str) -> bool:
         return any(not m.problem and m.offers(resource) for m in self._members.values())

@@ -99,7 +99,7 @@ class TaskSearch:
     @property
     def started(self) -> int:
         """Trials finished or under way; one that is timed again is one."""
-        return len(self.trials.keys() | self.pending)
+        return len(self.trials) + sum(config not in self.trials for config in self.pending)
 
     @property
     def gflops(self) -> float | None:
