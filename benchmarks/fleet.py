@@ -65,7 +65,7 @@ METHOD = (
     "a time; queued, all at once, by their number. scale: workers that sleep instead of building and running, half of "
     "them builders, half runners, in 4 processes, while a tuner works through 1,000 tasks with random search; trials "
     "per second of the middle two thirds against what as many workers could do, and the tuner's CPU seconds by wall "
-    "time. targets: two tuners at once, two runners with different target keys, one builder, one scheduler, one "
+    "time then. targets: two tuners at once, two runners with different target keys, one builder, one scheduler, one "
     "database: no row may be of another target, no kernel in both."
 )
 
@@ -302,27 +302,26 @@ def scale(workers: int, tasks: Sequence[TuningTask], folder: Path) -> Row:
             while len(fleet.refresh()) < workers:
                 time.sleep(0.5)
             place = FleetPlace(fleet, tasks[0].target)
-            finished: list[float] = []
+            finished: list[tuple[float, float]] = []  # wall and CPU seconds
 
             def note(event: Event) -> None:
                 if isinstance(event, TrialFinished):
-                    finished.append(time.perf_counter())
+                    finished.append((time.perf_counter(), time.process_time()))
 
             with place.runner() as runner, place.pipeline(runner, 0) as pipeline:
-                cpu, start = time.process_time(), time.perf_counter()
                 search(
                     tasks, pipeline=pipeline, database=database, callbacks=[note],
                     budget=Budget(trials=TRIALS_EACH * workers // 2),
                     options=TuneOptions(strategy="random", finalists=0, warmup=1),
                 )  # fmt: skip
-                wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     # The first and the last trials pass while the pipeline fills and drains: the middle is what goes on for hours.
-    lower, upper = finished[len(finished) // 6], finished[-1 - len(finished) // 6]
-    rate = sum(lower < moment <= upper for moment in finished) / (upper - lower)
+    middle = finished[len(finished) // 6 : -(len(finished) // 6)]
+    wall, cpu = (last - first for first, last in zip(middle[0], middle[-1]))
+    rate = (len(middle) - 1) / wall
     return {
         "workers": workers, "trials": len(finished), "trials / s": rate,
         "of linear": rate / (workers / 2 / max(BUILD_SECONDS, RUN_SECONDS)), "tuner, of a core": cpu / wall,
-        "ms of the tuner, each": 1e3 * cpu / len(finished), "seconds": wall,
+        "ms of the tuner, each": 1e3 * cpu / len(middle), "seconds": finished[-1][0] - finished[0][0],
     }  # fmt: skip
 
 
