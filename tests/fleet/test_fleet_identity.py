@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("distributed")
+
 from autotune.errors import ClusterError, ExtensionError, TargetError
 from autotune.fleet.identity import Identity, build_resource, run_resource
 from autotune.fleet.member import IDENTITY, STATE, members_of
