@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Union
 
 from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision
+from autotune.compiler.prepared import PreparedModel
 from autotune.compiler.staged import MAX_LOOP_STEPS, StagedModel, compile_or_stage
 from autotune.compiler.weights import PackedWeights
+from autotune.errors import InputError
 from autotune.graph import Graph, open_model
+from autotune.graph.frontend import OnnxModel
 from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
 
 Runnable = Union[CompiledModel, StagedModel]
+ON_NEW_SHAPE = ("compile", "bucket", "error")
 
 
 def load(
@@ -39,16 +44,21 @@ def load(
     max_loop_steps: int | None = None,
     precision: str = "model",
     max_error: float | None = None,
+    on_new_shape: str = "compile",
 ) -> Runnable:
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
     Args:
         extents: open dimensions by symbol; symbols that the model has not are passed over.
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
+        on_new_shape: what a run does whose shape has no program: "compile" one for exactly that, "bucket" for one that
+            serves others, too, "error".
 
     Raises:
         ModelError, UnsupportedError, TargetError, DatabaseError, InputError: as for `compile`.
     """
+    if on_new_shape not in ON_NEW_SHAPE:
+        raise InputError(f"on_new_shape is one of {', '.join(ON_NEW_SHAPE)}, not {on_new_shape!r}")
     optimizer = Optimizer(skip_passes, dump_graph)
     steps = MAX_LOOP_STEPS if max_loop_steps is None else max_loop_steps
     wanted, cache, wish = Target.parse(target), object_cache(), Precision.parse(precision, max_error)
@@ -60,5 +70,11 @@ def load(
                 precision=wish, strict_fp=strict_fp, max_memory=max_memory, weights=weights,
             )  # fmt: skip
 
-    sharing = functools.partial(compiled, weights=PackedWeights())
-    return compile_or_stage(open_model(model, shapes, as_arrays(fixed), extents), compiled, optimizer, steps, sharing)
+    def staged(parsed: OnnxModel) -> StagedModel:
+        sharing = functools.partial(compiled, weights=PackedWeights())
+        if on_new_shape == "bucket":
+            return BucketedModel(parsed, sharing, optimizer, steps, wanted)
+        kind = PreparedModel if on_new_shape == "error" else StagedModel
+        return kind(parsed, sharing, optimizer, steps)
+
+    return compile_or_stage(open_model(model, shapes, as_arrays(fixed), extents), compiled, optimizer, steps, staged)

@@ -29,6 +29,7 @@ from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.api.locate import DatabaseLike  # brings SQLite, which a compiled model does not need
+    from autotune.compiler.shapes import ShapeUse
     from autotune.compiler.staged import StagedModel
     from autotune.graph.frontend import ModelSource
 
@@ -51,6 +52,8 @@ class InferenceSession:
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
         trust: public Ed25519 keys (PEM files), one of which must have signed the compiled file; a model that is none is
             refused, too. None takes any.
+        on_new_shape: what a run does whose shape has no program yet: "compile" one for exactly that, "bucket" to run
+            padded, where that gives the same, in one that serves others, too, "error" unless `prepare` was called.
         fallback: "onnxruntime" has ONNX Runtime run, as the model says and untuned, what autotune does not support. A
             `FallbackWarning` tells so; `engine`, `repr` and `get_modelmeta()` do for as long as the session lives.
 
@@ -79,6 +82,7 @@ class InferenceSession:
         max_error: float | None = None,
         fallback: str | None = None,
         trust: KeyFiles | None = None,
+        on_new_shape: str = "compile",
     ) -> None:
         check_fallback(fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
@@ -114,6 +118,7 @@ class InferenceSession:
                     max_loop_steps=max_loop_steps,
                     precision=precision,
                     max_error=max_error,
+                    on_new_shape=on_new_shape,
                 )
                 self._model = found.executor if isinstance(found, CompiledModel) else found
             except UnsupportedError as refusal:
@@ -161,6 +166,27 @@ class InferenceSession:
     def segments(self) -> int:
         """How many programs a run is made of: the most seen so far, before the first run the least possible."""
         return 1 if isinstance(self._model, Executor) else self._model.segments
+
+    def shapes(self) -> list[ShapeUse]:
+        """The programs that the session keeps for the shapes it has seen: runs, seconds to make, bytes.
+
+        Empty where the shapes of the model are known, so that there is one program for all runs.
+        """
+        model = self._model
+        return [] if isinstance(model, (Executor, FallbackModel)) else model.shapes()
+
+    def prepare(self, **extents: int) -> None:
+        """Make the program for a shape before the first run of it.
+
+        Args:
+            extents: of the open dimensions, by symbol.
+
+        Raises:
+            InputError: an open dimension is not given. ModelError: these extents make the model impossible.
+        """
+        model = self._model
+        if not isinstance(model, (Executor, FallbackModel)):
+            model.prepare(extents)
 
     def get_inputs(self) -> list[NodeArg]:
         model = self._model

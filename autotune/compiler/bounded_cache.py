@@ -38,6 +38,11 @@ class BoundedCache(Generic[V]):
     def __len__(self) -> int:
         return len(self._held)
 
+    def values(self) -> list[V]:
+        """What is held, the longest unused first."""
+        with self._lock:
+            return [cast(V, entry.value) for entry in self._held.values() if entry.done]
+
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
         """The value under `key`. The first who asks makes it, without holding up other keys; an error is raised by
         everybody who waits for it, and not kept."""

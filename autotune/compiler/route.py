@@ -169,6 +169,7 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
             context.write_to(n, address)
             fresh.add(name)
         context.run()
+    stop.special.life.runs += 1
     values.update(stop.views)
     for name, source, shape in stop.same:
         values[name] = values[source] if shape is None else tensor(values[source]).reshape(shape)

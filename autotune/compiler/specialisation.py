@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Union
 
 import numpy as np
@@ -139,6 +139,14 @@ class HostCall:
         return HostStep(self.node, given)
 
 
+@dataclass(eq=False, slots=True)
+class Life:
+    """What became of a specialisation: seconds that it took to make, and runs that it served."""
+
+    seconds: float = 0.0
+    runs: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Specialisation:
     """A stage, ready to run.
@@ -149,6 +157,7 @@ class Specialisation:
         reads, writes: names of the program's inputs and outputs, in its order.
         calls: the host functions behind it.
         rest: what remains after that.
+        life: counts its runs.
     """
 
     stage: Stage
@@ -157,6 +166,7 @@ class Specialisation:
     writes: tuple[str, ...]
     calls: tuple[Call, ...]
     rest: Room | None
+    life: Life = field(default_factory=Life)
 
     @classmethod
     def of(
@@ -165,16 +175,19 @@ class Specialisation:
         program: CompiledModel | None,
         call: Callable[[Stage, int], Call],
         room: Callable[[Part], Room],
+        seconds: float = 0.0,
     ) -> Specialisation:
         """
         Args:
+            seconds: that it took to make the program.
             call: makes the call of a node of the stage's hosts.
             room: finds the one of a part.
         """
         reads = () if program is None else tuple(spec.name for spec in program.program.inputs)
         writes = () if program is None else tuple(spec.name for spec, _ in program.program.outputs)
         calls = tuple(call(stage, index) for index in stage.hosts)
-        return cls(stage, program, reads, writes, calls, None if stage.rest is None else room(stage.rest))
+        return cls(stage, program, reads, writes, calls, None if stage.rest is None else room(stage.rest),
+                   Life(seconds))  # fmt: skip
 
     @property
     def weights(self) -> dict[int, int]:

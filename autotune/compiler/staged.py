@@ -15,6 +15,7 @@ import numpy as np
 from autotune import machine
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.outline import known_types, label, least_segments, possible_hosts
+from autotune.compiler.shapes import ShapeUse, shape_uses, zeros
 from autotune.compiler.specialisation import Observers, Watch
 from autotune.compiler.stages import Stages, Workshop
 from autotune.compiler.value_feeds import as_value
@@ -35,7 +36,7 @@ def compile_or_stage(
     compile: Callable[[Graph], CompiledModel],
     optimize: Callable[[Graph], Graph] = optimize,
     max_loop_steps: int = MAX_LOOP_STEPS,
-    compile_part: Callable[[Graph], CompiledModel] | None = None,
+    stage: Callable[[OnnxModel], StagedModel] | None = None,
 ) -> CompiledModel | StagedModel:
     """One program where that is possible.
 
@@ -43,7 +44,7 @@ def compile_or_stage(
         compile: makes a program of an optimised graph.
         optimize: runs the graph passes.
         max_loop_steps: a loop that goes on for longer is refused.
-        compile_part: makes a program of one of many graphs, which may share weights; None for `compile`.
+        stage: makes ready what is no single program; None for `StagedModel` and these arguments.
 
     Raises:
         UnsupportedError, ModelError: what no run could bring to work is refused at once.
@@ -51,7 +52,7 @@ def compile_or_stage(
     with one_line():
         graph = convert_whole(model)
     if graph is None:
-        return StagedModel(model, compile_part or compile, optimize, max_loop_steps)
+        return StagedModel(model, compile, optimize, max_loop_steps) if stage is None else stage(model)
     del model  # weights are held once: not in the file's form, nor as they were before the passes
     verify(graph)
     graph = optimize(graph)
@@ -129,6 +130,28 @@ class StagedModel:
         """How many programs are kept now, beside the first."""
         return len(self._workshop.cache)
 
+    def shapes(self) -> list[ShapeUse]:
+        """The programs that are kept, by the shapes of their inputs; the first one of all runs included."""
+        first = self._stages.first
+        return shape_uses([*([first] if first is not None else []), *self._workshop.cache.values()])
+
+    def prepare(self, extents: Mapping[str, int]) -> CompiledModel | None:
+        """Make what a run with inputs of these extents begins with: all of it where shapes decide everything.
+
+        Args:
+            extents: of the open dimensions, by symbol.
+
+        Returns:
+            the program, None where there is nothing to compute before something runs on the host.
+
+        Raises:
+            InputError: an open dimension is not among them. ModelError: they make the model impossible.
+        """
+        program = self._stages.whole(self.checked(zeros(self._model.inputs, extents))).program
+        if program is not None:
+            program.executor  # noqa: B018  links it
+        return program
+
     def run(
         self, feeds: Mapping[str, object], watch: Watch | None = None, trace: RunTrace | None = None
     ) -> list[Array]:
@@ -144,10 +167,14 @@ class StagedModel:
             InputError: a feed is missing, unknown, or of another dtype or shape; a value is out of its range.
             ModelError: these shapes or values make the model impossible.
         """
-        return self._stages.run(self._values(feeds), Observers(watch, trace))  # type: ignore[return-value]
+        return self._stages.run(self.checked(feeds), Observers(watch, trace))  # type: ignore[return-value]
 
-    def _values(self, feeds: Mapping[str, object]) -> dict[str, HostValue]:
-        """The feeds as values, checked; types that were right in the last run are right again."""
+    def checked(self, feeds: Mapping[str, object]) -> dict[str, HostValue]:
+        """The feeds as values; types that were right in the last run are right again.
+
+        Raises:
+            InputError: they are not what the model takes.
+        """
         dtypes, others = self._dtypes, self._others
         values: dict[str, HostValue] = {
             name: as_feed(name, a, dtypes[name]) if name in dtypes else as_value(others[name], a) if name in others

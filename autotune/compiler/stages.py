@@ -195,6 +195,7 @@ class Stages:
             values.update(special.stage.constants)
             for name, source in special.stage.aliases.items():
                 values[name] = values[source]
+            special.life.runs += 1
             if special.program is not None:
                 arrays = [tensor(values[name]) for name in special.reads]
                 if watch is not None:
@@ -254,13 +255,12 @@ class Stages:
     def built(self, stage: Stage) -> Specialisation:
         """A stage with its program."""
         workshop = self._workshop
-        program = None
+        program, start = None, time.perf_counter()
         if stage.graph is not None:
-            start = time.perf_counter()
             program = workshop.compile(workshop.optimize(stage.graph))
             forms = ", ".join(f"{value.name} {list(value.shape)}" for value in stage.graph.inputs)
             _log.info("made a program for %s in %.2f s", forms or "what needs no inputs", time.perf_counter() - start)
-        return Specialisation.of(stage, program, self._call, self._room)
+        return Specialisation.of(stage, program, self._call, self._room, time.perf_counter() - start)
 
     def _of(self, room: Room, values: Mapping[str, HostValue]) -> Specialisation:
         """The specialisation of a part for these values, from the cache where possible."""

@@ -1,0 +1,56 @@
+"""Work that nobody waits for, one thing at a time, on a thread that gives way to those of runs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+_log = logging.getLogger(__name__)
+
+GIVES_WAY = 10
+"""Nice value of the thread."""
+
+
+class Background:
+    """At most one piece of work at a time; what is asked for meanwhile is not done, and asked for again."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._workers: ThreadPoolExecutor | None = None
+        self._running: Future[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._running is not None and not self._running.done() and self._process == os.getpid()
+
+    def offer(self, work: Callable[[], None]) -> bool:
+        """Do this unless something is being done; whether it will be. Errors are logged."""
+        if self.is_busy:
+            return False
+        if self._workers is None or self._process != os.getpid():  # threads do not survive a fork
+            self._process = os.getpid()
+            self._workers = ThreadPoolExecutor(1, "autotune-shapes", initializer=_give_way)
+        self._running = self._workers.submit(_logged, work)
+        return True
+
+    def wait(self) -> None:
+        """Until what is being done is done."""
+        if self._running is not None and self._process == os.getpid():
+            self._running.result()
+
+
+def _give_way() -> None:
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(threading.get_native_id(), os.SCHED_OTHER, os.sched_param(0))  # runs may be real-time
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVES_WAY)
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception:  # noqa: BLE001  nobody waits for it: the run that needs it meets the error itself
+        _log.exception("work in the background failed")

@@ -1,0 +1,103 @@
+"""The model that runs with an open dimension padded: masks where its operators would read the padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from autotune.graph.frontend.buckets.analysis import Mask, Padding
+from autotune.graph.frontend.inputs import ModelInput
+from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.ir import Array
+from autotune.tensor.dtype import DType
+
+OPSET = 17
+"""Of the nodes that make and apply masks."""
+
+
+def valid_name(symbol: str) -> str:
+    """The input of a padded model, an i64 scalar, that tells how much of a dimension is no padding."""
+    return f"autotune.valid/{symbol}"
+
+
+def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
+    """The same model but for masks, and for an input `valid_name(symbol)` where there are any."""
+    if not padding.masks and not padding.zeroed:
+        return model
+    masks = _Masks(model, padding.symbol)
+    nodes: list[Entry] = [*masks.take()]
+    for index, entry in enumerate(model.nodes):
+        proto = onnx.NodeProto()
+        proto.CopyFrom(entry.proto)
+        for position, name in enumerate(entry.proto.input):
+            if (index, position) in padding.masks:
+                proto.input[position] = masks.apply(name, padding.masks[index, position], f"{name}/{index}.{position}")
+                nodes += masks.take()
+        for number, name in enumerate(entry.proto.output):
+            if name in padding.zeroed:
+                proto.output[number] = f"{name}/as-computed"
+        nodes.append(Entry.of(proto, entry.opset))
+        for name in entry.writes:
+            if name in padding.zeroed:
+                masks.apply(f"{name}/as-computed", padding.zeroed[name], name)
+                nodes += masks.take()
+    inputs = (*model.inputs, ModelInput(valid_name(padding.symbol), "i64", ()))
+    return replace(model, inputs=inputs, initializers=masks.initializers, nodes=nodes, _expanded={})
+
+
+class _Masks:
+    """Writes the nodes of masks; `take` hands over those written since the last call."""
+
+    def __init__(self, model: OnnxModel, symbol: str) -> None:
+        self.initializers: dict[str, Array] = dict(model.initializers)
+        self._prefix = f"autotune.mask/{symbol}"
+        self._written: list[Entry] = []
+        self._masks: dict[tuple[int, int], str] = {}
+        source, axis = next(
+            (declared.name, declared.dims.index(symbol))
+            for declared in model.inputs
+            if declared.dims is not None and symbol in declared.dims
+        )
+        extents = self._node("Shape", source, name="extents")
+        extent = self._node("Gather", extents, self._constant(np.int64(axis), "axis"), name="extent", axis=0)
+        zero, one = (self._constant(np.int64(n), str(n)) for n in (0, 1))
+        places = self._node("Range", zero, extent, one, name="places")
+        self._row = self._node("Less", places, valid_name(symbol), name="row")
+
+    def take(self) -> Iterator[Entry]:
+        written, self._written = self._written, []
+        yield from written
+
+    def apply(self, name: str, mask: Mask, result: str) -> str:
+        """Replace the padding of a value."""
+        fill = self._constant(np.asarray(mask.fill, DType(mask.dtype).numpy), f"{mask.fill}.{mask.dtype}")
+        for number, axis in enumerate(mask.axes):
+            last = number == len(mask.axes) - 1
+            found = result if last else f"{result}/{axis}"
+            self._write("Where", (self._mask(mask.rank, axis), name, fill), found)
+            name = found
+        return name
+
+    def _mask(self, rank: int, axis: int) -> str:
+        """Whether an element is no padding, along one of so many dimensions."""
+        if (rank, axis) not in self._masks:
+            shape = self._constant(np.asarray([1] * axis + [-1] + [1] * (rank - axis - 1), np.int64), f"{axis}of{rank}")
+            self._masks[rank, axis] = self._node("Reshape", self._row, shape, name=f"along{axis}of{rank}")
+        return self._masks[rank, axis]
+
+    def _constant(self, value: Array | np.generic, name: str) -> str:
+        name = f"{self._prefix}/{name}"
+        self.initializers[name] = np.asarray(value)
+        return name
+
+    def _node(self, op: str, *inputs: str, name: str, **attributes: Any) -> str:
+        return self._write(op, inputs, f"{self._prefix}/{name}", **attributes)
+
+    def _write(self, op: str, inputs: tuple[str, ...], name: str, **attributes: Any) -> str:
+        self._written.append(Entry.of(helper.make_node(op, inputs, [name], name=name, **attributes), OPSET))
+        return name

@@ -1,0 +1,31 @@
+"""Work that nobody waits for."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from autotune.compiler.background import Background
+
+
+def test_one_thing_is_done_at_a_time_and_the_rest_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    background, go, done = Background(), threading.Event(), list[int]()
+
+    def first() -> None:
+        go.wait()
+        done.append(1)
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    assert background.offer(first)
+    assert background.is_busy and not background.offer(lambda: done.append(2))
+    go.set()
+    background.wait()
+    assert done == [1] and background.offer(fails)
+    background.wait()
+    assert "failed" in caplog.text
+    assert background.offer(lambda: done.append(3))
+    background.wait()
+    assert done == [1, 3]

@@ -1,0 +1,172 @@
+"""Models that run in padded shapes and in pieces give what they give in exact ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from autotune.api.session import InferenceSession
+from autotune.compiler.bucketed import Axes, BucketedModel
+from autotune.compiler.buckets import enough, padded_size, pieces
+from autotune.compiler.prepared import PreparedModel
+from autotune.compiler.specialisation import Step
+from autotune.compiler.staged import MAX_LOOP_STEPS, StagedModel
+from autotune.errors import AutotuneError, InputError
+from autotune.graph import open_model, optimize
+from autotune.target import Target
+from tests.compiler.test_compiler_staged import TARGET, Counting, data, model_of
+from tests.compiler.test_compiler_staged_damage import compiled
+from tests.property.random_open_model import random_open_model
+
+Array = np.ndarray[Any, Any]
+EXTENTS = ((1, 1), (2, 19), (5, 17), (3, 33))
+
+
+def feeds(batch: int, length: int) -> dict[str, Array]:
+    rng = np.random.default_rng(batch * 100 + length)
+    return {"x": rng.standard_normal((batch, length, 4)).astype(np.float32),
+            "m": rng.standard_normal((batch, length)).astype(np.float32)}  # fmt: skip
+
+
+def watch(step: Step) -> None:
+    """Runs that somebody watches go program by program: these here are evaluated by NumPy."""
+
+
+def check(seed: int) -> tuple[str, ...]:
+    """All three ways to run a random model agree; the dimensions that need not be exact."""
+    source = random_open_model(seed)
+    try:
+        exact = StagedModel(open_model(source), compiled)
+        wanted = [exact.run(feeds(*extents), watch) for extents in EXTENTS]
+    except (AutotuneError, RecursionError):
+        return ()  # no model at all
+    bucketed = BucketedModel(open_model(source), compiled, optimize, MAX_LOOP_STEPS, TARGET)
+    prepared = PreparedModel(open_model(source), compiled)
+    for (batch, length), right in zip(EXTENTS, wanted):
+        prepared.prepare({"b": batch, "l": length})
+        for model in (bucketed, prepared):
+            for one, other in zip(model.run(feeds(batch, length), watch), right, strict=True):
+                assert one.shape == other.shape and one.dtype == other.dtype
+                np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5, err_msg=str(seed))
+    return bucketed.axes.symbols
+
+
+def test_random_models_give_the_same_in_buckets() -> None:
+    free = [check(seed) for seed in range(50)]
+    assert sum("l" in symbols for symbols in free) > 8
+    assert sum("b" in symbols for symbols in free) > 8
+
+
+def test_sizes_waste_an_eighth_at_most_and_pieces_are_the_whole() -> None:
+    for extent in range(1, 600):
+        size = padded_size(extent)
+        assert extent <= size <= extent * 9 / 8 or size == extent
+        assert padded_size(size) == size
+        for most in (1, 4, 64):
+            found = pieces(extent, most)
+            assert sum(found) == extent and max(found) <= most
+            assert all(n & (n - 1) == 0 for n in found) and found == sorted(found, reverse=True)
+
+
+def test_a_piece_is_as_large_as_hides_reading_the_weights() -> None:
+    target = Target.parse("x86 -mcpu=znver5 -num-cores=1")
+    few, many = (enough(flops, 10**8, target) for flops in (1e10, 1e6))
+    assert few == 1 < many
+    assert enough(1e6, 0, target) == 1
+
+
+def attention() -> onnx.ModelProto:
+    """Attention among the tokens of each sentence, then a pooled row of each."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["q"]),
+        helper.make_node("Transpose", ["q"], ["k"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "k"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "x"], ["y"]),
+        helper.make_node("ReduceMax", ["y"], ["z"], axes=[1], keepdims=0),
+    ]
+    return model_of(nodes, {"x": (TensorProto.FLOAT, ["batch", "length", 16])}, ("y", "z"), {"w": data(16, 16)})
+
+
+def bucketed(counting: Counting) -> BucketedModel:
+    source = open_model(attention().SerializeToString())
+    return BucketedModel(source, counting, optimize, MAX_LOOP_STEPS, TARGET)
+
+
+def test_shapes_in_one_bucket_have_one_program() -> None:
+    counting = Counting()
+    model = bucketed(counting)
+    exact = StagedModel(open_model(attention().SerializeToString()), Counting())
+    for length in (100, 97, 104, 99):
+        x = data(1, length, 16, seed=length)
+        for one, other in zip(model.run({"x": x}), exact.run({"x": x}), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert len(counting.graphs) == 1
+    (use,) = model.shapes()
+    assert use.inputs["x"] == (1, 104, 16) and use.runs == 4 and use.seconds > 0
+    assert use.own_bytes == use.weight_bytes > 0 and "4 runs" in str(use)
+
+
+def test_a_larger_program_answers_while_a_better_one_is_made() -> None:
+    counting = Counting()
+    model = bucketed(counting)
+    model.prepare({"batch": 1, "length": 120})
+    x = data(1, 70, 16)
+    before = model.run({"x": x})
+    model.wait()
+    assert [graph.inputs[0].shape for graph in counting.graphs] == [(1, 120, 16), (1, 72, 16)]
+    for one, other in zip(model.run({"x": x}), before, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert {use.inputs["x"]: use.runs for use in model.shapes()} == {(1, 120, 16): 1, (1, 72, 16): 1}
+
+
+def test_what_a_bucket_cannot_run_runs_as_it_is() -> None:
+    """A table shorter than the bucket, longer than the run."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "one"], ["n"]),
+        helper.make_node("Slice", ["t", "zero", "n", "zero"], ["r"]),
+        helper.make_node("Add", ["x", "r"], ["y"]),
+    ]
+    tensors = {"t": data(33, 4), "one": np.ones(1, np.int64), "zero": np.zeros(1, np.int64)}
+    proto = model_of(nodes, {"x": (TensorProto.FLOAT, ["batch", "length", 4])}, tensors=tensors)
+    source = open_model(proto.SerializeToString())
+    model = BucketedModel(source, Counting(), optimize, MAX_LOOP_STEPS, TARGET)
+    assert Axes.of(source).symbols == ("length", "batch")
+    x = data(2, 33, 4)
+    np.testing.assert_array_equal(model.run({"x": x})[0], x + tensors["t"])
+    with pytest.raises(AutotuneError):
+        model.run({"x": data(2, 34, 4)})
+
+
+def test_a_prepared_model_refuses_other_shapes() -> None:
+    counting = Counting()
+    model = PreparedModel(open_model(attention().SerializeToString()), counting)
+    with pytest.raises(InputError, match=r"batch = 2, length = 3 .*prepared: none"):
+        model.run({"x": data(2, 3, 16)})
+    model.prepare({"batch": 2, "length": 3})
+    assert len(model.run({"x": data(2, 3, 16)})) == 2
+    with pytest.raises(InputError, match=r"prepared: batch = 2, length = 3"):
+        model.run({"x": data(2, 4, 16)})
+    with pytest.raises(InputError, match="an extent is missing"):
+        model.prepare({"batch": 2})
+    assert len(counting.graphs) == 1
+
+
+def test_sessions_have_the_policies() -> None:
+    source = attention().SerializeToString()
+    x = data(2, 21, 16)
+    right = InferenceSession(source, target=TARGET, database=False).run(None, {"x": x})
+    session = InferenceSession(source, target=TARGET, database=False, on_new_shape="bucket")
+    for one, other in zip(session.run(None, {"x": x}), right, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert [use.inputs["x"] for use in session.shapes()] == [(2, 22, 16)]
+    strict = InferenceSession(source, target=TARGET, database=False, on_new_shape="error")
+    strict.prepare(batch=2, length=21)
+    np.testing.assert_array_equal(strict.run(["z"], {"x": x})[0], right[1])
+    with pytest.raises(InputError, match="on_new_shape is one of compile, bucket, error"):
+        InferenceSession(source, on_new_shape="guess")
