@@ -186,8 +186,8 @@ def measure_bert(report: Report, path: Path, threads: int, calls: int, cache: Pa
     ]  # fmt: skip
     report.table(f"BERT-base, lengths {LENGTHS}, batches {BATCHES}, {threads} threads", rows)
     where = f"BERT-base, {threads} threads"
-    report.claim(f"{where}: total time against onnxruntime", others.sum() / seconds.sum(), "at least", 1.05, "x")
-    after = others[WARM:].sum() / seconds[WARM:].sum() if calls > WARM else None
+    report.claim(f"{where}: total time against onnxruntime", float(others.sum() / seconds.sum()), "at least", 1.05, "x")
+    after = float(others[WARM:].sum() / seconds[WARM:].sum()) if calls > WARM else None
     report.claim(f"{where}: after {WARM} calls", after, "at least", 1.05, "x")
     report.claim(
         f"{where}: p99 after {WARM} calls, of the shape by itself", float(np.quantile(slower, 0.99)), "at most", 1.5
