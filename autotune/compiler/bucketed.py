@@ -216,6 +216,8 @@ class BucketedModel(StagedModel):
 
     def _make(self, bucket: Extents) -> None:
         """Have a program for a bucket."""
+        if bucket in self._made:
+            return
         if bucket in self._refused:
             raise ModelError("this bucket was refused before")
         try:

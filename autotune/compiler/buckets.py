@@ -5,10 +5,10 @@ from __future__ import annotations
 from autotune.search_spaces.space.limit import Speed, products_per_cycle
 from autotune.target import Target
 
-STEPS = 8
-"""Sizes between a power of two and the next one, so that padding adds an eighth at most, a sixteenth on average."""
+STEPS = 16
+"""Sizes between a power of two and the next one, so that padding adds a sixteenth at most."""
 
-READS = 4.0
+READS = 8.0
 """A piece is large enough when its arithmetic takes so many times as long as reading the weights."""
 
 
