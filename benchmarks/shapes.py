@@ -2,16 +2,19 @@
 
 python -m benchmarks.shapes                    1,000 calls of BERT-base, then ResNet-50, with one thread
 python -m benchmarks.shapes --calls 200 -t 2   fewer calls, two threads
+python -m benchmarks.shapes --prepare          with the programs of all buckets made before the first call
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +33,7 @@ from benchmarks.transformers import HEADS, INNER, LAYERS, WIDTH, gelu, layer_nor
 WORDS, LONGEST = 30522, 512
 LENGTHS, BATCHES = (16, 384), (1, 8)
 IMAGES = (1, 4, 16, 64)
-KINDS = ("bucket", "onnxruntime")
+OURS, PREPARED, PEER = "bucket", "prepared", "onnxruntime"
 WARM = 50
 FIXED = 12  # exact shapes that tell what a shape takes by itself
 METHOD = (
@@ -95,7 +98,11 @@ def feeds_of(model: str, batch: int, length: int, seed: int) -> dict[str, NDArra
 
 
 class Caller:
-    """An engine in a process of its own. Kinds: "bucket" and "compile" are ours by that policy, and "onnxruntime"."""
+    """An engine in a process of its own.
+
+    Args:
+        kind: "bucket" and "compile" are ours by that policy, "prepared" with all buckets made before, "onnxruntime".
+    """
 
     def __init__(self, kind: str, model: str, path: Path, threads: int, cache: Path) -> None:
         self._process = subprocess.Popen(
@@ -125,20 +132,26 @@ class Caller:
 def serve(kind: str, model: str, path: str, threads: str) -> None:
     """What a `Caller` talks to."""
     run: Callable[[Mapping[str, NDArray[Any]]], Sequence[NDArray[Any]]]
-    if kind == "onnxruntime":
+    if kind == PEER:
         from autotune.engines.peers import load_peer
 
-        np.zeros(1)
+        importlib.import_module(PEER)
         base = status_bytes("VmRSS")
         peer = load_peer(kind, Path(path), int(threads), {})
         run = peer.run
     else:
         import autotune
+        import autotune.api.load
 
-        target = f"native -num-cores={threads}"
-        autotune.Target.parse(target)
         base = status_bytes("VmRSS")
-        session = autotune.InferenceSession(path, target=target, database=False, on_new_shape=kind)
+        policy = OURS if kind == PREPARED else kind
+        session = autotune.InferenceSession(
+            path, target=f"native -num-cores={threads}", database=False, on_new_shape=policy
+        )
+        if kind == PREPARED:
+            for length in range(LENGTHS[1], LENGTHS[0] - 1, -1):
+                for batch in range(BATCHES[1], BATCHES[0] - 1, -1):
+                    session.prepare(batch=batch, length=length)
 
         def run(feeds: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[Any]]:
             return session.run(None, feeds)
@@ -154,17 +167,15 @@ def serve(kind: str, model: str, path: str, threads: str) -> None:
         print(json.dumps({"seconds": seconds, "told": told, "bytes": status_bytes("VmHWM") - base}), flush=True)
 
 
-def measure_bert(report: Report, path: Path, threads: int, calls: int, cache: Path) -> None:
+def measure_bert(report: Report, path: Path, threads: int, calls: int, cache: Path, ours_is: str) -> None:
     """The calls of random shapes, by both engines in turn."""
     rng = np.random.default_rng(0)
     drawn = [(int(rng.integers(BATCHES[0], BATCHES[1] + 1)), int(rng.integers(LENGTHS[0], LENGTHS[1] + 1)))
              for _ in range(calls)]  # fmt: skip
     ours: list[dict[str, float]] = []
     peer: list[dict[str, float]] = []
-    with (
-        Caller("bucket", "bert", path, threads, cache) as one,
-        Caller("onnxruntime", "bert", path, threads, cache) as two,
-    ):
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(Caller(kind, "bert", path, threads, cache)) for kind in (ours_is, PEER))
         for n, (batch, length) in enumerate(drawn):
             ours.append(one.call(batch, length, n))
             peer.append(two.call(batch, length, n))
@@ -202,10 +213,8 @@ def measure_bert(report: Report, path: Path, threads: int, calls: int, cache: Pa
 def measure_resnet(report: Report, path: Path, threads: int, rounds: int, cache: Path) -> None:
     """Batches by both engines in turn."""
     rows: list[Row] = []
-    with (
-        Caller("bucket", "resnet50", path, threads, cache) as one,
-        Caller("onnxruntime", "resnet50", path, threads, cache) as two,
-    ):
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(Caller(kind, "resnet50", path, threads, cache)) for kind in (OURS, PEER))
         for batch in IMAGES:
             found = [(one.call(batch), two.call(batch)) for _ in range(max(3, rounds // batch) + 1)][1:]
             ours, peer = (float(np.median([pair[n]["seconds"] for pair in found])) for n in (0, 1))
@@ -219,6 +228,9 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--calls", type=int, default=1000, help="of BERT-base; 0 leaves it out")
     options.add_argument("--images", type=int, default=40, help="runs of ResNet-50 with one image; 0 leaves it out")
     options.add_argument("-t", "--threads", type=int, default=1)
+    options.add_argument(
+        "--prepare", action="store_true", help="make the programs of all buckets before the first call"
+    )
     options.add_argument("--cache", type=Path, help="folder of compiled kernels; an empty one if not given")
     given = options.parse_args(arguments)
     calls, images = (6, 2) if given.quick else (given.calls, given.images)
@@ -228,7 +240,8 @@ def main(arguments: list[str] | None = None) -> int:
         if calls:
             path = Path(folder) / "bert.onnx"
             onnx.save(bert(zoo.Net("bert", zoo.Weights(0))), path)
-            measure_bert(report, path, given.threads, calls, cache)
+            kind = PREPARED if given.prepare else OURS
+            measure_bert(report, path, given.threads, calls, cache, kind)
         if images:
             path = Path(folder) / "resnet50.onnx"
             onnx.save(resnet50(), path)
