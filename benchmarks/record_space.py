@@ -10,6 +10,7 @@ Tasks grow in turns, a round of points each, until all have --points or the time
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import re
 import sys
@@ -17,6 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from autotune import machine
 from autotune.errors import MeasureError
 from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
@@ -30,6 +32,8 @@ from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
 from autotune.search_spaces.space.space import Space, TaskSpace
 from autotune.target import Target
+from benchmarks.lessons import POLICY
+from benchmarks.prebuilt import Prebuilt, Turn, add_lock, turn_of
 from benchmarks.report import environment, progress
 
 TASKS = {
@@ -52,7 +56,7 @@ TASKS = {
     "scores as einsum": "einsum data=1,197,12,64 data=1,197,12,64 equation=bqhd,bkhd->bhqk",
     "contraction": "einsum data=24,24,24,48 data=48,24,48 equation=abcd,dbe->ace",
 }
-ROUND = 50
+ROUND = 100
 SETTLED = 12
 """The best are timed again, in turn: noise only ever adds time, so each keeps the lower one of its two times."""
 
@@ -67,27 +71,38 @@ def empty(name: str, line: str, task: TuningTask) -> SpaceRecording:
     )  # fmt: skip
 
 
-def extend(recording: SpaceRecording, task: TuningTask, pipeline: Pipeline, count: int) -> SpaceRecording:
+def extend(
+    recording: SpaceRecording, task: TuningTask, builder: Builder, runner: Runner, turn: Turn, count: int
+) -> SpaceRecording:
     """Up to `count` points more: the defaults, then a random sample; `complete` when nothing is left."""
     # Another seed in each round, so that a run that continues does not draw what is there.
     strategy = RandomSearch(task.space, random.Random(f"{recording.name}/{len(recording.points)}"))
     for point in recording.points.values():
         strategy.observe(point.trial)
     configs = strategy.propose(count)
-    measured = pipeline.measure(task.candidate(config) for config in configs)
-    points = [_point(measurement, task.space) for measurement in measured]
+    candidates = [task.candidate(config) for config in configs]
+    futures = [builder.submit(candidate) for candidate in candidates]
+    built = dict(zip(candidates, (future.result() for future in futures)))
+    pipeline = Pipeline(Prebuilt(built), runner, ahead=1, take_turns=False)
+    best = min((point.trial.cost for point in recording.points.values()), default=math.inf)
+    if candidates and math.isfinite(best):
+        pipeline.incumbent(best, candidates[0])
+    with turn():
+        points = [_point(measurement, task.space) for measurement in pipeline.measure(candidates)]
     return recording.with_points(*points, complete=len(configs) < count, settled=False)
 
 
-def settle(recording: SpaceRecording, task: TuningTask, pipeline: Pipeline) -> SpaceRecording:
+def settle(recording: SpaceRecording, task: TuningTask, builder: Builder, runner: Runner, turn: Turn) -> SpaceRecording:
     """The best points with times that are fair to each other."""
     ranked = sorted((p for p in recording.points.values() if p.trial.seconds is not None), key=lambda p: p.trial.cost)
     best = list({point.ir_hash: point for point in ranked}.values())[:SETTLED]
     if len(best) < 2:
         return recording.with_points(settled=True)
     candidates = [task.candidate(point.config) for point in best]
-    builds = [build for build in pipeline.build(candidates) if isinstance(build, BuildResult)]
-    results = pipeline.compare(candidates[0], builds)
+    futures = [builder.submit(candidate) for candidate in candidates]
+    builds = [build for build in (future.result() for future in futures) if isinstance(build, BuildResult)]
+    with turn():
+        results = runner.compare(candidates[0], builds)
     again = {
         build.kernel.ir_hash[:16]: result.seconds
         for build, result in zip(builds, results, strict=True)
@@ -125,14 +140,13 @@ def load_or_begin(path: Path, name: str, line: str, task: TuningTask) -> SpaceRe
     return found
 
 
-def record(tasks: Sequence[tuple[str, str]], target: Target, out: Path, points: int, seconds: float) -> int:
+def record(tasks: Sequence[tuple[str, str]], target: Target, out: Path, points: int, seconds: float, turn: Turn) -> int:
     """Records until every task has its points or the time is spent; how many points there are."""
     end = time.monotonic() + seconds
     made = {name: TuningTask.of(parse_workload(line), target) for name, line in tasks}
     paths = {name: out / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.jsonl.gz" for name in made}
     found = {name: load_or_begin(paths[name], name, line, made[name]) for name, line in tasks}
-    with Runner(target) as runner, Builder(1) as builder:
-        pipelines = {name: Pipeline(builder, runner, ahead=4, take_turns=False) for name in made}
+    with Runner(target, POLICY) as runner, Builder(machine.allowed_cores(), timeout=60.0) as builder:
         while time.monotonic() < end:
             open_ = [name for name in made if not found[name].complete and len(found[name].points) < points]
             if not open_:
@@ -141,12 +155,12 @@ def record(tasks: Sequence[tuple[str, str]], target: Target, out: Path, points: 
                 if time.monotonic() >= end:
                     break
                 count = min(ROUND, points - len(found[name].points))
-                found[name] = extend(found[name], made[name], pipelines[name], count)
+                found[name] = extend(found[name], made[name], builder, runner, turn, count)
                 found[name].save(paths[name])
                 progress(f"{name}: {len(found[name].points)} points{', all' if found[name].complete else ''}")
         for name in made:
             if not found[name].settled:
-                found[name] = settle(found[name], made[name], pipelines[name])
+                found[name] = settle(found[name], made[name], builder, runner, turn)
                 found[name].save(paths[name])
     return sum(len(recording.points) for recording in found.values())
 
@@ -163,11 +177,13 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--target", default="native -num-cores=1", help="[default: native -num-cores=1]")
     options.add_argument("--task", action="append", choices=TASKS, help="only this one; may be repeated")
     options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
+    add_lock(options)
     given = options.parse_args(arguments)
     names = given.task or ([] if given.op else TASKS)
     tasks = [(name, TASKS[name]) for name in names] + [(line, line) for line in given.op or ()]
     given.out.mkdir(parents=True, exist_ok=True)
-    total = record(tasks, Target.parse(given.target), given.out, given.points, 60 * given.minutes)
+    total = record(tasks, Target.parse(given.target), given.out, given.points, 60 * given.minutes,
+                   turn_of(given.lock))  # fmt: skip
     size = sum(path.stat().st_size for path in given.out.glob("*.jsonl.gz"))
     print(f"{total} points of {len(tasks)} tasks in {given.out}, {size / 1e6:.1f} MB")
     return 0

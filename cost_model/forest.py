@@ -81,6 +81,18 @@ class Forest:
         begin = starting_score(features, self.start, self.weight)
         return np.stack([begin + leaves[:, self.members == n].sum(axis=1) for n in range(models)])
 
+    def over(self, names: Sequence[str]) -> Forest:
+        """The same forest where there are more columns: it asks about none of those that it does not know.
+
+        Raises:
+            CostModelError: a column that it was trained on is not among them.
+        """
+        lacking = sorted(set(self.names) - set(names))
+        if lacking:
+            raise CostModelError(f"the model was trained on {lacking[0]!r}, and there is no such feature any more")
+        places = np.array([*(list(names).index(name) for name in self.names), -1], np.int16)  # -1, of leaves, stays
+        return replace(self, names=tuple(names), feature=places[self.feature])
+
     def plus(self, other: Forest) -> Forest:
         """A forest that says what both say together: each model of this one with the trees of one of the other's."""
         check_same(Features(self.names, np.empty((0, len(self.names)), np.float32), self.version),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -43,28 +43,48 @@ def _lesson(records: list[TuningRecord]) -> Lesson | None:
     first = records[0]
     try:
         workload, target = Workload.from_json(first.workload), Target.from_json(first.target)
-        template = lookup(first.template)
-        space = template.space(workload, target) if template.applies(workload, target) else None
-    except (ConfigError, WorkloadError, TargetError) as error:
+    except (WorkloadError, TargetError) as error:
         _log.info("no lesson from the trials of %s: %s", first.description, error)
+        return None
+    seconds = {
+        Config.from_json(record.config).without(TEMPLATE): np.inf if record.seconds is None else record.seconds
+        for record in records
+    }
+    return lesson_of(first.description, workload, target, first.template, seconds)
+
+
+def lesson_of(
+    name: str, workload: Workload, target: Target, template: str, seconds: Mapping[Config, float]
+) -> Lesson | None:
+    """What measured configs of one template teach; those that its space has no more are left out.
+
+    Args:
+        name: of the task, for people.
+        seconds: by config, without the template's name; infinity where it failed.
+
+    Returns:
+        None where nothing is left, or the features mean something for this task alone.
+    """
+    try:
+        known = lookup(template)
+        space = known.space(workload, target) if known.applies(workload, target) else None
+    except (ConfigError, WorkloadError) as error:
+        _log.info("no lesson from the trials of %s: %s", name, error)
         return None
     if space is None or not space.portable:
         return None
-    valid = list(_valid(space, records))
+    valid = [config for config in seconds if _valid(space, config)]
     if not valid:
         return None
-    values = space.encode_all([config for config, _ in valid])
-    seconds = np.array([np.inf if record.seconds is None else record.seconds for _, record in valid])
+    features = Features(space.feature_names, space.encode_all(valid))
     anchor = workload.anchor
     operator = anchor.op if anchor is not None else workload.nodes[0].op
-    return Lesson(first.description, operator, first.target_key, Features(space.feature_names, values), seconds)
+    return Lesson(name, operator, target.key, features, np.array([seconds[config] for config in valid]))
 
 
-def _valid(space: ConfigSpace, records: Iterable[TuningRecord]) -> Iterable[tuple[Config, TuningRecord]]:
-    for record in records:
-        config = Config.from_json(record.config).without(TEMPLATE)
-        try:
-            space.validate(config)
-        except ConfigError:
-            continue
-        yield config, record
+def _valid(space: ConfigSpace, config: Config) -> bool:
+    try:
+        space.validate(config)
+    except ConfigError:
+        return False
+    return True

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.search_spaces.sketch.batch import Batch
+from autotune.search_spaces.sketch.batch import Batch, Flags
 from autotune.search_spaces.sketch.contraction import Contraction
 from autotune.search_spaces.sketch.rules import folded
 from autotune.target import Target
 
 Array = NDArray[np.float64]
+WIDENING = 2.5
+"""Instructions that make 16-bit integers of a vector of bytes: two where they are unsigned, else three."""
 INTEGER_STEPS = 3
 """Instructions that multiply 32-bit integers, two on most CPUs, and add the product."""
 
@@ -53,6 +55,24 @@ def gains(c: Contraction, target: Target, kind: str) -> Array:
         best = max(target.core.lane_rate(folding.dot.pipe, width) for width in bits) / folding.dot.steps
         found.append(1.0 if folding.dot.tiled else max(best * folding.dot.extent / plain, 1.0))
     return np.array(found)
+
+
+def preparing(c: Contraction, b: Batch, packs: Flags) -> Array:
+    """Instructions of a step of a tile that make what an instruction folds: bytes widened, vectors interleaved.
+
+    Args:
+        packs: per tiling and factor, whether it lies in panels.
+    """
+    total = np.zeros(len(b.vector))
+    for n, x in enumerate(c.foldings, 1):
+        for k, f in enumerate(c.factors):
+            moves = np.array([a.name in f.axes() for a in c.spatial])
+            step = f.stride(c.reduce[x.axis].name)
+            shuffles = np.where(b.lanes == step, 1.0, x.dot.extent - 1.0)
+            apart = (step != 1) & ~packs[:, k] & moves[b.vector]
+            each = np.where(apart, shuffles, 0.0) + (WIDENING if x.dot.widened else 0.0)
+            total += np.where(b.dot == n, each * np.where(moves[None, :], b.tile, 1.0).prod(1), 0.0)
+    return total
 
 
 def folded_products(c: Contraction, b: Batch) -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from autotune.search_spaces.sketch.batch import Batch, Flags, Integers
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
-from autotune.search_spaces.sketch.instructions import folded_products, gains, throughput
+from autotune.search_spaces.sketch.instructions import folded_products, gains, preparing, throughput
 from autotune.target import Target
 
 Array = NDArray[np.float64]
@@ -26,8 +26,6 @@ TILE_WORD = 4
 """Bytes along a row of a tile register that belong to one column."""
 PAGE = 4096
 """Bytes that one entry of the translation buffer covers."""
-WIDENING = 2.5
-"""Instructions that make 16-bit integers of a vector of bytes: two where they are unsigned, else three."""
 
 NAMES = (
     "log_work",
@@ -67,6 +65,12 @@ NAMES = (
     "threads",
     "depth",
     "far",
+    "parts",
+    "ahead",
+    "bytes",
+    "folds",
+    "product",
+    "step",
 )
 
 
@@ -153,7 +157,7 @@ class _Counted:
         live = size + np.minimum(vectors, rows) + 1
         over = np.maximum(live - self.target.num_vector_registers, 0)
         multiplies, waiting, loading = self._steps(size, rate, latency, loads, over)
-        multiplies = multiplies + self._preparing() * self.tiles.prod(1) / self.n.rate
+        multiplies = multiplies + preparing(c, self.b, self.packs) * self.tiles.prod(1) / self.n.rate
         kept = self._kept()
         multiplies, waiting, loading = (x * steps * kept for x in (multiplies, waiting, loading))
         arithmetic = np.maximum(np.maximum(multiplies, waiting), loading)
@@ -211,6 +215,12 @@ class _Counted:
             np.full(self.many, np.log2(self.target.num_threads)),
             np.log2(steps),
             l3 / np.maximum(arithmetic, 1.0),
+            np.log2(self.parts),
+            np.log2(1.0 + self.b.ahead * vectors),
+            np.full(self.many, math.log2(min((f.bytes for f in c.reads), default=c.stored))),
+            np.log2(self.folded),
+            np.full(self.many, float(c.product)),
+            self._innermost(),
         )
         return np.stack([np.broadcast_to(x, (self.many,)) for x in columns], axis=1)
 
@@ -261,19 +271,6 @@ class _Counted:
         self.ends = 1.0 - whole.prod(1) * size / np.maximum(rate * out[0], 1.0)
         return out[0], out[1], out[2]
 
-    def _preparing(self) -> Array:
-        """Instructions of a step of a tile that make what an instruction folds: bytes widened, vectors interleaved."""
-        total = np.zeros(self.many)
-        for n, x in enumerate(self.c.foldings, 1):
-            for k, f in enumerate(self.c.factors):
-                moves = np.array([a.name in f.axes() for a in self.c.spatial])
-                step = f.stride(self.c.reduce[x.axis].name)
-                shuffles = np.where(self.lanes == step, 1.0, x.dot.extent - 1.0)
-                apart = (step != 1) & ~self.packs[:, k] & moves[self.vector]
-                each = np.where(apart, shuffles, 0.0) + (WIDENING if x.dot.widened else 0.0)
-                total += np.where(self.b.dot == n, each * np.where(moves[None, :], self.tile, 1.0).prod(1), 0.0)
-        return total
-
     def _kept(self) -> Array:
         """Share of the terms that is left when those in padding are left out, for all of a tile or none of it."""
         kept = np.ones(self.many)
@@ -312,6 +309,12 @@ class _Counted:
             shared = (np.where(along[None, :], self.tile, 1.0).prod(1) > 1) & (self.terms[:, -1] == k)
             found = np.where(shared, np.minimum(self.unroll, term.extent), found)
         return found
+
+    def _innermost(self) -> Array:
+        """Octaves of elements between what two turns of the innermost loop read, where that is farthest apart."""
+        names = [self.c.reduce[term.axis].name for term in self.c.terms()]
+        apart = [max(abs(f.stride(name) or 0) for f in self.c.reads) if name else 0 for name in names]
+        return np.asarray(np.log2(1.0 + np.array(apart, np.float64))[self.terms[:, -1]])
 
     def _broadcasts(self) -> Array:
         """Share of the loads of a step that fill a vector with one element."""

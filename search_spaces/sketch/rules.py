@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -16,6 +17,7 @@ FACTOR_TILES = 2
 """Tile registers for what is multiplied, at least: one for either factor, and another where rows are left over."""
 
 
+@functools.lru_cache(maxsize=4096)
 def block_size(count: int, wanted: int, whole: bool) -> int:
     """Tiles in a block when `wanted` are asked for, 0 for all; with `whole`, no block is smaller than the others."""
     most = min(wanted or count, count)

@@ -46,9 +46,6 @@ IDLE = 100.0
 WORTHWHILE = 4
 """Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
 
-UNLEARNED = ("depth", "ahead")
-"""Knobs that were not there when the shipped model was trained."""
-
 TILES_PER_BLOCK = (1, 2, 4, 8, 16, 32, 64, 0)
 UNROLL = (1, 2, 4, 8)
 MOST_TILES = 4000
@@ -93,17 +90,15 @@ class SketchSpace(ConfigSpace):
     def foreseen(self, count: int) -> list[Config]:
         """The configs of which the most is expected, best first; fewer where there are not so many.
 
-        What no model has learned yet is left as it is by default, for the search to try, but for products of tiles: of
-        these no model has learned anything, and the closed form says what is expected.
+        How far ahead panels are asked for follows from the tile, and the search tries others: what models learned from
+        are kernels by themselves, with weights that caches hold, and in a model they come from farther away.
         """
-        tiled = any(f.dot.tiled for f in self.numbers.c.foldings)
-        learned = [knob for knob in self.knobs if knob.name not in UNLEARNED or (tiled and knob.name == "depth")]
-        others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name in UNLEARNED)
+        learned = [knob for knob in self.knobs if knob.name != "ahead"]
+        others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name == "ahead")
         decoder = Decoder(self.numbers.c, learned, self.numbers.target)
         found: dict[Config, None] = {}
         for row in foreseen(decoder, self.cycles, self.expected, self.numbers.c.total):
-            values = {knob.name: knob.values[n] for knob, n in zip(learned, row)}
-            config = others.replace(**values)
+            config = others.replace(**{knob.name: knob.values[n] for knob, n in zip(learned, row)})
             if "ahead" in config:
                 t = self.tiling(config)
                 ahead = turns_ahead(math.prod(t.tile) // t.tile[t.vector], t.tile[t.vector])
@@ -120,17 +115,17 @@ class SketchSpace(ConfigSpace):
     def expected(self, batch: Batch) -> NDArray[np.float64]:
         """What the prior expects, lower is faster, without one the closed form; threads without work come last.
 
-        The prior has learned on as many threads as its machines have, and there may be more.
+        The prior has learned on as many threads as its machines have, and there may be more. Of products of tiles no
+        model has learned anything: there the closed form says what is expected.
         """
         forest, values = prior(NAMES, FEATURES_VERSION), self.numbers.of(batch)
         idle = np.maximum(-values[:, NAMES.index("units")], 0.0)  # octaves by which there are fewer units than threads
-        if forest is None or not self.numbers.c.product:
+        if forest is None:
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
         features = Features(NAMES, values.astype(np.float32))
-        unlearned = (batch.depth > 0) & (batch.upright < 0)
         closed = starting_score(features, forest.start, forest.weight)
         found = np.where(batch.upright >= 0, closed, forest.predict(features))
-        return np.asarray(-found + IDLE * (idle + unlearned))
+        return np.asarray(-found + IDLE * idle)
 
     @property
     def portable(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.errors import ConfigError
 
@@ -35,12 +35,15 @@ class Config(Mapping[str, KnobValue]):
     """Knob values, `template` first and the others sorted by name, so that equal configs are equal bytes."""
 
     entries: tuple[tuple[str, KnobValue], ...]
+    _values: dict[str, KnobValue] = field(init=False)  # of `entries`: searches look at knobs millions of times
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_values", dict(self.entries))
 
     @classmethod
     def of(cls, values: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **knobs: object) -> Config:
         """Builds a config from a mapping or pairs, and keywords; ConfigError for a value no knob can have."""
-        # A config's own entries are pairs: as a mapping, each would be searched for.
-        merged = {**dict(values.entries if isinstance(values, Config) else values), **knobs}
+        merged = {**(values._values if isinstance(values, Config) else dict(values)), **knobs}
         names = sorted(merged, key=lambda name: (name != TEMPLATE, name))
         return cls(tuple((name, check_value(name, merged[name])) for name in names))
 
@@ -73,6 +76,8 @@ class Config(Mapping[str, KnobValue]):
 
     def replace(self, **knobs: object) -> Config:
         """A config with these knobs added or changed."""
+        if knobs.keys() <= self._values.keys():
+            return Config(tuple((n, check_value(n, knobs[n]) if n in knobs else v) for n, v in self.entries))
         return Config.of(self, **knobs)
 
     def without(self, *names: str) -> Config:
@@ -106,18 +111,18 @@ class Config(Mapping[str, KnobValue]):
         return ConfigError(f"knob {name!r} must be {wanted}, but the config says {self[name]!r}: {self.to_json()}")
 
     def __getitem__(self, name: str) -> KnobValue:
-        for entry, value in self.entries:
-            if entry == name:
-                return value
-        known = ", ".join(entry for entry, _ in self.entries) or "nothing"
-        raise ConfigError(f"the config has no knob {name!r}; it has {known}")
+        value = self._values.get(name)
+        if value is None:
+            known = ", ".join(self._values) or "nothing"
+            raise ConfigError(f"the config has no knob {name!r}; it has {known}")
+        return value
 
     # Mapping.get and Mapping.__contains__ expect KeyError; a missing knob is a ConfigError here, so both are ours.
     def get(self, name: str, default: KnobValue | None = None) -> KnobValue | None:  # type: ignore[override]
-        return dict(self.entries).get(name, default)
+        return self._values.get(name, default)
 
     def __contains__(self, name: object) -> bool:
-        return any(entry == name for entry, _ in self.entries)
+        return name in self._values
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self.entries)

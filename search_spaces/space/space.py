@@ -178,7 +178,7 @@ class ConfigSpace:
 
     def crossover(self, mother: Config, father: Config, rng: random.Random) -> Config:
         for _ in range(50):
-            child = Config.of((knob.name, rng.choice((mother, father))[knob.name]) for knob in self.knobs)
+            child = mother.replace(**{knob.name: rng.choice((mother, father))[knob.name] for knob in self.knobs})
             if self.satisfies(child):
                 return child
         return mother

@@ -55,6 +55,16 @@ def test_other_features_are_refused() -> None:
         forest.predict(Features(NAMES, values, version=99))
 
 
+def test_more_features_do_not_change_what_is_known() -> None:
+    forest, _, values = trained()
+    wider = ("before", *reversed(NAMES), "behind")
+    more = np.concatenate([np.full((200, 1), 7, np.float32), values[:, ::-1], np.ones((200, 1), np.float32)], axis=1)
+    expected = forest.predict(Features(NAMES, values))
+    assert (forest.over(wider).predict(Features(wider, more)) == expected).all()
+    with pytest.raises(CostModelError, match="'loads'"):
+        forest.over(("work", "rows"))
+
+
 def test_no_damage_gets_through(tmp_path: Path) -> None:
     """Any byte changed, any length: refused in one line, or harmless."""
     forest, _, values = trained()

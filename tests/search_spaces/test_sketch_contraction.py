@@ -183,6 +183,27 @@ def test_numbers_of_a_nest_are_finite_and_follow_it() -> None:
     assert row["copying"] > 0 == unpacked["copying"]
 
 
+def test_numbers_tell_parts_of_sums_prefetching_and_the_innermost_loop_apart() -> None:
+    space = space_of("matmul a=var:4,1024 b=const:1024,4096")
+    plain = space.default().replace(depth=0, ahead=0)
+
+    def number(name: str, config: Config) -> float:
+        return float(space.encode(config)[space.feature_names.index(name)])
+
+    assert [number("parts", plain.replace(depth=d)) for d in (0, 256)] == [0, 2]
+    assert number("ahead", plain) == 0 < number("ahead", plain.replace(ahead=8)) < number(
+        "ahead", plain.replace(ahead=16)
+    )  # fmt: skip
+    windows = space_of("conv2d data=1,8,12,40 weight=8,8,3,3")
+    config = windows.default()
+    assert windows.numbers.c.product and set(windows.knob("terms").values) >= {(1, 2, 0), (0, 1, 2)}
+    near, far = (
+        windows.encode(config.replace(terms=terms))[windows.feature_names.index("step")]
+        for terms in ((0, 1, 2), (0, 2, 1))
+    )
+    assert near == 1 < far
+
+
 def test_no_configs_have_no_numbers() -> None:
     space = space_of(PRODUCT)
     assert space.encode_all([]).shape == (0, len(space.feature_names))

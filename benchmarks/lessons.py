@@ -1,0 +1,333 @@
+"""Measures nests of many tasks for the cost model to learn from, and keeps them: benchmarks/learned/*.jsonl.xz.
+
+python -m benchmarks.lessons --out FILE                                   every task, one thread
+python -m benchmarks.lessons --out FILE --target "x86 -mcpu=haswell -num-cores=1" --task product
+python -m benchmarks.lessons --out FILE --op "matmul a=64,64 b=64,64"     another one
+
+Each round measures, of every task, what the model in use likes best (again, where that was slow), steps from what was
+best, and chance; the file grows by a round at a time. All of a round is built first and timed in one go: with --lock
+FILE, only while no other program holds the lock of that file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from autotune import machine
+from autotune.measure.builder import Builder
+from autotune.measure.failure import Failure
+from autotune.measure.pipeline import Pipeline
+from autotune.measure.runner import Runner
+from autotune.measure.spill_filter import SpillFilter
+from autotune.measure.timing import TimingPolicy
+from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.ops import parse_workload
+from autotune.search.lesson_file import Measured, load, save
+from autotune.search_spaces.sketch.space import SketchSpace
+from autotune.search_spaces.space.config import TEMPLATE, Config
+from autotune.search_spaces.space.registry import task_space
+from autotune.search_spaces.space.space import TaskSpace
+from autotune.target import Target
+from benchmarks.prebuilt import Prebuilt, Turn, add_lock, turn_of
+from benchmarks.report import progress
+
+TASKS: Mapping[str, Sequence[str]] = {
+    "product": (
+        "matmul a=var:128,768 b=const:768,3072",
+        "matmul a=var:128,3072 b=const:3072,768",
+        "matmul a=var:197,768 b=const:768,768 add b=const:768",
+        "matmul a=var:49,1024 b=const:1024,4096",
+        "matmul a=var:512,512 b=var:512,512",
+        "matmul a=var:1000,64 b=const:64,64",
+        "matmul a=var:37,300 b=const:300,211",
+        "matmul a=var:16,1024 b=const:1024,1024",
+    ),
+    "vector": (
+        "matmul a=var:1,4096 b=const:4096,4096",
+        "matmul a=var:1,2048 b=const:2048,1000",
+        "matmul a=var:4,1024 b=const:1024,4096",
+    ),
+    "products": (
+        "matmul a=var:12,128,64 b=var:12,64,128",
+        "matmul a=var:12,197,197 b=var:12,197,64",
+        "matmul a=var:64,49,32 b=var:64,32,49",
+        "matmul a=var:8,64,256 b=var:8,256,64",
+    ),
+    "einsum": (
+        "einsum data=var:1,197,12,64 data=var:1,197,12,64 equation=bqhd,bkhd->bhqk",
+        "einsum data=var:48,32,24,32 data=var:32,32,40 equation=abcd,dbe->ace",
+        "einsum data=var:1,64,28,28 data=var:1,64,28,28 equation=bchw,bcxy->bhwxy",
+        "einsum data=var:8,16,128 data=var:8,128,96 equation=bij,bjk->bik",
+    ),
+    "convolution": (
+        "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1 + relu",
+        "conv2d data=1,256,14,14 weight=256,256,3,3 pad=1 + relu",
+        "conv2d data=1,512,7,7 weight=512,512,3,3 pad=1 + relu",
+        "conv2d data=1,128,56,56 weight=128,128,3,3 pad=1 stride=2",
+        "conv2d data=1,3,224,224 weight=64,3,7,7 pad=3 stride=2",
+        "conv2d data=1,3,224,224 weight=32,3,3,3 pad=1 stride=2",
+        "conv2d data=1,64,28,28 weight=96,64,5,5 pad=2",
+        "conv3d data=1,32,8,28,28 weight=64,32,3,3,3 pad=1,1,1,1,1,1",
+    ),
+    "pointwise": (
+        "conv2d data=1,64,56,56 weight=256,64,1,1",
+        "conv2d data=1,1024,14,14 weight=256,1024,1,1 + relu",
+        "conv2d data=1,32,112,112 weight=16,32,1,1",
+        "conv2d data=1,512,28,28 weight=1024,512,1,1 stride=2",
+        "conv2d data=1,320,7,7 weight=1280,320,1,1",
+    ),
+    "depthwise": (
+        "conv2d data=1,32,112,112 weight=32,1,3,3 pad=1 groups=32",
+        "conv2d data=1,144,56,56 weight=144,1,3,3 pad=1 stride=2 groups=144",
+        "conv2d data=1,480,14,14 weight=480,1,5,5 pad=2 groups=480",
+        "conv2d data=1,960,7,7 weight=960,1,3,3 pad=1 groups=960",
+    ),
+    "grouped": (
+        "conv2d data=1,128,56,56 weight=128,4,3,3 pad=1 groups=32",
+        "conv2d data=1,512,14,14 weight=512,16,3,3 pad=1 groups=32",
+        "conv3d data=1,64,8,28,28 weight=64,32,3,3,3 groups=2 pad=1,1,1,1,1,1",
+    ),
+    "bytes": (
+        "matmul a=var:128,768:u8 b=const:768,768:i8",
+        "matmul a=var:128,3072:u8 b=const:3072,768:i8",
+        "matmul a=var:49,512:i8 b=const:512,2048:i8",
+        "conv2d data=1,64,56,56:u8 weight=64,64,3,3:i8 pad=1",
+        "conv2d data=1,256,14,14:u8 weight=1024,256,1,1:i8",
+        "conv2d data=1,3,224,224:u8 weight=64,3,7,7:i8 pad=3 stride=2",
+        "conv2d data=1,96,56,56:u8 weight=96,1,3,3:i8 pad=1 groups=96",
+        "conv2d data=1,512,7,7:u8 weight=512,512,3,3:i8 pad=1",
+    ),
+    "bf16": (
+        "matmul a=var:128,768:bf16 b=const:768,768:bf16",
+        "matmul a=var:197,768:bf16 b=const:768,3072:bf16",
+        "conv2d data=1,128,28,28:bf16 weight=128,128,3,3:bf16 pad=1",
+        "conv2d data=1,256,28,28:bf16 weight=512,256,1,1:bf16",
+    ),
+    "f16": (
+        "conv2d data=1,64,56,56:f16 weight=64,64,3,3:f16 pad=1",
+        "matmul a=var:128,768:f16 b=const:768,768:f16",
+        "matmul a=var:32,1024:f16 b=const:1024,512:f16",
+        "conv2d data=1,256,14,14:f16 weight=256,256,1,1:f16",
+    ),
+    "map": (
+        "transpose data=1024,1024 perm=1,0",
+        "transpose data=1,768,197 perm=0,2,1",
+        "transpose data=1,56,56,64 perm=0,3,1,2",
+        "transpose data=16,197,12,64 perm=0,2,1,3",
+        "transpose data=3,1000,700 perm=2,0,1",
+        "max_pool data=1,64,112,112 kernel=3,3 stride=2,2 pad=1,1,1,1",
+        "avg_pool data=1,192,28,28 kernel=3,3 stride=1,1 pad=1,1,1,1",
+        "max_pool data=1,16,32,56,56 kernel=2,2,2 stride=2,2,2",
+        "add a=1,64,56,56 b=1,64,1,1 + relu",
+        "reduce_sum data=64,1024,32 axes=1",
+        "transpose data=1,128,12,64 perm=0,2,3,1",
+        "transpose data=512,2048 perm=1,0",
+        "transpose data=8,96,96,3 perm=0,3,1,2",
+        "max_pool data=1,192,56,56 kernel=2,2 stride=2,2",
+        "max_pool data=1,256,20,20 kernel=5,5 stride=1,1 pad=2,2,2,2",
+        "avg_pool data=1,128,56,56 kernel=2,2 stride=2,2",
+        "mul a=1,96,112,112 b=1,96,1,1",
+        "reduce_mean data=1,256,14,14,4 axes=2",
+    ),
+    "rows": (
+        "softmax data=12,128,128",
+        "softmax data=1024,1000",
+        "layer_norm data=197,768 scale=768 bias=768",
+        "mul a=1024,768 b=1024,768 + reduce_sum axes=1 + sqrt",
+        "attention q=1,12,128,64 k=1,12,128,64 v=1,12,128,64 q_heads=12 kv_heads=12",
+    ),
+}
+"""Kinds of tasks that models of the zoo have, by what they have in common."""
+
+UNSEEN: Mapping[str, Sequence[str]] = {
+    "product": (
+        "matmul a=var:64,1280 b=const:1280,320",
+        "matmul a=var:196,384 b=const:384,1536",
+        "matmul a=var:256,1024 b=const:1024,1024",
+        "matmul a=var:31,500 b=const:500,77",
+    ),
+    "vector": ("matmul a=var:1,1024 b=const:1024,4096", "matmul a=var:2,3072 b=const:3072,768"),
+    "products": ("matmul a=var:16,64,64 b=var:16,64,64", "matmul a=var:3,196,128 b=var:3,128,196"),
+    "einsum": (
+        "einsum data=var:1,128,8,64 data=var:1,128,8,64 equation=bqhd,bkhd->bhqk",
+        "einsum data=var:20,30,40 data=var:40,30,50 equation=abc,cbd->ad",
+    ),
+    "convolution": (
+        "conv2d data=1,128,28,28 weight=128,128,3,3 pad=1 + relu",
+        "conv2d data=1,192,35,35 weight=64,192,5,5 pad=2",
+        "conv2d data=1,256,28,28 weight=512,256,3,3 pad=1 stride=2",
+        "conv2d data=1,3,256,256 weight=24,3,3,3 pad=1 stride=2",
+    ),
+    "pointwise": (
+        "conv2d data=1,96,56,56 weight=24,96,1,1",
+        "conv2d data=1,512,7,7 weight=2048,512,1,1 + relu",
+        "conv2d data=1,192,28,28 weight=64,192,1,1",
+    ),
+    "depthwise": (
+        "conv2d data=1,96,112,112 weight=96,1,3,3 pad=1 stride=2 groups=96",
+        "conv2d data=1,240,28,28 weight=240,1,5,5 pad=2 groups=240",
+        "conv2d data=1,672,14,14 weight=672,1,5,5 pad=2 groups=672",
+    ),
+    "grouped": ("conv2d data=1,256,28,28 weight=256,8,3,3 pad=1 groups=32",),
+    "bytes": (
+        "matmul a=var:197,768:u8 b=const:768,768:i8",
+        "conv2d data=1,128,28,28:u8 weight=128,128,3,3:i8 pad=1",
+        "conv2d data=1,96,28,28:u8 weight=192,96,1,1:i8",
+        "conv2d data=1,144,28,28:u8 weight=144,1,3,3:i8 pad=1 groups=144",
+    ),
+    "bf16": (
+        "matmul a=var:64,1024:bf16 b=const:1024,256:bf16",
+        "conv2d data=1,64,56,56:bf16 weight=64,64,3,3:bf16 pad=1",
+    ),
+    "f16": ("matmul a=var:49,512:f16 b=const:512,512:f16",),
+    "map": (
+        "transpose data=1,96,3136 perm=0,2,1",
+        "transpose data=12,128,64 perm=1,0,2",
+        "max_pool data=1,128,56,56 kernel=3,3 stride=2,2 pad=1,1,1,1",
+        "add a=8,197,768 b=768",
+    ),
+    "rows": ("softmax data=64,49,49", "layer_norm data=128,768 scale=768 bias=768"),
+}
+"""Others, by which a model is judged, and which it never learns from."""
+
+POLICY = TimingPolicy(batches=5, min_batch_seconds=1e-3, max_seconds=0.25, abort_ratio=2.0, loser_ratio=1.15,
+                      loser_batches=2, retries=0)  # fmt: skip
+"""Few repeats: what is a tenth slower than the best need not be known more closely."""
+DOUBTED = 1.15
+"""How many times slower than the best what the model likes may be before it is timed again: one of the two errs."""
+ELITE = 6
+AGAIN = 2
+"""How often what was disturbed is timed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """How many configs of a task a round measures: that the model likes, a step from the best, at random."""
+
+    liked: int = 6
+    steps: int = 8
+    chance: int = 10
+
+
+def candidates(space: TaskSpace, known: Mapping[Config, float], mix: Mixture, rng: random.Random) -> list[Config]:
+    """What to measure next.
+
+    Args:
+        known: seconds of configs measured so far; without any, the first guesses come first.
+    """
+    sketches = {name: m.space for name, m in space.members.items() if isinstance(m.space, SketchSpace)}
+    found = [] if known else space.defaults()
+    slow = DOUBTED * min(known.values(), default=0.0)
+    for name, sketch in sketches.items():
+        liked = [config.replace(**{TEMPLATE: name}) for config in sketch.foreseen(2 * mix.liked)]
+        found += [config for config in liked if known.get(config, math.inf) > slow][: mix.liked]
+    best = sorted((c for c, s in known.items() if math.isfinite(s)), key=lambda c: known[c])[:ELITE] or found[:ELITE]
+    others = [space.mutate(rng.choice(best), rng) for _ in range(mix.steps)]
+    for name, _ in zip(itertools.cycle(sketches or [""]), range(mix.chance)):
+        others.append(sketches[name].sample(rng).replace(**{TEMPLATE: name}) if name else space.sample(rng))
+    return list(dict.fromkeys([*found, *(config for config in others if config not in known)]))
+
+
+def measured_round(
+    tasks: Sequence[str],
+    target: Target,
+    known: Sequence[Measured],
+    mix: Mixture,
+    seed: str,
+    turn: Turn,
+    runner: Runner,
+) -> list[Measured]:
+    """What one round adds.
+
+    Args:
+        known: of earlier rounds, on any target.
+        turn: see `Turn`; a round is one turn.
+    """
+    built: dict[str, dict[MeasureInput, BuildResult | Failure]] = {}
+    before: dict[str, dict[Config, float]] = {}
+    with Builder(machine.allowed_cores(), timeout=60.0) as builder:
+        futures: dict[str, dict[MeasureInput, Future[BuildResult | Failure]]] = {}
+        for line in tasks:
+            workload = parse_workload(line)
+            own = [one for one in known if (one.workload, one.target) == (line, target)]
+            before[line] = {c.replace(**{TEMPLATE: one.template}): s for one in own for c, s in one.seconds.items()}
+            chosen = candidates(task_space(workload, target), before[line], mix, random.Random(f"{seed}/{line}"))
+            inputs = [MeasureInput(workload, config, None, target) for config in chosen]
+            futures[line] = {candidate: builder.submit(candidate) for candidate in inputs}
+        for line, each in futures.items():
+            built[line] = {candidate: future.result() for candidate, future in each.items()}
+    with turn():
+        return [one for line in tasks for one in _measured(line, target, built[line], before[line], runner)]
+
+
+def _measured(
+    line: str,
+    target: Target,
+    built: Mapping[MeasureInput, BuildResult | Failure],
+    before: Mapping[Config, float],
+    runner: Runner,
+) -> list[Measured]:
+    """Of one task, by template."""
+    pipeline = Pipeline(Prebuilt(built), runner, ahead=1, take_turns=False, spill_filter=SpillFilter())
+    best = min(before.values(), default=math.inf)
+    if built and math.isfinite(best):
+        pipeline.incumbent(best, next(iter(built)))
+    todo, times = list(built), dict[Config, float]()
+    for _ in range(1 + AGAIN):
+        found = list(pipeline.measure(todo))
+        for m in found:
+            seconds = math.inf if isinstance(m.result, Failure) else m.result.seconds
+            times[m.candidate.config] = min(seconds, times.get(m.candidate.config, math.inf))
+        todo = [m.candidate for m in found if isinstance(m.result, MeasureResult) and m.result.disturbed]
+    failed = sum(not math.isfinite(s) for s in times.values())
+    fastest = min(times.values(), default=math.inf)
+    progress(
+        f"{line}: {len(times)}, {failed} failed, {len(todo)} disturbed, {fastest * 1e6:.1f} µs, before {best * 1e6:.1f}"
+    )
+    names = dict.fromkeys(config.template or "" for config in times)
+    parts = {name: {c.without(TEMPLATE): s for c, s in times.items() if c.template == name} for name in names}
+    return [Measured(line, target, name, part) for name, part in parts.items()]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = argparse.ArgumentParser(
+        prog="python -m benchmarks.lessons",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.add_argument("--out", type=Path, required=True, metavar="FILE", help="what is there stays and is built on")
+    for name, count in asdict(Mixture()).items():
+        options.add_argument(f"--{name}", type=int, default=count, metavar="N", help=f"of a task [default: {count}]")
+    options.add_argument("--rounds", type=int, default=2, metavar="N", help="[default: 2]")
+    options.add_argument("--target", default="native -num-cores=1", help="[default: native -num-cores=1]")
+    options.add_argument("--task", action="append", choices=TASKS, help="only of this kind; may be repeated")
+    options.add_argument("--unseen", action="store_true", help="the tasks that a model is judged by")
+    options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
+    add_lock(options)
+    given = options.parse_args(arguments)
+    target = Target.parse(given.target)
+    kinds = given.task or ([] if given.op else TASKS)
+    tasks = [line for kind in kinds for line in (UNSEEN if given.unseen else TASKS)[kind]] + (given.op or [])
+    turn = turn_of(given.lock)
+    mix = Mixture(given.liked, given.steps, given.chance)
+    known = load(given.out) if given.out.exists() else []
+    with Runner(target, POLICY) as runner:
+        for number in range(given.rounds):
+            seed = f"{target}/{sum(len(one.seconds) for one in known)}"
+            progress(f"round {number + 1} of {given.rounds}, {target}")
+            save(given.out, [*known, *measured_round(tasks, target, known, mix, seed, turn, runner)])
+            known = load(given.out)
+    print(f"{given.out}: {sum(len(one.seconds) for one in known)} configs, {given.out.stat().st_size / 1024:.0f} KiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

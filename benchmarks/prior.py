@@ -1,0 +1,93 @@
+"""Trains the cost model that ships from the lessons in benchmarks/learned, and says how well it knows the unseen.
+
+python -m benchmarks.prior                                  evaluate only: operators, targets and tasks left out
+python -m benchmarks.prior --out cost_model/nests.forest    train on all of them
+python -m benchmarks.prior --only-leave-out task            one evaluation
+
+New files beside the others (python -m benchmarks.lessons, on another CPU) are learned from, too. What lies under all of
+it is xeon.forest: what was learned from records of a Xeon (AVX-512 and AVX2, one and two threads, f32) that are gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from autotune.cost_model.forest import Forest
+from autotune.cost_model.training import Lesson, Score, left_out, score, train
+from autotune.search.lesson_file import load
+from autotune.search_spaces.sketch.nest_numbers import NAMES
+from benchmarks.report import ROOT, Report, parser, progress
+
+LEARNED = ROOT / "benchmarks" / "learned"
+BASE = LEARNED / "xeon.forest"
+BOUNDS = {"operator": 0.75, "target": 0.80, "task": 0.75}
+TENTH = 0.97
+METHOD = (
+    "A forest is trained without an operator, a target, or a fifth of the tasks, on top of what is known from the CPU "
+    "whose records are gone, and orders the candidates of what was left out. Order: share of pairs of one task, more "
+    "than 3 % apart, in the right order; chance is a half. First and best of ten: speed of what it ranks first, of the "
+    "best of the ten that it ranks first, relative to the best measured. Means over tasks. Base: the same without any "
+    "training on these lessons."
+)
+
+
+def lessons(folder: Path) -> list[Lesson]:
+    """Of all files in a folder."""
+    made = [one.lesson() for path in sorted(folder.glob("*.jsonl.xz")) for one in load(path)]
+    return [lesson for lesson in made if lesson is not None and lesson.useful]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser("prior", __doc__)
+    options.formatter_class = argparse.RawDescriptionHelpFormatter
+    options.description = __doc__
+    options.add_argument("--lessons", type=Path, default=LEARNED, metavar="DIR", help=f"[default: {LEARNED.name}]")
+    options.add_argument("--base", type=Path, default=BASE, metavar="FILE", help="what is known already")
+    options.add_argument("--out", type=Path, metavar="FILE", help="train on all lessons, and write the model there")
+    options.add_argument("--only-leave-out", choices=BOUNDS, metavar="WHAT", help="operator, target or task")
+    given = options.parse_args(arguments)
+    found = lessons(given.lessons)
+    base = Forest.read(given.base).over(NAMES)
+    report = Report("prior", METHOD, given.quick)
+    if given.out:
+        candidates = sum(len(lesson.seconds) for lesson in found)
+        forest = train(found, base=base, note=f"{base.note}; and {len(found)} tasks, {candidates} candidates")
+        given.out.write_bytes(forest.to_bytes())
+        print(f"{given.out}: {given.out.stat().st_size / 1024:.0f} KiB, {forest.note}")
+        return 0
+    for by in [given.only_leave_out] if given.only_leave_out else list(BOUNDS)[: 1 if given.quick else None]:
+        progress(f"without each {by}")
+        scores = left_out(found, by, base=base)
+        report.table(f"trained without each {by}", [_row("all", scores), *_groups(found, scores, by)])
+        report.claim(f"order, without each {by}", _means(scores)[0], "at least", BOUNDS[by])
+        if by == "task":
+            report.claim("best of ten, tasks never seen", _means(scores)[2], "at least", TENTH)
+    report.table("base alone", [_row("all", [score(base, lesson) for lesson in found])])
+    report.finish(given.json)
+    return 0
+
+
+def _groups(found: Sequence[Lesson], scores: Sequence[Score], by: str) -> list[dict[str, str | float]]:
+    """By what was left out; tasks by operator."""
+    of = {lesson.name: lesson.target if by == "target" else lesson.operator for lesson in found}
+    parts = dict.fromkeys(of[s.name] for s in scores)
+    return [_row(part, [s for s in scores if of[s.name] == part]) for part in parts]
+
+
+def _row(name: str, scores: Sequence[Score]) -> dict[str, str | float]:
+    order, first, tenth = _means(scores)
+    return {"left out": name, "tasks": len(scores), "order": order, "first": first, "best of ten": tenth}
+
+
+def _means(scores: Sequence[Score]) -> tuple[float, float, float]:
+    known = [s for s in scores if s.order == s.order]  # NaN: no pair is more than 3 % apart
+    order = statistics.fmean(s.order for s in known) if known else float("nan")
+    return order, statistics.fmean(s.first for s in scores), statistics.fmean(s.tenth for s in scores)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Lessons: measured, added to, learned from; and the files that the shipped model was made of."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+
+from autotune.cost_model.features import FEATURES_VERSION
+from autotune.cost_model.forest import Forest
+from autotune.cost_model.prior import SHIPPED
+from autotune.ops import parse_workload
+from autotune.search.lesson_file import load, save
+from autotune.search_spaces.sketch.nest_numbers import NAMES
+from autotune.search_spaces.space.registry import task_space
+from autotune.target import Target
+from benchmarks import lessons, prior, untuned
+
+LINE = "matmul a=var:16,24 b=const:24,32"
+ONE = Target.parse("native -num-cores=1")
+MOST_BYTES, MOST_MODEL = 3 << 20, 2 << 20
+
+
+def test_lessons_are_measured_added_to_and_learned_from(tmp_path: Path) -> None:
+    path, lock, model, figures = (tmp_path / name for name in ("a.jsonl.xz", "lock", "a.forest", "figures.json"))
+    sizes = ["--liked", "2", "--steps", "2", "--chance", "3"]
+    for rounds in range(2):
+        assert lessons.main(["--out", str(path), "--op", LINE, "--rounds", "1", "--lock", str(lock), *sizes]) == 0
+        found = load(path)
+        configs = sum(len(one.seconds) for one in found)
+        assert configs >= 3 * (1 + rounds) and {one.workload for one in found} == {LINE}
+        assert any(math.isfinite(seconds) for one in found for seconds in one.seconds.values())
+    assert prior.main(["--lessons", str(tmp_path), "--out", str(model)]) == 0
+    assert Forest.read(model).names == NAMES
+    assert untuned.main([str(path), "--json", str(figures)]) == 0
+    (row,) = json.loads(figures.read_text())["tables"][f"{path.name}, {ONE}"]
+    assert 0 < row["share"] <= 1
+
+
+def test_a_round_never_measures_twice_what_is_known_but_what_is_doubted() -> None:
+    space, mix = task_space(parse_workload(LINE), ONE), lessons.Mixture(3, 3, 3)
+    first = lessons.candidates(space, {}, mix, random.Random(0))
+    assert first[0] == space.default() and len(set(first)) == len(first)
+    known = dict.fromkeys(first, 1.0)
+    assert not known.keys() & set(lessons.candidates(space, known, mix, random.Random(1)))
+    doubted = {**known, first[0]: 2.0}
+    assert first[0] in lessons.candidates(space, doubted, mix, random.Random(1))
+
+
+def test_tasks_are_parsed_and_none_is_both_learned_and_judged_by() -> None:
+    kinds = [lessons.TASKS, lessons.UNSEEN]
+    lines = [line for tasks in kinds for some in tasks.values() for line in some]
+    assert len(set(lines)) == len(lines) >= 100
+    assert lessons.TASKS.keys() >= lessons.UNSEEN.keys()
+    for line in lines:
+        parse_workload(line)
+
+
+def test_the_shipped_model_fits_and_was_made_of_what_is_kept(tmp_path: Path) -> None:
+    shipped, base = Forest.read(SHIPPED), Forest.read(prior.BASE)
+    assert (shipped.names, shipped.version) == (NAMES, FEATURES_VERSION)
+    assert (shipped.threshold[: len(base.threshold)] == base.threshold).all()  # nothing that was known is lost
+    assert SHIPPED.stat().st_size <= MOST_MODEL
+    assert sum(path.stat().st_size for path in prior.LEARNED.iterdir()) <= MOST_BYTES
+    for path in prior.LEARNED.glob("*.jsonl.xz"):
+        found = load(path)
+        save(tmp_path / path.name, found)
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+        assert {one.workload for one in found} <= {line for some in lessons.TASKS.values() for line in some}
