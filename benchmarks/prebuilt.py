@@ -19,6 +19,8 @@ Turn = Callable[[], AbstractContextManager[None]]
 class Prebuilt:
     """A builder of what was built before (see `BuilderLike`)."""
 
+    slots = 1
+
     def __init__(self, builds: Mapping[MeasureInput, BuildResult | Failure]) -> None:
         self._builds = builds
 
