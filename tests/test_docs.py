@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import runpy
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.measure.peaks import Peaks, Rate
+from autotune.ops.plugins import GROUP, load_plugins
 from tests.cli.cli_models import invoke
 from tests.pages import PAGES, ROOT, Block, blocks, name_of
 
@@ -82,6 +85,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return tmp_path
 
 
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `pip install` makes of the package in docs/how-to/add-an-operator.md, for this process and its workers."""
+    site = tmp_path / "site"
+    info = site / "l1_distance-1.0.dist-info"
+    info.mkdir(parents=True)
+    shutil.copy(ROOT / "examples/plugin/l1_distance.py", site)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: l1-distance\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nl1_distance = l1_distance\n")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    load_plugins.cache_clear()
+
+
 def run_commands(block: Block, page: Path) -> None:
     for number, line in enumerate(re.sub(r"\\\n\s*", "", block.text).splitlines()):
         if not line.strip() or line.startswith(NOT_OURS):
@@ -105,15 +122,17 @@ def run_python(block: Block, page: Path, names: dict[str, Any]) -> dict[str, Any
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=map(name_of, WITH_CODE))
-def test_what_a_page_prints_works(page: Path, folder: Path) -> None:
+def test_what_a_page_prints_works(page: Path, folder: Path, request: pytest.FixtureRequest) -> None:
     missing = [name for name in NEEDED.get(page.name, ()) if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
+    if page.name == "add-an-operator.md":
+        request.getfixturevalue("plugin")
     names: dict[str, Any] = {}
     for block in blocks(page):
         if block.language == "sh":
             run_commands(block, page)
-        elif block.language == "python":
+        elif block.language == "python" and "@operator(" not in block.text:  # that is the plugin
             names = run_python(block, page, names)
 
 
@@ -129,3 +148,8 @@ def test_the_api_page_lists_public_names() -> None:
 def test_the_site_lists_pages_that_exist() -> None:
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
     assert len(listed) > 20 and [page for page in listed if not (ROOT / "docs" / page).is_file()] == []
+
+
+def test_the_tutorial_shows_the_plugin_that_is_tested() -> None:
+    shown = next(block.text for block in blocks(ROOT / "docs/how-to/add-an-operator.md") if "@operator(" in block.text)
+    assert shown == (ROOT / "examples/plugin/l1_distance.py").read_text()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import WorkloadError
+from autotune.ops.plugins import load_plugins
 from autotune.ops.traits import Trait
 from autotune.ops.workload import AttrValue, TensorType, Workload, WorkloadNode
 from autotune.tensor.compute_def import ComputeDef
@@ -186,6 +187,8 @@ def lookup(name: str) -> Operator:
     Raises:
         WorkloadError: when there is none; the message lists what exists.
     """
+    if name not in _OPERATORS:
+        load_plugins()
     if name in _OPERATORS:
         return _OPERATORS[name]
     raise WorkloadError(f"unknown operator {name!r}; {suggest(name, _OPERATORS)}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from autotune.errors import ConfigError, WorkloadError
+from autotune.ops.plugins import load_plugins
 from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.space import ConfigSpace, Member, TaskSpace, suggest
 
@@ -104,6 +105,8 @@ def template(
 def lookup(name: str) -> Template:
     """The template of that name; ConfigError listing the known ones otherwise."""
     if name not in _TEMPLATES:
+        load_plugins()
+    if name not in _TEMPLATES:
         known = list(_TEMPLATES)
         raise ConfigError(f"unknown template {name!r}{suggest(name, known)}; known: {', '.join(known) or 'none'}")
     return _TEMPLATES[name]
@@ -116,6 +119,7 @@ def names() -> tuple[str, ...]:
 
 def templates_for(workload: Workload, target: Target, *, strict_fp: bool = False) -> list[Template]:
     """The templates that can compute the workload, the untuned choice first; `strict_fp` leaves only strict ones."""
+    load_plugins()
     allowed = [entry for entry in _TEMPLATES.values() if entry.strict or not strict_fp]
     able = [entry for entry in allowed if entry.applies(workload, target)]
     return sorted(able, key=lambda entry: -entry.priority(workload, target))

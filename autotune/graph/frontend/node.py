@@ -15,6 +15,7 @@ from autotune.graph.evaluate import evaluate_node
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.infer import infer
 from autotune.graph.ir import Array, Node, Value
+from autotune.ops.plugins import load_plugins
 from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
 
@@ -48,7 +49,7 @@ def converts(*op_types: str) -> Callable[[AnyConverter], AnyConverter]:
 def contributed(
     op_type: str, inputs: int, domains: Sequence[str] = (MICROSOFT,)
 ) -> Callable[[AnyConverter], AnyConverter]:
-    """Register a converter for one of ONNX Runtime's own operators.
+    """Register a converter for an operator of another domain: ONNX Runtime's own, or the user's.
 
     onnx has no schema of them: `inputs` is how many the converter knows, and attributes that it does not look at are
     refused.
@@ -71,12 +72,20 @@ def _register(domain: str, op_type: str, function: Converter) -> None:
 
 
 def converter_for(domain: str, op_type: str) -> Converter | None:
-    return _CONVERTERS.get(("" if domain == "ai.onnx" else domain, op_type))
+    return _CONVERTERS.get(_key(domain, op_type))
 
 
 def most_inputs(domain: str, op_type: str) -> int | None:
     """How many inputs the converter of an operator without a schema knows; None for any other operator."""
-    return _MOST_INPUTS.get(("" if domain == "ai.onnx" else domain, op_type))
+    return _MOST_INPUTS.get(_key(domain, op_type))
+
+
+def _key(domain: str, op_type: str) -> tuple[str, str]:
+    """Of the registries, once plugins have had their turn."""
+    key = ("" if domain == "ai.onnx" else domain, op_type)
+    if key not in _CONVERTERS:
+        load_plugins()
+    return key
 
 
 @dataclass(frozen=True)
