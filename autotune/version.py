@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 DISTRIBUTION = "autotune-compiler"
 
 
 def installed_version() -> str | None:
     """None in a checkout that is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and every command imports this file
+
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

@@ -16,7 +16,6 @@ from autotune.cli import text
 from autotune.cli.group import Group
 from autotune.cli.options import DbOption, JsonOption, LayerOption, database_of, database_path
 from autotune.errors import DatabaseError
-from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.records import Database, MergeReport, TuningRecord
@@ -111,6 +110,7 @@ def best(
 ) -> None:
     """Show the best record of a workload for a target, and how well it fits."""
     from autotune import records
+    from autotune.target import Target
 
     wanted = Target.parse(target)
     if residency not in (None, "L2", "L3", "DRAM"):

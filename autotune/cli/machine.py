@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,12 +12,12 @@ from rich.table import Table
 
 from autotune.cli.text import print_json, print_table, size
 from autotune.core import KINDS, WIDTHS, Core
-from autotune.cores import core_of, keep_measured
 from autotune.errors import TargetError
-from autotune.machine import Machine, environment, this_machine
-from autotune.measure.calibrate import measure_core
-from autotune.measure.peaks import Peaks, measure_peaks
-from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.machine import Machine
+    from autotune.measure.peaks import Peaks
+    from autotune.target import Target
 
 SOURCES = {
     "measured": "measured on this machine",
@@ -38,6 +38,10 @@ def machine(
     ] = False,
 ) -> None:
     """Show this CPU, the cores and memory that may be used, and its limits: as known, or measured."""
+    from autotune.machine import this_machine
+    from autotune.measure.peaks import measure_peaks
+    from autotune.target import Target
+
     parsed = Target.parse(target)
     here = this_machine()
     if measure:
@@ -75,6 +79,11 @@ def _measure(here: Machine, target: Target, as_json: bool, force: bool) -> None:
     Raises:
         TargetError: the figures are in doubt, or there is no place for them.
     """
+    from autotune.cores import core_of, keep_measured
+    from autotune.machine import environment
+    from autotune.measure.calibrate import measure_core
+    from autotune.target import Target
+
     found = measure_core(target)
     before = target.core if target.core.source == "measured" else None
     core = found.core.rounded(before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -46,6 +45,8 @@ def worker(
 
     Kernels run in processes of their own, as in a tuner; the scheduler and all who can reach it must be trusted."""
     address = require_cluster(cluster)
+    import asyncio
+
     from autotune.fleet.identity import Identity
     from autotune.fleet.service import Service
     from autotune.machine import allowed_cores
@@ -72,6 +73,8 @@ def worker(
 
 
 async def _serve(service: Service, address: str, name: str | None) -> None:
+    import asyncio
+
     from autotune.fleet.host import serve
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -54,7 +54,7 @@ def calibrated(monkeypatch: pytest.MonkeyPatch, folder: Path, *doubts: str, dram
     """A machine whose core is found without measuring, and a cache folder of its own."""
     here = this_machine()
     found = Calibration(replace(core_of(here.cpu, here.features), dram=dram, source="measured"), doubts)
-    monkeypatch.setattr("autotune.cli.machine.measure_core", lambda target: found)
+    monkeypatch.setattr("autotune.measure.calibrate.measure_core", lambda target: found)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
 
 

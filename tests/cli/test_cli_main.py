@@ -143,3 +143,13 @@ def test_every_command_has_help(words: list[str], text: str | None) -> None:
     assert result.exit_code == 0
     assert text.splitlines()[0].rstrip(".") in " ".join(result.stdout.split())
     assert f"`autotune {words[0]}" in (ROOT / "README.md").read_text(), "give the command a line in README.md"
+
+
+def test_starting_imports_nothing_that_is_slow() -> None:
+    """`autotune --help` is as quick as typer is: what a command needs, it imports when it runs."""
+    slow = ("numpy", "llvmlite", "onnx", "xgboost", "sqlite3", "asyncio", "importlib.metadata")
+    script = f"import sys, autotune.cli.main, autotune.cli.commands; print([m for m in {slow!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
