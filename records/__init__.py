@@ -11,6 +11,7 @@ from autotune.records.maintenance import Stats, prune, stats, verify
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan
 from autotune.records.record import TEMPLATE_INTERFACE, TuningRecord
+from autotune.records.repair import RepairReport, repair
 from autotune.records.session import Session, SessionState
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Match",
     "MergeReport",
     "Plan",
+    "RepairReport",
     "Session",
     "SessionState",
     "Stats",
@@ -35,6 +37,7 @@ __all__ = [
     "import_records",
     "merge_database",
     "prune",
+    "repair",
     "stats",
     "verify",
 ]

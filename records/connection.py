@@ -23,7 +23,7 @@ from autotune.records.tables import foreign_table
 
 Parameters = Sequence[object] | dict[str, object]
 
-_DAMAGED = "`autotune db verify` says where, `autotune db export` saves what can still be read"
+_DAMAGED = "`autotune db verify` says where, `autotune db repair` saves what can still be read"
 
 # Fragments of SQLite's messages (Python 3.10 does not give its error codes), and what a user can do about each.
 _ADVICE = (
@@ -174,6 +174,11 @@ class Connection:
         """All rows of a query, as mappings from column to value."""
         with explained(self.path):
             return list(self._db.query(sql, parameters))
+
+    def readable(self, sql: str) -> Iterator[dict[str, Any]]:
+        """The rows of a query up to the first that is damaged."""
+        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
+            yield from self._db.query(sql)
 
     def execute(self, sql: str, parameters: Parameters = ()) -> int:
         """Runs one statement; the number of rows it changed."""

@@ -7,7 +7,9 @@ tuner times the whole model both ways and stores the verdict; the compiler heeds
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from autotune.errors import DatabaseError
 from autotune.records import fields
@@ -76,5 +78,9 @@ def store_plan(connection: Connection, plan: Plan) -> None:
 
 def find_plan(connection: Connection, model_key: str, target_key: str) -> Plan | None:
     rows = connection.rows("SELECT * FROM plans WHERE model_key = ? AND target_key = ?", (model_key, target_key))
-    flags = {name: bool(rows[0][name]) for name in ("tuned", "asked_for")} if rows else {}
-    return Plan(**{**rows[0], **flags}) if rows else None
+    return plan_of(rows[0]) if rows else None
+
+
+def plan_of(row: Mapping[str, Any]) -> Plan:
+    """The plan of a row; DatabaseError where it is damaged."""
+    return Plan(**{**row, **{name: bool(row[name]) for name in ("tuned", "asked_for")}})

@@ -149,8 +149,16 @@ def iterate_trials(
     seen, rows deleted meanwhile are left out. A row that makes no record is an error, or, when a list
     `damaged` is given, part of a line in it: one for all rows of one cause, once all have been read.
     """
+    # The index of the UNIQUE constraint names every row, whatever has happened to the table itself.
+    source = "trials" if damaged is None else "trials INDEXED BY sqlite_autoindex_trials_1"
+    ids = [row["id"] for row in connection.rows(f"SELECT id FROM {source} WHERE {where} ORDER BY id", parameters)]
+    yield from trials_of(connection, ids, damaged)
+
+
+def trials_of(connection: Connection, ids: Sequence[int], damaged: list[str] | None = None) -> Iterator[TuningRecord]:
+    """The records of these numbers, as `iterate_trials` reads them."""
     causes: dict[str, list[int]] | None = None if damaged is None else {}
-    for row in _pages(connection, where, parameters, causes):
+    for row in _pages(connection, ids, causes):
         try:
             yield _make(row)
         except DatabaseError as error:
@@ -170,11 +178,8 @@ def listed(what: str, ids: Sequence[object]) -> str:
 
 
 def _pages(
-    connection: Connection, where: str, parameters: dict[str, object], damaged: dict[str, list[int]] | None
+    connection: Connection, ids: Sequence[int], damaged: dict[str, list[int]] | None
 ) -> Iterator[dict[str, Any]]:
-    # The index of the UNIQUE constraint names every row, whatever has happened to the table itself.
-    source = "trials" if damaged is None else "trials INDEXED BY sqlite_autoindex_trials_1"
-    ids = [row["id"] for row in connection.rows(f"SELECT id FROM {source} WHERE {where} ORDER BY id", parameters)]
     for start in range(0, len(ids), _PAGE):
         page = ids[start : start + _PAGE]
         try:
@@ -191,7 +196,7 @@ def _pages(
         yield from rows
 
 
-def _read_page(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+def _read_page(connection: Connection, ids: Sequence[int]) -> list[dict[str, Any]]:
     marks = ", ".join("?" * len(ids))
     return connection.rows(f"{_READ_TRIALS} WHERE trials.id IN ({marks}) ORDER BY trials.id", ids)
 

@@ -243,6 +243,25 @@ def verify(db: DbOption = None, as_json: JsonOption = False) -> None:
         print(f"{path}: all {trials} trials are sound")
 
 
+def repair(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The damaged database; it is not changed.")],
+    out: Annotated[Path, typer.Option("--output", "-o", metavar="NEW", help="The file to write; a new one.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Save what can be read of a damaged database in a new file, and say how much was lost."""
+    from autotune import records
+
+    found = records.repair(file, out)
+    if as_json:
+        text.print_json(dataclasses.asdict(found))
+        return
+    for what in ("trials", "sessions", "plans"):
+        lost = getattr(found, f"lost_{what}")
+        print(f"{getattr(found, what)} {what} saved in {out}, {lost} lost")
+    for cause in found.causes:
+        print(cause)
+
+
 def stats(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption = False) -> None:
     """Count what is in the database: trials, failures by kind, sessions by state."""
     from autotune import records
@@ -351,6 +370,7 @@ DB = Group(
         "merge": merge,
         "prune": prune,
         "verify": verify,
+        "repair": repair,
         "stats": stats,
         "upgrade": upgrade,
     },
