@@ -24,10 +24,11 @@ _KEYWORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An input or output of `run`: its name in C, and what it is."""
+    """An input or output of `run`: its name in C, what it is, and the names of inputs that may be the same memory."""
 
     name: str
     spec: TensorSpec
+    over: tuple[str, ...] = ()
 
     @property
     def c_type(self) -> str:
@@ -39,7 +40,8 @@ class Parameter:
         dims = "".join(f"[{extent}]" for extent in self.spec.shape)
         form = {"f16": "half floats, ", "bf16": "bfloat16, "}.get(self.spec.dtype, "")
         origin = "" if self.spec.name == self.name else f", '{_comment(self.spec.name)}' of the model"
-        return f"{form}{self.c_type}{dims}{origin}"
+        over = f"; given {' or '.join(self.over)}, it is updated in place" if self.over else ""
+        return f"{form}{self.c_type}{dims}{origin}{over}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,9 @@ class Interface:
         outputs = [spec for spec, _ in program.outputs]
         names = iter(identifiers([spec.name for spec in (*program.inputs, *outputs)], {"model", prefix}))
         inputs = tuple(Parameter(next(names), spec) for spec in program.inputs)
-        return cls(prefix, inputs, tuple(Parameter(next(names), spec) for spec in outputs))
+        over = [tuple(inputs[i].name for i, o in program.updates if o == n) for n in range(len(outputs))]
+        found = tuple(Parameter(next(names), spec, same) for spec, same in zip(outputs, over, strict=True))
+        return cls(prefix, inputs, found)
 
     @property
     def run_signature(self) -> str:
@@ -96,7 +100,7 @@ class Interface:
             f"typedef struct {p} {p};", "",
             f"/* NULL when it cannot be had: {p}_error() says why. */", f"{p} *{p}_create(void);", "",
             f"void {p}_destroy({p} *model);", "",
-            "/* One inference; tensors are row-major, and outputs must not overlap inputs.", *listed,
+            "/* One inference; tensors are row-major, and no output may overlap an input, unless it says so.", *listed,
             " * One run at a time for each object: make several for several threads.",
             f" * 0, or -1: {p}_error() says why. */", f"{self.run_signature};", "",
             "/* Why the last call in this thread failed, in one line. */", f"const char *{p}_error(void);", "",

@@ -356,7 +356,8 @@ class InferenceSession:
         """Write the named outputs into arrays of the caller; large ones are neither allocated nor copied.
 
         Args:
-            outputs: C-contiguous arrays of the outputs' dtypes and shapes, by name. They must not overlap the inputs.
+            outputs: C-contiguous arrays of the outputs' dtypes and shapes, by name. They may be inputs, but must not
+                overlap parts of them: a cache that comes out with new rows in it is then updated where it is.
 
         Raises:
             InputError: as for `run`, or an array does not fit.

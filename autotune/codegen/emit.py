@@ -24,6 +24,7 @@ from autotune.lower.ir import (
     LOCAL,
     REGISTER,
     SHARED,
+    Apart,
     Barrier,
     Buffer,
     For,
@@ -76,6 +77,7 @@ class _Emitter:
         self.q = Quantizer(self.w, self.a, self.m, self.value, vector_bits)
         self.m.isolated = self._isolated
         self._memo: dict[int, tuple[Expr, Value]] = {}
+        self._shared: frozenset[str] = frozenset()  # pointers to memory that may also be another operand's
         self.tables = Tables(self.w, self.a, self.x, self.m, self.value)
         self.tiles = TileRegisters(self.m)
         outputs = {o.name for o in program.operands if o.role == "output"}
@@ -90,7 +92,7 @@ class _Emitter:
             self.statement(stmt)
         name = self.program.name
         pointers = [*operands, "%shared", "%local", "%barrier"]
-        noalias = ", ".join(f"ptr noalias {p}" for p in pointers)
+        noalias = ", ".join(f"ptr {p}" if p in self._shared else f"ptr noalias {p}" for p in pointers)
         # Spilled vectors on an unaligned stack would cross cache lines, or not, from process to process.
         width = f'"min-legal-vector-width"="{self.vector_bits}" "prefer-vector-width"="{self.vector_bits}"'
         attributes = f"nounwind alignstack(64) {width}"
@@ -358,6 +360,10 @@ class _Emitter:
             return self.tables.value(e)
         if isinstance(e, Lookup):
             return self.tables.lookup(e, self.vector_bits)
+        if isinstance(e, Apart):
+            read, written = self.x.bases[e.read.name], self.x.bases[e.written.name]
+            self._shared |= {read, written}
+            return Value(self.w.value(f"icmp ne ptr {read}, {written}"), DType.bool)
         raise CodegenError(f"no code for `{e}`")
 
     def _isolated(self, scalar: Callable[[], Value]) -> Value:

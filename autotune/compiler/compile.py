@@ -17,7 +17,7 @@ from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, gen
 from autotune.codegen.object_cache import ObjectCache
 from autotune.codegen.runtime_ir import runtime_object
 from autotune.compiler.choose import Chooser
-from autotune.compiler.in_place import in_place
+from autotune.compiler.in_place import in_place, updated
 from autotune.compiler.kernel_cache import cached_kernel, remembered_defaults
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import Lifetime, plan_memory
@@ -319,6 +319,7 @@ def _link(
     inputs = {slot: n for n, slot in enumerate(a.inputs[v.name] for v in graph.inputs)}
     lifetimes = a.lifetimes()
     direct = _direct_outputs(graph, a, inputs)
+    updates = updated(a, lifetimes, inputs, direct)
     shared = in_place(a, lifetimes, frozenset(slot for slot in lifetimes if slot not in inputs and slot not in direct))
     owned = sorted(set(shared.values()))
     for slot, owner in shared.items():
@@ -376,6 +377,7 @@ def _link(
         sum(step.workload.flops for step, _ in built),
         tuple(checks),
         graph.metadata,
+        updates=updates,
     )
     reports = tuple(
         KernelReport(

@@ -1,15 +1,17 @@
-"""Elementwise kernels in place: the result takes the memory of an operand that nobody reads any more.
+"""Kernels in place: the result takes the memory of an operand that nobody reads any more.
 
-Every element of such a kernel's result depends on the same element of the operand, which is read before the result can
-be stored: whatever the order of elements and the division among threads, nothing is overwritten that is still needed.
+Every element of an elementwise kernel's result depends on the same element of the operand, which is read before the
+result can be stored: whatever the order of elements and the division among threads, nothing is overwritten that is
+still needed. Kernels that update their first operand leave it as it is where the result does not differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from autotune.compiler.slots import Assignment
-from autotune.ops.registry import lookup
+from autotune.compiler.slots import Assignment, KernelStep
+from autotune.ops.registry import has_trait, lookup
+from autotune.ops.traits import Trait
 
 
 def in_place(a: Assignment, lifetimes: Mapping[int, Sequence[int]], movable: frozenset[int]) -> dict[int, int]:
@@ -21,16 +23,50 @@ def in_place(a: Assignment, lifetimes: Mapping[int, Sequence[int]], movable: fro
     """
     memory = {slot: slot for slot in movable}
     for n, step in enumerate(a.steps):
-        if len(step.outputs) != 1 or not all(lookup(node.op).elementwise for node in step.workload.nodes):
-            continue
-        (out,) = step.outputs
+        out = step.outputs[0]
         if out not in movable or lifetimes[out][0] != n:  # a part of something, or written by others before
             continue
-        for slot in step.inputs:
-            if isinstance(slot, int) and slot in movable and lifetimes[slot][-1] == n and _alike(a, slot, out):
+        for slot in _replaced(a, step):
+            if slot in movable and lifetimes[slot][-1] == n:
                 memory[out] = memory[slot]
                 break
     return memory
+
+
+def updated(
+    a: Assignment, lifetimes: Mapping[int, Sequence[int]], inputs: Mapping[int, int], outputs: Mapping[int, int]
+) -> tuple[tuple[int, int], ...]:
+    """(number of an input, number of an output) of the model: the caller may hand in one memory for both.
+
+    Args:
+        lifetimes: as for `in_place`.
+        inputs, outputs: numbers of those that lie in memory of the caller, by root slot.
+    """
+    return tuple(
+        (inputs[slot], outputs[step.outputs[0]])
+        for n, step in enumerate(a.steps)
+        if step.outputs[0] in outputs and lifetimes[step.outputs[0]][0] == n and _updates(step)
+        for slot in _replaced(a, step)
+        if slot in inputs and lifetimes[slot][-1] == n
+    )
+
+
+def _replaced(a: Assignment, step: KernelStep) -> Iterator[int]:
+    """The slots over which the step could write its result."""
+    if len(step.outputs) != 1:
+        return
+    slots = step.inputs
+    if _updates(step):
+        first, *others = (step.inputs[i] for i in step.workload.nodes[0].inputs)
+        slots = () if first in others else (first,)
+    elif not all(lookup(node.op).elementwise for node in step.workload.nodes):
+        return
+    yield from (slot for slot in slots if isinstance(slot, int) and _alike(a, slot, step.outputs[0]))
+
+
+def _updates(step: KernelStep) -> bool:
+    """Whether the step updates an operand, and does nothing besides."""
+    return len(step.workload.nodes) == 1 and has_trait(step.workload.nodes[0].op, Trait.UPDATES)
 
 
 def _alike(a: Assignment, slot: int, other: int) -> bool:

@@ -199,7 +199,8 @@ class NestBuilder:
         guards = self._guards(s, reduced=True)
         if reducer is not None and is_builtin(reducer):
             lanes = {s.variable(x.name) for x in s.loops if x.mark not in ("", UNROLL, PARALLEL)}
-            guards += tuple(c for c in skippable(values[0], reducer, lanes) if c not in guards)
+            unrolled = {s.variable(x.name) for x in s.loops if x.mark == UNROLL}
+            guards += tuple(c for c in skippable(values[0], reducer, lanes, unrolled) if c not in guards)
         if guards and self._in_registers(s):
             # Lanes are guarded at loads instead of stores: a masked store would keep the whole tile out of registers.
             lanes = {s.variable(x.name) for x in s.loops if x.mark == VECTORIZE}

@@ -76,6 +76,18 @@ class Index(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Apart(Expr):
+    """Whether an operand that is read is other memory than one that is written: a caller may hand in one for both."""
+
+    read: Buffer
+    written: Buffer
+    dtype: DType = DType.bool
+
+    def __str__(self) -> str:
+        return f"{self.read.name} apart from {self.written.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class For:
     """`body` for var = begin .. begin + extent - 1; `mark` is "", "parallel", "vectorize", "unroll" or an instruction.
 

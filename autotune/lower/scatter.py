@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autotune.lower.extern import Row, extern_nest, store, where
-from autotune.lower.ir import Condition, Stmt, Store
+from autotune.lower.ir import Apart, Condition, Index, Stmt, Store
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Expr, Select, cast
 from autotune.tensor.linear import Linear, clamp
@@ -47,6 +47,24 @@ def scatter_nd(row: Row) -> tuple[Stmt, ...]:
     return (*_copy(row), *_in_order(row, lead, update))
 
 
+@extern_nest("tensor_scatter")
+def tensor_scatter(row: Row) -> tuple[Stmt, ...]:
+    """Where the result is written over the cache, all that is not new is there already."""
+    data, update, _ = row.inputs
+    extent, *rest = row.inner(data)
+    start = cast(DType.i64, row.load(2, (row.rows[0],)))
+
+    def write(step: Linear) -> tuple[Stmt, ...]:
+        raw = start + Index(step)
+        inside, at = _place(raw % extent if row.attrs["circular"] else raw, extent)
+        return (where((inside,), row.each(rest, lambda i: (store(row.output(0, (at, *i)), row.load(1, (step, *i))),))),)
+
+    whole, result = row.load(0, (Linear(),) * (1 + len(rest))).buffer, row.output(0, (Linear(),) * (1 + len(rest)))[0]
+    rows = row.inner(update)[0]
+    written = (row.loop(rows, write),) if rows else ()
+    return (where((Apart(whole, result),), _copy(row)), *written)
+
+
 def _copy(row: Row) -> tuple[Stmt, ...]:
     return row.each(row.inner(row.inputs[0]), lambda i: (store(row.output(0, i), row.load(0, i)),))
 
@@ -61,6 +79,10 @@ def _in_order(row: Row, extents: Sequence[int], body: Callable[[tuple[Linear, ..
 def _position(raw: Expr, extent: int) -> tuple[Expr, Linear]:
     """(whether the index is inside, where it is then); negative ones count from the end."""
     wide = cast(DType.i64, raw)
-    at = Select(wide < 0, wide + extent, wide, DType.i64)
+    return _place(Select(wide < 0, wide + extent, wide, DType.i64), extent)
+
+
+def _place(at: Expr, extent: int) -> tuple[Expr, Linear]:
+    """(whether the position is inside, where it is then)"""
     inside = Binary("and", at >= 0, at < extent, DType.bool)
     return inside, Linear(0, {clamp(at, max(extent - 1, 0)): 1})

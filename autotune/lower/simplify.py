@@ -16,13 +16,15 @@ from autotune.lower.ir import (
     loop_ranges,
     map_expr,
     map_linears,
+    statements,
+    variables,
     with_body,
 )
-from autotune.tensor.expr import Const, Expr, Select
+from autotune.tensor.expr import Const, Expr, Select, walk
 from autotune.tensor.linear import Linear, Ranges
 
-Facts = tuple[Linear, ...]
-"""Forms known to be >= 0."""
+Facts = tuple[Condition, ...]
+"""What is known to hold."""
 
 
 def simplify(body: tuple[Stmt, ...], ranges: Ranges | None = None, facts: Facts = ()) -> tuple[Stmt, ...]:
@@ -38,13 +40,14 @@ def decide(c: Condition, ranges: Ranges, facts: Facts) -> bool | None:
     if isinstance(c, Const):
         return bool(c.value)
     if not isinstance(c, Linear):
-        return None
+        return True if c in facts else None
     lo, hi = c.range(ranges)
     if lo >= 0:
         return True
     if hi < 0:
         return False
-    return True if any((c - fact).range(ranges)[0] >= 0 for fact in facts) else None
+    forms = (fact for fact in facts if isinstance(fact, Linear))
+    return True if any((c - form).range(ranges)[0] >= 0 for form in forms) else None
 
 
 def _simplify(stmt: Stmt, ranges: Ranges, facts: Facts) -> list[Stmt]:
@@ -80,7 +83,7 @@ def _loop(stmt: For, ranges: Ranges, facts: Facts) -> list[Stmt]:
 
 def _hoist(stmt: For, guard: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
     """A loop whose whole body is guarded: test outside what does not vary, and shorten the loop by what does."""
-    outside = [c for c in guard.when if isinstance(c, Linear) and stmt.var not in set(c.variables())]
+    outside = [c for c in guard.when if _stays(c, stmt)]
     inside = [c for c in guard.when if c not in outside]
     begin, end = stmt.begin, stmt.begin + stmt.extent
     kept: list[Condition] = []
@@ -102,6 +105,19 @@ def _hoist(stmt: For, guard: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
     return _simplify(new, ranges, facts) if changed else [new]
 
 
+def _stays(c: Condition, loop: For) -> bool:
+    """Whether a condition is the same in every turn of a loop."""
+    if isinstance(c, Linear):
+        return loop.var not in set(c.variables())
+    return loop.var not in variables(c) and _lasts(c, loop.body)
+
+
+def _lasts(c: Condition, body: tuple[Stmt, ...]) -> bool:
+    """Whether the statements write nothing that a condition reads."""
+    read = {e.buffer for e in walk(c) if isinstance(e, Load)} if isinstance(c, Expr) else set()
+    return not read or read.isdisjoint(b for s in statements(body) if isinstance(s, Store) for b, _ in s.targets)
+
+
 def _bound(c: Condition, var: str) -> tuple[bool, int] | None:
     """(is lower, bound) when the condition bounds `var` by a constant, else None."""
     if not isinstance(c, Linear) or set(c.terms) != {var}:
@@ -113,13 +129,12 @@ def _bound(c: Condition, var: str) -> tuple[bool, int] | None:
 def _guard(stmt: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
     kept: list[Condition] = []
     for c in stmt.when:
-        known = decide(c, ranges, (*facts, *(k for k in kept if isinstance(k, Linear))))
+        known = decide(c, ranges, (*facts, *kept))
         if known is False:
             return []
         if known is None:
             kept.append(c)
-    new_facts = (*facts, *(k for k in kept if isinstance(k, Linear)))
-    body = simplify(stmt.body, ranges, new_facts)
+    body = simplify(stmt.body, ranges, (*facts, *(c for c in kept if _lasts(c, stmt.body))))
     if not body:
         return []
     return [If(tuple(kept), body)] if kept else list(body)

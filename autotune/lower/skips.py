@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from autotune.lower.ir import Condition, Load
+from autotune.lower.ir import Condition, Index, Load, variables
 from autotune.tensor.expr import Binary, Cast, Const, Expr
-from autotune.tensor.linear import Linear
 from autotune.tensor.reducer import Reducer
 
 
-def skippable(value: Expr, reducer: Reducer, lanes: Collection[str]) -> tuple[Condition, ...]:
+def skippable(
+    value: Expr, reducer: Reducer, lanes: Collection[str], unrolled: Collection[str] = ()
+) -> tuple[Condition, ...]:
     """Conditions without which folding the value in changes nothing.
 
     Args:
         value: one term of the fold.
         reducer: sum, prod, max or min.
         lanes: variables of vectorized loops; what depends on them is different in every lane, and stays at the loads.
+        unrolled: variables of loops that are written out; what is only known at run time would be tested for each turn.
     """
     found = _needed(value, reducer.identity[0], reducer.name == "sum")
-    return tuple(c for c in found if isinstance(c, Linear) and not c.is_opaque and not set(lanes) & {*c.variables()})
+    return tuple(c for c in found if _variables(c).isdisjoint({*lanes, *(unrolled if _is_data(c) else ())}))
+
+
+def _is_data(c: Condition) -> bool:
+    """Whether it depends on elements, not on positions alone."""
+    return isinstance(c, Expr) or c.is_opaque
+
+
+def _variables(c: Condition) -> frozenset[str]:
+    return variables(c if isinstance(c, Expr) else Index(c))
 
 
 def _needed(value: Expr, neutral: Const, products: bool) -> tuple[Condition, ...]:

@@ -29,10 +29,10 @@ class Heads:
     def extent(self, letter: str) -> int:
         return self.tensor.shape[self.order.index(letter)]
 
-    def at(self, b: Expr, h: Expr, s: Expr, d: Expr) -> Read:
-        """The element of batch b, head h (counted from `first`), position s, feature d."""
+    def at(self, b: Expr, h: Expr, s: Expr, d: Expr, when: Expr | None = None) -> Read:
+        """The element of batch b, head h (counted from `first`), position s, feature d; 0 unless `when` holds."""
         index = {"b": b, "h": h + self.first if self.first else h, "s": s, "d": d}
-        return self.tensor[tuple(index[letter] for letter in self.order)]
+        return read(self.tensor, tuple(index[letter] for letter in self.order), when=when)
 
 
 @operator(
@@ -129,6 +129,10 @@ class _Rows:
         group = self.heads // self.kv_heads
         return h // group if group > 1 else h
 
+    def _there(self, b: Expr, j: Expr) -> Expr | None:
+        """Whether key j counts: what lies behind those of a batch need not even be numbers. None where all do."""
+        return j < self.extra["lengths"][b] if "lengths" in self.extra else None
+
     def _products(self) -> Tensor:
         d = reduce_axis(self.q.extent("d"), "d")
 
@@ -184,7 +188,7 @@ class _Rows:
         if "lengths" in self.extra:
             length = self.extra["lengths"][b]
             here = i + (length - self.queries)
-            found.append(j < length)
+            found += [there] if (there := self._there(b, j)) is not None else []
         left, right = self.window
         if self.causal:
             found.append(j <= here)
@@ -249,7 +253,8 @@ class _Rows:
 
         def summed(*index: Expr) -> Reduction:
             b, h, i, d = named(index)
-            return sum_(powers[b, h, i, j] * cast(self.wide, self.v.at(b, self._kv_head(h), j.var, d)), j)
+            row = self.v.at(b, self._kv_head(h), j.var, d, self._there(b, j.var))
+            return sum_(powers[b, h, i, j] * cast(self.wide, row), j)
 
         sums = compute(shape, summed, "attention_values", list(self.order))
 

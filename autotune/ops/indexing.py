@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.ops.checks import axis_of, flag, integer, integers, numeric, require, same_dtype, word
+from autotune.ops.checks import axis_of, flag, integer, integers, numeric, require
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Table, binary, cast, const, maximum, minimum, read, select
@@ -169,32 +169,3 @@ def reverse_sequence(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tens
         return x[tuple(source if d == time else e for d, e in enumerate(i))]
 
     return compute(x.shape, body, "reverse_sequence")
-
-
-@operator("tensor_scatter", operands="cache update start", axis=-2, mode="linear")
-def tensor_scatter(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """A cache with `update` written along `axis` from start[b] on for each batch b; `circular` goes on at the front."""
-    cache, update, start = inputs
-    same_dtype("tensor_scatter", (cache, update))
-    index_dtype("tensor_scatter", start)
-    axis = axis_of("tensor_scatter", integer("tensor_scatter", attrs, "axis"), len(cache.shape))
-    circular = word("tensor_scatter", attrs, "mode", ("linear", "circular")) == "circular"
-    require(axis > 0, "tensor_scatter: axis 0 is the batch")
-    inside_of("tensor_scatter", update, cache, axis)
-    outside = all(n == m or d == axis for d, (n, m) in enumerate(zip(update.shape, cache.shape, strict=True)))
-    length, extent = update.shape[axis], cache.shape[axis]
-    fits = outside and length <= extent and start.shape == cache.shape[:1]
-    require(fits, f"tensor_scatter: update {update.shape} and start {start.shape} do not fit the cache {cache.shape}")
-
-    def body(*i: Expr) -> Expr:
-        step = i[axis] - cast(DType.i64, start[i[0]])
-        if circular:
-            step = step % extent
-        inside = (step >= 0) & (step < length)
-        at = minimum(maximum(step, 0), max(length - 1, 0))
-        new = read(update, tuple(at if d == axis else e for d, e in enumerate(i)), when=inside)
-        return select(inside, new, cache[i])
-
-    if length == 0:
-        return compute(cache.shape, lambda *i: cache[i], "tensor_scatter")
-    return compute(cache.shape, body, "tensor_scatter")

@@ -56,3 +56,24 @@ def scatter_nd(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         reduction=_reduction("scatter_nd", attrs, x),
     )  # fmt: skip
     return out
+
+
+@operator("tensor_scatter", operands="cache update start", traits="updates", axis=-2, mode="linear")
+def tensor_scatter(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """A cache with `update` written along `axis` from start[b] on for each batch b; `circular` goes on at the front."""
+    cache, update, start = inputs
+    same_dtype("tensor_scatter", (cache, update))
+    index_dtype("tensor_scatter", start)
+    axis = axis_of("tensor_scatter", integer("tensor_scatter", attrs, "axis"), len(cache.shape))
+    circular = word("tensor_scatter", attrs, "mode", ("linear", "circular")) == "circular"
+    require(axis > 0, "tensor_scatter: axis 0 is the batch")
+    inside_of("tensor_scatter", update, cache, axis)
+    outside = all(n == m or d == axis for d, (n, m) in enumerate(zip(update.shape, cache.shape, strict=True)))
+    fits = outside and update.shape[axis] <= cache.shape[axis] and start.shape == cache.shape[:1]
+    require(fits, f"tensor_scatter: update {update.shape} and start {start.shape} do not fit the cache {cache.shape}")
+    (out,) = extern(
+        "tensor_scatter", (cache, update), cache.shape[:axis],
+        (Output("tensor_scatter", cache.shape[axis:], cache.dtype),), shared=(start,),
+        axis=axis, circular=circular,
+    )  # fmt: skip
+    return out

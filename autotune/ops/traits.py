@@ -29,5 +29,8 @@ class Trait(str, enum.Enum):
     ROUNDS = "rounds"
     """It gives few different numbers: a last bit of its operands may move the result by a whole step."""
 
+    UPDATES = "updates"
+    """Its result is its first operand but for some elements: it may be written over it."""
+
     LEADS_LAYOUT = "leads_layout"
     """Its template decides how its operands lie in memory; it takes its epilogue before other anchors do."""

@@ -175,6 +175,7 @@ class Executor:
         self._kernels = [library.address("kernel") for library in self._libraries]
         self._own_contexts()
         self.forms = [Form(spec) for spec, _ in program.outputs]
+        self._updates = frozenset(program.updates)
         self._specs = {s.name: (n, s, DType(s.dtype).numpy) for n, s in enumerate(program.inputs)}
 
     def run(
@@ -184,8 +185,9 @@ class Executor:
 
         Args:
             feeds: one array per input, of its dtype and shape.
-            into: C-contiguous arrays for some outputs, by name; large ones are written without a copy. They must not
-                overlap the feeds.
+            into: C-contiguous arrays for some outputs, by name; large ones are written without a copy. They may be
+                feeds, but must not overlap parts of them; where the program updates that very input, it is updated in
+                place.
             trace: told when each kernel ran; reading the clock between kernels takes a little time.
 
         Raises:
@@ -226,8 +228,9 @@ class Executor:
         try:
             context.read_from(arrays)
             direct: dict[int, Array] = {}
+            late = self._read_still(arrays, given) if given else ()
             for n in context.direct:
-                if n in given:
+                if n in given and n not in late:
                     direct[n], address = given[n], address_of(given[n])
                 else:
                     direct[n], address = self.forms[n].fresh()
@@ -243,8 +246,9 @@ class Executor:
             results = []
             for n, (spec, ref) in enumerate(self.program.outputs):
                 source = direct.get(n)
-                if source is None:
-                    source = context.outputs[n]
+                if source is None or n in late:
+                    if source is None:
+                        source = context.outputs[n]
                     if source is None:
                         source = (arrays if ref.space == INPUT else direct)[ref.offset].reshape(spec.shape)
                     if n in given:
@@ -256,6 +260,17 @@ class Executor:
             return results
         finally:
             self._give(context)
+
+    def _read_still(self, arrays: Sequence[Array], given: Mapping[int, Array]) -> set[int]:
+        """Outputs whose arrays are also an input that kernels read after they have begun to write the output."""
+        sources = [address_of(array) for array in arrays]
+        found = set()
+        for output, array in given.items():
+            place = address_of(array)
+            same = [(n, output) for n, source in enumerate(sources) if source == place]
+            if not all(pair in self._updates for pair in same):
+                found.add(output)
+        return found
 
     def pool(self) -> ThreadPool:
         """Threads that run such a program, for contexts of somebody's own."""

@@ -64,6 +64,8 @@ class Program:
         checks: what must hold of a run's values.
         metadata: what the model says about itself; no part of what makes programs equal.
         precision: in which floats products are computed, in words.
+        updates: pairs of numbers of an input and of an output that is the input but for some elements: when the caller
+            hands in one memory for both, only those are written. No other output may lie where an input does.
     """
 
     target: str
@@ -77,6 +79,7 @@ class Program:
     checks: tuple[Check, ...] = ()
     metadata: ModelMetadata = field(default=ModelMetadata(), compare=False)
     precision: str = "f32"
+    updates: tuple[tuple[int, int], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON value; `from_json` is its inverse."""
@@ -92,6 +95,7 @@ class Program:
             "checks": [[[c.ref.space, c.ref.offset], c.complaint] for c in self.checks],
             "metadata": self.metadata.to_json(),
             "precision": self.precision,
+            "updates": [list(pair) for pair in self.updates],
         }
 
     @staticmethod
@@ -117,6 +121,7 @@ class Program:
                 tuple(Check(Ref(str(s), int(n)), str(complaint)) for (s, n), complaint in data["checks"]),
                 ModelMetadata.from_json(data.get("metadata", {})),
                 str(data.get("precision", "f32")),
+                tuple((int(i), int(o)) for i, o in data.get("updates", ())),
             )
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise CompiledModelError(
@@ -126,6 +131,7 @@ class Program:
                   OUTPUT: len(program.outputs) - 1}  # fmt: skip
         refs = [r for c in program.calls for r in c.frame] + [r for _, r in program.outputs]
         refs += [check.ref for check in program.checks]
+        refs += [Ref(space, n) for pair in program.updates for space, n in zip((INPUT, OUTPUT), pair)]
         for r in refs:
             if not 0 <= r.offset <= limits.get(r.space, -1):
                 raise CompiledModelError(f"the compiled model refers to {r.space} {r.offset}, which does not exist")

@@ -53,3 +53,18 @@ def _written(data: Array, places: Sequence[Array], updates: Array, reduction: in
     else:
         _UFUNCS[kind].at(result, at, updates[inside])
     return result
+
+
+@extern_value("tensor_scatter")
+def _tensor_scatter(inputs: Sequence[Array], attrs: Mapping[str, int]) -> Sequence[Array]:
+    """The cache with each batch's rows of the update from its start on; those that are outside are left out."""
+    cache, update, start = inputs
+    axis = attrs["axis"]
+    result = cache.copy()
+    places = start.astype(np.int64)[:, None] + np.arange(update.shape[axis])
+    if attrs["circular"]:
+        places %= cache.shape[axis]
+    for batch, row in zip(*np.nonzero((places >= 0) & (places < cache.shape[axis])), strict=True):
+        other = (batch, *(slice(None),) * (axis - 1))
+        result[(*other, places[batch, row])] = update[(*other, row)]
+    return [result]

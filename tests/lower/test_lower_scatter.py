@@ -56,3 +56,12 @@ def test_rows_of_scatter_elements_are_shared_among_threads() -> None:
 @pytest.mark.parametrize(("shape", "dtype"), [((7, 4, 4), "f32"), ((1, 1), "f64"), ((2, 9, 9), "f16")])
 def test_determinant(shape: tuple[int, ...], dtype: str, right: Right) -> None:
     right(schedule("determinant", (dtype, shape)))
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize(("axis", "shape"), [(1, (3, 5, 19)), (2, (2, 3, 9, 16)), (3, (1, 2, 3, 7))])
+def test_tensor_scatter(mode: str, axis: int, shape: tuple[int, ...], right: Right) -> None:
+    """Indices are 0..7: some rows lie beyond the cache, and are left out or go on at the front."""
+    rows = (*shape[:axis], 2, *shape[axis + 1 :])
+    operands = (("f32", shape), ("f32", rows), ("i64", shape[:1]))
+    right(schedule("tensor_scatter", *operands, axis=axis, mode=mode))
