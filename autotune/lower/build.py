@@ -27,6 +27,7 @@ from autotune.lower.ir import (
     Stmt,
     Store,
     map_expr,
+    variables,
 )
 from autotune.lower.protect import exists, protected
 from autotune.lower.skips import skippable
@@ -130,7 +131,7 @@ class NestBuilder:
 
     def _nest(self, s: StageState) -> list[Stmt]:
         first_reduce = next((n for n, loop in enumerate(s.loops) if loop.reduce), len(s.loops))
-        return self._level(s, 0, first_reduce if s.stage.reducer is not None else -1)
+        return self._needed(s, -1, self._level(s, 0, first_reduce if s.stage.reducer is not None else -1))
 
     def _level(self, s: StageState, n: int, first_reduce: int) -> list[Stmt]:
         body: list[Stmt] = []
@@ -145,8 +146,25 @@ class NestBuilder:
                 inside += self._nest(other)
         inside += self._prefetches(s, loop.name)
         inside += self._level(s, n + 1, first_reduce)
+        inside = self._needed(s, n, inside)
         turn = s.variable(str(s.turn)) if loop.name in s.alternating else ""
         return [*body, For(s.variable(loop.name), 0, loop.extent, loop.mark, tuple(inside), turn)]
+
+    def _needed(self, s: StageState, n: int, body: list[Stmt]) -> list[Stmt]:
+        """The body of loop n (-1: of none), where what it computes is looked at; tested as far outside as is known."""
+        own = [s.variable(x.name) for x in s.loops]
+        tile = {s.variable(x.name) for x in s.loops if x.mark not in (SERIAL, PARALLEL)}
+        found = []
+        for needed in s.needed:
+            assert isinstance(needed, Binary) and isinstance(needed.a, Var)
+            place = self.regions.values(s)[needed.a.name]
+            fixed = Linear(place.const, {t: c for t, c in place.terms.items() if t not in tile})
+            least = Linear(0, {t: c for t, c in place.terms.items() if t in tile}).range(self.ranges)[0]
+            condition = Binary("lt", Index(fixed + least), self.value(s, needed.b), DType.bool)
+            depends = variables(condition)
+            if n == max((d for d, v in enumerate(own) if v in depends), default=-1):
+                found.append(condition)
+        return [If(tuple(found), tuple(body))] if found else body
 
     def _initialise(self, s: StageState, n: int) -> list[Stmt]:
         reducer = s.stage.reducer

@@ -79,6 +79,9 @@ class Schedule:
     def skip_padding(self, stage: str, tensor: str, dimension: int, tiles: bool = False) -> Schedule:
         return self.then("skip_padding", stage, tensor, dimension, *((True,) if tiles else ()))
 
+    def skip_unread(self, stage: str) -> Schedule:
+        return self.then("skip_unread", stage)
+
     def tensorize(self, stage: str, loop: str, instruction: str) -> Schedule:
         return self.then("tensorize", stage, loop, instruction)
 

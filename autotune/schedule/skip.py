@@ -1,12 +1,13 @@
-"""The primitive that leaves out terms of a sum because padding makes them zero."""
+"""Primitives that leave out work: terms of a sum that padding makes zero, and elements that nobody looks at."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from autotune.schedule.registry import check, primitive
-from autotune.schedule.state import State
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Var, walk
+from autotune.schedule.state import StageState, State
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Select, Var, children, rewrite, walk
 from autotune.tensor.linear import conjunction
 from autotune.tensor.reducer import is_builtin
 
@@ -56,3 +57,61 @@ def _factors(e: Expr) -> list[Expr]:
     if isinstance(e, Binary) and e.op == "mul":
         return _factors(e.a) + _factors(e.b)
     return _factors(e.a) if isinstance(e, Cast) else [e]
+
+
+@primitive
+def skip_unread(state: State, stage: str) -> State:
+    """Do not compute elements beyond an end that data decides, where every reader looks at those before it only.
+
+    Of a tile (the unrolled and vectorized loops) all is computed as soon as one element is looked at.
+
+    rewrite:
+        for j: x[j] = ...
+        for j: y[j] = x[j] if j < n[0] else 0
+        -->
+        for j: if j < n[0]: x[j] = ...
+        for j: y[j] = x[j] if j < n[0] else 0
+    """
+    s = state.stage(stage)
+    found = looked_at(state, s)
+    check(bool(found), f"skip_unread {stage}: its readers look at all of it, as far as can be told")
+    return state.put(replace(s, needed=found))
+
+
+def looked_at(state: State, s: StageState) -> tuple[Expr, ...]:
+    """Conditions on a stage's axes, `axis < end`, without which no stage reads an element; none for outputs."""
+    name = s.name
+    if name in state.outputs or s.stage.extern is not None or len(s.stage.outputs) > 1:
+        return ()
+    ends = [
+        {end for end in (_as_end(c, read, s) for c in known) if end is not None}
+        for reader in state.stages
+        for body in reader.stage.body
+        for read, known in _guarded_reads(body, name, ())
+    ]
+    return tuple(sorted(set.intersection(*ends), key=str)) if ends else ()
+
+
+def _guarded_reads(e: Expr, name: str, known: tuple[Expr, ...]) -> Iterator[tuple[Read, tuple[Expr, ...]]]:
+    """Every read of a tensor, with the conditions of the selections around it that choose it."""
+    if isinstance(e, Read) and e.tensor.name == name:
+        yield e, known if e.when is None else (*known, *conjunction(e.when))
+    if isinstance(e, Select):
+        yield from _guarded_reads(e.condition, name, known)
+        yield from _guarded_reads(e.a, name, (*known, *conjunction(e.condition)))
+        yield from _guarded_reads(e.b, name, known)
+    else:
+        for below in children(e):
+            yield from _guarded_reads(below, name, known)
+
+
+def _as_end(condition: Expr, read: Read, s: StageState) -> Expr | None:
+    """The condition on an index of the read as one on the axis of the stage that is read, if it is an end from data."""
+    if not isinstance(condition, Binary) or condition.op != "lt" or condition.a not in read.indices:
+        return None
+    if not any(isinstance(e, Read) for e in walk(condition.b)):
+        return None
+    axes = dict(zip(read.indices, (axis.var for axis in s.stage.axes)))
+    end = rewrite(condition.b, lambda e: axes.get(e) if isinstance(e, Var) else None)
+    own = {axis.name for axis in s.stage.axes}
+    return Binary("lt", axes[condition.a], end, condition.dtype) if _variables(end) <= own else None

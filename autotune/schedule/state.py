@@ -80,6 +80,7 @@ class StageState:
         where: conditions on the axes under which a point is folded; the others stand for the reducer's identity
             (the rest of the last block of a factored reduction).
         skipped: conditions that hold for all that is worth folding; they are tested once for the loops written out.
+        needed: ends of axes, `axis < end`, before which lies all that is read; tested once for the loops written out.
     """
 
     stage: Stage
@@ -94,6 +95,7 @@ class StageState:
     where: tuple[Expr, ...] = ()
     skipped: tuple[Expr, ...] = ()
     alternating: frozenset[str] = frozenset()
+    needed: tuple[Expr, ...] = ()
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.register_tile import Steps
+from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice
@@ -195,7 +196,7 @@ class _Blocks:
             s = self._partials(self._row(s, stage), partial[stage])
         s = self._powers(s)
         s = self._logits(s)
-        return self._transposed(s.compute_at(f"{q}.r", "out0", place, LOCAL), f"{q}.r")
+        return skip_what_nobody_reads(self._transposed(s.compute_at(f"{q}.r", "out0", place, LOCAL), f"{q}.r"))
 
     def _names(self, s: Schedule, stage: str, order: str) -> dict[str, str]:
         return {letter: a.name for letter, a in zip(order, s.state.stage(stage).stage.axes, strict=True)}

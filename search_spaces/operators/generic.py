@@ -15,6 +15,7 @@ from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.fusion import cones, inline_cheap, same_point
 from autotune.search_spaces.library.nests import ConeScheduler, Options
 from autotune.search_spaces.library.turns import turns_schedule
+from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice, flag
@@ -79,7 +80,7 @@ def generic_schedule(workload: Workload, target: Target, options: Options, inter
     reader = _readers(schedule)
     for cone in reversed(cones(schedule.state, frozenset(reader))):
         schedule = ConeScheduler(schedule, cone, reader, target, options).run()
-    return schedule
+    return skip_what_nobody_reads(schedule)
 
 
 def _staged(schedule: Schedule) -> Schedule:

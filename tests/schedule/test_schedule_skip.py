@@ -102,3 +102,20 @@ def test_padding_that_is_not_affine_is_refused_in_one_line() -> None:
     s = Schedule(ComputeDef.build([x], [compute((7,), body, "y", ("i",))], ["y"])).skip_padding("y", "x", 0)
     with pytest.raises(LoweringError, match="y: nothing can be left out where .*, which is not affine"):
         lower(s)
+
+
+def test_elements_that_every_reader_leaves_out_are_not_computed() -> None:
+    attention = parse_workload(
+        "attention q=2,2,1,8 k=2,2,7,8 v=2,2,7,8 lengths=2:i64 extras=lengths q_heads=2 kv_heads=2"
+    )
+    s = Schedule(compute_def(attention)).inline("attention_logits")
+    s = s.skip_unread("attention_products")
+    assert "if ((attention_products.j) < in3[attention_products.b]):" in conditions(s)
+    assert right(s, attention)
+    s = s.split("attention_products", "j", 4).unroll("attention_products", "j.1")
+    assert "if ((4*attention_products.j.0) < in3[attention_products.b]):" in conditions(s)
+    assert right(s, attention)
+    with pytest.raises(ScheduleError, match="its readers look at all of it"):
+        s.skip_unread("attention_exp")
+    with pytest.raises(ScheduleError, match="its readers look at all of it"):
+        s.skip_unread("out0")
