@@ -27,10 +27,9 @@ from autotune.lower.ir import (
     Stmt,
     Store,
     map_expr,
-    variables,
 )
 from autotune.lower.protect import exists, protected
-from autotune.lower.skips import skippable
+from autotune.lower.skips import ends, skippable
 from autotune.lower.surroundings import SURROUNDINGS, surroundings
 from autotune.lower.zeros import vanishes
 from autotune.schedule.dot_products import DOT_PRODUCTS
@@ -152,18 +151,8 @@ class NestBuilder:
 
     def _needed(self, s: StageState, n: int, body: list[Stmt]) -> list[Stmt]:
         """The body of loop n (-1: of none), where what it computes is looked at; tested as far outside as is known."""
-        own = [s.variable(x.name) for x in s.loops]
-        tile = {s.variable(x.name) for x in s.loops if x.mark not in (SERIAL, PARALLEL)}
-        found = []
-        for needed in s.needed:
-            assert isinstance(needed, Binary) and isinstance(needed.a, Var)
-            place = self.regions.values(s)[needed.a.name]
-            fixed = Linear(place.const, {t: c for t, c in place.terms.items() if t not in tile})
-            least = Linear(0, {t: c for t, c in place.terms.items() if t in tile}).range(self.ranges)[0]
-            condition = Binary("lt", Index(fixed + least), self.value(s, needed.b), DType.bool)
-            depends = variables(condition)
-            if n == max((d for d, v in enumerate(own) if v in depends), default=-1):
-                found.append(condition)
+        values = self.regions.values(s)
+        found = [c for depth, c in ends(s, values, self.ranges, lambda e: self.value(s, e)) if depth == n]
         return [If(tuple(found), tuple(body))] if found else body
 
     def _initialise(self, s: StageState, n: int) -> list[Stmt]:

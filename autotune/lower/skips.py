@@ -1,11 +1,14 @@
-"""Terms of a fold that padding makes neutral: they are skipped instead of added."""
+"""Work that is skipped: terms of a fold that padding makes neutral, and elements that nobody reads."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from autotune.lower.ir import Condition, Index, Load, variables
-from autotune.tensor.expr import Binary, Cast, Const, Expr
+from autotune.schedule.state import PARALLEL, SERIAL, StageState
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Var
+from autotune.tensor.linear import Linear, Ranges
 from autotune.tensor.reducer import Reducer
 
 
@@ -42,3 +45,24 @@ def _needed(value: Expr, neutral: Const, products: bool) -> tuple[Condition, ...
     if isinstance(value, Binary) and value.op == "mul" and products:
         return _needed(value.a, neutral, products) + _needed(value.b, neutral, products)
     return ()
+
+
+def ends(
+    s: StageState, values: Mapping[str, Linear], ranges: Ranges, value: Callable[[Expr], Expr]
+) -> Iterator[tuple[int, Expr]]:
+    """Conditions without which nobody reads what a stage computes, and the loop in which each is known, -1 outside.
+
+    Args:
+        values: the axes by loop variables.
+        value: an expression of the stage in loop IR.
+    """
+    own = [s.variable(x.name) for x in s.loops]
+    tile = {s.variable(x.name) for x in s.loops if x.mark not in (SERIAL, PARALLEL)}
+    for needed in s.needed:
+        assert isinstance(needed, Binary) and isinstance(needed.a, Var)
+        place = values[needed.a.name]
+        outer = Linear(place.const, {t: c for t, c in place.terms.items() if t not in tile})
+        least = Linear(0, {t: c for t, c in place.terms.items() if t in tile}).range(ranges)[0]
+        condition = Binary("lt", Index(outer + least), value(needed.b), DType.bool)
+        depends = variables(condition)
+        yield max((n for n, v in enumerate(own) if v in depends), default=-1), condition
