@@ -73,13 +73,16 @@ def lesson_of(
         return None
     if space is None or not space.portable:
         return None
-    valid = [config for config in seconds if _valid(space, config)]
+    # A knob that a space got later does nothing by default, as before there was one.
+    usual = {knob.name: knob.default for knob in space.knobs}
+    times = {Config.of({**usual, **dict(config.entries)}): time for config, time in seconds.items()}
+    valid = [config for config in times if _valid(space, config)]
     if not valid:
         return None
     features = Features(space.feature_names, space.encode_all(valid))
     anchor = workload.anchor
     operator = anchor.op if anchor is not None else workload.nodes[0].op
-    return Lesson(name, operator, target.key, features, np.array([seconds[config] for config in valid]))
+    return Lesson(name, operator, target.key, features, np.array([times[config] for config in valid]))
 
 
 def _valid(space: ConfigSpace, config: Config) -> bool:

@@ -56,6 +56,9 @@ def test_a_lesson_has_the_features_of_today_and_leaves_out_configs_that_are_gone
     lesson = one.lesson()
     assert lesson is not None and lesson.useful and lesson.operator == "matmul"
     assert len(lesson.features) == len(one.seconds) and np.isinf(lesson.seconds[0])
+    before = {config.without("unroll"): 1e-6 for config in one.seconds}
+    older = Measured(LINE, TARGET, SKETCH, before).lesson()
+    assert older is not None and len(older.features) == len(before)
     gone = Measured(LINE, TARGET, SKETCH, {Config.of(tile=3): 1e-6})
     assert gone.lesson() is None
     assert Measured(LINE, TARGET, "generic", one.seconds).lesson() is None  # features of its own
