@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from autotune.schedule.dot_products import TILES
 from autotune.search_spaces.sketch.contraction import Contraction
 from autotune.search_spaces.sketch.rules import (
+    ALL,
     FACTOR_TILES,
     MOST_BODY,
     block_size,
@@ -49,22 +52,26 @@ class Batch:
     shared: Integers
     dot: Integers
     skip: Flags
+    slide: Flags
     ahead: Integers
     upright: Integers
     height: Integers
 
     @staticmethod
     def of(c: Contraction, tilings: Sequence[Tiling]) -> Batch:
-        own = ("packs", "dot", "skip")
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             each.name: np.array([getattr(t, each.name) for t in tilings], np.int64)
             for each in fields(Batch)
-            if each.name not in own
+            if each.name not in ("packs", "dot")
         }
+        columns |= {name: columns[name].astype(np.bool_) for name in ("skip", "slide")}
         packs = np.array([[PLACES.index(p) for p in t.packs] for t in tilings], np.int64)
         dot = np.array([instructions(c).index(t.dot) for t in tilings], np.int64)
-        skip = np.array([t.skip for t in tilings], np.bool_)
-        return Batch(**columns, packs=packs, dot=dot, skip=skip)
+        return Batch(**columns, packs=packs, dot=dot)
+
+    def turns(self, c: Contraction) -> Integers:
+        """(rows,) turns of the loops of the sum that are written out."""
+        return np.asarray(np.where(self.unroll == ALL, math.prod(a.extent for a in c.reduce), self.unroll))
 
     def along(self) -> Flags:
         """(rows, axes) which axis vectors lie along."""
@@ -152,6 +159,7 @@ class Decoder:
             len(alone) + value("shared", 1),
             dot,
             value("skip", 0).astype(np.bool_),
+            value("slide", 0).astype(np.bool_),
             value("ahead", 0),
             upright,
             height,
@@ -170,8 +178,10 @@ class Decoder:
         for n, a in enumerate(c.spatial):
             ok &= elements[:, n] <= -(-a.extent // units[:, n]) * units[:, n]
             ok &= (a.period % elements[:, n] == 0) if a.period else True
-            ragged += (a.extent % elements[:, n] != 0) | (-(-a.extent // elements[:, n]) % b.block[:, n] != 0)
-        ok &= size * b.unroll * c.body * 2**ragged <= MOST_BODY
+            tiles = -(-a.extent // elements[:, n])
+            ragged += (a.extent % elements[:, n] != 0) | (tiles % b.block[:, n] != 0)
+            ragged += (n in c.edges) & c.product & (elements[:, n] > 1) & (tiles > 1)
+        ok &= size * b.turns(c) * c.body * 2**ragged <= MOST_BODY
         last = b.terms[:, -1]
         terms = c.terms()
         for n, folding in enumerate(c.foldings, 1):

@@ -21,10 +21,13 @@ from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.fusion import same_point
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.target import Target
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Read
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Var, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Div, Linear, Ranges, to_linear
 from autotune.tensor.stage import Axis as StageAxis
+
+SHORT = 64
+"""Terms of a sum that may all be written out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,8 @@ class Contraction:
         last: number of the spatial axis along which the output is contiguous.
         product: it is a sum of products; else a map (`sketch.mapping`), of which the last factor is the result.
         body: of a map, an element's work in multiply-adds.
-        edges: of a map, numbers of the spatial axes on which conditions depend.
+        edges: numbers of the spatial axes on which conditions depend: of a map all, of a sum those of reads whose zeros
+            do not lie in memory. Tiles at their ends are code of their own.
     """
 
     schedule: Schedule
@@ -173,6 +177,14 @@ class Contraction:
     def points(self) -> int:
         """Products that are summed up."""
         return math.prod(a.extent for a in (*self.spatial, *self.reduce))
+
+    @property
+    def lanewise(self) -> bool:
+        """Whether each lane has factors of its own and the sum is short: the window of a depthwise convolution."""
+        along = [self.spatial[n].name for n in self.vector_axes()]
+        own = all(name in f.axes() and (f.plain or f.stride(name) == 1) for f in self.factors for name in along)
+        short = math.prod(a.extent for a in self.reduce) <= SHORT
+        return self.product and not self.foldings and bool(along) and own and short
 
     def folding(self, name: str) -> Folding | None:
         """The use of an instruction by its name, None where it does not fit."""
@@ -286,7 +298,15 @@ def analysed(
         out.dtype.bytes,
         extra,
         last or 0,
+        edges=tuple(n for n, a in enumerate(s.stage.axes) if a.name in _untold(state, s)),
     )
+
+
+def _untold(state: State, s: StageState) -> set[str]:
+    """Axes on which it depends whether what is read exists, where memory has no zeros around it."""
+    ranges = {a.name: (0, max(a.extent - 1, 0)) for a in s.stage.all_axes}
+    bare = [r for r in s.reads() if r.when is not None and not _lies_in_memory(r, ranges, state.layout(r.tensor))]
+    return {v.name for r in bare if r.when is not None for v in walk(r.when) if isinstance(v, Var)}
 
 
 def _product(e: Expr) -> list[Read] | None:

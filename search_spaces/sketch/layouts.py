@@ -20,6 +20,9 @@ FOLDED = 4
 def usual_layouts(workload: Workload, target: Target) -> dict[str, Layout]:
     """Channels of a convolution in blocks of one vector, the image with a border as wide as windows reach beyond it.
 
+    Where each channel is on its own, tiles at the ends of the image are code of their own anyway, and need no border
+    that somebody has to write.
+
     Where tiles multiply them, blocks are as long as a row of a tile, for producers and consumers alike. Bytes of which
     fours are folded lie in fours at least, filled up with zeros; where each channel is on its own, in single vectors.
     Everything else is row-major.
@@ -50,7 +53,8 @@ def usual_layouts(workload: Workload, target: Target) -> dict[str, Layout]:
         form = blocked_activations(p.c, lanes, p.rank + 2)
         before, after = border[-1]
         border = (*border[:-1], (before, after + -p.window[-1] % FOLDED * p.dilation[-1]))
-    layouts[f"in{first}"] = form.with_halo(border, p.pad_value)
+    bare = not small and p.groups == p.c and form.block(1) > 1
+    layouts[f"in{first}"] = form if bare else form.with_halo(border, p.pad_value)
     return layouts
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from autotune.search_spaces.sketch.batch import Batch, Flags, Integers
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
 from autotune.search_spaces.sketch.instructions import folded_products, gains, preparing, throughput
+from autotune.search_spaces.sketch.windows import Windows
 from autotune.target import Target
 
 Array = NDArray[np.float64]
@@ -26,6 +27,8 @@ TILE_WORD = 4
 """Bytes along a row of a tile register that belong to one column."""
 PAGE = 4096
 """Bytes that one entry of the translation buffer covers."""
+TEST = 2
+"""Instructions of a test: a comparison and a jump."""
 
 NAMES = (
     "log_work",
@@ -105,22 +108,6 @@ class NestNumbers:
             return core.l2
         return core.l3 if size <= target.l3_bytes else core.dram
 
-    def inside(self, f: Factor, d: int, axis: int, size: int) -> float:
-        """Share of (tile, term) pairs of which some element lies inside of a guarded dimension of a factor.
-
-        Args:
-            d: the dimension. `axis`: the spatial axis that moves in it. `size`: of a tile along that axis.
-        """
-        steps, extent = dict(f.steps[d]), self.c.spatial[axis].extent
-        places = np.arange(-(-extent // size) * size).clip(max=extent - 1) * steps[self.c.spatial[axis].name]
-        terms = np.zeros(1, np.int64)
-        for a in self.c.reduce:
-            if a.name in steps:
-                terms = (terms[:, None] + np.arange(a.extent) * steps[a.name]).ravel()
-        at = places[:, None] + terms + f.starts[d]
-        tiles = ((at >= 0) & (at < f.shape[d])).reshape(-1, size, len(terms))
-        return float(tiles.any(axis=1).mean())
-
     def of(self, batch: Batch) -> Array:
         """(tilings, len(NAMES)) numbers."""
         return _Counted(self, batch).numbers()
@@ -134,7 +121,7 @@ class _Counted:
         self.vector, self.outer, self.inner, self.terms, self.shared = b.vector, b.outer, b.inner, b.terms, b.shared
         deepest = float(n.terms[n.c.deep])
         self.parts = deepest / np.where(b.depth > 0, b.depth, deepest)
-        self.lanes, self.unroll = b.lanes.astype(np.float64), b.unroll.astype(np.float64)
+        self.lanes, self.unroll = b.lanes.astype(np.float64), b.turns(n.c).astype(np.float64)
         self.tile, self.block = b.tile.astype(np.float64), b.block.astype(np.float64)
         self.dot = b.dot > 0
         self.tiled, self.height = b.upright >= 0, b.height.astype(np.float64)
@@ -153,14 +140,18 @@ class _Counted:
         rows = size / vectors
         steps = n.terms.prod() / self.folded
         rate, latency = throughput(c, self.target, n.kind, self.b)
-        loads = self._loads(vectors) + np.where(self.b.ahead > 0, vectors, 0.0)  # asking takes as long as loading
+        windows = Windows(c, self.b)
+        left, shared = windows.shared()
+        asking = np.where(self.b.ahead > 0, vectors, 0.0)  # takes as long as loading
+        loads = self._loads(vectors, left) + asking
         live = size + np.minimum(vectors, rows) + 1
-        over = np.maximum(live - self.target.num_vector_registers, 0)
+        over = np.maximum(live + (shared if c.lanewise else 0.0) - self.target.num_vector_registers, 0)
         multiplies, waiting, loading = self._steps(size, rate, latency, loads, over)
         multiplies = multiplies + preparing(c, self.b, self.packs) * self.tiles.prod(1) / self.n.rate
-        kept = self._kept()
+        kept = windows.kept()
         multiplies, waiting, loading = (x * steps * kept for x in (multiplies, waiting, loading))
-        arithmetic = np.maximum(np.maximum(multiplies, waiting), loading)
+        testing = TEST * windows.tests() * steps * self.tiles.prod(1) / n.rate
+        arithmetic = np.maximum(np.maximum(multiplies, waiting), loading) + testing
         storing = self._storing()
         # What a tile reads one after the other comes from L2 in time: parts of a sum are for what lies behind it.
         l1, l2, l3, inner, lines = self._traffic(np.ones(self.many))
@@ -170,7 +161,7 @@ class _Counted:
         balance, units = self._balance()
         waited = 0.5 * (l1 + np.where(self.b.ahead > 0, 0.0, l2 + l3))
         total = (np.maximum.reduce([arithmetic, l1, l2, l3]) + waited + storing) / balance + copying
-        if not c.product:  # little work between loads, and nothing to hide one behind the other
+        if not c.product or c.lanewise:  # little work between loads, and nothing to hide one behind the other
             total = (arithmetic + l1 + l2 + l3 + storing) / balance
         total = total / self.target.num_threads
         # Of an instruction that folds, shares are of the least that it takes itself, as they are of others'.
@@ -224,14 +215,18 @@ class _Counted:
         )
         return np.stack([np.broadcast_to(x, (self.many,)) for x in columns], axis=1)
 
-    def _loads(self, vectors: Array) -> Array:
-        """Loads of a step of a tile: vectors along the vector axis, broadcasts of all else; of tiles, their rows."""
+    def _loads(self, vectors: Array, left: list[Array]) -> Array:
+        """Loads of a step of a tile: vectors along the vector axis, broadcasts of all else; of tiles, their rows.
+
+        Args:
+            left: per factor, the share that is left of them.
+        """
         total = np.zeros(self.many)
-        for f in self.c.reads:
+        for f, share in zip(self.c.reads, left):
             moves = np.array([a.name in f.axes() for a in self.c.spatial])
             groups = self.folded * f.bytes / TILE_WORD
             rows = np.where(self.tiled, np.where(moves[self.vector], groups, self.height), 1.0)
-            loads = rows * np.where(moves[None, :], self.tile, 1.0).prod(1)
+            loads = share * rows * np.where(moves[None, :], self.tile, 1.0).prod(1)
             total += loads if self.c.product else loads * self._gathering(f)
         return total
 
@@ -270,22 +265,6 @@ class _Counted:
             out[2] += count * (loads * np.sqrt(share) + 2 * over + 1.0 / self.unroll) / self.core.loads
         self.ends = 1.0 - whole.prod(1) * size / np.maximum(rate * out[0], 1.0)
         return out[0], out[1], out[2]
-
-    def _kept(self) -> Array:
-        """Share of the terms that is left when those in padding are left out, for all of a tile or none of it."""
-        kept = np.ones(self.many)
-        for f in self.c.factors:
-            for d in f.guarded:
-                axes = [n for n, a in enumerate(self.c.spatial) if a.name in dict(f.steps[d])]
-                if len(axes) == 1 and self.b.skip.any():
-                    sizes = self.elements[:, axes[0]].astype(int)
-                    shares = {int(n): self.n.inside(f, d, axes[0], int(n)) for n in np.unique(sizes)}
-                    folded = [
-                        n for n, x in enumerate(self.c.foldings, 1) if self.c.reduce[x.axis].name in dict(f.steps[d])
-                    ]
-                    skipping = self.b.skip & ~np.isin(self.b.dot, folded)
-                    kept *= np.where(skipping, np.array([shares[int(n)] for n in sizes]), 1.0)
-        return kept
 
     def _streams(self) -> tuple[Array, Array]:
         """Rows that a step reads from lines of their own, and those of them on pages of their own."""
@@ -404,11 +383,15 @@ class _Counted:
             bytes_ = np.zeros(self.many)
             for k in range(len(c.factors)):
                 times, started = np.ones(self.many), np.zeros(self.many, bool)
+                first = level.copy()  # of a window that slides, only what is new is read
                 for place, (_, turns, _) in enumerate(loops):
                     outside = place >= level
-                    started |= outside & moves[k][place] & (turns > 1)
+                    begins = outside & moves[k][place] & (turns > 1) & ~started & c.lanewise
+                    first = np.where(begins, place + 1, first)
+                    started |= outside & moves[k][place] & (turns > 1) & ~begins
                     times = np.where(outside & started, times * turns, times)
-                bytes_ += foot[k][level, self.rows_index] * times
+                    started |= begins
+                bytes_ += foot[k][first, self.rows_index] * times
             if not c.product:  # what lies behind the ends is not touched
                 bytes_ *= n.extents.prod() / (self.tiles * self.elements).prod(1)
             whole = total[-1] <= 0.75 * size
@@ -473,6 +456,9 @@ class _Counted:
         """(share of the threads that have work, units of work per thread)."""
         # Loops whose last turn is code of its own are not shared together with others (see `Tiles._share`).
         apart = (self.tiles % self.block != 0) | ((self.n.extents % self.elements != 0) & ~self.along)
+        if self.c.product:
+            cut = np.array([n in self.c.edges for n in range(len(self.n.extents))])
+            apart |= cut & (self.elements > 1) & (self.tiles > 1)
         units, together, first = np.ones(self.many), np.ones(self.many, bool), np.ones(self.many, bool)
         for k in range(self.outer.shape[1]):
             axis = self.outer[:, k]

@@ -55,6 +55,15 @@ LINES_AHEAD = 32
 """Cache lines that are asked for before they are used: as many as a core fetches from behind its caches at a time."""
 
 
+UNROLL = (1, 2, 4, 8)
+ALL = 0
+
+
+def unrolls(c: Contraction) -> tuple[int, ...]:
+    """How many turns of the innermost loop of the sum may be written out; `ALL`: all turns of all its loops."""
+    return (*UNROLL, ALL) if c.lanewise else UNROLL
+
+
 def from_afar(c: Contraction, target: Target) -> bool:
     """Whether panels come from behind the core's own caches, which also hold what is multiplied with them.
 

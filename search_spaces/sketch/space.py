@@ -32,10 +32,11 @@ from autotune.search_spaces.sketch.rules import (
     remainder,
     term_orders,
     turns_ahead,
+    unrolls,
 )
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
 from autotune.search_spaces.space.config import Config, KnobValue
-from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.knobs import Choice, flag
 from autotune.search_spaces.space.space import ConfigSpace, Constraint, stacked
 from autotune.target import Target
 
@@ -46,8 +47,10 @@ IDLE = 100.0
 WORTHWHILE = 4
 """Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
 
+WALK = ("outer", "inner", "block.")
+"""Knobs of the order of tiles."""
+
 TILES_PER_BLOCK = (1, 2, 4, 8, 16, 32, 64, 0)
-UNROLL = (1, 2, 4, 8)
 MOST_TILES = 4000
 DRAWS = 256
 """From which a sample takes the first that is valid."""
@@ -95,6 +98,8 @@ class SketchSpace(ConfigSpace):
         """
         learned = [knob for knob in self.knobs if knob.name != "ahead"]
         others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name == "ahead")
+        if self.numbers.c.lanewise:  # nothing is read twice but by neighbours: tiles follow one another as in memory
+            learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
         decoder = Decoder(self.numbers.c, learned, self.numbers.target)
         found: dict[Config, None] = {}
         for row in foreseen(decoder, self.cycles, self.expected, self.numbers.c.total):
@@ -124,7 +129,7 @@ class SketchSpace(ConfigSpace):
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
         features = Features(NAMES, values.astype(np.float32))
         closed = starting_score(features, forest.start, forest.weight)
-        found = np.where(batch.upright >= 0, closed, forest.predict(features))
+        found = np.where((batch.upright >= 0) | self.numbers.c.lanewise, closed, forest.predict(features))
         return np.asarray(-found + IDLE * idle)
 
     @property
@@ -187,7 +192,9 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     if len(depths(c)) > 1:
         knobs.append(Choice("depth", depths(c)))
     if c.points > math.prod(a.extent for a in c.spatial):
-        knobs.append(Choice("unroll", UNROLL))
+        knobs.append(Choice("unroll", unrolls(c)))
+    if c.lanewise:
+        knobs.append(flag("slide"))
     for f in c.factors:
         if f.plain and not f.constant:
             knobs.append(Choice(f"pack.{f.tensor}", (NO, ONCE, BLOCK)))
@@ -196,7 +203,7 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
         knobs.append(Choice("dot", (*(f.dot.name for f in c.foldings), NO)))
     if from_afar(c, target):
         knobs.append(Choice("ahead", AHEAD))
-    if any(f.guarded for f in c.factors):
+    if any(f.guarded for f in c.factors) and not c.edges:
         knobs.append(Choice("skip", (False, True)))
 
     def fits(config: Config) -> bool:
@@ -218,9 +225,11 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
 
     def code_size(config: Config) -> bool:
         t = tiling_of(config)
-        ragged = sum(a.extent % t.elements(n) != 0 or (-(-a.extent // t.elements(n))) % t.block[n] != 0
-                     for n, a in enumerate(c.spatial))  # fmt: skip
-        return math.prod(t.tile) * t.unroll * c.body << ragged <= MOST_BODY
+        tiles = [-(-a.extent // t.elements(n)) for n, a in enumerate(c.spatial)]
+        ragged = sum(a.extent % t.elements(n) != 0 or tiles[n] % t.block[n] != 0 for n, a in enumerate(c.spatial))
+        ragged += sum(c.product and t.elements(n) > 1 and tiles[n] > 1 for n in c.edges)
+        turns = t.unroll or math.prod(a.extent for a in c.reduce)
+        return math.prod(t.tile) * turns * c.body << ragged <= MOST_BODY
 
     return SketchSpace(
         knobs=tuple(knobs),
@@ -253,10 +262,10 @@ def tiling(c: Contraction, config: Config) -> Tiling:
     terms = config.get_ints("terms") if "terms" in config else term_orders(c)[0]
     depth, unroll = (config.get_int(k) if k in config else other for k, other in (("depth", 0), ("unroll", 1)))
     packs = tuple(config.get_str(f"pack.{f.tensor}") if f"pack.{f.tensor}" in config else NO for f in c.factors)
-    skip = "skip" in config and config.get_bool("skip")
+    skip, slide = (name in config and config.get_bool(name) for name in ("skip", "slide"))
     shared, ahead = len(alone) + config.get_int("shared"), (config.get_int("ahead") if "ahead" in config else 0)
     order = (tuple(blocks), outer, inner, terms, depth, unroll)
-    return Tiling(vector, lanes, tile, *order, packs, shared, dot, skip, ahead, upright, height)
+    return Tiling(vector, lanes, tile, *order, packs, shared, dot, skip, slide, ahead, upright, height)
 
 
 def _filled(a: Axis, elements: int, lanes: int) -> bool:
@@ -289,6 +298,8 @@ def _regular(c: Contraction, t: Tiling, f: Factor, where: str) -> bool:
 def _tiles(c: Contraction, lanes: tuple[int, ...], registers: int) -> list[tuple[int, ...]]:
     """Register tiles along at most three axes, large enough to be worth it where the axes are."""
     sizes = [_sizes(a, n in c.vector_axes(), lanes) for n, a in enumerate(c.spatial)]
+    if c.lanewise:  # several vectors would share nothing
+        sizes = [[1] if n in c.vector_axes() else each for n, each in enumerate(sizes)]
     wide = [n for n, each in enumerate(sizes) if len(each) > 1]
     found = [(1,) * len(sizes)]
     for axes in itertools.combinations(wide, min(3, len(wide))):

@@ -70,14 +70,14 @@ def _in_parts(workload: Workload, target: Target) -> Contraction | None:
 
 def _first(workload: Workload, target: Target) -> float:
     """Untuned, before the templates of products, which it beats on a CPU that nobody has fitted a rule to, and behind
-    those of convolutions, which it equals there (benchmarks/sketches.py --against). Of narrow factors it comes before
-    algorithms with fewer multiplications in f32 unless these are clearly faster, and with tiles, which the templates
-    have not, before all."""
+    those of convolutions whose channels are summed up, which it equals there (benchmarks/sketches.py --against). Of
+    narrow factors it comes before algorithms with fewer multiplications in f32 unless these are clearly faster, and
+    with tiles, which the templates have not, before all."""
     anchor, c = workload.anchor, contraction(workload, target)
     narrow = anchor is not None and any(workload.source(value) != value for value in anchor.inputs)
     if c is not None and any(f.dot.tiled for f in c.foldings) and not narrow:
         return WITH_TILES
-    if anchor is not None and anchor.op == "matmul":
+    if (anchor is not None and anchor.op == "matmul") or (c is not None and c.lanewise):
         return BEFORE_PRODUCTS
     if narrow and anchor is not None and anchor.op in CONVOLUTIONS:
         plain, _ = multiplying(workload, target.core)

@@ -16,7 +16,7 @@ from autotune.schedule.editor import Editor
 from autotune.schedule.state import REGISTER, TILE, Split
 from autotune.search_spaces.library.access import innermost
 from autotune.search_spaces.sketch.contraction import Contraction, Factor, Folding, Term
-from autotune.search_spaces.sketch.rules import folded
+from autotune.search_spaces.sketch.rules import ALL, folded
 from autotune.tensor.layout import Layout
 
 NO, ONCE, BLOCK = "no", "once", "block"
@@ -34,11 +34,13 @@ class Tiling:
         outer, inner: spatial axes in the order of the loops over blocks, and over tiles in a block.
         terms: numbers of the loops of the sum, in their order.
         depth: elements of the longest reduce axis in a partial sum; 0 sums in one go.
-        unroll: turns of the innermost of them written out.
+        unroll: turns of the innermost of them written out; 0 for all turns of all of them.
         packs: per factor, where it is copied. Constants lie as they are wanted.
         shared: how many of the outer loops are shared among threads as one.
         dot: the instruction that folds neighbours, by its name, or `NO`.
         skip: leave out terms that lie in the padding for a whole tile.
+        slide: in what is written out, one sum of the tile after another, so that what windows share is loaded once and
+            kept while they slide over it; else one term of all sums after another.
         ahead: turns of the innermost loop by which panels of constants are asked for; 0 leaves that to the CPU.
         upright: number of the spatial axis along which the rows of tile registers lie, -1 without such; `height`: how
             many.
@@ -57,6 +59,7 @@ class Tiling:
     shared: int
     dot: str
     skip: bool
+    slide: bool = False
     ahead: int = 0
     upright: int = -1
     height: int = 1
@@ -205,7 +208,21 @@ class Tiles:
     def _whole_vectors(self) -> bool:
         """Whether sums beyond the end of the vector axis may be computed: all that they read exists."""
         moving = [f for f in self.c.factors if self.c.spatial[self.t.vector].name in f.axes()]
-        return self.c.product and all(self._in_panels(f) for f in moving)
+        return self.c.product and all(self._in_panels(f) or self._goes_on(f) for f in moving)
+
+    def _goes_on(self, factor: Factor) -> bool:
+        """Whether the memory of what vectors are read from goes on behind the vector axis, as far as the last tile."""
+        state, axis = self.edit.schedule.state, self.c.spatial[self.t.vector]
+        d = factor.dimension(axis.name)
+        if d is None or factor.steps[d] != ((axis.name, 1),) or factor.starts[d]:
+            return False
+        tensor = state.tensor(factor.tensor)
+        return state.layout(tensor).allocated(tensor.shape)[d][1] >= self._end()
+
+    def _end(self) -> int:
+        """Where the last tile ends along the vector axis."""
+        size = self.t.elements(self.t.vector)
+        return -(-self.c.spatial[self.t.vector].extent // size) * size
 
     def _has_room(self) -> bool:
         """Whether the memory of the output, and of all that is read beside the sum, goes on behind the vector axis.
@@ -213,10 +230,10 @@ class Tiles:
         What comes there must be zero, so weights must have zeros there.
         """
         state, n = self.edit.schedule.state, self.t.vector
-        if not self.c.product or not all(f.constant for f in self.c.factors if self.c.spatial[n].name in f.axes()):
+        moving = [f for f in self.c.factors if self.c.spatial[n].name in f.axes()]
+        if not self.c.product or not all(f.constant or self._goes_on(f) for f in moving):
             return False
-        size = self.t.elements(n)
-        end = -(-self.c.spatial[n].extent // size) * size
+        end = self._end()
         o = state.stage(self.c.output)
         if end == self.c.spatial[n].extent:
             return False  # nothing lies behind
@@ -338,7 +355,7 @@ class Tiles:
             last, neighbour = edit.split(total, last, self.folding.dot.extent)
             neighbours = [neighbour]
             self._fill_up(self.folding)
-        each = min(t.unroll, edit.extent(total, last))
+        each = min(t.unroll or edit.extent(total, last), edit.extent(total, last))
         if edit.extent(total, last) % each:
             uneven = True
         steps, turns = edit.split(total, last, each)
@@ -346,8 +363,9 @@ class Tiles:
         # What is shared stays in a register while it is used: few vectors are kept for many rows, or the reverse.
         few = t.tile[t.vector] <= max(1, math.prod(t.tile) // t.tile[t.vector])
         tile = [*around, vectors] if few else [vectors, *around]
-        edit.order(total, [*loops, steps, turns, *tile, lane, *neighbours])
-        edit.unroll(total, [turns, *tile])
+        body = [*tile, turns] if t.slide else [turns, *tile]
+        edit.order(total, [*loops, steps, *body, lane, *neighbours])
+        edit.unroll(total, [*(loops if t.unroll == ALL else ()), *body])
         for factor in c.streamed if t.ahead else ():
             edit.prefetch(total, factor.tensor, turns, t.ahead)
         if uneven:  # nothing may be guarded inside of an instruction

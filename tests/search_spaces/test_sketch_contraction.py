@@ -29,6 +29,7 @@ from tests.targets import fixed
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
 FIXED = fixed("x86 -mcpu=x86-64-v4 -num-cores=2")
 PRODUCT = "einsum data=var:64,48 data=var:48,64 equation=ik,kj->ij"
+DEPTHWISE = "conv2d data=1,40,14,14 weight=40,1,3,3 pad=1 groups=40"
 SCORES = "einsum data=var:1,19,3,8 data=var:1,21,3,8 equation=bqhd,bkhd->bhqk"
 
 
@@ -68,6 +69,7 @@ def test_random_tilings_of_random_contractions(seed: int) -> None:
         "matmul a=21,34:bf16 b=const:34,33:bf16",
         "conv2d data=1,32,9,20 weight=32,16,3,3 pad=1 groups=2",
         "conv2d data=1,8,9,20 weight=20,8,3,3 pad=1 + add b=1,20,1,1 + relu",
+        "conv2d data=1,24,9,20 weight=24,1,3,5 pad=1 groups=24 stride=2 + bias + sigmoid",
     ],
 )
 def test_untuned_choices_are_right(text: str, target: str) -> None:
@@ -131,6 +133,8 @@ def test_near_tiles_differ_by_one_size() -> None:
          ["conv2d.winograd_f4", "conv2d.direct", "sketch.contraction", "generic"]),
         ("conv2d data=1,32,8,8 weight=32,4,3,3 pad=1 groups=8",
          ["conv2d.grouped_across", "sketch.contraction", "generic"]),
+        ("conv2d data=1,32,8,8 weight=32,1,3,3 pad=1 groups=32",
+         ["sketch.contraction", "conv2d.grouped_across", "generic"]),
         (PRODUCT, ["sketch.contraction", "generic"]),
     ],
 )  # fmt: skip
@@ -155,7 +159,7 @@ def test_a_tiling_as_a_nest(golden: Golden) -> None:
     golden(print_program(lower(schedule)))
 
 
-@pytest.mark.parametrize("text", [PRODUCT, SCORES, "conv2d data=1,32,9,20 weight=32,16,3,3 pad=1 groups=2"])
+@pytest.mark.parametrize("text", [PRODUCT, SCORES, "conv2d data=1,32,9,20 weight=32,16,3,3 pad=1 groups=2", DEPTHWISE])
 def test_many_tilings_as_arrays_are_the_same_tilings(text: str) -> None:
     space, rng = space_of(text), np.random.default_rng(0)
     decoder = Decoder(space.numbers.c, space.knobs, FIXED)
