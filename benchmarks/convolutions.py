@@ -11,14 +11,14 @@ import argparse
 import autotune.graph as graphs
 from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
+from autotune.search_spaces import default_config
 from autotune.search_spaces.operators.conv2d_shape import sizes
 from benchmarks import zoo
 from benchmarks.language import target_of
 from benchmarks.report import Report, Row, parser, progress
-from benchmarks.workshop import Workshop, default_of, figures
+from benchmarks.workshop import Workshop, figures
 
 MODELS = ("resnet50", "resnet18", "squeezenet", "vgg19", "inception_v1", "alexnet", "mobilenetv2")
-TEMPLATES = ("conv2d.direct", "conv2d.depthwise", "conv2d.grouped", "conv2d.grouped_across")
 BOUND = 85.0
 METHOD = (
     "One thread. Each kernel (with what is fused behind it) is verified against a float64 reference, then timed in a "
@@ -67,11 +67,12 @@ def measure(report: Report, name: str, found: dict[Workload, list[str]], rounds:
         for workload, owners in found.items():
             case = describe(sizes(workload))
             progress(f"{name}: {case}")
-            template, config = next((t, c) for t in TEMPLATES if (c := default_of(t, workload, target)) is not None)
+            config = default_config(workload, target, strict_fp=True)
+            template = config.template or ""
             outcome = workshop.race(workload, {template: config}, rounds)[template]
             row: Row = {"case": case, "models": " ".join(owners), "template": template, **figures(workload, outcome)}
             rows.append(row)
-            if template == "conv2d.direct":
+            if sizes(workload).groups == 1:
                 dense.append(float(row.get("% of probe") or 0))
     report.table(f"convolutions, {name}", sorted(rows, key=lambda row: float(row.get("% of probe") or 0)))
     return dense

@@ -1,4 +1,4 @@
-"""Grouped convolution: vectors of output channels inside a group, in bands of groups, or across small groups."""
+"""Grouped convolution: vectors of output channels inside a group, or in bands of groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 from autotune.ops import conv_bands
 from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
-from autotune.search_spaces.operators.conv2d_depthwise import ChannelVectors
 from autotune.search_spaces.operators.conv2d_direct import RegisterTiles
 from autotune.search_spaces.operators.conv2d_shape import plain_conv, sizes
 from autotune.search_spaces.space.config import Config
@@ -54,12 +53,6 @@ def _bands_priority(workload: Workload, target: Target) -> float:
     return 2.5 if cost[0] < cost[1] else 0.3
 
 
-def _across_priority(workload: Workload, target: Target) -> float:
-    """Where groups divide the vector, its input channels are one vector in another order; else they are gathered."""
-    p = sizes(workload)
-    return 0.6 if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0 else 0.1
-
-
 @template("conv1d.grouped", op="conv1d", priority=_inside_priority)
 @template("conv2d.grouped", op="conv2d", priority=_inside_priority)
 @template("conv3d.grouped", op="conv3d", priority=_inside_priority)
@@ -73,16 +66,6 @@ class GroupedConv2d(RegisterTiles):
 
     def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         return (_width(p, lanes),)
-
-
-@template("conv1d.grouped_across", op="conv1d", priority=_across_priority)
-@template("conv2d.grouped_across", op="conv2d", priority=_across_priority)
-@template("conv3d.grouped_across", op="conv3d", priority=_across_priority)
-class AcrossGroupsConv2d(ChannelVectors):
-    """The loops of a depthwise convolution: a vector of output channels may belong to several groups."""
-
-    def applies(self, workload: Workload, target: Target) -> bool:
-        return _grouped(workload)
 
 
 @template("conv1d.grouped_bands", op="conv1d", priority=_bands_priority)

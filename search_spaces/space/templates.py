@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from autotune.search_spaces.operators import (
     attention,
-    conv2d_depthwise,
-    conv2d_depthwise_rows,
+    conv2d_across,
     conv2d_direct,
     conv2d_grouped,
     conv2d_winograd,
@@ -21,8 +20,7 @@ from autotune.search_spaces.sketch import template as sketch_contraction
 
 TEMPLATE_MODULES = (
     attention,
-    conv2d_depthwise,
-    conv2d_depthwise_rows,
+    conv2d_across,
     conv2d_direct,
     conv2d_grouped,
     conv2d_winograd,

@@ -100,10 +100,7 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         plain = rng.random() < 0.4
         return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
     if family == "conv2d":
-        kinds = {"conv2d.depthwise": ("depthwise",), "conv2d.depthwise_rows": ("rows",)}.get(
-            entry.name, ("dense", "depthwise", "grouped")
-        )
-        workload = conv_cases.random_conv(rng, rng.choice(kinds))
+        workload = conv_cases.random_conv(rng, rng.choice(("dense", "depthwise", "grouped")))
         plain = rng.random() < 0.4
         return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
     if family == "matmul":

@@ -16,7 +16,7 @@ from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check, check_random
 
 NAMES = (
-    "conv1d.direct", "conv3d.direct", "conv1d.depthwise",
+    "conv1d.direct", "conv3d.direct", "conv1d.grouped_across",
     "conv3d.grouped", "conv3d.grouped_bands", "conv3d.grouped_across",
     "conv_transpose1d.phases", "conv_transpose2d.phases", "conv_transpose3d.phases",
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Depthwise convolution: each output channel folds the window of one input channel.
+"""Convolution in groups whose input channels do not fill a vector: each lane has the channels of its own group.
 
-There is no channel to reduce over, so a vector of channels is multiplied with a vector of weights, tap by tap, while
-a tile of output pixels accumulates in registers. Little is computed per byte: rows of the input are read again from L1
-for every row of the window, so the loops stay within one block of channels.
+Tap by tap, a vector of input channels, in another order where groups have several, is multiplied with a vector of
+weights, while a tile of output pixels accumulates in registers. Windows of a single channel per filter, which lie side
+by side, are sums that sketches know.
 """
 
 from __future__ import annotations
@@ -52,8 +52,20 @@ def lane_loads(p: Conv, lanes: int) -> int:
     return 1 if whole and p.c >= lanes else lanes
 
 
-class ChannelVectors:
-    """Knobs, default and loops of a convolution in which each channel of a vector has input channels of its own."""
+def _priority(workload: Workload, target: Target) -> float:
+    """Where groups divide the vector, its input channels are one vector in another order; else they are gathered."""
+    p = sizes(workload)
+    return 0.6 if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0 else 0.1
+
+
+@template("conv1d.grouped_across", op="conv1d", priority=_priority)
+@template("conv2d.grouped_across", op="conv2d", priority=_priority)
+@template("conv3d.grouped_across", op="conv3d", priority=_priority)
+class AcrossGroupsConv2d:
+    """Any number of channels per group: a vector of output channels may belong to several groups."""
+
+    def applies(self, workload: Workload, target: Target) -> bool:
+        return plain_conv(workload) and sizes(workload).groups > 1
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = sizes(workload)
@@ -188,19 +200,6 @@ def _border(p: Conv, skip: str) -> tuple[tuple[int, int], ...]:
     spared = {"none": 0, "rows": p.rank - 1, "all": p.rank}[skip]
     sides = halo(p)
     return (*sides[:2], *((0, 0) for _ in range(spared)), *sides[2 + spared :])
-
-
-@template("conv1d.depthwise", op="conv1d", priority=1.0)
-@template("conv2d.depthwise", op="conv2d", priority=1.0)
-@template("conv3d.depthwise", op="conv3d", priority=1.0)
-class DepthwiseConv2d(ChannelVectors):
-    """One input channel per output channel; any window, stride, dilation and channel multiplier."""
-
-    def applies(self, workload: Workload, target: Target) -> bool:
-        if not plain_conv(workload):
-            return False
-        p = sizes(workload)
-        return p.groups == p.c > 1
 
 
 def channel_vector(s: Schedule, tensors: tuple[str, ...], lanes: int) -> int:

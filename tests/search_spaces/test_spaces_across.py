@@ -1,4 +1,4 @@
-"""Depthwise convolution: right for any sizes, layouts and knobs."""
+"""Groups across vectors: right for any sizes, layouts and knobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autotune.search_spaces import lookup, templates_for
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check, check_random, conv
 
-NAME = "conv2d.depthwise"
+NAME = "conv2d.grouped_across"
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -29,12 +29,12 @@ def test_channels_beside_the_vector_width_are_padded_with_zeros() -> None:
         check(workload, lookup(NAME).default(workload, on).replace(template=NAME), on)
 
 
-def test_it_is_the_first_choice_for_one_channel_per_group_and_no_choice_for_others() -> None:
+def test_it_is_a_choice_for_any_groups_and_the_first_one_where_they_divide_the_vector() -> None:
     on = Target.parse("x86 -mcpu=haswell")
-    assert templates_for(conv(32, 8, 8, 32, groups=32), on)[0].name == NAME
-    assert templates_for(conv(32, 8, 8, 64, groups=32), on)[0].name == NAME
-    for groups in (1, 4):
-        assert NAME not in {t.name for t in templates_for(conv(32, 8, 8, 32, groups=groups), on)}
+    for channels, groups, first in ((32, 32, "sketch.contraction"), (64, 32, NAME), (32, 16, NAME)):
+        names = [t.name for t in templates_for(conv(32, 8, 8, channels, groups=groups), on)]
+        assert names[0] == first and NAME in names
+    assert NAME not in {t.name for t in templates_for(conv(32, 8, 8, 32, groups=1), on)}
 
 
 @pytest.mark.parametrize("window", [1, 3, 5, 7, 11])
