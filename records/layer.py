@@ -2,7 +2,7 @@
 
 A segment is what `autotune db export` writes, named by the SHA-256 of its bytes. So it never changes, what is half
 there or altered is noticed before a line of it is read, and one that was read once is not read again: its records are
-in a database of the layer's own, in the user's cache folder. Nothing in a segment is executed; docs/adr/0050 says why.
+in a database of the layer's own, in the user's cache folder. Nothing in a segment is executed; docs/adr/0051 says why.
 """
 
 from __future__ import annotations
