@@ -49,7 +49,7 @@ def test_text_is_an_operator_or_a_file(tmp_path: Path) -> None:
 
 
 def test_tuning_without_a_database_is_refused() -> None:
-    with pytest.raises(DatabaseError, match="needs a database"):
+    with pytest.raises(DatabaseError, match="a database is needed"):
         autotune.tune("matmul a=8,8 b=8,8", TARGET, False, trials=1)
 
 

@@ -281,7 +281,7 @@ def test_a_full_disk_while_compiling(tmp_path: Path) -> None:
 def test_a_full_disk_while_tuning(tmp_path: Path) -> None:
     database = tmp_path / "db.sqlite"
     args = ("tune", "--op", "conv2d data=1,16,6,6 weight=16,16,3,3 pad=1", *TARGET, "--db", database)
-    message = refused_process(*args, "--trials", "500", limit_bytes=200_000)
+    message = refused_process(*args, "--trials", "500", limit_bytes=500_000)
     assert "db.sqlite" in message
     found = json.loads(invoke("db", "stats", "--db", database, "--json").stdout)
     assert found["trials"] == found["verified"] + sum(found["failures"].values()) > 0

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import ExtensionError, WorkloadError
+from autotune.ops import registry
 from autotune.ops.plugins import GROUP, load_plugins
 from autotune.ops.registry import lookup
 
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of installed packages with one plugin, whose module is still to be written."""
+    """A folder of installed packages with one plugin, whose module is still to be written; what it adds leaves."""
+    monkeypatch.setattr(registry, "_OPERATORS", dict(registry._OPERATORS))
     info = tmp_path / "mine-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
