@@ -20,7 +20,9 @@ Write = Callable[[Writer, str], str]
 
 def kernels(w: Writer, result: str, **feeds: Array) -> list[str]:
     """What the kernels compute, in order, after a comparison with the reference."""
-    groups = partition(w.optimized(result, **feeds))
+    graph = w.optimized(result, **feeds)
+    assert all(isinstance(array, np.ndarray) for array in graph.constants.values()), "no scalars of NumPy's"
+    groups = partition(graph)
     return ["+".join(node.op for node in group.workload.nodes) for group in groups if not group.is_view]
 
 

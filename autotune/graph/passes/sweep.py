@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from autotune.graph.builder import make_attrs
 from autotune.graph.infer import infer
 from autotune.graph.ir import Array, FreshNames, Graph, Node, Value, constant_value
@@ -83,7 +85,7 @@ class Sweep:
 
     def constant(self, array: Array, hint: str) -> str:
         """Add a constant; gives the name of its value."""
-        name = self._fresh(hint)
+        name, array = self._fresh(hint), np.asarray(array)  # NumPy makes scalars of arrays without axes
         self.values[name] = constant_value(name, array)
         self._constants[name] = array
         self._uses[name] = 0
