@@ -102,7 +102,7 @@ class FallbackModel:
         """
         try:
             found: list[Array] = self._session.run(None, dict(feeds))
-        except Exception as error:
+        except Exception as error:  # its own classes again
             raise InputError(f"onnxruntime: {' '.join(str(error).split())[:400]}") from error
         return found
 

@@ -31,7 +31,8 @@ WORTHWHILE = 0.95
 SIZES = (1.0, 1.0, 0.25, 4.0)
 """Of the sample inputs, each with a seed of its own: the spread of their floats."""
 MARGIN = 0.8
-"""Share of the error allowed that the worst sample may reach: other inputs err by more now and then."""
+"""Share of the error allowed that the worst sample may reach. A precaution, not a measurement: nothing bounds
+what other inputs err by."""
 
 Compile = Callable[[Graph], CompiledModel]
 

@@ -232,14 +232,20 @@ class Contraction:
         return found
 
 
-@functools.lru_cache(maxsize=512)
-def contraction(workload: Workload, target: Target) -> Contraction | None:
-    """How the workload is a contraction; None when it is something else."""
+def with_one_output(workload: Workload) -> Schedule | None:
+    """The workload with nothing decided yet; None when it has no compute definition, or several outputs."""
     try:
         schedule = Schedule(compute_def(workload))
     except WorkloadError:
         return None
-    if len(schedule.compute.outputs) != 1:
+    return schedule if len(schedule.compute.outputs) == 1 else None
+
+
+@functools.lru_cache(maxsize=512)
+def contraction(workload: Workload, target: Target) -> Contraction | None:
+    """How the workload is a contraction; None when it is something else."""
+    schedule = with_one_output(workload)
+    if schedule is None:
         return None
     (output,) = schedule.compute.outputs
     heavy = [s for s in schedule.state.stages if not _elementwise(s)]

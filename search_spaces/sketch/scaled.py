@@ -10,14 +10,14 @@ import functools
 import math
 from dataclasses import dataclass
 
-from autotune.errors import ScheduleError, WorkloadError
-from autotune.ops.registry import compute_def
+from autotune.errors import ScheduleError
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
 from autotune.schedule.state import LOCAL, REGISTER, StageState
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.register_tile import HIDDEN, Steps
+from autotune.search_spaces.sketch.contraction import with_one_output
 from autotune.search_spaces.sketch.rules import MOST_BODY
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
@@ -73,11 +73,8 @@ def is_sum(s: StageState) -> bool:
 @functools.lru_cache(maxsize=256)
 def scaled_sum(workload: Workload) -> ScaledSum | None:
     """How the workload is a sum of scaled parts; None when it is something else."""
-    try:
-        schedule = Schedule(compute_def(workload))
-    except WorkloadError:
-        return None
-    if len(schedule.compute.outputs) != 1:
+    schedule = with_one_output(workload)
+    if schedule is None:
         return None
     (output,) = schedule.compute.outputs
     heavy = [s for s in schedule.state.stages if s.stage.reducer is not None]
