@@ -39,7 +39,7 @@ PLACE = "beside the file"
 LayerOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--layer", metavar="FOLDER|URL", help="Records of others, read only, under the database's own; repeat."
+        "--layer", metavar="FOLDER_OR_URL", help="Records of others, read only, under the database's own; repeat."
     ),
     PLACE,
 ]

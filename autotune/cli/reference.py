@@ -21,7 +21,7 @@ _HEAD = """\
 
 Made from the declarations behind `--help`; written anew by `python -m autotune.cli.reference > docs/reference/cli.md`.
 
-| exit code | |
+| exit code | when |
 |---|---|
 | 0 | done |
 | 1 | refused or failed: one line on stderr says what is wrong, where, and what to do |
@@ -64,7 +64,7 @@ def _sections(path: str, commands: Mapping[str, Command], level: str) -> Iterato
             text = " ".join((command.__doc__ or "").split())
             yield f"\n{level} `{' '.join([path, name, *usage])}`\n\n{text}\n"
             if rows:
-                yield "\n| | |\n|---|---|\n" + "".join(rows)
+                yield "\n| parameter | meaning |\n|---|---|\n" + "".join(rows)
 
 
 def _parameters(command: Callable[..., None]) -> tuple[list[str], list[str]]:
