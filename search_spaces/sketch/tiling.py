@@ -194,7 +194,7 @@ class Tiles:
         ragged = []
         for n, axis in enumerate(self.sums):
             size = edit.extent(c.total, axis)
-            uneven = size % t.elements(n) or (t.upright >= 0 and c.spatial[n].extent % size)
+            uneven = size % t.elements(n) or c.spatial[n].extent % size  # in the last block, where it is smaller
             tiles[n], rows[n] = edit.split(c.total, axis, t.elements(n))
             ragged += [tiles[n]] if uneven and not (n == t.vector and self._whole_vectors()) else []
         (part,) = (x.name for x in edit.stage(c.total).stage.reduce_axes)
