@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autotune.schedule.state import StageState, State
 from autotune.tensor.expr import Read
-from autotune.tensor.linear import Linear, Ranges, to_linear
+from autotune.tensor.linear import Linear, Ranges, Term, to_linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +87,14 @@ class Regions:
         return Region(tuple(base), tuple(extent))
 
     def _box(self, index: Linear, fixed: set[str]) -> tuple[Linear, int]:
-        outer, inner = Linear(index.const), Linear()
+        outer: dict[Term, int] = {}
+        inner: dict[Term, int] = {}
         for term, c in index.terms.items():
             part = Linear(0, {term: c})
-            if isinstance(term, str):
-                outer, inner = (outer + part, inner) if term in fixed else (outer, inner + part)
-            elif all(v in fixed for v in part.variables()) and not part.is_opaque:
-                outer = outer + part
-            else:
-                inner = inner + part
-        lo, hi = inner.range(self.ranges)
-        return outer + lo, hi - lo + 1
+            is_fixed = all(v in fixed for v in part.variables()) and not part.is_opaque
+            (outer if is_fixed else inner)[term] = c
+        lo, hi = Linear(0, inner).range(self.ranges)
+        return Linear(index.const + lo, outer), hi - lo + 1
 
     def _union(self, a: tuple[Linear, int] | None, b: tuple[Linear, int], full: int) -> tuple[Linear, int]:
         if a is None:

@@ -34,7 +34,14 @@ class Linear:
 
     @staticmethod
     def var(name: str) -> Linear:
-        return Linear(0, {name: 1})
+        return Linear._of(0, {name: 1})
+
+    @staticmethod
+    def _of(const: int, terms: dict[Term, int]) -> Linear:
+        """With terms as they are: none has the coefficient 0, and nobody changes them."""
+        made = Linear(const)
+        made.terms = terms
+        return made
 
     @property
     def is_const(self) -> bool:
@@ -50,17 +57,26 @@ class Linear:
 
     def __add__(self, other: Linear | int) -> Linear:
         if isinstance(other, int):
-            return Linear(self.const + other, self.terms)
+            return Linear._of(self.const + other, self.terms)
+        const = self.const + other.const
+        if not self.terms or not other.terms:
+            return Linear._of(const, self.terms or other.terms)
         terms = dict(self.terms)
         for term, c in other.terms.items():
-            terms[term] = terms.get(term, 0) + c
-        return Linear(self.const + other.const, terms)
+            total = terms.get(term, 0) + c
+            if total:
+                terms[term] = total
+            else:
+                del terms[term]
+        return Linear._of(const, terms)
 
     def __sub__(self, other: Linear | int) -> Linear:
         return self + (other * -1 if isinstance(other, Linear) else -other)
 
     def __mul__(self, factor: int) -> Linear:
-        return Linear(self.const * factor, {t: c * factor for t, c in self.terms.items()}) if factor else Linear()
+        if factor == 1:
+            return self
+        return Linear._of(self.const * factor, {t: c * factor for t, c in self.terms.items()}) if factor else Linear()
 
     def range(self, ranges: Ranges) -> Range:
         """Inclusive bounds of the value."""
@@ -122,7 +138,7 @@ class Linear:
         """(quotient, rest) with self = divisor * quotient + rest, the rest's constant in [0, divisor)."""
         whole = {t: c // divisor for t, c in self.terms.items() if c % divisor == 0}
         rest = {t: c for t, c in self.terms.items() if c % divisor}
-        return Linear(self.const // divisor, whole), Linear(self.const % divisor, rest)
+        return Linear._of(self.const // divisor, whole), Linear._of(self.const % divisor, rest)
 
     def substitute(self, values: Mapping[str, Linear], ranges: Ranges) -> Linear:
         """Replace variables, simplifying again under `ranges` (those of the new variables)."""
