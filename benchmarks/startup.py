@@ -65,6 +65,7 @@ def start(program: str, cache: Path, **options: object) -> dict[str, float]:
     """
     given = json.dumps({**options, "begin": time.monotonic()})
     environment = {**machine.environment(), "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an install has its bytecode
     done = subprocess.run(
         [sys.executable, "-c", program, given], check=True, stdout=subprocess.PIPE, text=True, env=environment
     )
