@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.compiler.choose import Choice, Chooser
-from autotune.compiler.compile import kernel_object
+from autotune.compiler.kernels import kernel_object
 from autotune.errors import ScheduleError
 from autotune.ops import Workload, parse_workload
 from autotune.records import Tier

@@ -14,7 +14,7 @@ import os
 import random
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -68,15 +68,17 @@ class ObjectCache:
             except OSError as error:
                 self._switch_off(str(error))
 
-    def compile(self, ir_text: str, *, cpu: str, features: str) -> CompiledObject:
-        """`compile_ir`, unless the same text was compiled before.
+    def compile(
+        self, ir_text: str, *, cpu: str, features: str, by: Callable[..., CompiledObject] = compile_ir
+    ) -> CompiledObject:
+        """`compile_ir` (or what does the same), unless the same text was compiled before.
 
         Raises:
             CodegenError: the IR does not parse or verify.
         """
         found = self.get(ir_hash(ir_text), cpu=cpu, features=features)
         if found is None:
-            found = compile_ir(ir_text, cpu=cpu, features=features)
+            found = by(ir_text, cpu=cpu, features=features)
             self.put(found, cpu=cpu, features=features)
         return found
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from autotune.codegen.jit import compile_ir
-from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, generate
+from autotune.codegen.kernel import KernelObject
 from autotune.codegen.object_cache import ObjectCache
 from autotune.codegen.runtime_ir import runtime_object
 from autotune.compiler.choose import Chooser
 from autotune.compiler.in_place import in_place, updated
-from autotune.compiler.kernel_cache import cached_kernel, remembered_defaults
+from autotune.compiler.kernel_cache import remembered_defaults
+from autotune.compiler.kernels import Kernels, compiler
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import Lifetime, plan_memory
 from autotune.compiler.memory_limit import TooLarge, to_give_up
@@ -27,7 +27,7 @@ from autotune.compiler.rounding import expected, together
 from autotune.compiler.slots import Assignment, KernelStep
 from autotune.compiler.tasks import model_key
 from autotune.compiler.weights import PackedWeights, Packing
-from autotune.errors import CodegenError, LoweringError, ModelError, ScheduleError
+from autotune.errors import ModelError
 from autotune.graph import Graph, load_model, optimize, partition
 from autotune.lower.ir import Operand
 from autotune.lower.operands import fill_operand
@@ -40,7 +40,6 @@ from autotune.runtime.executor import Array, Executor
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Check, KernelCall, Program, Ref, TensorSpec
 from autotune.runtime.signature import Signer
 from autotune.runtime.trace import RunTrace
-from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
@@ -203,13 +202,13 @@ def compile_graph(
     while True:
         chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
         assignment = assign(graph, groups, chooser, cache)
-        kernels = _Kernels(target, cache, chooser, weights)
+        kernels = Kernels(target, cache, chooser)
         _log.info("building the kernels of %d groups for %s", len(assignment.steps), target)
         start = time.perf_counter()
-        built = [kernels.of(step) for step in assignment.steps]
+        built = kernels.build(assignment.steps)
         _log.info("built %d kernels in %.2f s", len(kernels.objects), time.perf_counter() - start)
         try:
-            return _link(graph, target, assignment, built, kernels, max_memory)
+            return _link(graph, target, assignment, built, kernels, weights, max_memory)
         except TooLarge as found:
             more = to_give_up(built, found.nbytes - (max_memory or 0)) - plain
             if not more:
@@ -228,91 +227,13 @@ def compile_model(
     return compile_graph(optimize(load_model(model, shapes)), target, database, cache)
 
 
-def kernel_object(schedule: Schedule, target: Target, cache: ObjectCache | None) -> KernelObject:
-    """Compile a schedule, or take its object from the cache."""
-    return compile_source(generate(schedule, target, check=False), target, compiler(cache))
-
-
-def compiler(cache: ObjectCache | None) -> CompileIr:
-    """What turns IR into objects: the cache, where there is one."""
-    return cache.compile if cache is not None else compile_ir
-
-
-class _Kernels:
-    """Builds each distinct kernel once."""
-
-    def __init__(
-        self, target: Target, cache: ObjectCache | None, chooser: Chooser, weights: PackedWeights | None
-    ) -> None:
-        self.target, self.cache, self.chooser, self.weights = target, cache, chooser, weights
-        self.objects: list[bytes] = []
-        self.number: dict[str, int] = {}
-        self._built: dict[tuple[str, str, str], KernelObject] = {}
-        self._warned: set[Workload] = set()
-
-    def of(self, step: KernelStep) -> tuple[KernelStep, KernelObject]:
-        """The kernel of a step. A record gives way to the default when it does not build in the layouts of this model,
-        or when its code has changed since it was measured."""
-        choice = step.choice
-        try:
-            kernel = self._build(step)
-        except (ScheduleError, LoweringError, CodegenError) as error:
-            if not choice.tuned:
-                return self._other(step, error)
-            return self._default(step, f"the tuned schedule does not build in this model's layouts: {error}")
-        if choice.ir_hash and choice.interface == step.interface.to_json() and kernel.ir_hash != choice.ir_hash:
-            return self._default(step, "the same config now gives other code than was measured; tune again")
-        return step, kernel
-
-    def _default(self, step: KernelStep, reason: str) -> tuple[KernelStep, KernelObject]:
-        step = replace(step, choice=self.chooser.default(step.workload, reason, Tier.COMPATIBLE))
-        try:
-            return step, self._build(step)
-        except (ScheduleError, LoweringError, CodegenError) as error:
-            return self._other(step, error)
-
-    def _other(self, step: KernelStep, error: Exception) -> tuple[KernelStep, KernelObject]:
-        """The default of another template, where that of the first does not build in these layouts; loudly."""
-        for choice in self.chooser.others(step.workload, f"the first template's default does not build: {error}"):
-            other = replace(step, choice=choice)
-            try:
-                kernel = self._build(other)
-            except (ScheduleError, LoweringError, CodegenError):
-                continue
-            if step.workload not in self._warned:
-                self._warned.add(step.workload)
-                name = step.workload.describe()
-                _log.warning("%s: %s; it uses the template %s", name, choice.reason, choice.config.template)
-            return other, kernel
-        raise error
-
-    def _build(self, step: KernelStep) -> KernelObject:
-        key = (step.workload.key, step.choice.origin, step.interface.to_json())
-        if key not in self._built:
-            start = time.perf_counter()
-            kernel = self._built[key] = cached_kernel(
-                self.cache,
-                step.workload,
-                step.choice,
-                step.interface,
-                self.target,
-                lambda: kernel_object(
-                    step.choice.schedule(step.workload, self.target, step.interface), self.target, self.cache
-                ),
-            )
-            _log.debug("%.3f s for %s", time.perf_counter() - start, step.workload.describe())
-            if kernel.ir_hash not in self.number:
-                self.number[kernel.ir_hash] = len(self.objects)
-                self.objects.append(kernel.object_code)
-        return self._built[key]
-
-
 def _link(
     graph: Graph,
     target: Target,
     a: Assignment,
     built: list[tuple[KernelStep, KernelObject]],
-    kernels: _Kernels,
+    kernels: Kernels,
+    weights: PackedWeights | None,
     max_memory: int | None,
 ) -> CompiledModel:
     """Place every buffer and turn kernels into calls. Raises TooLarge before anything large is allocated."""
@@ -331,7 +252,7 @@ def _link(
         buffers.append(Lifetime(kernel.thread_scratch * target.num_threads, n, n))
     memory = plan_memory(buffers)
     place = dict(zip(owned, memory.offsets))
-    constants = Packing(kernels.weights)
+    constants = Packing(weights)
 
     def ref(slot: int) -> Ref:
         root, first = a.root(slot)

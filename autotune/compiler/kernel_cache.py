@@ -23,25 +23,24 @@ from autotune.target import Target
 from autotune.tensor.layout import Layout
 
 
-def cached_kernel(
-    cache: ObjectCache | None,
-    workload: Workload,
-    choice: Choice,
-    interface: Interface,
-    target: Target,
-    build: Callable[[], KernelObject],
-) -> KernelObject:
-    """The kernel of a choice from the cache, or built and put there."""
-    name = _name("kernel", workload, choice, target, interface.to_json())
-    if cache is None or name is None:
-        return build()
-    found = cache.recall(name)
-    if found is not None:
-        header, _, object_code = found.partition(b"\n")
-        return kernel_from_json(json.loads(header), object_code)
-    kernel = build()
-    cache.remember(name, json.dumps(kernel_to_json(kernel)).encode() + b"\n" + kernel.object_code)
-    return kernel
+def kernel_name(workload: Workload, choice: Choice, interface: Interface, target: Target) -> str | None:
+    """What the kernel of a choice is kept under; None where it must not be kept."""
+    return _name("kernel", workload, choice, target, interface.to_json())
+
+
+def kept_kernel(cache: ObjectCache | None, name: str | None) -> KernelObject | None:
+    """The kernel from the cache, where it is there."""
+    found = None if cache is None or name is None else cache.recall(name)
+    if found is None:
+        return None
+    header, _, object_code = found.partition(b"\n")
+    return kernel_from_json(json.loads(header), object_code)
+
+
+def keep_kernel(cache: ObjectCache | None, name: str | None, kernel: KernelObject) -> None:
+    """Put a kernel into the cache, where it may be kept."""
+    if cache is not None and name is not None:
+        cache.remember(name, json.dumps(kernel_to_json(kernel)).encode() + b"\n" + kernel.object_code)
 
 
 def cached_layouts(

@@ -59,7 +59,7 @@ def test_verbose_tells_passes_kernels_and_weights(words: tuple[str, ...], detail
     assert json.loads(result.stdout)["y"]["dtype"] == "float32"
     for said in ("graph passes: ", "building the kernels of ", "packed "):
         assert re.search(rf"^\d\d:\d\d:\d\d\.\d{{3}} autotune\.[a-z._]+: {said}", result.stderr, re.MULTILINE)
-    assert (" s for conv2d " in result.stderr) == detail
+    assert (" the kernel for conv2d " in result.stderr) == detail
 
 
 def test_neither_outlasts_its_command(tmp_path: Path) -> None:
