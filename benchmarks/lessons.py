@@ -198,8 +198,8 @@ UNSEEN: Mapping[str, Sequence[str]] = {
 }
 """Others, by which a model is judged, and which it never learns from."""
 
-POLICY = TimingPolicy(batches=5, min_batch_seconds=1e-3, max_seconds=0.25, abort_ratio=2.0, loser_ratio=1.15,
-                      loser_batches=2, retries=0)  # fmt: skip
+POLICY = TimingPolicy(rounds=5, most_rounds=8, round_seconds=1e-3, max_seconds=0.25, abort_ratio=2.0, loser_ratio=1.15,
+                      loser_rounds=2, retries=0)  # fmt: skip
 """Few repeats: what is a tenth slower than the best need not be known more closely."""
 DOUBTED = 1.15
 """How many times slower than the best what the model likes may be before it is timed again: one of the two errs."""

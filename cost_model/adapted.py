@@ -7,9 +7,9 @@ where it is wrong: own data gains weight as it grows, without a knob for that. W
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xgboost
 from numpy.typing import NDArray
 
 from autotune.cost_model.features import Features, check_same
@@ -17,6 +17,9 @@ from autotune.cost_model.forest import Forest
 from autotune.cost_model.model import check_rows
 from autotune.cost_model.training import closeness
 from autotune.errors import CostModelError
+
+if TYPE_CHECKING:
+    import xgboost
 
 Array = NDArray[np.float64]
 
@@ -46,6 +49,8 @@ class AdaptedModel:
         return self._booster is not None or self.prior is not None
 
     def fit(self, features: Features, seconds: Array, groups: NDArray[np.int64]) -> None:
+        import xgboost  # half a second, and a run that continues another has begun before
+
         check_rows(seconds, groups, len(features))
         labels = np.zeros(len(seconds))
         for group in np.unique(groups):
@@ -86,6 +91,8 @@ class AdaptedModel:
             if self.prior is None:
                 raise CostModelError("the model has not been trained; call fit first")
             return known
+        import xgboost
+
         check_same(self._trained, features)
         margin = None if self.prior is None else known
         matrix = xgboost.DMatrix(features.values, base_margin=margin, missing=np.nan, nthread=self.threads)

@@ -231,11 +231,11 @@ def tune(
             wish = Precision.parse(precision, max_error)
             subject = _subject(model_or_op, place.target, shapes, inputs, seed, strict_fp, wish, opened)
         with writing(database) as opened:
-            with place.runner() as runner:
+            # The builders start while the runner does, before it has anything to measure.
+            with place.runner() as runner, place.pipeline(runner, _Run.weight_bytes(subject)) as pipeline:
                 peak = runner.peak(patience)
                 run = _Run(place, opened, peak, options, strict_fp, verdict, callbacks, command, started, limit.seconds)
-                with place.pipeline(runner, run.weight_bytes(subject)) as pipeline:
-                    outcome = run.search(subject, limit, pipeline)
+                outcome = run.search(subject, limit, pipeline)
             return run.judged(outcome, () if isinstance(subject, Workload) else subject)
 
 

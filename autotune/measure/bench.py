@@ -86,10 +86,15 @@ class Bench:
         """Run the kernel once."""
         pool.run_plan(Plan(pool, [[self._step({})]]))
 
-    def time(self, pool: ThreadPool, number: int, constants: Sequence[dict[str, int]] = ({},)) -> float:
-        """Seconds of `number` runs; they rotate through `constants`, addresses of input copies by operand name."""
+    def time(
+        self, pool: ThreadPool, number: int, batches: int, constants: Sequence[dict[str, int]] = ({},)
+    ) -> list[float]:
+        """Seconds per run in each of so many batches of `number` runs, one batch after the other.
+
+        The runs rotate through `constants`, addresses of input copies by operand name.
+        """
         plan = Plan(pool, [[self._step(addresses)] for addresses in constants])
-        return float(pool.time_plan(plan, number, 1)[0]) * number
+        return [float(seconds) for seconds in pool.time_plan(plan, number, batches)]
 
     def poison_outputs(self) -> None:
         for _, buffer in self.outputs():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,21 +16,9 @@ from autotune.errors import CodegenError
 from autotune.lower.ir import Operand
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
-from autotune.measure.peaks import least_peak
-from autotune.measure.probes import FmaProbe
-from autotune.measure.quiet import waiting_seconds
+from autotune.measure.gauge import Gauge
 from autotune.measure.reference import Errors, error_factor, make_reference
-from autotune.measure.timing import (
-    TimedLoop,
-    Timing,
-    TimingPolicy,
-    calls_per_batch,
-    disturbed,
-    interleave,
-    kernel_seconds,
-    spread,
-    time_steadily,
-)
+from autotune.measure.timing import Round, TimedLoop, Timing, TimingPolicy, interleave, time_steadily
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.measure.verify import verify
 from autotune.measure.weights import WeightBlock
@@ -39,8 +28,6 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 
 _TASK_BYTES = 1 << 30  # references and packed inputs kept for later trials
-_PROBE_SECONDS = 2e-4
-_FIRST_PROBES = 20
 _PAUSE_SECONDS = 0.2  # before kernels are timed in turn again
 _L3_MULTIPLE = 4  # weights that total this many times the L3 come from DRAM
 
@@ -73,12 +60,9 @@ class LocalRunner:
         self._target = target
         self._policy = policy or TimingPolicy()
         self._seed = seed
-        self._probe = FmaProbe(target, _PROBE_SECONDS)
-        # Beside neighbours even the best of some probes is slow: then what the CPU should do is the yardstick.
-        self._best_probe = max(least_peak(target.with_threads(1)), *(self._probe.run() for _ in range(_FIRST_PROBES)))
         cores = machine.allowed_cores()
         self._pools = [ThreadPool(count, cores) for count in sorted({1, target.num_threads})]
-        self._waiting = (time.monotonic(), waiting_seconds())
+        self._gauge = Gauge(target, self._pools[-1])
         self._tasks: OrderedDict[str, TaskData] = OrderedDict()
         self._weights: dict[tuple[DType, int], WeightBlock] = {}
 
@@ -104,9 +88,7 @@ class LocalRunner:
                 return found
             bench, errors = found
             loop = self._loop(bench, options.weight_bytes)
-            timing = time_steadily(
-                loop, self._run_probe, self._policy, lambda: self._best_probe, options.incumbent, waited=self._waited
-            )
+            timing = time_steadily(loop, self._gauge, self._policy, options.incumbent)
         return _result(timing, errors, time.monotonic() - start)
 
     def compare(
@@ -137,37 +119,15 @@ class LocalRunner:
         return min(tries, key=lambda timings: sum(timing.disturbed for timing in timings))
 
     def _time_in_turn(self, loops: Sequence[TimedLoop], rounds: int) -> list[Timing]:
-        numbers = [calls_per_batch(min(loop(1), loop(1)), self._policy) for loop in loops]
-        contenders: list[Callable[[], float]] = [
-            lambda loop=loop, number=number: loop(number) / number  # type: ignore[misc]
-            for loop, number in zip(loops, numbers, strict=True)
-        ]
-        self._waited()
-        samples = interleave([*contenders, self._run_probe], rounds)
-        waited = self._waited()
-        probe = max(samples.pop(), default=0.0)
-        return [
-            Timing(
-                kernel_seconds(batches),
-                spread(batches),
-                rounds,
-                number,
-                probe,
-                disturbed(probe, self._best_probe, spread(batches), waited),
-            )
-            for batches, number in zip(samples, numbers, strict=True)
-        ]
+        shapes = [self._policy.batches(min(loop(1, 2))) for loop in loops]
 
-    def _waited(self) -> float:
-        """Share of the kernels' threads' time, since the last call, in which they waited for a core."""
-        (then, before), now = self._waiting, (time.monotonic(), waiting_seconds())
-        self._waiting = now
-        return max(0.0, now[1] - before) / max(now[0] - then, 1e-9) / self._target.num_threads
+        def turn(loop: TimedLoop, batches: int, number: int) -> Round:
+            before = self._gauge.look()
+            return Round(tuple(loop(number, batches)), before, self._gauge.look())
 
-    def _run_probe(self) -> float:
-        found = self._probe.run()
-        self._best_probe = max(self._best_probe, found)
-        return found
+        contenders = [functools.partial(turn, loop, *shape) for loop, shape in zip(loops, shapes, strict=True)]
+        found = interleave(contenders, rounds)
+        return [Timing.of(taken, shape[1], self._gauge, rounds) for taken, shape in zip(found, shapes, strict=True)]
 
     def _verified(self, workload: Workload, build: BuildResult, stack: ExitStack) -> tuple[Bench, Errors] | Failure:
         """The kernel on its bench, found right; `stack` closes it."""
@@ -192,14 +152,14 @@ class LocalRunner:
         pool = self._pools[-1]
         weights = cold_operands(bench.kernel)
         if not (weight_bytes and weights):
-            return lambda number: bench.time(pool, number)
+            return lambda number, batches: bench.time(pool, number, batches)
         size = min(weight_bytes, _L3_MULTIPLE * self._target.l3_bytes)
         dtype = weights[0].dtype
         if (dtype, size) not in self._weights:
             self._weights = {(dtype, size): WeightBlock(size, dtype.numpy)}
         block = self._weights[(dtype, size)]
         sizes = {operand.name: operand.bytes for operand in weights}
-        return lambda number: bench.time(pool, number, block.take(sizes, number))
+        return lambda number, batches: bench.time(pool, number, batches, block.take(sizes, number * batches))
 
 
 def cold_operands(kernel: KernelObject) -> list[Operand]:

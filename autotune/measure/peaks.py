@@ -15,10 +15,12 @@ from typing import Protocol, final
 
 from autotune import machine
 from autotune.errors import MeasureError
+from autotune.measure.pool_probe import PoolProbe
 from autotune.measure.probes import Kernel, Probe, bf16_kernel, fma_kernel, int8_kernel, read_kernel
 from autotune.measure.protocol import Json
 from autotune.measure.quiet import Watch, wait_until_quiet
 from autotune.measure.tile_probes import tile_peaks
+from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
 
 _log = logging.getLogger(__name__)
@@ -30,7 +32,8 @@ _MOST_SWEEPS = 6
 _PAUSE_SECONDS = 0.2
 _SCALES = 0.8  # of the threads' number, what throughput that threads do not share reaches at least
 _SHARED_SCALES = 0.9  # of one thread's rate, what the threads reach together where they share
-_PEAK_ROUNDS = 50  # of `fma_peak` before the next look at the machine
+_PEAK_SECONDS = 5e-4  # of a round of `fma_peak`, so short that some fall between two disturbances
+_PEAK_ROUNDS = 500  # before the next look at the machine
 _LEAST_SHARE = {"measured": 0.85, "shipped": 0.75, "given": 0.75, "features": 0.4}
 """By where a core's figures are from: what of their peak a machine reaches at least, when nobody disturbs it."""
 _BEATEN = 1.05
@@ -116,6 +119,11 @@ def least_peak(target: Target) -> float:
     return _LEAST_SHARE[target.core.source] * expected_peak(target)
 
 
+def least_loads(target: Target) -> float:
+    """The same for vectors that one core loads, in 1e9 per second."""
+    return _LEAST_SHARE[target.core.source] * target.core.loads * target.core.ghz
+
+
 def doubt_of(target: Target, gflops: float) -> str:
     """Why so many fp32 GFLOP/s cannot be the peak of all threads, in words; empty when nothing speaks against it."""
     return "" if gflops >= least_peak(target) else f"this CPU should reach {expected_peak(target):.0f} GFLOP/s"
@@ -158,12 +166,12 @@ class FmaPeak:
     """
 
     def __init__(self, target: Target) -> None:
-        self._probes = [Probe(fma_kernel(target), target) for _ in range(target.num_threads)]
-        self._repeats = self._probes[0].repeats_for(_SECONDS)
+        self._threads = target.num_threads
+        self._probe = PoolProbe(fma_kernel(target), target, ThreadPool(self._threads), _PEAK_SECONDS)
 
     def run(self) -> float:
         """GFLOP/s of all threads together."""
-        return sum(probe.work(self._repeats) for probe in self._probes) / _span(self._probes, self._repeats) * 1e-9
+        return self._threads * self._probe.run()
 
 
 def measure_peaks(target: Target) -> Peaks:

@@ -191,16 +191,3 @@ class Probe:
     def work(self, repeats: int) -> int:
         """Operations, or bytes read, in `repeats` repetitions."""
         return repeats * (self._operations or self.size)
-
-
-@final
-class FmaProbe:
-    """The FMA throughput of this moment, in about a millisecond: run between measurements, it normalises the clock."""
-
-    def __init__(self, target: Target, seconds: float = 1e-3) -> None:
-        self._probe = Probe(fma_kernel(target), target)
-        self._repeats = self._probe.repeats_for(seconds)
-
-    def run(self) -> float:
-        """fp32 GFLOP/s of one core, at the target's vector width."""
-        return self._probe.work(self._repeats) / self._probe.seconds(self._repeats) * 1e-9

@@ -7,9 +7,11 @@
   of the rounds' ratios with its interval (`Ratio`).
 - Spread says how much to trust a number: how far the median lies above the minimum, relative to the minimum.
 
-Clocks drift, so a probe (a fixed FMA loop, GFLOP/s) runs between the batches. A trial whose probe is clearly
-slower than the best probe seen, or whose spread is high, is suspect and timed again, after a pause for whoever it was
-to be gone; what still looks disturbed then is marked, so that it never counts more than what was measured in quiet.
+Batches are short and follow each other in compiled code, so that some of them fall between two disturbances. A few
+make a round, and between rounds a gauge looks at the machine. Only quiet rounds count while there are any: those with
+good looks on both sides, in which nobody waited for a core. A trial goes on until it has enough of them, up to a limit;
+one that has not is timed again, after a pause for whoever it was to be gone. What still looks disturbed then is marked,
+so that it never counts more than what was measured in quiet.
 """
 
 from __future__ import annotations
@@ -18,18 +20,44 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
-# Runs a kernel `number` times and returns the seconds of all of them; the loop is compiled code.
-TimedLoop = Callable[[int], float]
-# One short burst of a fixed FMA loop: GFLOP/s at this moment.
-Probe = Callable[[], float]
+Sample = TypeVar("Sample")
+
+# Runs so many batches of so many calls each, one after the other in compiled code: seconds per call of each batch.
+TimedLoop = Callable[[int, int], Sequence[float]]
 
 HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
-_DRIFT = 0.05  # a probe this much below the best one: neighbours or a lower clock
-_WAITED = 0.1  # of the time that a trial's threads need, spent waiting for a core: others were there
-_MARKED_DRIFT = 0.15  # and this much, in the end: the time is marked
+_AGREEING = 3  # rounds: when the best of them do, the minimum is no luck
+_DISAGREEMENT = 0.01  # relative; with more, further rounds are tried
+_MARKED_DISAGREEMENT = 0.03  # and with this much, in the end, the time is marked
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the machine gives at one moment.
+
+    Attributes:
+        gflops: fp32 multiply-adds of one core, in GFLOP/s.
+        loads: vectors that one core loads, in 1e9/s.
+        waited: share of the threads' time since the last moment in which they waited for a core that others had.
+    """
+
+    gflops: float
+    loads: float
+    waited: float = 0.0
+
+
+class GaugeLike(Protocol):
+    """What looks at the machine beside a measurement."""
+
+    def look(self) -> Moment:
+        """The machine at this moment."""
+
+    def quiet(self, moment: Moment) -> bool:
+        """Whether nobody disturbed the machine then, by the best that is known of it now."""
 
 
 def kernel_seconds(batches: Sequence[float]) -> float:
@@ -53,30 +81,19 @@ def spread(samples: Sequence[float]) -> float:
     return (statistics.median(samples) - fastest) / fastest
 
 
-def drifted(probe: float, best_probe: float) -> bool:
-    """Whether a time taken at `probe` GFLOP/s is suspect, given the best probe seen on this machine."""
-    return probe < best_probe * (1 - _DRIFT)
-
-
-def disturbed(probe: float, best_probe: float, spread: float, waited: float = 0.0) -> bool:
-    """Whether a time is to be marked: all probes beside it were slow, its batches disagree, or its threads waited for
-    a core for such a share of the time."""
-    return probe < best_probe * (1 - _MARKED_DRIFT) or spread > HIGH_SPREAD or waited > _WAITED
-
-
 def interleave(
-    contenders: Sequence[Callable[[], float]],
+    contenders: Sequence[Callable[[], Sample]],
     rounds: int,
     seconds: float | None = None,
     clock: Callable[[], float] = time.perf_counter,
-) -> list[list[float]]:
+) -> list[list[Sample]]:
     """Call each contender once per round, in turn; its samples. Every other round goes backwards, so that no
     contender always runs after the same neighbour.
 
     Args:
         seconds: as many rounds as begin in that time, one at least, instead of `rounds`.
     """
-    samples: list[list[float]] = [[] for _ in contenders]
+    samples: list[list[Sample]] = [[] for _ in contenders]
     number, start = 0, clock()
     while number < rounds if seconds is None else not number or clock() - start < seconds:
         order = range(len(contenders)) if number % 2 == 0 else range(len(contenders) - 1, -1, -1)
@@ -91,30 +108,58 @@ class TimingPolicy:
     """How long to measure one kernel.
 
     Attributes:
-        batches: how many batches the minimum is taken over.
-        min_batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's
-            resolution and the loop's start do not matter.
-        max_seconds: stop early, after at least one batch, when all batches together take longer.
-        abort_ratio: a kernel this many times slower than the incumbent gets one batch.
-        loser_ratio: one this many times slower gets `loser_batches`: noise that only adds time does not hide a winner
+        rounds: how many quiet rounds the minimum is taken over.
+        most_rounds: how many rounds it may take to find them, and for the best of them to agree.
+        round_seconds: about how long a round lasts: its batches, one at least.
+        batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's resolution and
+            the loop's start do not matter.
+        max_seconds: stop early, after at least one round, when all of them together take longer.
+        abort_ratio: a kernel this many times slower than the incumbent gets one round.
+        loser_ratio: one this many times slower gets `loser_rounds`: noise that only adds time does not hide a winner
             behind that many of them.
-        retries: how often a trial that is suspect, and may be the best, is timed again.
+        retries: how often a trial that is disturbed, and may be the best, is timed again.
     """
 
-    batches: int = 8
-    min_batch_seconds: float = 0.002
+    rounds: int = 8
+    most_rounds: int = 32
+    round_seconds: float = 0.002
+    batch_seconds: float = 0.00025
     max_seconds: float = 1.0
     abort_ratio: float = 3.0
     loser_ratio: float = 1.3
-    loser_batches: int = 3
+    loser_rounds: int = 3
     retries: int = 2
+
+    def batches(self, one_call: float) -> tuple[int, int]:
+        """How many batches a round of a kernel has that takes so many seconds, and of how many calls each."""
+        number = max(1, round(self.batch_seconds / max(one_call, 1e-9)))
+        return max(1, round(self.round_seconds / max(number * one_call, self.batch_seconds))), number
+
+    def deserved(self, seconds: float, incumbent: float | None) -> int:
+        """How many quiet rounds a kernel gets that took so long until now."""
+        if incumbent is None or seconds <= self.loser_ratio * incumbent:
+            return self.rounds
+        return min(self.rounds, 1 if seconds > self.abort_ratio * incumbent else self.loser_rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Batches that ran one after the other, seconds per call of each, between two looks at the machine."""
+
+    batches: tuple[float, ...]
+    before: Moment
+    after: Moment
+
+    def quiet(self, gauge: GaugeLike) -> bool:
+        # The wait before it is over: another round's, or nobody's.
+        return gauge.quiet(replace(self.before, waited=0.0)) and gauge.quiet(self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`seconds` per call (minimum of `batches` batches of `number` calls), their spread, and the probe's best.
+    """`seconds` per call (minimum of `batches` batches of `number` calls), their spread, and the best look's GFLOP/s.
 
-    `disturbed`: by others, as far as `disturbed` can tell.
+    `disturbed`: by others, as far as the rounds can tell.
     """
 
     seconds: float
@@ -124,61 +169,73 @@ class Timing:
     probe_gflops: float
     disturbed: bool = False
 
+    @staticmethod
+    def of(rounds: Sequence[Round], number: int, gauge: GaugeLike, wanted: int) -> Timing:
+        """What the quiet ones of some rounds say, or, marked as disturbed, all of them.
 
-def calls_per_batch(one_call: float, policy: TimingPolicy) -> int:
-    """How many calls fill a batch, to the nearest."""
-    return max(1, round(policy.min_batch_seconds / max(one_call, 1e-9)))
+        Args:
+            wanted: how many should be quiet. With less than half of them, or when the best of them, or the batches,
+                disagree, it is disturbed.
+        """
+        good = [found for found in rounds if found.quiet(gauge)]
+        batches = [seconds for found in good or rounds for seconds in found.batches]
+        probe = max(moment.gflops for found in rounds for moment in (found.before, found.after))
+        disagree = spread(batches)
+        few = 2 * len(good) < min(wanted, len(rounds))
+        unlike = _disagreement([kernel_seconds(found.batches) for found in good or rounds]) > _MARKED_DISAGREEMENT
+        mark = few or unlike or disagree > HIGH_SPREAD
+        return Timing(kernel_seconds(batches), disagree, len(batches), number, probe, mark)
 
 
-def time_kernel(loop: TimedLoop, probe: Probe, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
+def _disagreement(rounds: Sequence[float]) -> float:
+    """By how much the third best of the rounds' times is above the best; of fewer, the last."""
+    best = sorted(rounds)[:_AGREEING]
+    return best[-1] / best[0] - 1
+
+
+def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
     """Time a kernel that has run before (code and data are as warm as they will be).
 
-    A kernel clearly slower than the incumbent gets fewer batches: its time is then rough, and enough.
+    A kernel clearly slower than the incumbent gets fewer rounds: its time is then rough, and enough.
     """
-    estimate = min(loop(1), loop(1))
-    number = calls_per_batch(estimate, policy)
-    samples: list[float] = [estimate] if number == 1 else []
-    probes = [probe()]
-    spent = 0.0
-    while not samples or (
-        len(samples) < _batches(min([estimate, *samples]), policy, incumbent) and spent < policy.max_seconds
-    ):
-        batch = loop(number)
-        spent += batch
-        samples.append(batch / number)
-        probes.append(probe())
-    return Timing(kernel_seconds(samples), spread(samples), len(samples), number, max(probes))
+    moment = gauge.look()
 
+    def timed(number: int, batches: int) -> Round:
+        nonlocal moment
+        before, samples = moment, tuple(loop(number, batches))
+        moment = gauge.look()
+        return Round(samples, before, moment)
 
-def _batches(seconds: float, policy: TimingPolicy, incumbent: float | None) -> int:
-    """How many batches a kernel deserves that took so long until now."""
-    if incumbent is None or seconds <= policy.loser_ratio * incumbent:
-        return policy.batches
-    return min(policy.batches, 1 if seconds > policy.abort_ratio * incumbent else policy.loser_batches)
+    first = timed(1, 2)
+    best, spent = min(first.batches), 0.0
+    batches, number = policy.batches(best)
+    rounds = [first] if number == 1 else []
+    while True:
+        wanted = policy.deserved(best, incumbent)
+        most = policy.most_rounds if wanted == policy.rounds else wanted
+        quiet = [kernel_seconds(found.batches) for found in rounds if found.quiet(gauge)]
+        enough = len(quiet) >= wanted and _disagreement(quiet) <= _DISAGREEMENT
+        if rounds and (enough or len(rounds) >= most or spent >= policy.max_seconds):
+            return Timing.of(rounds, number, gauge, wanted)
+        rounds.append(timed(number, batches))
+        spent += number * sum(rounds[-1].batches)
+        best = min(best, *rounds[-1].batches)
 
 
 def time_steadily(
     loop: TimedLoop,
-    probe: Probe,
+    gauge: GaugeLike,
     policy: TimingPolicy,
-    best_probe: Callable[[], float],
     incumbent: float | None = None,
     pause: Callable[[float], None] = time.sleep,
-    waited: Callable[[], float] = lambda: 0.0,
 ) -> Timing:
-    """`time_kernel`, again while it is suspect and near the incumbent; the best undisturbed try counts.
-
-    `waited`: since it was last asked, the share of the threads' time in which they waited for a core.
-    """
+    """`time_kernel`, again while it is disturbed and near the incumbent; the best undisturbed try counts."""
     tries: list[Timing] = []
     for again in range(1 + policy.retries):
         if again:
             pause(_PAUSE_SECONDS * 2 ** (again - 1))
-        waited()
-        found = time_kernel(loop, probe, policy, incumbent)
-        mark = disturbed(found.probe_gflops, best_probe(), found.spread, waited())
-        tries.append(replace(found, disturbed=mark))
-        loser = incumbent is not None and found.seconds > policy.loser_ratio * incumbent
-        if loser or not (mark or drifted(found.probe_gflops, best_probe())):
+        tries.append(time_kernel(loop, gauge, policy, incumbent))
+        loser = incumbent is not None and tries[-1].seconds > policy.loser_ratio * incumbent
+        if loser or not tries[-1].disturbed:
             break
     return min(tries, key=lambda timing: (timing.disturbed, timing.seconds))

@@ -130,7 +130,7 @@ def test_a_config_outside_the_space_is_a_schedule_failure(
 def test_what_is_built_runs_right() -> None:
     candidates = [candidate(rows=1), candidate("schedule"), candidate(rows=4)]
     candidates.append(replace(candidates[0], target=candidates[0].target))
-    policy = TimingPolicy(batches=2, min_batch_seconds=1e-4)
+    policy = TimingPolicy(rounds=2, round_seconds=1e-4, batch_seconds=1e-4)
     target = candidates[0].target
     with open_pipeline(target, policy=policy, weight_bytes=1 << 20, timeout=60, imports=(TEMPLATE,)) as (pipeline, _):
         found = list(pipeline.measure(candidates))

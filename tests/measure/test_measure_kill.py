@@ -37,7 +37,7 @@ def test_kill_9_at_random_moments() -> None:
     outcomes: list[MeasureResult | Failure] = []
     with (
         Builder(1, timeout=60, imports=(TEMPLATE,)) as builder,
-        Runner(target, TimingPolicy(batches=2), timeout=60) as runner,
+        Runner(target, TimingPolicy(rounds=2), timeout=60) as runner,
     ):
 
         def kill_some() -> None:

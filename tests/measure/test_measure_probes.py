@@ -16,7 +16,6 @@ from autotune.codegen.jit import assembly, compile_ir, load_objects
 from autotune.errors import TargetError
 from autotune.measure.peaks import Peak, doubt_of, expected_peak, measure_peaks, settle, steady_peak
 from autotune.measure.probes import (
-    FmaProbe,
     Kernel,
     Probe,
     bf16_kernel,
@@ -120,16 +119,10 @@ def test_longer_asks_for_more_repeats() -> None:
     assert probe.repeats_for(1e-3) > 1000
 
 
-def test_the_fma_probe_gives_a_rate() -> None:
-    probe = FmaProbe(HOST)
-    rates = [probe.run() for _ in range(5)]
-    assert all(0.1 < rate < 1e4 for rate in rates), "GFLOP/s of one core"
-
-
 def test_a_probe_for_another_cpu_is_refused() -> None:
     foreign = replace(HOST, features=(*HOST.features, "made-up"))
     with pytest.raises(TargetError, match="needs made-up, which this machine's .* lacks"):
-        FmaProbe(foreign)
+        Probe(fma_kernel(foreign), foreign)
 
 
 class Limit:

@@ -20,7 +20,7 @@ from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.target import Target
 from tests.measure.toy_kernels import ROWS, build, candidate
 
-QUICK = TimingPolicy(batches=3, min_batch_seconds=1e-4)
+QUICK = TimingPolicy(rounds=3, most_rounds=6, round_seconds=1e-4, batch_seconds=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_a_right_kernel_is_timed(runner: LocalRunner | AskedRunner, target: Targ
     result = runner.run(candidate(target), build("good", target))
     assert isinstance(result, MeasureResult)
     assert result.seconds > 0
-    assert 1 <= result.batches <= 3  # fewer when the machine is too busy for the time limit
+    assert 1 <= result.batches <= QUICK.most_rounds
     assert result.max_abs_err == 0.0
     assert result.number > 1
     assert result.spread >= 0
@@ -131,7 +131,7 @@ def test_compare_times_the_good_ones_and_says_what_is_wrong_with_the_others(
     assert isinstance(first, MeasureResult)
     assert isinstance(third, MeasureResult)
     assert (first.batches, third.batches) == (4, 4)
-    assert first.probe_gflops == third.probe_gflops > 0
+    assert first.probe_gflops > 0 and third.probe_gflops > 0
     assert isinstance(second, Failure)
     assert second.kind == "incorrect"
     assert runner.compare(candidate(target), [], rounds=2) == []

@@ -7,10 +7,8 @@ import itertools
 import pytest
 
 from autotune.measure.timing import (
+    Moment,
     TimingPolicy,
-    calls_per_batch,
-    disturbed,
-    drifted,
     interleave,
     kernel_seconds,
     latency,
@@ -20,20 +18,34 @@ from autotune.measure.timing import (
     time_steadily,
 )
 
-POLICY = TimingPolicy(batches=4, min_batch_seconds=0.01, max_seconds=1.0)
+POLICY = TimingPolicy(rounds=4, most_rounds=8, round_seconds=0.01, batch_seconds=0.01)
 
 
 class FakeKernel:
     """A kernel of known speed; every batch may be disturbed."""
 
     def __init__(self, seconds: float, noise: tuple[float, ...] = (1.0,)) -> None:
-        self.seconds, self.noise, self.calls = seconds, noise, []
+        self.seconds, self.noise, self.calls = seconds, itertools.cycle(noise), []
 
-    calls: list[int]
+    calls: list[tuple[int, int]]
 
-    def __call__(self, number: int) -> float:
-        self.calls.append(number)
-        return number * self.seconds * self.noise[len(self.calls) % len(self.noise)]
+    def __call__(self, number: int, batches: int) -> list[float]:
+        self.calls.append((number, batches))
+        return [self.seconds * next(self.noise) for _ in range(batches)]
+
+
+class FakeGauge:
+    """Looks as given, the last one for ever; the best that is known is 100."""
+
+    def __init__(self, *looks: float, waited: tuple[float, ...] = (0.0,)) -> None:
+        self._looks = itertools.chain(looks, itertools.repeat(looks[-1] if looks else 100.0))
+        self._waited = itertools.chain(waited, itertools.repeat(waited[-1]))
+
+    def look(self) -> Moment:
+        return Moment(next(self._looks), 100.0, next(self._waited))
+
+    def quiet(self, moment: Moment) -> bool:
+        return moment.gflops >= 90 and moment.waited <= 0.1
 
 
 def test_each_purpose_has_its_statistic() -> None:
@@ -44,93 +56,108 @@ def test_each_purpose_has_its_statistic() -> None:
     assert speedup(ours=0.5, peer=1.5) == 3.0
 
 
-def test_batches_are_long_enough_for_the_clock() -> None:
-    assert calls_per_batch(0.0003, POLICY) == 33
-    assert calls_per_batch(5.0, POLICY) == 1
-    assert calls_per_batch(0.0, POLICY) == 10**7
+def test_batches_are_long_enough_for_the_clock_and_rounds_for_a_quiet_moment() -> None:
+    policy = TimingPolicy()
+    assert policy.batches(5e-6) == (8, 50)
+    assert policy.batches(0.0007) == (3, 1)
+    assert policy.batches(5.0) == (1, 1)
+    assert policy.batches(0.0)[0] == 8
 
 
 def test_noise_above_the_minimum_does_not_count() -> None:
-    kernel = FakeKernel(0.001, (1.0, 1.7, 1.2))
-    timing = time_kernel(kernel, lambda: 100.0, POLICY)
+    kernel = FakeKernel(0.001, (1.7, 1.0, 1.2, 1.0, 1.0, 1.0))
+    timing = time_kernel(kernel, FakeGauge(), POLICY)
     assert timing.seconds == pytest.approx(0.001)
-    assert (timing.batches, timing.number, timing.probe_gflops) == (4, 8, 100.0)
-    assert timing.spread > 0.05
-    assert kernel.calls == [1, 1, 8, 8, 8, 8]
+    assert (timing.batches, timing.number, timing.probe_gflops) == (4, 10, 100.0)
+    assert not timing.disturbed
+    assert kernel.calls == [(1, 2), *[(10, 1)] * 4]
 
 
 def test_a_hopeless_kernel_is_measured_once() -> None:
     slow = FakeKernel(0.031)
-    timing = time_kernel(slow, lambda: 100.0, POLICY, incumbent=0.010)
-    assert timing.batches == 1
-    assert timing.seconds == pytest.approx(0.031)
-    assert slow.calls == [1, 1]
+    timing = time_kernel(slow, FakeGauge(), POLICY, incumbent=0.010)
+    assert timing.seconds == pytest.approx(0.031) and not timing.disturbed
+    assert slow.calls == [(1, 2)]
 
 
-def test_losers_get_few_batches_and_those_near_the_incumbent_all() -> None:
-    def batches(seconds: float, noise: tuple[float, ...] = (1.0,)) -> int:
-        return time_kernel(FakeKernel(seconds, noise), lambda: 100.0, POLICY, incumbent=0.010).batches
+def test_losers_get_few_rounds_and_those_near_the_incumbent_all() -> None:
+    def rounds(seconds: float, noise: tuple[float, ...] = (1.0,), incumbent: float | None = 0.010) -> int:
+        kernel = FakeKernel(seconds, noise)
+        time_kernel(kernel, FakeGauge(), POLICY, incumbent)
+        return len(kernel.calls)
 
-    assert batches(0.029) == POLICY.loser_batches == 3
-    assert batches(0.012) == batches(0.008) == POLICY.batches == 4
-    assert time_kernel(FakeKernel(0.029), lambda: 100.0, POLICY).batches == 4  # nothing to lose against
+    assert rounds(0.029) == POLICY.loser_rounds == 3
+    assert rounds(0.012) == rounds(0.008) == POLICY.rounds == 4
+    assert rounds(0.029, incumbent=None) == 4  # nothing to lose against
     # A good kernel that was disturbed at first is timed on as soon as it shows.
-    assert batches(0.011, (1.5, 1.5, 1.4, 1.0)) == 4
+    assert rounds(0.011, (1.5, 1.5, 1.4, 1.0)) > POLICY.loser_rounds
 
 
-def test_time_limit_stops_the_batches() -> None:
+def test_time_limit_stops_the_rounds() -> None:
     kernel = FakeKernel(0.6)
-    assert time_kernel(kernel, lambda: 100.0, POLICY).batches == 3  # the estimate counts: it is a batch of one
+    timing = time_kernel(kernel, FakeGauge(), POLICY)
+    assert timing.batches == 4  # the estimate counts: it is a round of two batches
+    assert not timing.disturbed
 
 
-def test_drift_is_timed_again_and_the_faster_try_counts() -> None:
-    assert drifted(94.0, 100.0)
-    assert not drifted(96.0, 100.0)
-    probes = iter([80.0] * 5 + [100.0] * 5)
-    kernel = FakeKernel(0.001, (1.3,) * 7 + (1.0,) * 6)
+def test_only_quiet_rounds_count_and_more_of_them_are_looked_for() -> None:
+    """The others seem faster here, as no real kernel does, to show that they are left out."""
+    kernel = FakeKernel(0.001, (1.0, 1.0, 0.5, 0.5, *[1.0] * 8))
+    timing = time_kernel(kernel, FakeGauge(100.0, 100.0, 80.0, 100.0), POLICY)
+    assert len(kernel.calls) == 1 + 2 + POLICY.rounds
+    assert timing.batches == POLICY.rounds and timing.seconds == pytest.approx(0.001)
+    assert not timing.disturbed
+
+
+def test_rounds_go_on_until_the_best_of_them_agree() -> None:
+    """A single fast moment is luck."""
+    kernel = FakeKernel(0.001, (*[1.2] * 4, 1.0, *[1.2] * 2, 1.0, 1.0, *[1.2] * 9))
+    assert time_kernel(kernel, FakeGauge(), POLICY).seconds == pytest.approx(0.001)
+    assert len(kernel.calls) == 1 + 7
+
+
+def test_what_is_disturbed_is_timed_again_after_a_pause() -> None:
     pauses: list[float] = []
-    timing = time_steadily(kernel, lambda: next(probes), POLICY, lambda: 100.0, pause=pauses.append)
-    assert timing.probe_gflops == 100.0
+    kernel = FakeKernel(0.001, (*[1.3] * 10, *[1.0] * 20))
+    timing = time_steadily(kernel, FakeGauge(*[80.0] * 10, 100.0), POLICY, pause=pauses.append)
     assert timing.seconds == pytest.approx(0.001)
-    assert len(kernel.calls) == 12
     assert len(pauses) == 1 and not timing.disturbed
     calm = FakeKernel(0.001)
-    time_steadily(calm, lambda: 99.0, POLICY, lambda: 100.0, pause=pauses.append)
-    assert len(calm.calls) == 6 and len(pauses) == 1
+    time_steadily(calm, FakeGauge(97.0), POLICY, pause=pauses.append)
+    assert len(calm.calls) == 5 and len(pauses) == 1
 
 
 def test_a_high_spread_is_timed_again_and_what_was_undisturbed_counts() -> None:
     """As when one reduce_mean was recorded as 22.2, 9.2 and 0.1 µs, with a spread of 2418 %."""
-    kernel = FakeKernel(0.001, (*[1.0] * 4, 0.01, *[1.0] * 15))
+    kernel = FakeKernel(0.001, (*[1.0] * 4, 0.01, *[1.0] * 95))
     pauses: list[float] = []
-    timing = time_steadily(kernel, lambda: 100.0, POLICY, lambda: 100.0, pause=pauses.append)
+    timing = time_steadily(kernel, FakeGauge(), POLICY, pause=pauses.append)
     assert timing.seconds == pytest.approx(0.001) and not timing.disturbed
     assert len(pauses) == 1
 
 
 def test_what_stays_disturbed_is_marked_and_has_an_end() -> None:
     pauses: list[float] = []
-    timing = time_steadily(FakeKernel(0.001), lambda: 80.0, POLICY, lambda: 100.0, pause=pauses.append)
-    assert timing.disturbed
+    kernel = FakeKernel(0.001)
+    timing = time_steadily(kernel, FakeGauge(80.0), POLICY, pause=pauses.append)
+    assert timing.disturbed and timing.seconds == pytest.approx(0.001)
     assert len(pauses) == POLICY.retries and pauses == sorted(pauses)
+    assert len(kernel.calls) == (1 + POLICY.retries) * (1 + POLICY.most_rounds)
     noisy = FakeKernel(0.001, (1.0, 3.0, 3.0))
-    assert time_steadily(noisy, lambda: 100.0, POLICY, lambda: 100.0, pause=pauses.append).disturbed
+    assert time_steadily(noisy, FakeGauge(), POLICY, pause=pauses.append).disturbed
 
 
-def test_threads_that_waited_for_a_core_mark_what_probe_and_spread_do_not_show() -> None:
+def test_threads_that_waited_for_a_core_mark_what_loops_and_spread_do_not_show() -> None:
     """As with two threads, when another program holds one of two cores: every batch waits at the barrier alike."""
     pauses: list[float] = []
-    shares = iter([0.0, 0.4, 0.2, 0.0])
-    timing = time_steadily(
-        FakeKernel(0.001), lambda: 100.0, POLICY, lambda: 100.0, None, pauses.append, lambda: next(shares)
-    )
-    assert not timing.disturbed and len(pauses) == 1
-    assert disturbed(100.0, 100.0, 0.0, waited=0.4)
+    timing = time_steadily(FakeKernel(0.001), FakeGauge(waited=(0.4, 0.0)), POLICY, pause=pauses.append)
+    assert not timing.disturbed and not pauses, "that was before the first round"
+    assert time_steadily(FakeKernel(0.001), FakeGauge(waited=(0.4,)), POLICY, pause=pauses.append).disturbed
 
 
 def test_a_loser_is_not_waited_for() -> None:
     pauses: list[float] = []
-    timing = time_steadily(FakeKernel(0.01), lambda: 80.0, POLICY, lambda: 100.0, 0.001, pauses.append)
+    timing = time_steadily(FakeKernel(0.01), FakeGauge(80.0), POLICY, 0.001, pauses.append)
     assert timing.disturbed and not pauses
 
 
