@@ -116,9 +116,10 @@ class Connection:
             with self.transaction(), explained(self.path):
                 self._refuse_newer()
                 pending = [migration.name for migration in self._migrations.pending(self._db)]
+                fresh = len(pending) == len(STEPS)  # made whole or not at all, should the disk become full
                 if pending:
-                    self._apply(pending[1:2])
-            if len(pending) <= 1:
+                    self._apply([] if fresh else pending[1:2])
+            if fresh or len(pending) <= 1:
                 return
 
     def _apply(self, stop_before: list[str]) -> None:

@@ -295,10 +295,14 @@ class Database:
         *,
         interface: str | None = None,
         residency: str | None = None,
+        damaged: list[str] | None = None,
     ) -> Iterator[TuningRecord]:
-        """All trials, failures too, that have the given keys, in the order in which they were first stored."""
+        """All trials, failures too, that have the given keys, in the order in which they were first stored.
+
+        A row that cannot be read is an error, or, when a list `damaged` is given, left out and named there.
+        """
         where, parameters = _conditions(workload_key, target_key, interface, residency)
-        return iterate_trials(self.connection, where, parameters)
+        return iterate_trials(self.connection, where, parameters, damaged)
 
     def family(self, family_key: str, target_key: str) -> dict[str, str]:
         """The workloads of a family that have a verified record on the target: JSON by key.

@@ -19,12 +19,12 @@ from autotune.errors import DatabaseError
 from autotune.records import fields
 from autotune.records.database import Database
 from autotune.records.record import TuningRecord
-from autotune.records.rows import find_trial, iterate_trials
+from autotune.records.rows import find_trial
 from autotune.records.session import Session
 
 FORMAT = "autotune-records"
 VERSION = 3
-READS = (1, 2, 3)
+READABLE = (1, 2, 3)
 """Version 1 knew no algorithms and no families, version 2 not what was disturbed; their lines say all else alike."""
 MAX_LINE = 16 * 2**20
 # Small transactions, so that a tuner that is writing to the same file never waits long.
@@ -50,7 +50,7 @@ def export_lines(db: Database, damaged: list[str] | None = None) -> Iterator[str
     yield _HEADER
     for session in db.sessions():
         yield _session_line(session)
-    for record in iterate_trials(db.connection, "1", {}, damaged):
+    for record in db.trials(damaged=damaged):
         yield f'{{"trial":{record.to_json()}}}'
 
 
@@ -65,7 +65,7 @@ def new_lines(db: Database, known: Database, damaged: list[str] | None = None) -
     """As `export_lines`, but for trials that `known` has as new or newer, and for sessions without others."""
     yield _HEADER
     of: set[str | None] = set()
-    for record in iterate_trials(db.connection, "1", {}, damaged):
+    for record in db.trials(damaged=damaged):
         there = find_trial(known.connection, record.identity)
         if there is None or _newer(record, there):
             of.add(record.session_id)
@@ -193,7 +193,7 @@ def _parse(raw: bytes, started: bool) -> Session | TuningRecord | None:
         case {"format": str(name), "version": version}:
             if name != FORMAT:
                 raise DatabaseError(f"the format is {name[:40]!r}, not {FORMAT!r}")
-            if version not in READS:
+            if version not in READABLE:
                 raise DatabaseError(
                     f"format version {fields.shown(version)}, this autotune reads up to {VERSION}; upgrade autotune"
                 )

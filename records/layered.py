@@ -63,9 +63,12 @@ class LayeredDatabase(Database):
         *,
         interface: str | None = None,
         residency: str | None = None,
+        damaged: list[str] | None = None,
     ) -> Iterator[TuningRecord]:
         for number, layer in enumerate(self.layers):
-            for record in layer.trials(workload_key, target_key, interface=interface, residency=residency):
+            for record in layer.trials(
+                workload_key, target_key, interface=interface, residency=residency, damaged=damaged
+            ):
                 if not self._hidden(record, number):
                     yield record
 

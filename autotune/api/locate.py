@@ -40,8 +40,11 @@ DatabaseLike = Union[OneDatabase, Layered]
 
 
 @contextmanager
-def reading(database: DatabaseLike) -> Iterator[Database | None]:
+def reading(database: DatabaseLike, *, tell: bool = True) -> Iterator[Database | None]:
     """The database opened for reading; None when there is none yet, or none is wanted.
+
+    Args:
+        tell: of layers that cannot be read; who opens the same ones again for writing is told then.
 
     Raises:
         DatabaseError: the file named is missing, damaged, newer than this version, or no database.
@@ -51,7 +54,7 @@ def reading(database: DatabaseLike) -> Iterator[Database | None]:
             one = database.database
             missing = isinstance(one, (str, os.PathLike)) and not Path(one).exists()
             top = None if missing else opened.enter_context(reading(one))
-            yield _over(top, database.layers, opened)
+            yield _over(top, database.layers, opened, tell)
         elif database is False:
             yield None
         elif isinstance(database, Database):
@@ -82,12 +85,12 @@ def writing(database: DatabaseLike) -> Iterator[Database]:
             yield opened.enter_context(Database.open(path, make_parents=database is None))
 
 
-def _over(top: Database | None, locations: Sequence[str], opened: ExitStack) -> Database | None:
+def _over(top: Database | None, locations: Sequence[str], opened: ExitStack, tell: bool = True) -> Database | None:
     """The database over those layers that have something."""
     found = [] if top is None else [top]
     for location in locations:
         layer, problems = layer_at(location).open()
-        for problem in problems:
+        for problem in problems if tell else ():
             _log.warning("%s", problem)
         if layer is not None:
             found.append(opened.enter_context(layer))

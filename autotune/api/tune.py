@@ -391,7 +391,7 @@ def _flops(programs: Sequence[ObservedProgram]) -> list[int]:
 def _earlier(database: DatabaseLike) -> Iterator[Database | None]:
     """What runs before this one have left, where there is anything."""
     missing = isinstance(database, (str, os.PathLike)) and not Path(database).exists()
-    with reading(False if missing else database) as opened:
+    with reading(False if missing else database, tell=False) as opened:
         yield opened
 
 

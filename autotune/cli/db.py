@@ -149,13 +149,14 @@ def export_file(
         ),
     ],
     db: DbOption = None,
+    layer: LayerOption = None,
 ) -> None:
-    """Write all records as JSON lines; rows that cannot be read are left out and named."""
+    """Write all records as JSON lines, with layers theirs too; rows that cannot be read are left out and named."""
     from autotune import records
     from autotune.api.locate import layer_at
 
     damaged: list[str] = []
-    with records.Database.open(database_path(db), read_only=True) as database:
+    with _reading(db, layer) as database:
         if out == "-":
             for line in records.export_lines(database, damaged):
                 print(line)
@@ -224,14 +225,25 @@ def prune(
         )
 
 
-def verify(db: DbOption = None, as_json: JsonOption = False) -> None:
-    """Check that the file is whole and that every row can be read."""
+def verify(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption = False) -> None:
+    """Check that the file is whole and that every row can be read; of layers, that their segments are."""
     from autotune import records
+    from autotune.api.locate import layer_at
 
-    with records.Database.open(database_path(db), read_only=True) as database:
-        problems = records.verify(database)
-        path, trials = database.path, None if problems else records.stats(database).trials
-    found = {"database": str(path), "problems": problems}
+    path, problems, trials = database_path(db), [], 0
+    if path.exists() or not layer:
+        with records.Database.open(path, read_only=True) as database:
+            problems += records.verify(database)
+            trials += 0 if problems else records.stats(database).trials
+    for location in layer or ():
+        below, faults = layer_at(location).open()
+        problems += faults
+        if below is not None:
+            with below:
+                found_there = records.verify(below)
+                trials += 0 if found_there else records.stats(below).trials
+            problems += [f"layer {location}: {problem}" for problem in found_there]
+    found = {"database": str(path), "layers": list(layer or ()), "problems": problems}
     if problems:
         if not as_json:
             print("\n".join(problems))

@@ -21,7 +21,7 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Unary
 
 BYTES = (DType.u8, DType.i8)
-FAR = 65536.0
+BEYOND_BYTES = 65536.0
 """Beyond every byte, and the integer next to it fits: where overflow would turn the sign."""
 TOGETHER = 4
 """Vectors of i32 that make one of bytes."""
@@ -133,7 +133,7 @@ class Quantizer:
         if to.is_signed:
             known = self.a.binary("eq", x, x)
             x = self.a.select(known, x, self.a.negate(self.a.cast(zero, DType.f32)))
-        far = constant(FAR, DType.f32)
+        far = constant(BEYOND_BYTES, DType.f32)
         x = self.a.select(self.a.binary("lt", far, x), far, x)
         kinds = computed_type(DType.f32, lanes), computed_type(DType.i32, lanes)
         given, more = [f"{kinds[0]} {x.text}"], [kinds[0]]
@@ -147,7 +147,7 @@ class Quantizer:
         """One vector's bytes, for LLVM to find the instruction."""
         least, most = (-128, 127) if to.is_signed else (0, 255)
         if to.is_signed:  # a zero point below 0 must not turn the sign of the least integer
-            whole = self.a.binary("max", whole, constant(-int(FAR), DType.i32))
+            whole = self.a.binary("max", whole, constant(-int(BEYOND_BYTES), DType.i32))
         whole = self.a.binary("add", whole, self.a.cast(zero, DType.i32))
         whole = self.a.binary("max", whole, constant(least, DType.i32))
         whole = self.a.binary("min", whole, constant(most, DType.i32))

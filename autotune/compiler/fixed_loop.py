@@ -18,7 +18,7 @@ from autotune.runtime.program import INPUT, OUTPUT
 from autotune.tensor.dtype import DType
 
 FIRST_CHUNK = 64  # steps before Python looks at the clock and at signals
-SHORT = 0.02  # seconds: after a chunk that took less, the next one is longer
+SHORT_CHUNK = 0.02  # seconds: after a chunk that took less, the next one is longer
 ROOM = 64  # steps that outputs have room for at first where nobody knows how many there will be
 _ON = np.ones(2, np.bool_)
 
@@ -228,7 +228,7 @@ class _Steps:
             start = time.perf_counter()
             goes = self._step_loop.run(min(steps + chunk, self._room, self._limit))
             steps = self._step_loop.steps
-            if time.perf_counter() - start < SHORT:
+            if time.perf_counter() - start < SHORT_CHUNK:
                 chunk *= 4
             if goes and steps == self._room < self._limit:
                 self._grow(steps)

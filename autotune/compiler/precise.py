@@ -26,7 +26,7 @@ from autotune.search_spaces.space.limit import Speed, limit
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
-WORTHWHILE = 0.95
+WORTH_NARROWING = 0.95
 """Share of the time in f32 that a narrow product may take, as far as that is known."""
 SIZES = (1.0, 1.0, 0.25, 4.0)
 """Of the sample inputs, each with a seed of its own: the spread of their floats."""
@@ -158,7 +158,7 @@ def _gains(
         if origin in before and origin in after:
             wide = _seconds(before[origin], choose, strict_fp, least=True)
             narrow = _seconds(after[origin], choose, strict_fp, least=False)
-            if narrow < WORTHWHILE * wide:
+            if narrow < WORTH_NARROWING * wide:
                 gains[node.name] = wide - narrow
     return gains
 

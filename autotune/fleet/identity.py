@@ -16,6 +16,7 @@ from autotune import errors, machine
 from autotune.errors import AutotuneError, ClusterError
 from autotune.measure.extensions import source_of
 from autotune.measure.protocol import Json
+from autotune.ops.plugins import plugin_modules
 from autotune.search_spaces.space.code_version import files_of, source_hash
 from autotune.target import Target
 from autotune.version import installed_version
@@ -30,7 +31,7 @@ class Identity:
     """
     Attributes:
         versions: of autotune, Python, llvmlite, NumPy and distributed.
-        code: a hash of all sources that a measurement depends on, the user's own operators included.
+        code: a hash of all sources that a measurement depends on, plugins and the user's own operators included.
         host: the machine's name; `cpu`: the CPU's.
         cores: that the worker may use.
         builders: how many candidates it builds at a time; 0 when it builds none.
@@ -79,7 +80,7 @@ class Identity:
         ]
         return ", ".join(found) or (
             f"other code ({other.code[:8]} where this is {self.code[:8]}): install the same autotune there, and start "
-            "it with the same --import"
+            "it with the same --import and plugins"
         )
 
     def to_json(self) -> str:
@@ -126,7 +127,8 @@ def _code(imports: Sequence[str]) -> str:
     digest = hashlib.sha256((source_hash() or installed_version() or "").encode())
     for path in sorted(path for room in _ROOMS for path in files_of(root, room)):
         digest.update(path.read_bytes())
-    for content in sorted(hashlib.sha256(source_of(name)).hexdigest() for name in imports):
+    extensions = (*imports, *plugin_modules())
+    for content in sorted(hashlib.sha256(source_of(name)).hexdigest() for name in extensions):
         digest.update(content.encode())
     return digest.hexdigest()
 

@@ -32,7 +32,7 @@ def load_extensions(names: Sequence[str]) -> None:
 
 
 def source_of(name: str) -> bytes:
-    """What an extension consists of: its file.
+    """What an extension consists of: its file, or those of its package.
 
     Raises:
         ExtensionError: there is none.
@@ -40,7 +40,9 @@ def source_of(name: str) -> bytes:
     try:
         spec = None if name.endswith(".py") else importlib.util.find_spec(name)
         path = Path(name) if spec is None else Path(spec.origin or name)
-        return path.read_bytes()
+        package = spec is not None and spec.submodule_search_locations
+        files = sorted(path.parent.rglob("*.py")) if package else [path]
+        return b"".join(file.read_bytes() for file in files)
     except (OSError, ImportError, ValueError) as error:
         raise ExtensionError(f"cannot read {name}: {error}") from error
 

@@ -11,6 +11,11 @@ GROUP = "autotune.plugins"
 """The group of entry points; each names a module, which registers what it has when it is imported."""
 
 
+def plugin_modules() -> tuple[str, ...]:
+    """The modules that plugins name, imported or not."""
+    return tuple(sorted(entry.module for entry in entry_points(group=GROUP)))
+
+
 @functools.cache
 def load_plugins() -> tuple[str, ...]:
     """Import every plugin, the first time that something is looked up which one may have.

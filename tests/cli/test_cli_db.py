@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from autotune.api.locate import Layered, reading, writing
 from autotune.cli.commands import COMMANDS
 from autotune.cli.db import DB
 from autotune.cli.main import make_app
@@ -153,7 +154,7 @@ def test_prune(db: Path) -> None:
 
 def test_verify(db: Path) -> None:
     assert invoke("verify", "--db", db).stdout == f"{db}: all 7 trials are sound\n"
-    assert found("verify", "--db", db) == {"database": str(db), "problems": []}
+    assert found("verify", "--db", db) == {"database": str(db), "layers": [], "problems": []}
     alter_details(db, "trials.id = 2", config="{")
     result = invoke("verify", "--db", db)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
@@ -246,6 +247,25 @@ def test_layers(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplo
     best: Any = found("best", KEY, *under)
     assert best["record"]["origin"] == str(mine)
     assert found("list", "--db", tmp_path / "none.sqlite", "--layer", shared)
+    assert invoke("verify", *under).stdout == f"{mine}: all 8 trials are sound\n"
+    assert invoke("export", tmp_path / "both.jsonl", *under).stdout.startswith("8 records written")
+    (segment,) = shared.glob("*.jsonl")
+    segment.write_bytes(segment.read_bytes()[:-9])
+    broken = invoke("verify", *under)
+    assert broken.exit_code == 1 and "not the bytes that its name stands for" in broken.stdout
+    caplog.clear()
     assert invoke("list", "--db", mine, "--layer", tmp_path / "gone").exit_code == 0
     assert caplog.messages == [f"layer {tmp_path / 'gone'} is left out: No such file or directory"]
     assert "no layer can be read" in refused("list", "--db", tmp_path / "none.sqlite", "--layer", tmp_path / "gone")
+
+
+def test_a_layer_that_cannot_be_read_is_told_of_by_whoever_opens_it_last(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As `tune` does, which reads what there is before it writes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    layered = Layered(db, (str(tmp_path / "gone"),))
+    with reading(layered, tell=False):
+        assert not caplog.messages
+    with writing(layered):
+        assert len(caplog.messages) == 1

@@ -56,6 +56,19 @@ def test_operators_of_the_user_are_part_of_the_code(tmp_path: Path) -> None:
         Identity.here([str(tmp_path / "absent.py")])
 
 
+def test_plugins_are_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "a_plugin"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "templates.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("autotune.fleet.identity.plugin_modules", lambda: ("a_plugin",))
+    first = Identity.here()
+    assert first.code == Identity.here().code != ME.code
+    (package / "templates.py").write_text("x = 2\n")
+    assert Identity.here().code != first.code
+
+
 def listed(*identities: Identity, **change: object) -> dict[str, object]:
     return {
         "workers": {

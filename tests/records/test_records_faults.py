@@ -168,6 +168,23 @@ def test_a_full_disk_loses_nothing_stored(tmp_path: Path) -> None:
         assert list(db.trials()) == [*stored, make_record(1000)]
 
 
+def test_a_disk_that_becomes_full_leaves_no_half_made_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "db.sqlite"
+    *_, last = STEPS
+
+    def full(db: SqliteDatabase) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setitem(STEPS, last, full)
+        with pytest.raises(DatabaseError, match="disk is full"):
+            Database.open(path)
+    with pytest.raises(DatabaseError, match="nothing has been tuned into it yet"):
+        Database.open(path, read_only=True)
+    with Database.open(path) as db:
+        db.add(make_record(0))
+
+
 _UNPRIVILEGED = """
 import os, resource, signal, sys, urllib.parse  # urllib: pathlib imports it late, when it may be out of reach
 from autotune.errors import DatabaseError

@@ -11,7 +11,7 @@ from autotune.graph.frontend.model import Entry
 from autotune.graph.frontend.unroll import known_array
 from autotune.graph.ir import Array
 
-FAR = 2**31 - 1  # an end of a slice that is this or more means all
+TO_THE_END = 2**31 - 1  # an end of a slice that is this or more means all
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _reads_last(node: onnx.NodeProto, name: str, axis: int, known: Mapping[str, 
         return False
     starts, ends, axes = (known.get(given) for given in node.input[1:4])
     step = known.get(node.input[4]) if len(node.input) > 4 and node.input[4] else None
-    whole = ends is not None and ends.size == 1 and int(ends.reshape(())) >= FAR
+    whole = ends is not None and ends.size == 1 and int(ends.reshape(())) >= TO_THE_END
     return whole and _is(starts, -1) and _is(axes, axis) and (len(node.input) < 5 or _is(step, 1))
 
 

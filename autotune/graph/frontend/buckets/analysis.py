@@ -18,7 +18,7 @@ from autotune.graph.frontend.source import elem_type_of, tensor_array
 from autotune.graph.ir import Array
 from autotune.tensor.dtype import DType
 
-SHORT = 64
+SHAPE_ELEMENTS = 64
 """Elements of a list that may be a shape."""
 
 _LINEAR = {"Add", "Sub", "Mul", "Div", "MatMul"}  # with a constant: zeros in the padding become bounded numbers
@@ -97,7 +97,7 @@ class _Analysis:
         facts: dict[str, Fact] = {}
         self.facts, self.zeroed = facts, zeroed
         for name, array in self.arrays.items():
-            short = array.ndim <= 1 and array.size <= SHORT and array.dtype.kind in "iu"
+            short = array.ndim <= 1 and array.size <= SHAPE_ELEMENTS and array.dtype.kind in "iu"
             elements = tuple(int(n) for n in array.reshape(-1)) if short else None
             facts[name] = Fact(array.shape, elements=elements)
         for declared in self.model.inputs:
@@ -219,7 +219,7 @@ def _inferred(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent, ...
     for name, array in model.initializers.items():
         if array.dtype == object:
             continue
-        if array.size <= SHORT and array.dtype.kind in "iufb":
+        if array.size <= SHAPE_ELEMENTS and array.dtype.kind in "iufb":
             tensors.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         else:
             kind = elem_type_of(DType.of(array.dtype).value)
