@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.compiler.background import Background
-from autotune.compiler.buckets import enough, padded_size, pieces
+from autotune.compiler.buckets import cropped, enough, padded, padded_size, pieces
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.shapes import ShapeUse, extents_of
 from autotune.compiler.specialisation import Watch
@@ -231,7 +231,7 @@ class BucketedModel(StagedModel):
     ) -> dict[str, HostValue]:
         """What a piece's program reads, zeros in the padding."""
         found: dict[str, HostValue] = {valid_name(p.symbol): np.asarray(piece[p.symbol], np.int64)
-                                       for p in self._axes.padded if p.masks or p.zeroed}  # fmt: skip
+                                       for p in self._axes.padded if p.is_told}  # fmt: skip
         cut = self._cut.symbol if self._cut is not None else ""
         for declared in self.inputs:
             value = values[declared.name]
@@ -242,19 +242,13 @@ class BucketedModel(StagedModel):
             )
             array = value[inside]
             shape = tuple(d if isinstance(d, int) else bucket[str(d)] for d in dims)
-            if array.shape != shape:
-                padded = np.zeros(shape, array.dtype)
-                padded[tuple(map(slice, array.shape))] = array
-                array = padded
-            found[declared.name] = array
+            found[declared.name] = padded(array, shape)
         return found
 
     def _cropped(self, output: int, found: Array, bucket: Mapping[str, int], piece: Mapping[str, int]) -> Array:
         """An output without padding."""
-        inside = [slice(None)] * found.ndim
+        inside: dict[int, int] = {}
         for padding in (*self._axes.padded, *self._axes.cut):
             if bucket[padding.symbol] != piece[padding.symbol]:
-                for axis in list(padding.outputs.values())[output]:
-                    inside[axis] = slice(piece[padding.symbol])
-        cropped = found[tuple(inside)]
-        return found if cropped.shape == found.shape else cropped.copy()
+                inside.update(dict.fromkeys(list(padding.outputs.values())[output], piece[padding.symbol]))
+        return cropped(found, inside)

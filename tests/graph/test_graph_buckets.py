@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autotune.graph import open_model
 from autotune.graph.frontend.buckets import CannotPad, Padding, padded_model, padding_of
+from autotune.graph.frontend.buckets.computed import computed
+from autotune.graph.frontend.buckets.facts import Extent, Fact, Shifted
 
 Node = onnx.NodeProto
 node = helper.make_node
@@ -106,7 +108,7 @@ def test_what_comes_in_order_or_first_may_be_padded_but_not_cut() -> None:
         ([node("Softmax", ["x"], ["y"], axis=1)], "several"),
         ([node("Size", ["x"], ["n"]), node("Cast", ["n"], ["y"], to=1)], "nobody knows"),
         ([node("Shape", ["x"], ["s"]), node("Cast", ["s"], ["y"], to=1)], "extent of the open dimension"),
-        ([node("Shape", ["x"], ["s"]), node("Mul", ["s", "s"], ["y"])], "computes"),
+        ([node("Shape", ["x"], ["s"]), node("Mul", ["s", "s"], ["y"])], "several open"),
         ([node("Einsum", ["x"], ["y"], equation="bli->bl")], "nobody knows"),
         ([node("Conv", ["x", "w"], ["y"])], "several elements"),
         ([node("Squeeze", ["x"], ["y"])], "depends on the run"),
@@ -126,3 +128,67 @@ def test_rows_and_columns_of_one_dimension_are_not_independent() -> None:
                     node("Add", ["r", "c"], ["y"]), symbol="batch")  # fmt: skip
     assert found.mixes
     assert not padding(turn, node("Relu", ["t"], ["y"]), symbol="batch").mixes
+
+
+def test_extents_read_as_numbers_are_those_without_padding() -> None:
+    """What becomes a shape stays the padded one; who computes with it is told the other."""
+    one = open_model(model([node("Shape", ["x"], ["s"], start=1, end=2), node("Mul", ["s", "s"], ["square"]),
+                            node("Cast", ["square"], ["f"], to=1), node("Add", ["x", "f"], ["y"])]))  # fmt: skip
+    found = padding_of(one, "length")
+    assert {place: (told.elements, told.dtype, told.shape) for place, told in found.told.items()} == {
+        (1, 0): (("length",), "i64", (1,)), (1, 1): (("length",), "i64", (1,)),
+    }  # fmt: skip
+    padded = padded_model(one, found)
+    assert padded.inputs[-1].name == "autotune.valid/length"
+    assert padded.nodes[-3].proto.input[0] != "s" and len(set(padded.nodes[-3].proto.input)) == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "one", "other", "wanted"),
+    [
+        ("Add", ("n",), (2,), (Shifted("n", 2),)),
+        ("Add", (Shifted("n", -2),), (2,), ("n",)),
+        ("Add", ("n",), ("n",), None),
+        ("Sub", ("n",), (Shifted("n", -3),), (3,)),
+        ("Sub", (5,), ("n",), None),
+        ("Sub", ("n",), ("m",), None),
+        ("Mul", ("n", 2), (1,), ("n", 2)),
+        ("Mul", ("n",), (2,), None),
+        ("Div", (6,), (2,), (3,)),
+        ("Div", (7,), (2,), None),
+        ("Equal", ("n", 3, "n"), (-1, 3, "n"), (0, 1, 1)),
+        ("Equal", ("n",), (1,), None),
+        ("Equal", (Shifted("n", -5),), (-1,), None),
+    ],
+)
+def test_arithmetic_of_extents(
+    op: str, one: tuple[Extent, ...], other: tuple[Extent, ...], wanted: tuple[Extent, ...] | None
+) -> None:
+    operands = [Fact((len(elements),), elements=elements) for elements in (one, other)]
+    assert computed(op, operands) == wanted
+    assert computed(op, [operands[0], Fact((1,))]) is None
+
+
+def test_places_are_looked_up_that_are_no_padding() -> None:
+    """Along the open dimension only where they are proved to be places of it, not whatever the run says."""
+    count = [node("Shape", ["x"], ["s"], start=1, end=2), node("Squeeze", ["s"], ["n"]),
+             node("Range", ["zero", "n", "one"], ["places"])]  # fmt: skip
+    rows = [node("Gather", ["x", "zero"], ["rows"], axis=0), node("Unsqueeze", ["places", "ones"], ["deep"])]
+    for lookup in (
+        [node("Gather", ["x", "places"], ["y"], axis=1)],
+        [*rows, node("GatherND", ["rows", "deep"], ["y"])],
+    ):
+        found = padding(*count, *lookup)
+        assert found.mixes and not found.told
+    with pytest.raises(CannotPad, match="along the open dimension"):
+        padding(*count, node("Sub", ["places", "one"], ["before"]), node("Gather", ["x", "before"], ["y"], axis=1))
+
+
+def test_new_rows_of_a_cache_begin_where_it_says() -> None:
+    new = [node("Gather", ["x", "none"], ["row"], axis=1)]
+    end = [node("Shape", ["x"], ["s"], start=1, end=2), node("Sub", ["s", "ones"], ["before"])]
+    scatter = node("TensorScatter", ["x", "row", "before"], ["y"], axis=1)
+    found = padding(*new, *end, scatter, opset=24)
+    assert [told.elements for told in found.told.values()] == [(Shifted("length", -1),)]
+    with pytest.raises(CannotPad, match="elsewhere"):
+        padding(*new, *end, node("TensorScatter", ["x", "row", "s"], ["y"], axis=1), opset=24)

@@ -7,22 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import onnx
-from onnx import helper
 
 from autotune.errors import AutotuneError
-from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros
-from autotune.graph.frontend.buckets.rules import RULES, At
+from autotune.graph.frontend.buckets import movement, rules  # noqa: F401  they register themselves
+from autotune.graph.frontend.buckets.at import RULES, SHAPE_ELEMENTS, At, Rule
+from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros, Shifted
+from autotune.graph.frontend.buckets.types import inferred_types
 from autotune.graph.frontend.model import OnnxModel
-from autotune.graph.frontend.source import elem_type_of, tensor_array
+from autotune.graph.frontend.source import tensor_array
 from autotune.graph.ir import Array
 from autotune.tensor.dtype import DType
 
-SHAPE_ELEMENTS = 64
-"""Elements of a list that may be a shape."""
-
 _LINEAR = {"Add", "Sub", "Mul", "Div", "MatMul"}  # with a constant: zeros in the padding become bounded numbers
 _MOVES = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Dropout", "Cast"}
+_SPREADS = _MOVES - {"Dropout"} | {"Expand"}  # of the same numbers
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,20 @@ class Mask:
 
 
 @dataclass(frozen=True)
+class Told:
+    """An input whose elements are extents of the run, read as numbers: they must be those without padding.
+
+    Attributes:
+        elements: in order.
+        dtype, shape: of the input.
+    """
+
+    elements: tuple[Extent, ...]
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Padding:
     """How a model runs with an open dimension padded.
 
@@ -50,6 +62,7 @@ class Padding:
         mixes: elements along it depend on each other or on their place; otherwise it may be cut into pieces, too.
         zeroed: values whose padding is made zero for all who read them.
         masks: inputs of nodes that get a mask of their own, by place in the model's table and position.
+        told: inputs of nodes that are computed from what is no padding, by the same.
         outputs: axes of the dimension in each output.
     """
 
@@ -57,7 +70,13 @@ class Padding:
     mixes: bool
     zeroed: Mapping[str, Mask]
     masks: Mapping[tuple[int, int], Mask]
+    told: Mapping[tuple[int, int], Told]
     outputs: Mapping[str, tuple[int, ...]]
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the padded model must know how much is no padding."""
+        return bool(self.masks or self.zeroed or self.told)
 
 
 def padding_of(model: OnnxModel, symbol: str) -> Padding:
@@ -69,6 +88,17 @@ def padding_of(model: OnnxModel, symbol: str) -> Padding:
     return _Analysis(model, symbol).result()
 
 
+def dimensions_of(model: OnnxModel) -> Mapping[str, tuple[Extent, ...] | None]:
+    """Dimensions of a model's values, as far as they follow from those of its inputs.
+
+    Raises:
+        CannotPad: an input is no tensor of known rank, or ONNX's inference refuses the model.
+    """
+    analysis = _Analysis(model, "")  # a symbol that no dimension has
+    analysis.result()
+    return {name: fact.dims for name, fact in analysis.facts.items()}
+
+
 class _Analysis:
     def __init__(self, model: OnnxModel, symbol: str) -> None:
         self.model, self.symbol = model, symbol
@@ -78,7 +108,8 @@ class _Analysis:
                 found = next((a.t for a in entry.proto.attribute if a.name == "value"), None)
                 if found is not None:
                     self.arrays[entry.writes[0]] = tensor_array(found, model.folder, "a constant")
-        self.types = _inferred(model)
+        self.types = inferred_types(model)
+        self.facts: dict[str, Fact] = {}
         self._magnitudes: dict[str, float] = {}
         self.makers = {name: n for n, entry in enumerate(model.nodes) for name in entry.writes}
 
@@ -105,13 +136,14 @@ class _Analysis:
                 raise CannotPad(f"input '{declared.name}' is of unknown rank, or no tensor")
             facts[declared.name] = Fact(declared.dims, bound=0.0)
         masks: dict[tuple[int, int], Mask] = {}
+        told: dict[tuple[int, int], Told] = {}
         mixes = False
         for index, entry in enumerate(self.model.nodes):
             if all(name in self.arrays for name in entry.writes):
                 continue
             at = self._at(index)
             try:
-                found = self._found(at, entry.reads)
+                at, found = self._found(at, entry.reads)
             except (CannotPad, AutotuneError) as error:
                 raise CannotPad(f"{at.node.label}: {error}") from None
             for name, fact in zip(entry.proto.output, found):
@@ -121,14 +153,15 @@ class _Analysis:
                     facts[name] = fact.with_zeros() if name in zeroed else fact
             for position, (axes, fill) in at.masks.items():
                 masks[index, position] = self._mask(at.names[position], at.fact(position), axes, fill)
-            mixes |= at.mixes
+            told.update({(index, n): self._told(at.names[n], fact) for n, fact in at.told.items()})
+            mixes |= at.mixes or bool(at.told)
         outputs: dict[str, tuple[int, ...]] = {}
         for name in self.model.outputs:
             fact = facts[name]
             if fact.tells(self.symbol):
                 raise CannotPad(f"output '{name}' is an extent of the open dimension")
             outputs[name] = tuple(n for n, extent in enumerate(fact.dims or ()) if extent == self.symbol)
-        return Padding(self.symbol, mixes, dict(zeroed), masks, outputs)
+        return Padding(self.symbol, mixes, dict(zeroed), masks, told, outputs)
 
     def _at(self, index: int) -> At:
         names = list(self.model.nodes[index].proto.input)
@@ -140,6 +173,7 @@ class _Analysis:
             self.symbol,
             self._source,
             self._largest,
+            self._within,
         )
 
     def _largest(self, name: str) -> float:
@@ -151,23 +185,63 @@ class _Analysis:
             self._magnitudes[name] = found if math.isfinite(found) else ANYTHING
         return self._magnitudes[name]
 
-    def _found(self, at: At, reads: tuple[str, ...]) -> list[Fact]:
-        """The facts of the results; an operator without a rule may not read the open dimension."""
+    def _within(self, name: str, component: int | None = None) -> bool:
+        """Whether all elements are places along the open dimension that are no padding, wherever they are none.
+
+        Args:
+            component: along the last dimension, where only this one is asked about.
+        """
+        if name not in self.makers:
+            return component is None and self._is_zero(name)
+        node = self.model.nodes[self.makers[name]].proto
+        if component == 0 and (self.facts[name].dims or (None,))[-1] == 1:
+            component = None
+        if component is not None:
+            joined = node.op_type == "Concat" and len(node.input) > component
+            ones = joined and all((self.facts[part].dims or (None,))[-1] == 1 for part in node.input)
+            along = joined and self.model.attributes(self.makers[name]).attr_int("axis", 0)
+            last = along in (-1, len(self.facts[name].dims or ()) - 1)
+            return ones and last and self._within(node.input[component])
+        if node.op_type in _SPREADS:
+            return self._within(node.input[0])
+        if node.op_type == "Range":
+            return self.facts[name].dims == (self.symbol,)  # 0, 1, 2, ...
+        if node.op_type == "Add":
+            one, other = node.input
+            return (self._within(one) and self._is_zero(other)) or (self._is_zero(one) and self._within(other))
+        return self._is_zero(name)
+
+    def _is_zero(self, name: str) -> bool:
+        if name in self.arrays:
+            return not np.any(self.arrays[name])
+        elements = self.facts[name].elements
+        if elements is not None or name not in self.makers:
+            return elements is not None and set(elements) == {0}
+        node = self.model.nodes[self.makers[name]].proto
+        if node.op_type == "Mul":
+            return any(map(self._is_zero, node.input))
+        return node.op_type in _SPREADS and self._is_zero(node.input[0])
+
+    def _found(self, at: At, reads: tuple[str, ...]) -> tuple[At, list[Fact]]:
+        """The facts of the results; an operator without a rule may not read the open dimension.
+
+        A rule that cannot do with the extents by their symbols is asked again with them as numbers of the run.
+        """
         reading = [self.facts[name] for name in reads if name in self.facts]
         touched = any(fact.has(self.symbol) or fact.tells(self.symbol) for fact in reading)
         known = RULES.get(at.node.op) if at.node.proto.domain in ("", "ai.onnx") else None
         if known is not None:
             try:
-                found = known(at)
-                if len(found) < len(at.node.proto.output):
-                    raise CannotPad("nobody knows what some of its results are")
-                return found
-            except (CannotPad, IndexError, ValueError) as error:  # the latter ones of attributes that do not fit
+                return at, _asked(known, at)
+            except CannotPad as error:
+                if any(fact.tells(self.symbol) for fact in reading):
+                    told = at.with_numbers()
+                    return told, _asked(known, told)
                 if touched:
                     raise CannotPad(str(error)) from None
         elif touched:
             raise CannotPad("nobody knows what this operator does with an open dimension")
-        return [Fact(self._static(name)) for name in at.node.proto.output]
+        return at, [Fact(self._static(name)) for name in at.node.proto.output]
 
     def _static(self, name: str) -> tuple[Extent, ...] | None:
         """The dimensions of a value in which the open dimension has no part."""
@@ -190,6 +264,16 @@ class _Analysis:
         chosen = tuple(n for n, extent in enumerate(fact.dims) if extent == self.symbol) if axes is None else axes
         return Mask(chosen, fill, dtype, len(fact.dims))
 
+    def _told(self, name: str, fact: Fact) -> Told:
+        dtype, dims = self.types.get(name, (None, None))[0], fact.dims or ()
+        elements = fact.elements or ()
+        if dtype is None or not all(isinstance(extent, int) for extent in dims):
+            raise CannotPad(f"'{name}' is of an unknown type")
+        names = {extent.symbol if isinstance(extent, Shifted) else extent for extent in elements}
+        if not all(isinstance(extent, int) or extent == self.symbol for extent in names):
+            raise CannotPad(f"'{name}' holds extents of several open dimensions")
+        return Told(elements, dtype, tuple(int(extent) for extent in dims if isinstance(extent, int)))
+
     def _source(self, name: str) -> str:
         """Upstream of a value, before the products with constant matrices that it comes from, where zeros bound it
         here: so those that read one value get one mask together."""
@@ -210,43 +294,12 @@ class _Analysis:
         return name if best in self.zeroed else best
 
 
-def _inferred(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent, ...] | None]]:
-    """dtype and dimensions of values, as far as ONNX's own inference knows them."""
-    inputs, tensors = [], []
-    for declared in model.inputs:
-        if declared.is_tensor:
-            inputs.append(helper.make_tensor_value_info(declared.name, elem_type_of(declared.dtype), declared.dims))
-    for name, array in model.initializers.items():
-        if array.dtype == object:
-            continue
-        if array.size <= SHAPE_ELEMENTS and array.dtype.kind in "iufb":
-            tensors.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
-        else:
-            kind = elem_type_of(DType.of(array.dtype).value)
-            inputs.append(helper.make_tensor_value_info(name, kind, array.shape))
-    outputs = [helper.make_empty_tensor_value_info(name) for name in model.outputs]
-    graph = helper.make_graph([entry.proto for entry in model.nodes], "model", inputs, outputs, tensors)
-    opsets = [helper.make_opsetid("", max((entry.opset for entry in model.nodes), default=1))]
-    domains = {entry.proto.domain for entry in model.nodes} - {"", "ai.onnx"}
-    opsets += [helper.make_opsetid(domain, 1) for domain in domains]
+def _asked(rule: Rule, at: At) -> list[Fact]:
+    """What a rule says of all results."""
     try:
-        found = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets), data_prop=True)
-    except (onnx.shape_inference.InferenceError, ValueError) as error:
-        raise CannotPad(f"its shapes cannot be inferred: {' '.join(str(error).split())}") from error
-    known: dict[str, tuple[str | None, tuple[Extent, ...] | None]] = {}
-    for info in (*found.graph.value_info, *found.graph.input, *found.graph.output):
-        tensor = info.type.tensor_type
-        if not info.type.HasField("tensor_type"):
-            continue
-        dims = None
-        if tensor.HasField("shape"):
-            dims = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
-        known[info.name] = (_dtype(tensor.elem_type), dims)
-    return known
-
-
-def _dtype(elem_type: int) -> str | None:
-    try:
-        return DType.of(helper.tensor_dtype_to_np_dtype(elem_type)).value
-    except (KeyError, ValueError, TypeError):
-        return None
+        found = rule(at)
+    except (IndexError, ValueError) as error:  # attributes that do not fit
+        raise CannotPad(str(error)) from None
+    if len(found) < len(at.node.proto.output):
+        raise CannotPad("nobody knows what some of its results are")
+    return found

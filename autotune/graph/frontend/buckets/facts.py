@@ -7,7 +7,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
-Extent = Union[int, str, None]
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """The extent of an open dimension plus a number other than 0; only an element, never a dimension."""
+
+    symbol: str
+    by: int
+
+
+Extent = Union[int, str, Shifted, None]
 """A static extent, an open dimension by its symbol, or an extent of which no more is known than that the dimension in
 question has no part in it."""
 
@@ -50,8 +59,8 @@ class Fact:
         return self.dims is not None and symbol in self.dims
 
     def tells(self, symbol: str) -> bool:
-        """Whether the extent of the open dimension is among its elements."""
-        return self.elements is not None and symbol in self.elements
+        """Whether the extent of the open dimension has a part in its elements."""
+        return any(symbol in (e, e.symbol if isinstance(e, Shifted) else None) for e in self.elements or ())
 
     @property
     def is_finite(self) -> bool:

@@ -10,9 +10,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from autotune.graph.frontend.buckets.analysis import Mask, Padding
+from autotune.graph.frontend.buckets.analysis import Mask, Padding, Told
+from autotune.graph.frontend.buckets.facts import Extent, Shifted
 from autotune.graph.frontend.inputs import ModelInput
 from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Array
 from autotune.tensor.dtype import DType
 
@@ -27,7 +29,7 @@ def valid_name(symbol: str) -> str:
 
 def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
     """The same model but for masks, and for an input `valid_name(symbol)` where there are any."""
-    if not padding.masks and not padding.zeroed:
+    if not padding.is_told:
         return model
     masks = _Masks(model, padding.symbol)
     nodes: list[Entry] = [*masks.take()]
@@ -37,6 +39,9 @@ def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
         for position, name in enumerate(entry.proto.input):
             if (index, position) in padding.masks:
                 proto.input[position] = masks.apply(name, padding.masks[index, position], f"{name}/{index}.{position}")
+                nodes += masks.take()
+            if (index, position) in padding.told:
+                proto.input[position] = masks.numbers(padding.told[index, position])
                 nodes += masks.take()
         for number, name in enumerate(entry.proto.output):
             if name in padding.zeroed:
@@ -50,14 +55,21 @@ def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
     return replace(model, inputs=inputs, initializers=masks.initializers, nodes=nodes, _expanded={})
 
 
+def _number(extent: Extent) -> int:
+    """What an element adds to the extent of the open dimension, or what it is itself."""
+    return extent if isinstance(extent, int) else extent.by if isinstance(extent, Shifted) else 0
+
+
 class _Masks:
     """Writes the nodes of masks; `take` hands over those written since the last call."""
 
     def __init__(self, model: OnnxModel, symbol: str) -> None:
         self.initializers: dict[str, Array] = dict(model.initializers)
+        self._symbol = symbol
         self._prefix = f"autotune.mask/{symbol}"
         self._written: list[Entry] = []
         self._masks: dict[tuple[int, int], str] = {}
+        self._numbers: dict[Told, str] = {}
         source, axis = next(
             (declared.name, declared.dims.index(symbol))
             for declared in model.inputs
@@ -82,6 +94,22 @@ class _Masks:
             self._write("Where", (self._mask(mask.rank, axis), name, fill), found)
             name = found
         return name
+
+    def numbers(self, told: Told) -> str:
+        """Extents without padding: of the open dimension, plus what each element adds, or not of it at all."""
+        if told not in self._numbers:
+            prefix = f"numbers{len(self._numbers)}"
+            own = np.asarray([not isinstance(extent, int) for extent in told.elements], np.int64)
+            more = np.asarray([_number(extent) for extent in told.elements], np.int64)
+            times, plus, shape = (
+                self._constant(array, f"{prefix}.{name}")
+                for name, array in (("own", own), ("more", more), ("shape", np.asarray(told.shape, np.int64)))
+            )
+            found = self._node("Mul", valid_name(self._symbol), times, name=f"{prefix}.a")
+            found = self._node("Add", found, plus, name=f"{prefix}.b")
+            found = self._node("Reshape", found, shape, name=f"{prefix}.c")
+            self._numbers[told] = self._node("Cast", found, name=f"{prefix}.d", to=elem_type_of(told.dtype))
+        return self._numbers[told]
 
     def _mask(self, rank: int, axis: int) -> str:
         """Whether an element is no padding, along one of so many dimensions."""

@@ -1,4 +1,4 @@
-"""What each ONNX operator does with an open dimension that is padded; who is not listed may not read one.
+"""What each ONNX operator does with an open dimension that is padded; `movement` has more. Others may not read one.
 
 A rule gives the facts of the results, such that their elements outside of the padding are those of the model without
 padding, asks for masks where it takes that, and raises CannotPad where nothing helps.
@@ -7,88 +7,14 @@ padding, asks for masks where it takes that, and raises CannotPad where nothing 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from autotune.graph.frontend.attributes import NodeAttributes
-from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros, broadcast, reshaped
-from autotune.graph.ir import Array
-
-END = 2**31 - 1
-
-
-@dataclass
-class At:
-    """A node whose rule is asked.
-
-    Attributes:
-        names: of its inputs, empty where one is left out.
-        facts: of its inputs.
-        arrays: those that are constants.
-        symbol: the open dimension.
-        source: a value upstream of an input, whose zeros in the padding would make that finite.
-        magnitude: the largest one of a constant.
-        masks: what the rule asks for: the padding of an input, by position, along these axes, becomes a number.
-        mixes: elements depend on others along the open dimension, or on their place.
-    """
-
-    node: NodeAttributes
-    names: Sequence[str]
-    facts: Sequence[Fact | None]
-    arrays: Sequence[Array | None]
-    symbol: str
-    source: Callable[[str], str]
-    magnitude: Callable[[str], float]
-    masks: dict[int, tuple[tuple[int, ...], float]] = field(default_factory=dict)
-    mixes: bool = False
-
-    def fact(self, position: int) -> Fact:
-        found = self.facts[position] if position < len(self.facts) else None
-        if found is None:
-            raise CannotPad("an input is missing")
-        return found
-
-    def dims(self, position: int) -> tuple[Extent, ...]:
-        found = self.fact(position).dims
-        if found is None:
-            raise CannotPad("an input is of unknown rank")
-        return found
-
-    def array(self, position: int) -> Array | None:
-        return self.arrays[position] if position < len(self.arrays) else None
-
-    def ints(self, position: int, name: str) -> tuple[int, ...] | None:
-        """Integers that are an attribute in old opsets, a constant input in new ones; None where they are not given."""
-        found = self.array(position)
-        if found is not None:
-            return tuple(int(n) for n in found.reshape(-1))
-        if position < len(self.facts) and self.facts[position] is not None:
-            raise CannotPad(f"{name} is no constant")
-        return self.node.attr_ints(name)
-
-    def axis(self, value: int, rank: int) -> int:
-        return value + rank if value < 0 else value
-
-    def largest(self, position: int) -> float:
-        """A bound of an input where it meets padding: of that, or, where it has none, of a constant."""
-        fact = self.fact(position)
-        if fact.has(self.symbol):
-            return fact.bound
-        return ANYTHING if self.array(position) is None else self.magnitude(self.names[position])
-
-
-Rule = Callable[[At], list[Fact]]
-RULES: dict[str, Rule] = {}
-
-
-def rule(*ops: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(ops, function))
-        return function
-
-    return register
+from autotune.graph.frontend.buckets.at import At, rule
+from autotune.graph.frontend.buckets.computed import computed
+from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros, broadcast
 
 
 def _places(dims: Sequence[Extent], symbol: str) -> set[int]:
@@ -142,6 +68,8 @@ def elementwise(at: At) -> list[Fact]:
         raise CannotPad("it draws random numbers")
     if same:
         given = given[:1]
+    elif (elements := computed(at.node.op, given)) is not None:
+        return [Fact((len(elements),) if any(fact.dims for fact in given) else (), elements=elements)]
     elif any(fact.tells(at.symbol) for fact in given):
         raise CannotPad("it computes with the extent of the open dimension")
     shapes = [at.dims(n) for n, fact in enumerate(at.facts) if fact is not None][: len(given)]
@@ -149,213 +77,17 @@ def elementwise(at: At) -> list[Fact]:
     fact = Fact(dims, _bound(at, dims))
     if same:
         fact = replace(fact, zeros=given[0].zeros, elements=given[0].elements)
+    if at.node.op == "Where":
+        fact = replace(fact, zeros=_zeros(at, 1, dims) & _zeros(at, 2, dims))
     return [fact]
 
 
-# Movement ------------------------------------------------------------------------------------------------
-
-
-def _placed(fact: Fact, dims: tuple[Extent, ...], places: dict[int, int]) -> Fact:
-    """A fact of moved elements; `places` tells where an axis went."""
-    return Fact(dims, fact.bound, frozenset(places[axis] for axis in fact.zeros if axis in places))
-
-
-@rule("Transpose")
-def transpose(at: At) -> list[Fact]:
-    dims = at.dims(0)
-    order = at.node.attr_ints("perm") or tuple(reversed(range(len(dims))))
-    return [_placed(at.fact(0), tuple(dims[n] for n in order), {n: place for place, n in enumerate(order)})]
-
-
-@rule("Reshape")
-def reshape(at: At) -> list[Fact]:
-    given, target, dims = at.fact(0), at.fact(1).elements, at.dims(0)
-    if given.elements is not None and target is not None and len(target) <= 1:
-        return [Fact((None,) * len(target), elements=given.elements)]
-    if target is None:
-        raise CannotPad("a shape is computed")
-    found = reshaped(dims, target, at.symbol, copies=not at.node.attr_int("allowzero", 0))
-    old, new = ([n for n, extent in enumerate(shape) if extent == at.symbol] for shape in (dims, found))
-    return [_placed(given, found, dict(zip(old, new)))]
-
-
-@rule("Flatten")
-def flatten(at: At) -> list[Fact]:
-    dims = at.dims(0)
-    cut = at.axis(at.node.attr_int("axis", 1), len(dims))
-    target: list[Extent] = []
-    for part in (dims[:cut], dims[cut:]):
-        wide = [extent for extent in part if extent != 1]
-        if at.symbol in wide and len(wide) > 1:
-            raise CannotPad("the open dimension becomes part of another one")
-        whole = math.prod(n for n in wide if isinstance(n, int)) if all(isinstance(n, int) for n in wide) else None
-        target.append(wide[0] if len(wide) == 1 else whole)
-    for n in (0, 1):
-        if target[n] == at.symbol and n == 1 and target[0] is None:
-            raise CannotPad("the open dimension lies behind an unknown one")
-    return [Fact(tuple(target), at.fact(0).bound)]
-
-
-@rule("Unsqueeze")
-def unsqueeze(at: At) -> list[Fact]:
-    given, axes = at.fact(0), at.ints(1, "axes")
-    dims = at.dims(0)
-    if axes is None:
-        raise CannotPad("axes are missing")
-    rank = len(dims) + len(axes)
-    new = {at.axis(axis, rank) for axis in axes}
-    kept = [place for place in range(rank) if place not in new]
-    found: list[Extent] = [1] * rank
-    for place, extent in zip(kept, dims):
-        found[place] = extent
-    return [replace(_placed(given, tuple(found), dict(enumerate(kept))), elements=given.elements)]
-
-
-@rule("Squeeze")
-def squeeze(at: At) -> list[Fact]:
-    given, axes, dims = at.fact(0), at.ints(1, "axes"), at.dims(0)
-    if axes is None:
-        if not all(isinstance(extent, int) for extent in dims):
-            raise CannotPad("which dimensions are 1 depends on the run")
-        axes = tuple(n for n, extent in enumerate(dims) if extent == 1)
-    gone = {at.axis(axis, len(dims)) for axis in axes}
-    if any(dims[n] == at.symbol for n in gone):
-        raise CannotPad("the open dimension must be 1")
-    kept = [n for n in range(len(dims)) if n not in gone]
-    found = _placed(given, tuple(dims[n] for n in kept), {n: place for place, n in enumerate(kept)})
-    return [replace(found, elements=given.elements)]
-
-
-@rule("Expand")
-def expand(at: At) -> list[Fact]:
-    target = at.fact(1).elements
-    if target is None:
-        raise CannotPad("a shape is computed")
-    bound = at.largest(0) if at.array(0) is not None or at.fact(0).has(at.symbol) else ANYTHING
-    return [Fact(broadcast([at.dims(0), target], at.symbol), bound)]
-
-
-@rule("Concat")
-def concat(at: At) -> list[Fact]:
-    facts = [fact for fact in at.facts if fact is not None]
-    if all(fact.elements is not None for fact in facts):
-        elements = tuple(extent for fact in facts for extent in fact.elements or ())
-        return [Fact((len(elements),), elements=elements)]
-    if any(fact.tells(at.symbol) for fact in facts):
-        raise CannotPad("it joins the extent of the open dimension to other values")
-    shapes = [at.dims(n) for n in range(len(facts))]
-    axis = at.axis(at.node.attr_int("axis", 0), len(shapes[0]))
-    if any(shape[axis] == at.symbol for shape in shapes):
-        raise CannotPad("it joins parts along the open dimension")
-    rest = broadcast([(*shape[:axis], 1, *shape[axis + 1 :]) for shape in shapes], at.symbol)
-    lengths = [shape[axis] for shape in shapes]
-    whole = sum(n for n in lengths if isinstance(n, int)) if all(isinstance(n, int) for n in lengths) else None
-    return [Fact((*rest[:axis], whole, *rest[axis + 1 :]), max(at.largest(n) for n in range(len(facts))))]
-
-
-@rule("Split")
-def split(at: At) -> list[Fact]:
-    dims = at.dims(0)
-    axis = at.axis(at.node.attr_int("axis", 0), len(dims))
-    if dims[axis] == at.symbol or at.fact(0).tells(at.symbol):
-        raise CannotPad("it cuts the open dimension")
-    sizes = at.ints(1, "split")
-    parts: Sequence[Extent] = sizes if sizes is not None else [None] * len(at.node.proto.output)
-    if sizes is None and isinstance(dims[axis], int):
-        count = len(at.node.proto.output)
-        step = -(-int(dims[axis] or 0) // count)
-        parts = [min(step, int(dims[axis] or 0) - n * step) for n in range(count)]
-    return [Fact((*dims[:axis], part, *dims[axis + 1 :]), at.fact(0).bound) for part in parts]
-
-
-@rule("Slice")
-def slice_(at: At) -> list[Fact]:
-    given, dims = at.fact(0), at.dims(0)
-    old = len(at.facts) == 1
-    if old:
-        starts, ends = at.node.attr_ints("starts"), at.node.attr_ints("ends")
-        first: tuple[Extent, ...] | None = starts
-        last: tuple[Extent, ...] | None = ends
-        axes, steps = at.node.attr_ints("axes"), None
-    else:
-        first, last = at.fact(1).elements, at.fact(2).elements
-        axes, steps = at.ints(3, "axes"), at.ints(4, "steps")
-    if first is None or last is None:
-        raise CannotPad("the place of a slice is computed")
-    axes = axes if axes is not None else tuple(range(len(first)))
-    steps = steps if steps is not None else (1,) * len(first)
-    if given.elements is not None and len(first) == 1:
-        start, end = first[0], last[0]
-        if isinstance(start, int) and isinstance(end, int):
-            return [Fact((None,), elements=given.elements[slice(start, end, steps[0])])]
-    if given.tells(at.symbol):
-        raise CannotPad("it takes the extent of the open dimension out of a list")
-    found = list(dims)
-    for axis, start, end, step in zip(axes, first, last, steps):
-        place = at.axis(axis, len(dims))
-        whole = start == 0 and step == 1
-        if dims[place] == at.symbol:
-            if not whole or not (end == at.symbol or (isinstance(end, int) and end >= END)):
-                raise CannotPad("it cuts the open dimension")
-        elif end == at.symbol:
-            if not whole:
-                raise CannotPad("a slice as long as the open dimension does not begin at 0")
-            found[place], at.mixes = at.symbol, True
-        elif at.symbol in (start, end):
-            raise CannotPad("the place of a slice depends on the open dimension")
-        else:
-            found[place] = None
-            if isinstance(start, int) and isinstance(end, int) and isinstance(dims[place], int):
-                found[place] = len(range(int(dims[place] or 0))[slice(start, end, step)])
-    longer = found.count(at.symbol) > dims.count(at.symbol)
-    return [Fact(tuple(found), ANYTHING if longer and given.has(at.symbol) else at.largest(0))]
-
-
-@rule("Gather")
-def gather(at: At) -> list[Fact]:
-    given, index, picked = at.fact(0), at.fact(1), at.array(1)
-    if given.elements is not None and picked is not None and at.node.attr_int("axis", 0) == 0:
-        chosen = tuple(given.elements[int(n)] for n in picked.reshape(-1))
-        return [Fact(picked.shape, elements=chosen)]
-    if given.tells(at.symbol) or index.tells(at.symbol):
-        raise CannotPad("it looks up with the extent of the open dimension")
-    dims, places = at.dims(0), at.dims(1)
-    axis = at.axis(at.node.attr_int("axis", 0), len(dims))
-    if dims[axis] == at.symbol:
-        if picked is None or np.any(picked):
-            raise CannotPad("it looks up along the open dimension")
-        at.mixes = True  # the first element, which every extent has
-    table = at.array(0) is not None
-    bound = (at.largest(0) if table else ANYTHING) if index.has(at.symbol) else given.bound
-    return [Fact((*dims[:axis], *places, *dims[axis + 1 :]), bound)]
-
-
-# What tells extents, and what is made of them ------------------------------------------------------------
-
-
-@rule("Shape")
-def shape(at: At) -> list[Fact]:
-    dims = at.dims(0)
-    end = at.node.attr_int("end", len(dims))
-    elements = dims[slice(at.node.attr_int("start", 0), end)]
-    return [Fact((len(elements),), elements=elements)]
-
-
-@rule("ConstantOfShape")
-def constant_of_shape(at: At) -> list[Fact]:
-    elements = at.fact(0).elements
-    if elements is None:
-        raise CannotPad("a shape is computed")
-    return [Fact(elements)]
-
-
-@rule("Range")
-def range_(at: At) -> list[Fact]:
-    start, limit, step = (at.fact(n).elements for n in range(3))
-    if (start, limit, step) != ((0,), (at.symbol,), (1,)):
-        raise CannotPad("a range that depends on the open dimension is not 0, 1, 2, ...")
-    at.mixes = True
-    return [Fact((at.symbol,))]
+def _zeros(at: At, position: int, dims: tuple[Extent, ...]) -> frozenset[int]:
+    """Axes of the open dimension along which an operand of an elementwise result has zeros in the padding."""
+    fact = at.fact(position)
+    if at.array(position) is not None and at.largest(position) == 0.0:
+        return frozenset(n for n, extent in enumerate(dims) if extent == at.symbol)
+    return fact.zeros if fact.dims == dims else frozenset()
 
 
 # Products ------------------------------------------------------------------------------------------------

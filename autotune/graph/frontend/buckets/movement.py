@@ -1,0 +1,255 @@
+"""Rules of operators that move elements, look them up, write them to caches, or tell extents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from onnx import numpy_helper
+
+from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS, At, rule
+from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, Shifted, broadcast, reshaped
+
+END = 2**31 - 1
+"""From here on, the end of a slice is the end of the dimension."""
+
+
+def _placed(fact: Fact, dims: tuple[Extent, ...], places: dict[int, int]) -> Fact:
+    """A fact of moved elements; `places` tells where an axis went."""
+    return Fact(dims, fact.bound, frozenset(places[axis] for axis in fact.zeros if axis in places))
+
+
+@rule("Transpose")
+def transpose(at: At) -> list[Fact]:
+    dims = at.dims(0)
+    order = at.node.attr_ints("perm") or tuple(reversed(range(len(dims))))
+    return [_placed(at.fact(0), tuple(dims[n] for n in order), {n: place for place, n in enumerate(order)})]
+
+
+@rule("Reshape")
+def reshape(at: At) -> list[Fact]:
+    given, target, dims = at.fact(0), at.fact(1).elements, at.dims(0)
+    if given.elements is not None and target is not None and len(target) <= 1:
+        return [Fact((len(given.elements),) * len(target), elements=given.elements)]
+    found = reshaped(dims, at.shape(1), at.symbol, copies=not at.node.attr_int("allowzero", 0))
+    old, new = ([n for n, extent in enumerate(shape) if extent == at.symbol] for shape in (dims, found))
+    return [_placed(given, found, dict(zip(old, new)))]
+
+
+@rule("Flatten")
+def flatten(at: At) -> list[Fact]:
+    dims = at.dims(0)
+    cut = at.axis(at.node.attr_int("axis", 1), len(dims))
+    target: list[Extent] = []
+    for part in (dims[:cut], dims[cut:]):
+        wide = [extent for extent in part if extent != 1]
+        if at.symbol in wide and len(wide) > 1:
+            raise CannotPad("the open dimension becomes part of another one")
+        whole = math.prod(n for n in wide if isinstance(n, int)) if all(isinstance(n, int) for n in wide) else None
+        target.append(wide[0] if len(wide) == 1 else whole)
+    for n in (0, 1):
+        if target[n] == at.symbol and n == 1 and target[0] is None:
+            raise CannotPad("the open dimension lies behind an unknown one")
+    return [Fact(tuple(target), at.fact(0).bound)]
+
+
+@rule("Unsqueeze")
+def unsqueeze(at: At) -> list[Fact]:
+    given, axes = at.fact(0), at.ints(1, "axes")
+    dims = at.dims(0)
+    if axes is None:
+        raise CannotPad("axes are missing")
+    rank = len(dims) + len(axes)
+    new = {at.axis(axis, rank) for axis in axes}
+    kept = [place for place in range(rank) if place not in new]
+    found: list[Extent] = [1] * rank
+    for place, extent in zip(kept, dims):
+        found[place] = extent
+    return [replace(_placed(given, tuple(found), dict(enumerate(kept))), elements=given.elements)]
+
+
+@rule("Squeeze")
+def squeeze(at: At) -> list[Fact]:
+    given, axes, dims = at.fact(0), at.ints(1, "axes"), at.dims(0)
+    if axes is None:
+        if not all(isinstance(extent, int) for extent in dims):
+            raise CannotPad("which dimensions are 1 depends on the run")
+        axes = tuple(n for n, extent in enumerate(dims) if extent == 1)
+    gone = {at.axis(axis, len(dims)) for axis in axes}
+    if any(dims[n] == at.symbol for n in gone):
+        raise CannotPad("the open dimension must be 1")
+    kept = [n for n in range(len(dims)) if n not in gone]
+    found = _placed(given, tuple(dims[n] for n in kept), {n: place for place, n in enumerate(kept)})
+    return [replace(found, elements=given.elements)]
+
+
+@rule("Expand")
+def expand(at: At) -> list[Fact]:
+    given, target = at.fact(0), at.shape(1)
+    if given.elements is not None and len(given.elements) == 1 and len(target) == 1 and isinstance(target[0], int):
+        return [Fact(target, elements=given.elements * target[0])]
+    bound = at.largest(0) if at.array(0) is not None or at.fact(0).has(at.symbol) else ANYTHING
+    return [Fact(broadcast([at.dims(0), target], at.symbol), bound)]
+
+
+@rule("Concat")
+def concat(at: At) -> list[Fact]:
+    facts = [fact for fact in at.facts if fact is not None]
+    if all(fact.elements is not None for fact in facts):
+        elements = tuple(extent for fact in facts for extent in fact.elements or ())
+        return [Fact((len(elements),), elements=elements)]
+    if len(facts) == 1:
+        return facts
+    if any(fact.tells(at.symbol) for fact in facts):
+        raise CannotPad("it joins the extent of the open dimension to other values")
+    shapes = [at.dims(n) for n in range(len(facts))]
+    axis = at.axis(at.node.attr_int("axis", 0), len(shapes[0]))
+    if any(shape[axis] == at.symbol for shape in shapes):
+        raise CannotPad("it joins parts along the open dimension")
+    rest = broadcast([(*shape[:axis], 1, *shape[axis + 1 :]) for shape in shapes], at.symbol)
+    lengths = [shape[axis] for shape in shapes]
+    whole = sum(n for n in lengths if isinstance(n, int)) if all(isinstance(n, int) for n in lengths) else None
+    return [Fact((*rest[:axis], whole, *rest[axis + 1 :]), max(at.largest(n) for n in range(len(facts))))]
+
+
+@rule("Split")
+def split(at: At) -> list[Fact]:
+    dims = at.dims(0)
+    axis = at.axis(at.node.attr_int("axis", 0), len(dims))
+    if dims[axis] == at.symbol or at.fact(0).tells(at.symbol):
+        raise CannotPad("it cuts the open dimension")
+    sizes = at.ints(1, "split")
+    parts: Sequence[Extent] = sizes if sizes is not None else [None] * len(at.node.proto.output)
+    if sizes is None and isinstance(extent := dims[axis], int):
+        count = len(at.node.proto.output)
+        step = -(-extent // count)
+        parts = [min(step, extent - n * step) for n in range(count)]
+    return [Fact((*dims[:axis], part, *dims[axis + 1 :]), at.fact(0).bound) for part in parts]
+
+
+@rule("Slice")
+def slice_(at: At) -> list[Fact]:
+    given, dims = at.fact(0), at.dims(0)
+    old = len(at.facts) == 1
+    if old:
+        starts, ends = at.node.attr_ints("starts"), at.node.attr_ints("ends")
+        first: tuple[Extent, ...] | None = starts
+        last: tuple[Extent, ...] | None = ends
+        axes, steps = at.node.attr_ints("axes"), None
+    else:
+        first, last = at.fact(1).elements, at.fact(2).elements
+        axes, steps = at.ints(3, "axes"), at.ints(4, "steps")
+    if first is None or last is None or any(isinstance(place, Shifted) for place in (*first, *last)):
+        raise CannotPad("the place of a slice is computed")
+    axes = axes if axes is not None else tuple(range(len(first)))
+    steps = steps if steps is not None else (1,) * len(first)
+    if given.elements is not None and len(first) == 1:
+        start, end = first[0], last[0]
+        if isinstance(start, int) and isinstance(end, int):
+            return [Fact((None,), elements=given.elements[slice(start, end, steps[0])])]
+    if given.tells(at.symbol):
+        raise CannotPad("it takes the extent of the open dimension out of a list")
+    found = list(dims)
+    for axis, start, end, step in zip(axes, first, last, steps):
+        place = at.axis(axis, len(dims))
+        whole = start == 0 and step == 1
+        if dims[place] == at.symbol:
+            if not whole or not (end == at.symbol or (isinstance(end, int) and end >= END)):
+                raise CannotPad("it cuts the open dimension")
+        elif end == at.symbol:
+            if not whole:
+                raise CannotPad("a slice as long as the open dimension does not begin at 0")
+            found[place], at.mixes = at.symbol, True
+        elif at.symbol in (start, end):
+            raise CannotPad("the place of a slice depends on the open dimension")
+        else:
+            found[place] = None
+            if isinstance(start, int) and isinstance(end, int) and isinstance(extent := dims[place], int):
+                found[place] = len(range(extent)[slice(start, end, step)])
+    longer = found.count(at.symbol) > dims.count(at.symbol)
+    return [Fact(tuple(found), ANYTHING if longer and given.has(at.symbol) else at.largest(0))]
+
+
+@rule("Gather")
+def gather(at: At) -> list[Fact]:
+    given, index, picked = at.fact(0), at.fact(1), at.array(1)
+    if given.elements is not None and picked is not None and at.node.attr_int("axis", 0) == 0:
+        chosen = tuple(given.elements[int(n)] for n in picked.reshape(-1))
+        return [Fact(picked.shape, elements=chosen)]
+    if given.tells(at.symbol) or index.tells(at.symbol):
+        raise CannotPad("it looks up with the extent of the open dimension")
+    dims, places = at.dims(0), at.dims(1)
+    axis = at.axis(at.node.attr_int("axis", 0), len(dims))
+    if dims[axis] == at.symbol:
+        at.mixes = True
+        if picked is None or np.any(picked):  # 0 is the first element, which every extent has
+            if not at.within(at.names[1], None):
+                raise CannotPad("it looks up along the open dimension")
+            return [Fact((*dims[:axis], *places, *dims[axis + 1 :]))]
+    table = at.array(0) is not None
+    bound = (at.largest(0) if table else ANYTHING) if index.has(at.symbol) else given.bound
+    return [Fact((*dims[:axis], *places, *dims[axis + 1 :]), bound)]
+
+
+@rule("GatherND")
+def gather_nd(at: At) -> list[Fact]:
+    dims, places = at.dims(0), at.dims(1)
+    depth = places[-1]
+    if at.node.attr_int("batch_dims", 0) or not isinstance(depth, int):
+        raise CannotPad("it looks up in parts of its input")
+    if not all(at.within(at.names[1], n) for n in range(depth) if dims[n] == at.symbol):
+        raise CannotPad("it looks up along the open dimension")
+    at.mixes = True
+    return [Fact((*places[:-1], *dims[depth:]))]
+
+
+@rule("TensorScatter")
+def tensor_scatter(at: At) -> list[Fact]:
+    """New rows at the end of a cache go where its padding begins."""
+    dims, update, start = at.dims(0), at.dims(1), at.fact(2)
+    axis = at.axis(at.node.attr_int("axis", -2), len(dims))
+    rows = update[axis]
+    if dims[axis] != at.symbol or not isinstance(rows, int) or at.node.attr_string("mode", "linear") != "linear":
+        raise CannotPad("it writes to what is no cache")
+    if start.elements is None or set(start.elements) != {Shifted(at.symbol, -rows)}:
+        raise CannotPad("it writes elsewhere than at the end")
+    at.told[2], at.mixes = start, True
+    return [Fact(dims, at.fact(0).bound)]
+
+
+# What tells extents, and what is made of them ------------------------------------------------------------
+
+
+@rule("Shape")
+def shape(at: At) -> list[Fact]:
+    dims = at.dims(0)
+    end = at.node.attr_int("end", len(dims))
+    elements = dims[slice(at.node.attr_int("start", 0), end)]
+    return [Fact((len(elements),), elements=elements)]
+
+
+@rule("ConstantOfShape")
+def constant_of_shape(at: At) -> list[Fact]:
+    value = next((a.t for a in at.node.proto.attribute if a.name == "value"), None)
+    dims = at.shape(0)
+    count = dims[0] if len(dims) == 1 else 1
+    if value is not None and len(dims) <= 1 and isinstance(count, int) and count <= SHAPE_ELEMENTS:
+        number = numpy_helper.to_array(value)
+        if number.dtype.kind in "iu":
+            return [Fact(dims, elements=(int(number.reshape(-1)[0]),) * count)]
+    return [Fact(dims)]
+
+
+@rule("Range")
+def range_(at: At) -> list[Fact]:
+    start, limit, step = (at.fact(n).elements for n in range(3))
+    given = [found[0] for found in (start, limit, step) if found and isinstance(found[0], int)]
+    if len(given) == 3 and given[2]:
+        found = tuple(range(*given))
+        return [Fact((len(found),), elements=found if len(found) <= SHAPE_ELEMENTS else None)]
+    if (start, limit, step) != ((0,), (at.symbol,), (1,)):
+        raise CannotPad("a range that depends on the open dimension is not 0, 1, 2, ...")
+    at.mixes = True
+    return [Fact((at.symbol,))]

@@ -1,0 +1,62 @@
+"""dtypes and dimensions of a model's values, as far as ONNX's own inference knows them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS
+from autotune.graph.frontend.buckets.facts import CannotPad, Extent
+from autotune.graph.frontend.model import OnnxModel
+from autotune.graph.frontend.source import elem_type_of
+from autotune.tensor.dtype import DType
+
+
+def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent, ...] | None]]:
+    """dtype and dimensions of values, as far as ONNX's own inference knows them."""
+    inputs, tensors = [], []
+    for declared in model.inputs:
+        if declared.is_tensor:
+            inputs.append(helper.make_tensor_value_info(declared.name, elem_type_of(declared.dtype), declared.dims))
+    for name, array in model.initializers.items():
+        if array.dtype == object:
+            continue
+        if array.size <= SHAPE_ELEMENTS and array.dtype.kind in "iufb":
+            tensors.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        else:
+            kind = elem_type_of(DType.of(array.dtype).value)
+            inputs.append(helper.make_tensor_value_info(name, kind, array.shape))
+    outputs = [helper.make_empty_tensor_value_info(name) for name in model.outputs]
+    graph = helper.make_graph([_typed(entry.proto) for entry in model.nodes], "model", inputs, outputs, tensors)
+    opsets = [helper.make_opsetid("", max((entry.opset for entry in model.nodes), default=1))]
+    domains = {entry.proto.domain for entry in model.nodes} - {"", "ai.onnx"}
+    opsets += [helper.make_opsetid(domain, 1) for domain in domains]
+    try:
+        found = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets), data_prop=True)
+    except (onnx.shape_inference.InferenceError, ValueError) as error:
+        raise CannotPad(f"its shapes cannot be inferred: {' '.join(str(error).split())}") from error
+    known: dict[str, tuple[str | None, tuple[Extent, ...] | None]] = {}
+    for info in (*found.graph.value_info, *found.graph.input, *found.graph.output):
+        tensor = info.type.tensor_type
+        if not info.type.HasField("tensor_type"):
+            continue
+        dims = None
+        if tensor.HasField("shape"):
+            dims = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
+        known[info.name] = (_dtype(tensor.elem_type), dims)
+    return known
+
+
+def _typed(node: onnx.NodeProto) -> onnx.NodeProto:
+    """A node of the same types; opsets of models that grow caches may not have the one that writes to them."""
+    if node.op_type != "TensorScatter":
+        return node
+    return helper.make_node("Identity", node.input[:1], node.output)
+
+
+def _dtype(elem_type: int) -> str | None:
+    try:
+        return DType.of(helper.tensor_dtype_to_np_dtype(elem_type)).value
+    except (KeyError, ValueError, TypeError):
+        return None
