@@ -11,6 +11,7 @@ from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, object_cache, reading
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.compile import CompiledModel
+from autotune.compiler.growing import GrowingModel
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision
 from autotune.compiler.prepared import PreparedModel
@@ -19,6 +20,7 @@ from autotune.compiler.weights import PackedWeights
 from autotune.errors import InputError
 from autotune.graph import Graph, open_model
 from autotune.graph.frontend import OnnxModel
+from autotune.graph.frontend.caches import caches_of
 from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
 
@@ -72,9 +74,13 @@ def load(
 
     def staged(parsed: OnnxModel) -> StagedModel:
         sharing = functools.partial(compiled, weights=PackedWeights())
-        if on_new_shape == "bucket":
-            return BucketedModel(parsed, sharing, optimizer, steps, wanted)
-        kind = PreparedModel if on_new_shape == "error" else StagedModel
-        return kind(parsed, sharing, optimizer, steps)
+        if on_new_shape == "error":
+            return PreparedModel(parsed, sharing, optimizer, steps)
+        bucketed = on_new_shape == "bucket"
+        usual = BucketedModel(parsed, sharing, optimizer, steps, wanted) if bucketed else None
+        caches = caches_of(parsed)
+        if caches is not None:
+            return GrowingModel(parsed, sharing, optimizer, steps, caches, usual)
+        return StagedModel(parsed, sharing, optimizer, steps) if usual is None else usual
 
     return compile_or_stage(open_model(model, shapes, as_arrays(fixed), extents), compiled, optimizer, steps, staged)

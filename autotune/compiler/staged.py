@@ -16,7 +16,7 @@ from autotune import machine
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.outline import known_types, label, least_segments, possible_hosts
 from autotune.compiler.shapes import ShapeUse, shape_uses, zeros
-from autotune.compiler.specialisation import Observers, Watch
+from autotune.compiler.specialisation import Observers, Specialisation, Watch
 from autotune.compiler.stages import Stages, Workshop
 from autotune.compiler.value_feeds import as_value
 from autotune.graph import Graph, one_line, optimize, verify
@@ -147,10 +147,14 @@ class StagedModel:
         Raises:
             InputError: an open dimension is not among them. ModelError: they make the model impossible.
         """
-        program = self._stages.whole(self.checked(zeros(self._model.inputs, extents))).program
-        if program is not None:
-            program.executor  # noqa: B018  links it
-        return program
+        return self.beginning(extents).program
+
+    def beginning(self, extents: Mapping[str, int]) -> Specialisation:
+        """What a run with inputs of these extents begins with, its program linked. Arguments and errors: `prepare`."""
+        found = self._stages.whole(self.checked(zeros(self._model.inputs, extents)))
+        if found.program is not None:
+            found.program.executor  # noqa: B018  links it
+        return found
 
     def run(
         self, feeds: Mapping[str, object], watch: Watch | None = None, trace: RunTrace | None = None

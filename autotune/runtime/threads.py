@@ -182,6 +182,13 @@ def aligned_empty(nbytes: int, align: int = 64) -> npt.NDArray[np.uint8]:
     return raw[start : start + nbytes]
 
 
+def aligned_zeros(nbytes: int, align: int = 64) -> npt.NDArray[np.uint8]:
+    """Zeros, u8 (nbytes,), whose first byte lies on a multiple of `align`; memory is taken as it is written to."""
+    raw = np.zeros(nbytes + align, dtype=np.uint8)
+    start = -raw.ctypes.data % align
+    return raw[start : start + nbytes]
+
+
 def _address(buffer: npt.NDArray[np.generic] | int) -> int:
     return buffer if isinstance(buffer, int) else buffer.ctypes.data
 

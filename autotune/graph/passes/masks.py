@@ -9,6 +9,7 @@ import numpy as np
 from autotune.graph.ir import Array, Node
 from autotune.graph.passes.match import made_by, number, product
 from autotune.graph.passes.sweep import Sweep
+from autotune.tensor import DType
 
 NEVER = -1e9  # a number added to scores that leaves no other score of its row a chance
 ABSORBING = -1e30  # scores added to it change nothing: adding it and putting it in their place is the same
@@ -66,6 +67,27 @@ def fits(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
     if not mask or mask[-1] != scores[-1] or len(mask) > len(scores):
         return False
     return all(n in (1, extent) for n, extent in zip(mask[::-1], scores[::-1], strict=False))
+
+
+def split_length(sweep: Sweep, masks: tuple[Mask, ...], keys: int) -> tuple[str, tuple[Mask, ...]]:
+    """How many of the keys count at all (an i64 of one element, "" for all), and the masks that do not say that.
+
+    `less(0 1 2 ..., n)` keeps scores where -inf stands in for others.
+    """
+    for n, mask in enumerate(masks):
+        if mask.value != -np.inf or not mask.kept or sweep.values[mask.name].size != keys:
+            continue
+        node = made_by(sweep, mask.name, "less", "reshape")
+        if node is not None and node.op == "reshape":
+            node = made_by(sweep, node.inputs[0], "less")
+        if node is None or sweep.values[mask.name].shape[-1] != keys:
+            continue
+        places, length = sweep.array(node.inputs[0]), sweep.values[node.inputs[1]]
+        if places is None or length.size != 1 or length.dtype != DType.i64:
+            continue
+        if places.size == keys and np.array_equal(places.reshape(-1), np.arange(keys)):
+            return node.inputs[1], (*masks[:n], *masks[n + 1 :])
+    return "", masks
 
 
 def is_causal(sweep: Sweep, mask: Mask, extents: tuple[int, ...]) -> bool:

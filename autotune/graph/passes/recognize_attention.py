@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes.masks import Mask, fits, is_causal, one_mask, unmasked
+from autotune.graph.passes.masks import Mask, fits, is_causal, one_mask, split_length, unmasked
 from autotune.graph.passes.match import made_by, number, product
 from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.tensor import DType
@@ -53,8 +53,9 @@ def _attention(sweep: Sweep, node: Node) -> str | None:
     q, k, v = first.inputs[0], first.inputs[1], node.inputs[1]
     if any(sweep.values[name].shape[:-2] != scores.shape[:-2] or sweep.values[name].dtype != own for name in (q, k, v)):
         return None
-    causal = len(found.masks) == 1 and is_causal(sweep, found.masks[0], scores.shape[-2:])
-    masks = () if causal else found.masks
+    length, masks = split_length(sweep, found.masks, scores.shape[-1])
+    causal = not length and len(masks) == 1 and is_causal(sweep, masks[0], scores.shape[-2:])
+    masks = () if causal else masks
     if not all(fits(sweep.values[mask.name].shape, scores.shape) for mask in masks):
         return None
     heads = scores.shape[-3] if rank > 2 else 1
@@ -66,8 +67,13 @@ def _attention(sweep: Sweep, node: Node) -> str | None:
             return None
         name, fill = mask
         operands.append(name)
+    if length:
+        one = sweep.emit(node, "reshape", (length,), shape=(1,))
+        batch = sweep.values[operands[0]].shape[0]
+        operands.append(one if batch == 1 else sweep.emit(node, "expand", (one,), shape=(batch,)))
+    extras = ("mask",) * bool(masks) + ("lengths",) * bool(length)
     result = sweep.emit(
-        node, "attention", operands, extras="mask" if masks else "", q_heads=heads, kv_heads=heads, first=(0, 0, 0),
+        node, "attention", operands, extras=",".join(extras), q_heads=heads, kv_heads=heads, first=(0, 0, 0),
         order=",".join(orders), scale=found.scale, softcap=0.0, causal=causal, offset=0, window=(-1, -1),
         precision=scores.dtype if scores.dtype != own else "", empty_zero=weights.empty_zero, fill=fill,
         result=0,

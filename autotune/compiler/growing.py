@@ -1,0 +1,235 @@
+"""A model whose caches grow by Concat, run step by step: new rows go into memory with room to spare, for many lengths.
+
+The program of a step takes caches of a length that is a power of two, of which it reads what is used
+(`graph.frontend.caches`, padded as in `graph.frontend.buckets`). What it gives out as `present` is a view of that
+memory, so the next step, which hands it in as `past`, copies nothing and compiles nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from autotune.compiler.background import Background
+from autotune.compiler.buckets import cropped, padded
+from autotune.compiler.compile import CompiledModel
+from autotune.compiler.shapes import ShapeUse, extents_of
+from autotune.compiler.specialisation import ProgramStep, Specialisation, Watch
+from autotune.compiler.staged import StagedModel
+from autotune.errors import InputError, ModelError
+from autotune.graph import Graph
+from autotune.graph.frontend import OnnxModel
+from autotune.graph.frontend.buckets import CannotPad, Padding, dimensions_of, padded_model, padding_of, valid_name
+from autotune.graph.frontend.caches import Cache, Caches, with_room
+from autotune.graph.frontend.inputs import bind_symbols
+from autotune.graph.host import HostValue
+from autotune.runtime.cache_memory import CacheMemories, CacheMemory
+from autotune.runtime.executor import Array
+from autotune.runtime.trace import RunTrace
+
+_log = logging.getLogger(__name__)
+
+LEAST_ROOM = 64
+"""Rows: below that, room costs less than another program does."""
+
+SOON = 0.75
+"""How full a cache is when the program for a larger one is made in the background."""
+
+MAX_KINDS = 32
+"""Kinds of steps that are told apart."""
+
+
+@dataclass(eq=False)
+class Steps:
+    """Steps that differ in nothing but the length of what came before.
+
+    Attributes:
+        extents: of the other open dimensions, but for those that are as long as old and new rows together.
+        rows: that a step appends.
+        lengths: symbols of old and new rows together.
+        padding: what a program with room does to its outputs, and whether it must be told the length.
+        model: with the length open.
+        programs: by length.
+    """
+
+    extents: Mapping[str, int]
+    rows: int
+    lengths: frozenset[str]
+    padding: Padding
+    model: StagedModel
+    programs: dict[int, Specialisation] = field(default_factory=dict)
+
+    @property
+    def symbol(self) -> str:
+        return self.padding.symbol
+
+    def prepare(self, room: int) -> None:
+        """Have a program for that length. Raises as `program`."""
+        self.program(room)
+
+    def fits(self, extents: Mapping[str, int], past: str) -> bool:
+        """Whether a run of these extents, `past` being the symbol of what came before, is such a step."""
+        length = extents[past] + self.rows
+        return all(extents[symbol] == n for symbol, n in self.extents.items()) and all(
+            extents[symbol] == length for symbol in self.lengths
+        )
+
+    def program(self, room: int) -> Specialisation:
+        """The one that runs all of a step. Raises CannotPad where a step is more than a program."""
+        if room not in self.programs:
+            found = self.model.beginning({self.symbol: room})
+            whole = found.program is not None and not found.calls and found.rest is None
+            if not whole or not set(self.padding.outputs) <= set(found.writes):
+                raise CannotPad("a step is no single program")
+            self.programs[room] = found
+        return self.programs[room]
+
+
+class GrowingModel(StagedModel):
+    """A staged model with caches.
+
+    Args:
+        caches: which they are; the others are those of `StagedModel`.
+        usual: runs what appends to no cache; None for a `StagedModel`.
+    """
+
+    def __init__(
+        self,
+        model: OnnxModel,
+        compile: Callable[[Graph], CompiledModel],
+        optimize: Callable[[Graph], Graph],
+        max_loop_steps: int,
+        caches: Caches,
+        usual: StagedModel | None = None,
+    ) -> None:
+        super().__init__(model, compile, optimize, max_loop_steps)
+        self._make = (compile, optimize, max_loop_steps)
+        self._caches = caches
+        self._usual = usual
+        self._memories = CacheMemories()
+        self._kinds: list[Steps] = []
+        self._refused: list[Mapping[str, int]] = []
+        self._lock = threading.Lock()
+        self._background = Background()
+
+    def shapes(self) -> list[ShapeUse]:
+        """The programs that are kept, those of steps first."""
+        usual = super().shapes() if self._usual is None else self._usual.shapes()
+        return [*(use for steps in self._kinds for use in steps.model.shapes()), *usual]
+
+    def wait(self) -> None:
+        """Until no program is being made in the background."""
+        self._background.wait()
+
+    def run(
+        self, feeds: Mapping[str, object], watch: Watch | None = None, trace: RunTrace | None = None
+    ) -> list[Array]:
+        """Outputs in the model's order; see `StagedModel.run`. Caches are read-only views of memory with room."""
+        values = self.checked(feeds)
+        extents = extents_of(self.inputs, values)
+        steps = self._steps(extents)
+        if steps is None:
+            return self._as_usual(values, watch, trace)
+        try:
+            return self._step(steps, values, extents[self._caches.symbol], watch, trace)
+        except (InputError, ModelError, CannotPad) as error:
+            found = self._as_usual(values, watch, trace)  # says itself what is wrong with this run
+            _log.info("%s runs as it is: %s", extents, error)
+            self._refuse(steps, extents)
+            return found
+
+    def _as_usual(self, values: Mapping[str, HostValue], watch: Watch | None, trace: RunTrace | None) -> list[Array]:
+        return super().run(values, watch, trace) if self._usual is None else self._usual.run(values, watch, trace)
+
+    def _steps(self, extents: Mapping[str, int]) -> Steps | None:
+        """The kind of step that a run is; None where it is none."""
+        if not extents.get(self._caches.symbol):
+            return None
+        for steps in self._kinds:
+            if steps.fits(extents, self._caches.symbol):
+                return steps
+        with self._lock:
+            if len(self._kinds) + len(self._refused) >= MAX_KINDS or self._steady(extents) in self._refused:
+                return None
+            try:
+                steps = self._proved(extents)
+            except (CannotPad, ModelError) as error:
+                _log.info("its caches are copied in each step: %s", error)
+                self._refused.append(self._steady(extents))
+                return None
+            self._kinds.append(steps)
+            return steps
+
+    def _refuse(self, steps: Steps, extents: Mapping[str, int]) -> None:
+        with self._lock:
+            self._kinds = [kind for kind in self._kinds if kind is not steps]
+            self._refused.append(self._steady(extents))
+
+    def _steady(self, extents: Mapping[str, int]) -> dict[str, int]:
+        """What does not grow from step to step."""
+        return {symbol: extent for symbol, extent in extents.items() if extent < extents[self._caches.symbol]}
+
+    def _proved(self, extents: Mapping[str, int]) -> Steps:
+        """Steps like a run of these extents. Raises CannotPad where padding the caches may change a result."""
+        model, caches = self._model, self._caches
+        rows = _new_rows(replace(model, inputs=bind_symbols(model.inputs, extents)), caches.each)
+        beside = {dim for i in model.inputs if caches.symbol in (i.dims or ()) for dim in i.dims or ()}
+        whole = extents[caches.symbol] + rows
+        lengths = frozenset(s for s, extent in extents.items() if extent == whole and s not in beside)
+        others = {s: n for s, n in extents.items() if s != caches.symbol and s not in lengths}
+        length = f"{caches.symbol} + {rows}"
+        inputs = [
+            replace(i, dims=i.dims and tuple(length if dim in lengths else dim for dim in i.dims)) for i in model.inputs
+        ]
+        roomy = with_room(replace(model, inputs=bind_symbols(inputs, others)), caches, rows, length)
+        padding = padding_of(roomy, length)
+        return Steps(others, rows, lengths, padding, StagedModel(padded_model(roomy, padding), *self._make))
+
+    def _step(
+        self, steps: Steps, values: Mapping[str, HostValue], past: int, watch: Watch | None, trace: RunTrace | None
+    ) -> list[Array]:
+        length = past + steps.rows
+        room = max(LEAST_ROOM, 1 << (length - 1).bit_length())
+        special = steps.program(room)
+        if length > SOON * room and 2 * room not in steps.programs:
+            self._background.offer(lambda: steps.prepare(2 * room))
+        given: dict[str, Array] = {valid_name(steps.symbol): np.asarray(length, np.int64)}
+        memories: dict[str, CacheMemory] = {}
+        axes = {cache.past: cache for cache in self._caches.each}
+        for declared in self.inputs:
+            value = values[declared.name]
+            assert isinstance(value, np.ndarray)
+            cache = axes.get(declared.name)
+            if cache is not None:
+                memory = self._memories.with_rows(value, cache.axis, steps.rows, room)
+                given[cache.past], memories[cache.present] = memory.array, memory
+            else:
+                shape = tuple(room if dim in steps.lengths else n for dim, n in zip(declared.dims or (), value.shape))
+                given[declared.name] = padded(value, shape)
+        assert special.program is not None
+        feeds = {name: given[name] for name in special.reads}
+        if watch is not None:
+            watch(ProgramStep(special.program, feeds))
+        places = {name: n for n, name in enumerate(special.writes)}
+        into = {places[name]: memory.array for name, memory in memories.items()}
+        results = special.program.executor.run_checked(list(feeds.values()), into, trace)
+        special.life.runs += 1
+        return [
+            memories[name].rows(length) if name in memories
+            else cropped(results[places[name]], dict.fromkeys(axes, length))
+            for name, axes in steps.padding.outputs.items()
+        ]  # fmt: skip
+
+
+def _new_rows(model: OnnxModel, caches: Sequence[Cache]) -> int:
+    """How many rows a step appends, the same number to each cache. Raises CannotPad where nobody knows."""
+    dims = dimensions_of(model)
+    found = {extents[cache.axis] if (extents := dims.get(cache.new)) else None for cache in caches}
+    rows = found.pop() if len(found) == 1 else None
+    if not isinstance(rows, int) or rows < 1:
+        raise CannotPad("how many rows a step appends is not known before it runs")
+    return rows

@@ -1,0 +1,211 @@
+"""Decoders whose caches grow by Concat: right at every length, without a program or a copy for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from autotune.api.session import InferenceSession
+from autotune.compiler import growing
+from autotune.compiler.growing import GrowingModel
+from autotune.errors import InputError
+from autotune.graph import open_model
+from autotune.graph.frontend.caches import caches_of
+from tests.compiler.test_compiler_staged import model_of
+
+Array = np.ndarray[Any, Any]
+HEADS, HEAD, WIDTH, WORDS = 2, 4, 8, 11
+node = helper.make_node
+
+
+def decoder(length: str = "past + tokens", other: Mapping[str, list[onnx.NodeProto]] | None = None) -> onnx.ModelProto:
+    """A layer as exporters of transformers write it: positions and the causal mask are made from shapes.
+
+    Args:
+        length: symbol of the mask's dimension, which may be any.
+        other: nodes in place of those that make the caches ("present"), or more of them.
+    """
+    other = other or {}
+    rng = np.random.default_rng(0)
+    tensors: dict[str, Array] = {
+        "words": rng.standard_normal((WORDS, WIDTH), np.float32),
+        "places": rng.standard_normal((64, WIDTH), np.float32),
+        "into": rng.standard_normal((WIDTH, 3 * WIDTH), np.float32) / 3,
+        "out": rng.standard_normal((WIDTH, WORDS), np.float32),
+        "minus": np.asarray(-3.4e38, np.float32), "none": np.asarray(0.0, np.float32),
+        "0": np.asarray(0), "1": np.asarray(1), "[0]": np.asarray([0]), "[1]": np.asarray([1]), "[2]": np.asarray([2]),
+        "[3]": np.asarray([3]), "[-1]": np.asarray([-1]), "[0,1]": np.asarray([0, 1]), "[1,2]": np.asarray([1, 2]),
+        "heads": np.asarray([HEADS, HEAD]), "width": np.asarray([WIDTH]),
+    }  # fmt: skip
+    extents = [
+        node("Shape", ["ids"], ["ids_shape"]),
+        node("Gather", ["ids_shape", "0"], ["batch"]), node("Gather", ["ids_shape", "1"], ["tokens"]),
+        node("Shape", ["past_k"], ["past_shape"], start=2, end=3), node("Squeeze", ["past_shape"], ["past"]),
+        node("Add", ["past", "tokens"], ["total"]),
+        node("Range", ["0", "tokens", "1"], ["fresh"]), node("Add", ["fresh", "past"], ["positions"]),
+    ]  # fmt: skip
+    mask = [
+        node("Range", ["0", "total", "1"], ["keys"]), node("Unsqueeze", ["keys", "[0,1]"], ["keys3"]),
+        node("Unsqueeze", ["keys3", "[2]"], ["keys4"]),
+        node("Unsqueeze", ["positions", "[0,1]"], ["queries3"]), node("Unsqueeze", ["queries3", "[3]"], ["queries4"]),
+        node("LessOrEqual", ["keys4", "queries4"], ["causal"]),
+        node("Range", ["0", "batch", "1"], ["rows"]), node("Unsqueeze", ["rows", "[1,2]"], ["rows3"]),
+        node("Unsqueeze", ["rows3", "[3]"], ["rows4"]), node("Max", ["rows4", "keys4"], ["both"]),
+        node("Shape", ["both"], ["grid"]), node("Expand", ["rows4", "grid"], ["rowsN"]),
+        node("Expand", ["keys4", "grid"], ["keysN"]), node("Unsqueeze", ["rowsN", "[-1]"], ["rows5"]),
+        node("Unsqueeze", ["keysN", "[-1]"], ["keys5"]), node("Concat", ["rows5", "keys5"], ["where"], axis=-1),
+        node("Cast", ["mask"], ["bools"], to=TensorProto.BOOL), node("GatherND", ["bools", "where"], ["given"]),
+        node("And", ["causal", "given"], ["seen"]), node("Where", ["seen", "none", "minus"], ["added"]),
+    ]  # fmt: skip
+    present = [node("Concat", ["past_k", "k"], ["present_k"], axis=-2),
+               node("Concat", ["past_v", "v"], ["present_v"], axis=2)]  # fmt: skip
+    nodes = [
+        *extents, *mask,
+        node("Gather", ["words", "ids"], ["embedded"]), node("Gather", ["places", "positions"], ["placed"]),
+        node("Add", ["embedded", "placed"], ["x"]), node("MatMul", ["x", "into"], ["qkv"]),
+        node("Split", ["qkv"], ["q3", "k3", "v3"], axis=2, num_outputs=3),
+        node("Concat", ["ids_shape", "heads"], ["split"], axis=0),
+        *(n for name in "qkv" for n in (node("Reshape", [f"{name}3", "split"], [f"{name}4"]),
+                                        node("Transpose", [f"{name}4"], [name], perm=[0, 2, 1, 3]))),
+        *other.get("present", present), *other.get("more", ()),
+        node("Transpose", ["present_k"], ["turned"], perm=[0, 1, 3, 2]), node("MatMul", ["q", "turned"], ["products"]),
+        node("Add", ["products", "added"], ["scores"]), node("Softmax", ["scores"], ["weights"], axis=-1),
+        node("MatMul", ["weights", "present_v"], ["mixed"]),
+        node("Transpose", ["mixed"], ["mixed4"], perm=[0, 2, 1, 3]),
+        node("Concat", ["ids_shape", "width"], ["join"], axis=0), node("Reshape", ["mixed4", "join"], ["joined"]),
+        node("Add", ["x", "joined"], ["y"]), node("MatMul", ["y", "out"], ["logits"]),
+    ]  # fmt: skip
+    cache = (TensorProto.FLOAT, ("batch", HEADS, "past", HEAD))
+    inputs = {"ids": (TensorProto.INT64, ("batch", "tokens")), "mask": (TensorProto.INT64, ("batch", length)),
+              "past_k": cache, "past_v": cache}  # fmt: skip
+    return model_of(nodes, inputs, ("logits", "present_k", "present_v"), tensors, opset=18)
+
+
+class Decoding:
+    """Both ways to run a decoder, each of which goes on with its own caches."""
+
+    def __init__(self, model: onnx.ModelProto, batch: int = 1, prompt: int = 2) -> None:
+        self.session = InferenceSession(model, database=False, target="native -num-cores=1")
+        self.reference = ReferenceEvaluator(model)
+        self.rng = np.random.default_rng(1)
+        none = np.zeros((batch, HEADS, 0, HEAD), np.float32)
+        first = self.feeds((none, none), prompt)
+        self.theirs = list(self.reference.run(None, first))[1:]
+        self.ours = [array.copy() for array in self.theirs]
+
+    def feeds(self, caches: Sequence[Array], tokens: int) -> dict[str, Array]:
+        k, v = caches
+        ids = self.rng.integers(0, WORDS, (k.shape[0], tokens))
+        mask = np.ones((k.shape[0], k.shape[2] + tokens), np.int64)
+        mask[1:, 0] = 0  # a shorter prompt, padded on the left
+        return {"ids": ids, "mask": mask, "past_k": k, "past_v": v}
+
+    def step(self, tokens: int = 1) -> None:
+        feeds = self.feeds(self.theirs, tokens)
+        wanted = list(self.reference.run(None, feeds))
+        found = self.session.run(None, {**feeds, "past_k": self.ours[0], "past_v": self.ours[1]})
+        for one, other in zip(found, wanted, strict=True):
+            assert one.shape == other.shape and one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        self.theirs, self.ours = wanted[1:], found[1:]
+
+    @property
+    def model(self) -> GrowingModel:
+        found = self.session._model
+        assert isinstance(found, GrowingModel)
+        return found
+
+    @property
+    def programs(self) -> int:
+        return len(self.session.shapes())
+
+
+@pytest.fixture(autouse=True)
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "LEAST_ROOM", 8)
+    monkeypatch.setattr(growing, "SOON", 1.0)
+
+
+def test_steps_share_programs_and_memory() -> None:
+    decoding = Decoding(decoder())
+    for _ in range(5):
+        before = decoding.ours
+        decoding.step()
+    assert decoding.programs == 1
+    assert all(np.shares_memory(one, other) for one, other in zip(before, decoding.ours))
+    for _ in range(4):  # beyond the room that there was
+        decoding.step()
+    assert decoding.programs == 2
+    assert not any(np.shares_memory(one, other) for one, other in zip(before, decoding.ours))
+    with pytest.raises(ValueError, match="read-only"):
+        decoding.ours[0][:] = 0
+    (steps,) = decoding.model._kinds
+    labels = [call.label for call in steps.programs[8].program.program.calls]  # type: ignore[union-attr]
+    assert any("attention" in label and "lengths" in label for label in labels)  # no score behind the used rows
+
+
+def test_arrays_keep_their_values_whoever_goes_on_from_them() -> None:
+    """Two ways to go on from one step, a step taken back, and caches that somebody has copied."""
+    decoding = Decoding(decoder(length="anything"), batch=2, prompt=3)
+    decoding.step()
+    fork = decoding.theirs, decoding.ours
+    kept = [array.copy() for array in decoding.ours]
+    for _ in range(2):
+        decoding.theirs, decoding.ours = fork
+        decoding.step()
+        decoding.step()
+    for one, other in zip(fork[1], kept):
+        np.testing.assert_array_equal(one, other)
+    decoding.theirs = [array[:, :, :3] for array in decoding.theirs]
+    decoding.ours = [array[:, :, :3] for array in decoding.ours]
+    decoding.step()
+    decoding.ours = [np.asfortranarray(array) for array in decoding.ours]
+    decoding.step()
+    assert decoding.programs == 1
+
+
+def test_steps_of_several_tokens_and_bad_input() -> None:
+    decoding = Decoding(decoder())
+    decoding.step()
+    bad = decoding.feeds(decoding.ours, 1)
+    bad["ids"][:] = WORDS
+    with pytest.raises(InputError, match="index"):
+        decoding.session.run(None, bad)
+    decoding.step()
+    decoding.step(tokens=2)
+    assert [steps.rows for steps in decoding.model._kinds] == [1, 2]
+
+
+def test_what_is_no_cache_runs_as_it_is() -> None:
+    """What is done with old rows, besides, is done with theirs alone."""
+    reads = [node("ReduceSum", ["past_v"], ["old"], keepdims=0)]
+    front = [node("Concat", ["k", "past_k"], ["present_k"], axis=2),
+             node("Concat", ["past_v", "v"], ["present_v"], axis=2)]  # fmt: skip
+    twice = node("Concat", ["past_v", "past_v"], ["twice"], axis=2)
+    inner = [node("Concat", ["past_k", "k"], ["present_k"], axis=2), twice,
+             node("Concat", ["past_v", "v"], ["present_v"], axis=2)]  # fmt: skip
+    for other in ({"more": reads}, {"present": front}, {"present": inner}):
+        assert caches_of(open_model(decoder(other=other))) is None
+    found = caches_of(open_model(decoder()))
+    assert found is not None and found.symbol == "past"
+    assert [(cache.past, cache.present, cache.new) for cache in found.each] == [
+        ("past_k", "present_k", "k"), ("past_v", "present_v", "v"),
+    ]  # fmt: skip
+
+
+def test_a_length_that_is_computed_with_in_other_ways_is_not_padded() -> None:
+    """A mean over keys counts the padding: its steps are compiled one by one."""
+    mean = [node("ReduceMean", ["present_v", "[2]"], ["mean"]), node("Add", ["v", "mean"], ["more"])]
+    model = decoder(other={"more": mean})
+    model.graph.output.append(helper.make_empty_tensor_value_info("more"))
+    decoding = Decoding(model)
+    wanted = decoding.feeds(decoding.theirs[:2], 1)
+    found, right = (run(None, wanted) for run in (decoding.session.run, decoding.reference.run))
+    np.testing.assert_allclose(list(found)[3], list(right)[3], rtol=1e-4, atol=1e-5)
+    assert not decoding.model._kinds
