@@ -19,6 +19,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from autotune.errors import TargetError
+from autotune.topology import Topology, read_topology
 
 _ROOT = Path("/")
 _TILES = "amx-"  # what the names of features begin with that need tile registers
@@ -46,7 +47,7 @@ class Machine:
         cpu: LLVM's name for the CPU.
         model: the vendor's name for it, from /proc/cpuinfo.
         features: every feature that LLVM finds, sorted.
-        cpus: the logical CPUs that the affinity mask allows.
+        topology: the logical CPUs that the affinity mask allows, and how they are related.
         quota: CPU time per wall time that the control groups allow; None without a limit.
         allowed_cores: how many threads are worth running: see `allowed_cores()`.
         memory_bytes: installed memory, cut to the control group's limit.
@@ -56,10 +57,15 @@ class Machine:
     model: str
     features: tuple[str, ...]
     caches: Caches
-    cpus: tuple[int, ...]
+    topology: Topology
     quota: float | None
     allowed_cores: int
     memory_bytes: int
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """The numbers of the logical CPUs that the affinity mask allows."""
+        return tuple(cpu.number for cpu in self.topology.cpus)
 
 
 def this_machine() -> Machine:
@@ -74,7 +80,7 @@ def this_machine() -> Machine:
         model=model_name(),
         features=cpu_features(),
         caches=read_caches(),
-        cpus=affinity(),
+        topology=topology(),
         quota=cpu_quota(),
         allowed_cores=allowed_cores(),
         memory_bytes=memory_bytes(),
@@ -141,12 +147,12 @@ def model_name(root: Path = _ROOT) -> str:
 
 
 def read_caches(root: Path = _ROOT, core: int | None = None) -> Caches:
-    """Cache sizes from sysfs, as `core` (default: the first allowed) sees them.
+    """Cache sizes from sysfs, as `core` (default: the first of the fast ones) sees them.
 
     A level that sysfs does not list gets a small default, and at least the size of the level inside it.
     """
     if core is None:
-        core = affinity()[0]
+        core = topology(root).cores[0][0].number
     sizes: dict[int, int] = {}
     for index in sorted((root / f"sys/devices/system/cpu/cpu{core}/cache").glob("index[0-9]*")):
         size = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size"))
@@ -164,12 +170,17 @@ def affinity() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
+def topology(root: Path = _ROOT) -> Topology:
+    """How the logical CPUs are related that this process may run on."""
+    return read_topology(root, affinity())
+
+
 def allowed_cores(root: Path = _ROOT) -> int:
-    """How many threads are worth running: the physical cores under the affinity mask, cut to the CPU quota; at least 1.
+    """How many threads are worth running: the fast cores under the affinity mask, cut to the CPU quota; at least 1.
 
     Two threads on the two logical CPUs of one core share its multiply-adders and its L1: a second one gains nothing.
     """
-    cores = len({_siblings(root, cpu) for cpu in affinity()})
+    cores = len(topology(root).fast_cores)
     quota = cpu_quota(root)
     return cores if quota is None else max(1, min(cores, int(quota)))
 
@@ -180,19 +191,11 @@ def core_sets(parts: int, root: Path = _ROOT) -> list[tuple[int, ...]]:
     Raises:
         TargetError: there are fewer cores.
     """
-    cores: dict[str, list[int]] = {}
-    for cpu in affinity():
-        cores.setdefault(_siblings(root, cpu), []).append(cpu)
+    cores = topology(root).cores
     if parts > len(cores):
         raise TargetError(f"{parts} streams need as many cores; this process may use {len(cores)}")
-    every = list(cores.values())
-    ends = [len(every) * n // parts for n in range(parts + 1)]
-    return [tuple(cpu for core in every[a:b] for cpu in core) for a, b in itertools.pairwise(ends)]
-
-
-def _siblings(root: Path, cpu: int) -> str:
-    """A name that the logical CPUs of one physical core share."""
-    return _read(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
+    ends = [len(cores) * n // parts for n in range(parts + 1)]
+    return [tuple(cpu.number for core in cores[a:b] for cpu in core) for a, b in itertools.pairwise(ends)]
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:

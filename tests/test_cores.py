@@ -15,14 +15,18 @@ from autotune.cores import core_of, core_of_host, keep_measured, measured_path
 from autotune.cpus import CPUS, features_of
 from autotune.errors import TargetError
 from autotune.machine import Caches, Machine
+from autotune.topology import Cpu, Topology
 
 SERVER = (*features_of("rocketlake"), "amx-tile", "amx-bf16", "avx512bf16", "avx512fp16")
 """A server's CPU under the name that a hypervisor lends it."""
 
 
+TWO = Topology((Cpu(0, core=0), Cpu(1, core=1)))
+
+
 def a_machine(cpu: str = "haswell", model: str = "Xeon") -> Machine:
     features = tuple(features_of(cpu))
-    return Machine(cpu, model, features, Caches(1 << 15, 1 << 20, 1 << 25), (0, 1), None, 2, 1 << 34)
+    return Machine(cpu, model, features, Caches(1 << 15, 1 << 20, 1 << 25), TWO, None, 2, 1 << 34)
 
 
 def env(folder: Path) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from autotune.core import core_of_features
 from autotune.errors import TargetError
 from autotune.machine import Caches, Machine
 from autotune.target import Target
+from autotune.topology import Cpu, Topology
 
 # Wide vectors in, and the question is which registers come out.
 DOUBLE = """
@@ -30,7 +31,9 @@ def other(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Another machine, shown in place of this one: a Skylake server of which three cores are allowed."""
     features = ("adx", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl", "fma", "pku", "xsave")
     caches = Caches(32 << 10, 1 << 20, 24 << 20)
-    skylake = Machine("skylake-avx512", "Xeon", features, caches, tuple(range(8)), 3.0, 3, 1 << 34)
+    skylake = Machine(
+        "skylake-avx512", "Xeon", features, caches, Topology(tuple(Cpu(n, n) for n in range(8))), 3.0, 3, 1 << 34
+    )
     monkeypatch.setattr(machine, "this_machine", lambda: skylake)
     monkeypatch.setattr(machine, "cpu_features", lambda: features)
     return skylake

@@ -119,15 +119,24 @@ def _listed(names: tuple[str, ...]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more figures"
 
 
+def _moment(threads: int) -> str:
+    """What the machine does meanwhile."""
+    from autotune.measure.quiet import Watch, wait_until_quiet
+
+    found = wait_until_quiet(Watch(threads), seconds=0.0)
+    return found.describe() or f"quiet (load {found.load:.1f})"
+
+
 def _facts(here: Machine, target: Target) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     quota = "none" if here.quota is None else f"{here.quota:g} cores"
     caches = here.caches
     for name, value in (
         ("CPU", f"{here.cpu} ({here.model})"),
-        ("cores", f"{here.allowed_cores} to use (affinity: {len(here.cpus)} logical CPUs; quota: {quota})"),
+        ("cores", f"{here.allowed_cores} to use (affinity: {here.topology.describe()}; quota: {quota})"),
         ("caches", f"L1 {size(caches.l1_bytes)}, L2 {size(caches.l2_bytes)}, L3 {size(caches.l3_bytes)}"),
         ("memory", size(here.memory_bytes)),
+        ("now", _moment(target.num_threads)),
         ("target", str(target)),
         ("target key", target.key),
         ("vectors", f"{target.vector_bits} bits, {target.num_vector_registers} registers"),

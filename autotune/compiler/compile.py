@@ -37,6 +37,7 @@ from autotune.records import Database, Tier
 from autotune.runtime.artifact import save_artifact, write_artifact
 from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array, Executor
+from autotune.runtime.placement import seats_for
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Check, KernelCall, Program, Ref, TensorSpec
 from autotune.runtime.signature import Signer
 from autotune.runtime.trace import RunTrace
@@ -252,7 +253,7 @@ def _link(
         buffers.append(Lifetime(kernel.thread_scratch * target.num_threads, n, n))
     memory = plan_memory(buffers)
     place = dict(zip(owned, memory.offsets))
-    constants = Packing(weights)
+    constants = Packing(weights, seats_for(target.num_threads))
 
     def ref(slot: int) -> Ref:
         root, first = a.root(slot)

@@ -18,6 +18,7 @@ import numpy as np
 from autotune.compiler.memory import ALIGN
 from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array
+from autotune.runtime.placement import Seats, first_touch
 from autotune.runtime.threads import aligned_empty
 
 _log = logging.getLogger(__name__)
@@ -63,10 +64,12 @@ class Packing:
 
     Args:
         shared: what other programs of the model have packed; None for a program alone.
+        seats: where the threads run that will read them; None where that makes no difference.
     """
 
-    def __init__(self, shared: PackedWeights | None) -> None:
+    def __init__(self, shared: PackedWeights | None, seats: Seats | None = None) -> None:
         self.size = 0
+        self._seats = seats
         self._shared = shared
         self._places: dict[Hashable, int] = {}
         self._fills: list[tuple[Hashable, int, int, Fill]] = []
@@ -93,6 +96,7 @@ class Packing:
         memory, end = aligned_empty(max(sum(_aligned(nbytes) for _, _, nbytes, _ in new), ALIGN)), 0
         for key, _, nbytes, fill in new:
             packed = memory[end : end + nbytes]
+            first_touch(packed, self._seats)
             fill(packed)
             found[key] = packed if self._shared is None else self._shared.hold(key, packed)
             end += _aligned(nbytes)

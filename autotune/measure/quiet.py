@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -28,6 +28,7 @@ QUIET_STEAL = 0.03
 _WINDOW_SECONDS = 0.25  # of one look while waiting: the counters advance by hundredths of a second
 _IDLE = (3, 4)  # columns of /proc/stat: idle, and waiting for a disk
 _STEAL = 7
+_MOST = 0.25  # of what others took: a program that took so much is named
 _COLUMNS = 8  # those behind them are parts of the first
 _ROOT = Path("/")
 
@@ -40,31 +41,45 @@ class Disturbance:
         crowded: cores' worth that others took of what our threads need, by the threads: 0 where enough were left.
         stolen: share of the cores' time that the host of a virtual machine gave away.
         load: the system's load average of the last minute, our own threads included.
+        by: the programs that took most of what others took.
+        throttled: a core was too hot for its clock.
     """
 
     crowded: float = 0.0
     stolen: float = 0.0
     load: float = 0.0
+    by: tuple[str, ...] = ()
+    throttled: bool = False
 
     @property
     def quiet(self) -> bool:
-        return self.crowded <= QUIET_SHARE and self.stolen <= QUIET_STEAL
+        return self.crowded <= QUIET_SHARE and self.stolen <= QUIET_STEAL and not self.throttled
 
     def describe(self) -> str:
         """In words; empty when it was quiet."""
-        found = [f"other programs took {self.crowded:.0%} of the cores' time"] if self.crowded > QUIET_SHARE else []
+        names = f", mostly {' and '.join(self.by)}," if self.by else ""
+        found = (
+            [f"other programs{names} took {self.crowded:.0%} of the cores' time"] if self.crowded > QUIET_SHARE else []
+        )
         found += [f"the virtual machine's host took {self.stolen:.0%}"] if self.stolen > QUIET_STEAL else []
+        found += ["cores lowered their clock because they were hot"] if self.throttled else []
         return f"{' and '.join(found)} (load {self.load:.1f})" if found else ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Seconds since the start of time, in sums over the cores we may use; `ours`: of this process and its children."""
+    """Seconds since the start of time, in sums over the cores we may use.
+
+    `ours`: of this process and its children; `others`: name and seconds of every other process, by number. `throttles`:
+    how often a core was too hot.
+    """
 
     busy: float
     stolen: float
     total: float
     ours: float
+    others: Mapping[int, tuple[str, float]]
+    throttles: int
 
 
 @final
@@ -87,7 +102,7 @@ class Watch:
         cores: int | None = None,
         own: int | None = None,
     ) -> None:
-        self._threads, self._proc = threads, root / "proc"
+        self._threads, self._root, self._proc = threads, root, root / "proc"
         self._cpus = frozenset(machine.affinity() if cpus is None else cpus)
         self._cores = machine.allowed_cores() if cores is None else cores
         self._own = os.getpid() if own is None else own
@@ -100,11 +115,13 @@ class Watch:
         self._last = now
         total = now.total - before.total
         load = _first_number(self._proc / "loadavg")
+        throttled = now.throttles > before.throttles
         if total <= 0:
-            return Disturbance(load=load)
+            return Disturbance(load=load, throttled=throttled)
         others = max(0.0, (now.busy - before.busy) - max(0.0, now.ours - before.ours)) / total * len(self._cpus)
         crowded = max(0.0, others - (self._cores - self._threads)) / self._threads
-        return Disturbance(crowded, (now.stolen - before.stolen) / total, load)
+        by = tuple(_most_of(now.others, before.others)) if crowded > QUIET_SHARE else ()
+        return Disturbance(crowded, (now.stolen - before.stolen) / total, load, by, throttled)
 
     def _read(self) -> _Reading:
         busy = stolen = total = 0
@@ -118,22 +135,45 @@ class Watch:
             total += sum(ticks)
             stolen += ticks[_STEAL]
             busy += sum(ticks) - ticks[_STEAL] - sum(ticks[place] for place in _IDLE)
-        return _Reading(busy * self._tick, stolen * self._tick, total * self._tick, self._our_ticks() * self._tick)
+        ours, others = self._processes()
+        return _Reading(busy * self._tick, stolen * self._tick, total * self._tick, ours, others, self._throttles())
 
-    def _our_ticks(self) -> int:
-        """CPU time of our process, its living descendants, and those that have ended and been waited for."""
+    def _throttles(self) -> int:
+        """How often the cores were too hot, where the CPU counts it."""
+        folders = (self._root / f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle" for cpu in self._cpus)
+        counts = [_text(folder / "core_throttle_count").strip() for folder in folders]
+        return sum(int(count) for count in counts if count.isdigit())
+
+    def _processes(self) -> tuple[float, dict[int, tuple[str, float]]]:
+        """CPU seconds of our process, its living descendants, and those that have ended and been waited for; and each
+        other process's name and seconds."""
         parents: dict[int, int] = {}
-        ticks: dict[int, int] = {}
+        found: dict[int, tuple[str, float]] = {}
         for folder in self._proc.glob("[0-9]*"):
             # The name, in brackets, may hold anything; then state, parent, ...; the times are columns 14 to 17.
-            values = _text(folder / "stat").rpartition(")")[2].split()
+            head, _, tail = _text(folder / "stat").rpartition(")")
+            values = tail.split()
             if len(values) > 14 and folder.name.isdigit():
-                parents[int(folder.name)] = int(values[1])
-                ticks[int(folder.name)] = sum(int(value) for value in values[11:15])
+                number, name = int(folder.name), head.partition("(")[2]
+                parents[number] = int(values[1])
+                found[number] = name, sum(int(value) for value in values[11:15]) * self._tick
         ours = {self._own}
         while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
             ours |= more
-        return sum(ticks.get(pid, 0) for pid in ours)
+        own = sum(found.pop(pid, ("", 0.0))[1] for pid in ours)
+        return own, found
+
+
+def _most_of(now: Mapping[int, tuple[str, float]], before: Mapping[int, tuple[str, float]]) -> Iterator[str]:
+    """The names of those programs that took at least a quarter each of what all took, most first."""
+    spent: dict[str, float] = {}
+    for pid, (name, seconds) in now.items():
+        printable = "".join(letter if letter.isprintable() else "?" for letter in name)
+        spent[printable] = spent.get(printable, 0.0) + seconds - before.get(pid, (name, 0.0))[1]
+    total = sum(spent.values())
+    for name in sorted(spent, key=lambda name: -spent[name]):
+        if total > 0 and spent[name] >= _MOST * total:
+            yield name
 
 
 def waiting_seconds(root: Path = _ROOT) -> float:

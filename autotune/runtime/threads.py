@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import threading
 import weakref
@@ -16,6 +18,7 @@ import numpy.typing as npt
 from autotune import machine
 from autotune.errors import ThreadPoolError
 from autotune.runtime.native import NativeRuntime, native_runtime
+from autotune.runtime.placement import Seats, seats_for
 
 # How long a waiting thread polls before it sleeps, in ticks of the time stamp counter (2-4 GHz). Waking costs
 # 5-50 µs. Between regions: long enough to catch a caller that comes back at once, short enough that an idle
@@ -105,6 +108,7 @@ class ThreadPool:
             )
         self.address: int = address
         self.barrier: int = self._native.pool_barrier(address)
+        self._seat(seats_for(num_threads))
         # Also runs at interpreter exit: no helper may still poll when its code is unmapped.
         self._finalizer = weakref.finalize(self, _destroy, self._native, address, self._process)
 
@@ -146,6 +150,19 @@ class ThreadPool:
         """Call `void function(ptr argument, i64 thread_id, i64 num_threads)` on every thread: one region."""
         with self._checked(None):
             self._native.pool_run(self._open_address(), function, argument)
+
+    def _seat(self, seats: Seats | None) -> None:
+        """Tells the system where the helpers should run. The caller's thread belongs to the application."""
+        if seats is None:
+            return
+
+        def take(_: int, thread: int, threads: int) -> None:
+            if thread > 0:
+                with contextlib.suppress(OSError):  # a CPU that went offline: any other will do
+                    os.sched_setaffinity(0, seats[thread])
+
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(take)
+        self._native.pool_run(self.address, ctypes.cast(function, ctypes.c_void_p).value or 0, 0)
 
     def close(self) -> None:
         """Join the helper threads; closing twice is fine."""

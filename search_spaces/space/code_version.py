@@ -23,7 +23,7 @@ from autotune.search_spaces.space.registry import lookup
 # target, and the cost model, which chooses defaults.
 ROOMS = (
     "tensor", "ops", "schedule", "lower", "codegen", "search_spaces", "target", "cores", "core", "cpus", "machine",
-    "cost_model",
+    "topology", "cost_model",
 )  # fmt: skip
 
 

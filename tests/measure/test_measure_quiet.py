@@ -79,6 +79,34 @@ def test_what_others_do_is_told(fake: FakeMachine) -> None:
     assert found.describe() == "other programs took 50% of the cores' time (load 3.5)"
 
 
+def test_who_took_most_is_named(fake: FakeMachine) -> None:
+    fake.processes |= {50: [1, 900], 51: [1, 0], 52: [1, 0]}
+    fake.write()
+    watch = fake.watch()
+    fake.processes[51][1] += 60
+    fake.processes[52][1] += 40
+    fake.second(ours=1.0, others=1.0)
+    for pid, name in ((51, "cc1plus"), (52, "an\x1b[1m (odd) one"), (50, "idle")):
+        path = fake.root / f"proc/{pid}/stat"
+        path.write_text(path.read_text().replace("a (strange) name", name))
+    found = watch.look()
+    assert found.by == ("cc1plus", "an?[1m (odd) one")
+    assert found.describe().startswith("other programs, mostly cc1plus and an?[1m (odd) one, took 50%")
+
+
+def test_heat_is_told(fake: FakeMachine) -> None:
+    count = fake.root / "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count"
+    count.parent.mkdir(parents=True)
+    count.write_text("7\n")
+    watch = fake.watch()
+    fake.second(ours=1.0)
+    assert watch.look().quiet
+    count.write_text("9\n")
+    fake.second(ours=1.0)
+    found = watch.look()
+    assert not found.quiet and found.describe() == "cores lowered their clock because they were hot (load 0.0)"
+
+
 def test_others_on_cores_that_we_leave_do_not_matter(fake: FakeMachine) -> None:
     watch = fake.watch(threads=1)
     fake.second(ours=1.0, others=1.0)
