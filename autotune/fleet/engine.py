@@ -24,16 +24,15 @@ from distributed import Client, KilledWorker
 
 from autotune.errors import AutotuneError, ClusterError
 from autotune.fleet.health import Health
-from autotune.fleet.host import handle, unreachable
+from autotune.fleet.host import handle
 from autotune.fleet.identity import Identity
 from autotune.fleet.member import Member, members_of
+from autotune.fleet.reach import connect_seconds, require_reachable, unreachable
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Decoder, Json, Message, encode
 
 Result = TypeVar("Result")
 
-CONNECT_SECONDS = 10.0
-"""How long one attempt to reach the scheduler may take."""
 _LOOK_SECONDS = 1.0  # between two looks at the members
 _AGAIN_SECONDS = 0.1  # before a request that was lost goes out again
 _LARGE = 1 << 20  # bytes of a request that go straight to the workers, not through the scheduler
@@ -150,6 +149,7 @@ class Fleet:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _begin(self) -> None:
+        await require_reachable(self.scheduler)
         self._client = await self._connected()
         await self._look()
         self._watching = asyncio.ensure_future(self._watch())
@@ -164,7 +164,7 @@ class Fleet:
         client: Client | None = None
         try:
             client = Client(
-                self.scheduler, asynchronous=True, set_as_default=False, name="autotune", timeout=CONNECT_SECONDS
+                self.scheduler, asynchronous=True, set_as_default=False, name="autotune", timeout=connect_seconds()
             )
             return await client
         except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError, ImportError, RuntimeError) as error:
@@ -193,7 +193,7 @@ class Fleet:
                     self._client = await self._connected()
                     _log.warning("the scheduler %s is back", self.scheduler)
                 if self._client.status == "running":
-                    await asyncio.wait_for(self._look(), CONNECT_SECONDS)
+                    await asyncio.wait_for(self._look(), connect_seconds())
             except (ClusterError, OSError, TimeoutError, asyncio.TimeoutError) as error:
                 _log.info("%s", error)
 

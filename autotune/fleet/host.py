@@ -12,11 +12,10 @@ from distributed.worker import DEFAULT_METRICS, DEFAULT_STARTUP_INFORMATION
 
 from autotune.errors import ClusterError
 from autotune.fleet.member import IDENTITY, STATE
+from autotune.fleet.reach import connect_seconds, require_reachable, unreachable
 from autotune.fleet.service import Service
 
 PLUGIN = "autotune"
-FIRST_SECONDS = 15.0
-"""How long the scheduler is looked for at first."""
 _AGAIN_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ def worker_for(service: Service, scheduler: str, name: str | None, folder: str) 
         local_directory=folder,
         memory_limit=0,  # the processes that may grow are ours, and watched
         dashboard=False,
-        death_timeout=FIRST_SECONDS,
+        death_timeout=connect_seconds(),
     )
 
 
@@ -82,12 +81,13 @@ async def serve(
     """
     stop = stop or asyncio.Event()
     first = True
+    await require_reachable(scheduler)
     with tempfile.TemporaryDirectory(prefix="autotune-worker-") as folder:
         while not stop.is_set():
             worker = None
             try:
                 worker = worker_for(service, scheduler, name, folder)
-                await asyncio.wait_for(worker.start(), FIRST_SECONDS)
+                await asyncio.wait_for(worker.start(), connect_seconds())
             except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError, RuntimeError) as error:
                 _log.info("cannot join %s: %s", scheduler, error)
                 if worker is not None:
@@ -114,14 +114,3 @@ async def _until(stop: asyncio.Event, seconds: float | None, worker: Worker | No
     _, pending = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
-
-
-def unreachable(scheduler: str, error: BaseException) -> str:
-    """In one line, with the reason behind all others."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return (
-        f"no Dask scheduler answers at {scheduler} ({reason}): start one by `dask scheduler`, write tcp://HOST:PORT, "
-        "or tls://HOST:PORT where Dask is configured for it"
-    )
