@@ -11,8 +11,6 @@ from __future__ import annotations
 import functools
 import re
 
-import llvmlite.binding as llvm
-
 from autotune import machine
 
 TRIPLE = "x86_64-unknown-linux-gnu"
@@ -31,6 +29,8 @@ CPUS = tuple(
 @functools.cache
 def features_of(cpu: str) -> tuple[str, ...]:
     """The features of a CPU in `CPUS` by LLVM's tables, sorted; about 50 ms, once per name."""
+    import llvmlite.binding as llvm  # a compiled file runs without it
+
     features = machine.known_features()
     lines = [f'target triple = "{TRIPLE}"', "@sink = global i32 0"]
     for number, feature in enumerate(features):

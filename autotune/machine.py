@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import llvmlite.binding as llvm
-
+from autotune import cpuid
 from autotune.errors import TargetError
 from autotune.topology import Topology, read_topology
 
@@ -112,12 +111,22 @@ def check_supported(system: str, architecture: str) -> None:
 
 def cpu_name() -> str:
     """LLVM's name for this CPU, e.g. 'znver4'."""
+    import llvmlite.binding as llvm  # here and below: a compiled file runs without it
+
     return str(llvm.get_host_cpu_name())
 
 
 def cpu_features() -> tuple[str, ...]:
-    """LLVM's names of all features that this CPU has and the system enables for this process, sorted."""
-    found = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    """LLVM's names of all features that this CPU has and the system enables for this process, sorted.
+
+    Without LLVM they are those of `cpuid`, which are all that compiled files ask for.
+    """
+    try:
+        import llvmlite.binding as llvm
+    except ModuleNotFoundError:
+        found = set(cpuid.features())
+    else:
+        found = {name for name, present in llvm.get_host_cpu_features().items() if present}
     if any(name.startswith(_TILES) for name in found) and not allow_tiles():
         found = {name for name in found if not name.startswith(_TILES)}
     return tuple(sorted(found))
@@ -137,6 +146,8 @@ def allow_tiles() -> bool:
 
 def known_features() -> tuple[str, ...]:
     """LLVM's names of all CPU features of this architecture, present or not, sorted."""
+    import llvmlite.binding as llvm
+
     return tuple(sorted(llvm.get_host_cpu_features()))
 
 

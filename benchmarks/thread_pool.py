@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import machine
-from autotune.codegen.jit import compile_ir, load_objects
+from autotune.codegen.jit import compile_ir
+from autotune.codegen.link import load_objects
 from autotune.runtime.native import native_runtime
 from autotune.runtime.threads import Plan, Step, ThreadPool
 

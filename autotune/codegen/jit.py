@@ -1,7 +1,7 @@
-"""From LLVM IR text to object code, and from object code to addresses in this process.
+"""From LLVM IR text to object code.
 
-The two halves are apart on purpose: builders run `compile_ir` in their own processes and ship plain
-bytes, whoever runs kernels calls `load_objects` on those bytes. Our loop nests are already tiled,
+Linking is elsewhere on purpose: builders run `compile_ir` in their own processes and ship plain bytes, whoever runs
+kernels calls `link.load_objects` on those bytes, and needs no LLVM. Our loop nests are already tiled,
 vectorised and unrolled, so LLVM only promotes the register tiles and allocates registers: `sroa` alone
 reaches the speed of O2/O3 in half the time, and LLVM's own loop passes make kernels slower.
 
@@ -14,16 +14,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import final
 
 import llvmlite.binding as llvm
 
-from autotune import machine
 from autotune.errors import CodegenError
-from autotune.target import Target
 
 # A vector instruction with a stack operand: a spill, a reload, or a reload folded into an operation.
 # Only %rsp counts, because %rbp is an ordinary register in code without frame pointers.
@@ -86,114 +81,6 @@ def count_spills(asm: str) -> tuple[int, int]:
     Candidates with spills/fmas above 0.3 are never among the best, so the ratio is a cheap filter.
     """
     return len(_STACK_TRAFFIC.findall(asm)), len(_FMA.findall(asm))
-
-
-class Linker:
-    """What links object code into this process: shared by libraries, since each costs a megabyte and milliseconds.
-
-    It ends with the last of them. Symbols of one library are unknown to the others.
-    """
-
-    def __init__(self) -> None:
-        _initialize()
-        machine.allow_tiles()  # what is linked may use them
-        # JITLink puts code and constants into one slab, so 32-bit relative references always reach.
-        self.jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
-        self._entered = self._left = 0
-
-    def enter(self) -> str:
-        """One more library; its name."""
-        self._entered += 1
-        return f"kernels{self._entered}"
-
-    def leave(self) -> None:
-        """The end of a library."""
-        self._left += 1
-        if self._left == self._entered:
-            self.jit.close()
-
-
-@final
-class Library:
-    """Objects linked into this process, with a symbol table of their own.
-
-    Two libraries may define equal symbols. Addresses are valid until `close`; nothing checks that no
-    thread still runs in the code.
-    """
-
-    def __init__(self, objects: Sequence[bytes], imports: Mapping[str, int], linker: Linker | None = None) -> None:
-        builder = llvm.JITLibraryBuilder().add_current_process()
-        for data in objects:
-            builder.add_object_img(data)
-        for name, address in imports.items():
-            builder.import_symbol(name, address)
-        self._linker = linker or Linker()
-        self._name = self._linker.enter()
-        self._closed = False
-        # One tracker per symbol looked up: LLVM unloads the code when a tracker dies.
-        self._symbols: dict[str, llvm.ResourceTracker] = {}
-        try:
-            self._tracker = builder.link(self._linker.jit, self._name)
-        except RuntimeError as error:
-            self._linker.leave()
-            raise CodegenError(f"cannot link object code: {_one_line(error)}") from error
-
-    def address(self, symbol: str) -> int:
-        """The address of a defined symbol.
-
-        Raises:
-            CodegenError: the symbol is not defined, an external symbol it needs is not, or the library is closed.
-        """
-        if self._closed:
-            raise CodegenError(f"cannot look up {symbol!r}: the library is closed")
-        if symbol not in self._symbols:
-            try:
-                self._symbols[symbol] = self._linker.jit.lookup(self._name, symbol)
-            except RuntimeError as error:
-                raise CodegenError(f"cannot resolve {symbol!r} in the linked objects: {_one_line(error)}") from error
-        return int(self._symbols[symbol][symbol])
-
-    def close(self) -> None:
-        """Unload the code; calling an address afterwards is undefined."""
-        if not self._closed:
-            self._closed = True
-            for tracker in (*self._symbols.values(), self._tracker):
-                tracker.close()
-            self._linker.leave()
-
-    def __enter__(self) -> Library:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def load_objects(
-    objects: Sequence[bytes],
-    imports: Mapping[str, int] | None = None,
-    target: Target | None = None,
-    linker: Linker | None = None,
-) -> Library:
-    """Link object code into this process.
-
-    Undefined symbols resolve to the other objects, to `imports` (name to address, e.g. the runtime's
-    barrier), then to the process (libc).
-
-    Args:
-        objects: relocatable objects.
-        imports: symbols from elsewhere.
-        target: what the objects were built for; None for code that every CPU can run.
-        linker: shared with other libraries; None for one of its own.
-
-    Raises:
-        TargetError: this CPU lacks a feature of the target, so that running the code would end the process.
-        CodegenError: not an object, or a symbol is defined twice.
-    """
-    if target is not None:
-        target.require_host()
-    return Library(objects, imports or {}, linker)
 
 
 def _parse(ir_text: str) -> llvm.ModuleRef:

@@ -23,9 +23,12 @@ CPU, and a pool with more threads than cores makes progress.
 
 from __future__ import annotations
 
-from autotune.codegen.jit import compile_ir
-from autotune.codegen.kernel import CompileIr
+from typing import TYPE_CHECKING
+
 from autotune.codegen.runtime_seats import SEATS_IR
+
+if TYPE_CHECKING:
+    from autotune.codegen.kernel import CompileIr
 
 _TYPES = """
 ; arrived | phase, sleepers, spin: the counter and the word that waiters poll are on cache lines of their own
@@ -456,6 +459,6 @@ def runtime_ir() -> str:
     return "".join((_TYPES, SEATS_IR, _WAITING, _POOL, _PLAN, _TIMING))
 
 
-def runtime_object(compile_text: CompileIr = compile_ir) -> bytes:
-    """The runtime's object code, the same for every x86-64 CPU; `compile_text` may be an object cache's."""
+def runtime_object(compile_text: CompileIr) -> bytes:
+    """The runtime's object code, the same for every x86-64 CPU; `compile_text`: `compile_ir`, or a cache's."""
     return compile_text(runtime_ir(), cpu="x86-64", features="").object_code

@@ -9,8 +9,8 @@ from types import TracebackType
 
 import numpy as np
 
-from autotune.codegen.jit import load_objects
 from autotune.codegen.kernel import KernelObject
+from autotune.codegen.link import load_objects
 from autotune.lower.ir import Operand
 from autotune.lower.operands import fill_operand
 from autotune.measure.buffers import GuardedBuffer

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from autotune.codegen.jit import compile_ir, load_objects
+from autotune.codegen.jit import compile_ir
+from autotune.codegen.link import load_objects
 from autotune.core import KINDS, WIDTHS, Core, Pipe, has_instruction
 from autotune.measure.core_probes import (
     BESIDE_ADDS,

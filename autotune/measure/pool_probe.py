@@ -6,7 +6,8 @@ from typing import final
 
 import numpy as np
 
-from autotune.codegen.jit import compile_ir, load_objects
+from autotune.codegen.jit import compile_ir
+from autotune.codegen.link import load_objects
 from autotune.measure.probes import Kernel
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
 from autotune.target import Target

@@ -14,7 +14,8 @@ from typing import final
 
 import numpy as np
 
-from autotune.codegen.jit import compile_ir, load_objects
+from autotune.codegen.jit import compile_ir
+from autotune.codegen.link import load_objects
 from autotune.target import Target
 
 # Enough chains to fill two FMA pipes of latency 4-5, few enough for AVX2's 16 registers beside the two operands.

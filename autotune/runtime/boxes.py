@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.codegen.boxes_ir import boxes_object
-from autotune.codegen.jit import Library, load_objects
+from autotune.codegen.link import Library, load_objects
 from autotune.runtime.address import address
 
 Array = npt.NDArray[Any]

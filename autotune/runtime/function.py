@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import machine
-from autotune.codegen.jit import load_objects
 from autotune.codegen.kernel import KernelObject
+from autotune.codegen.link import load_objects
 from autotune.errors import InputError
 from autotune.lower.operands import fill_operand
 from autotune.runtime.native import native_runtime

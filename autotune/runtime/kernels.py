@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 
-from autotune.codegen.jit import Library, Linker, load_objects
+from autotune.codegen.link import Library, load_objects
 from autotune.runtime.native import NativeRuntime
 
 _lock = threading.Lock()
@@ -20,13 +20,12 @@ def link_kernels(objects: Sequence[bytes], runtime: NativeRuntime) -> list[Libra
     Raises:
         CodegenError: an object does not link.
     """
-    linker = Linker()
     found: list[Library] = []
     for data in objects:
         key = (id(runtime), hashlib.sha256(data).digest())  # runtimes stay for ever
         with _lock:
             library = _linked.get(key)
             if library is None:
-                library = _linked[key] = load_objects([data], runtime.imports, linker=linker)
+                library = _linked[key] = load_objects([data], runtime.imports)
         found.append(library)
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.codegen.jit import Library, load_objects
+from autotune.codegen.link import Library, load_objects
 from autotune.codegen.loop_ir import loop_object
 from autotune.runtime.address import address
 from autotune.runtime.executor import Context

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.codegen.jit import Library, load_objects
-from autotune.codegen.runtime_ir import runtime_object
+from autotune.codegen.link import Library, load_objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,10 @@ class NativeRuntime:
 @functools.cache
 def native_runtime() -> NativeRuntime:
     """The runtime, compiled and loaded once per process."""
-    return load_runtime(runtime_object())
+    from autotune.codegen.jit import compile_ir  # a compiled model brings its own, and needs no LLVM
+    from autotune.codegen.runtime_ir import runtime_object
+
+    return load_runtime(runtime_object(compile_ir))
 
 
 @functools.cache

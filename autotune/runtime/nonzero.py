@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.codegen.jit import Library, load_objects
+from autotune.codegen.link import Library, load_objects
 from autotune.codegen.nonzero_ir import nonzero_object
 from autotune.runtime.address import address
 

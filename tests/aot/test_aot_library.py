@@ -16,7 +16,8 @@ import autotune
 from autotune import machine
 from autotune.aot import library as linking
 from autotune.aot import save_library
-from autotune.aot.cpu_check import _BITS, CHECKER, EVERYWHERE
+from autotune.aot.cpu_check import CHECKER
+from autotune.cpuid import BITS, EVERYWHERE
 from autotune.cpus import CPUS
 from autotune.errors import CodegenError, CompiledModelError, InputError
 from autotune.target import Target
@@ -86,7 +87,7 @@ def test_cpp_takes_the_header_and_threads_have_models_of_their_own(tmp_path: Pat
 def test_the_first_variant_that_can_run_is_used(tmp_path: Path) -> None:
     targets = [f"x86 -mcpu={cpu} -num-cores=2" for cpu in CPUS]
     newer = [text for text in targets if not Target.parse(text).runs_on_host()]
-    asked_for = [text for text in newer if set(Target.parse(text).features) - EVERYWHERE <= set(_BITS)]
+    asked_for = [text for text in newer if set(Target.parse(text).features) - EVERYWHERE <= set(BITS)]
     variants = [compiled(asked_for[0]), compiled(OLD)]
     save_library(tmp_path / "two.so", variants, "two")
     (expected,) = compiled(OLD).run({"x": image()})
@@ -156,7 +157,7 @@ def test_the_cpu_is_asked_as_llvm_asks_it(tmp_path: Path) -> None:
     """Every feature that we can ask for is found where LLVM finds it, and nowhere else."""
     asked = [
         f"  printf(\"{name} %d\\n\", !!(cpu_word({leaf:#x}u, {sub}u, '{register}') & (1u << {bit})));"
-        for name, (leaf, sub, register, bit) in _BITS.items()
+        for name, (leaf, sub, register, bit) in BITS.items()
     ]
     text = "#include <cpuid.h>\n#include <stdio.h>\n" + CHECKER + "int main(void) {\n" + "\n".join(asked) + "\n}\n"
     (tmp_path / "ask.c").write_text(text)

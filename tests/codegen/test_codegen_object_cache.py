@@ -11,7 +11,8 @@ import llvmlite.binding as llvm
 import pytest
 
 from autotune.codegen import object_cache
-from autotune.codegen.jit import CompiledObject, ir_hash, load_objects
+from autotune.codegen.jit import CompiledObject, ir_hash
+from autotune.codegen.link import load_objects
 from autotune.codegen.object_cache import ObjectCache, default_cache_directory
 from autotune.errors import CodegenError
 

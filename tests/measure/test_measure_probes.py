@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from autotune.codegen.jit import assembly, compile_ir, load_objects
+from autotune.codegen.jit import assembly, compile_ir
+from autotune.codegen.link import load_objects
 from autotune.errors import TargetError
 from autotune.measure.peaks import Peak, doubt_of, expected_peak, measure_peaks, settle, steady_peak
 from autotune.measure.probes import (

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.codegen.jit import Library, compile_ir, load_objects
+from autotune.codegen.jit import compile_ir
+from autotune.codegen.link import Library, load_objects
 from autotune.errors import ThreadPoolError
 from autotune.runtime.native import native_runtime
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
