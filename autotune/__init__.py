@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from autotune.install import needing_all
+
 if TYPE_CHECKING:
     from autotune.api.best import BestSchedule, best_schedule
     from autotune.api.compile import compile, tasks
@@ -112,7 +114,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("autotune.version").installed_version() or "unknown"
     if name not in _PUBLIC:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+    with needing_all(f"autotune.{name}"):
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:

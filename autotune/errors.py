@@ -22,6 +22,10 @@ class AutotuneError(Exception):
         self.values = dict(values or {})
 
 
+class IncompleteInstallError(AutotuneError):
+    """A required package is not installed: fine for running compiled files, but not for what was asked."""
+
+
 class ModelError(AutotuneError):
     """The ONNX model is missing, damaged or inconsistent."""
 

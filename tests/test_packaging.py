@@ -9,7 +9,12 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
+
+import autotune
 
 ROOT = Path(__file__).parent.parent
 PACKAGED = ["pyproject.toml", "README.md", "LICENSE", "autotune", "records", "cost_model", "search_spaces"]
@@ -83,6 +88,46 @@ def test_an_installed_wheel_works_elsewhere(wheel: Path, tmp_path: Path) -> None
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel, cwd=tmp_path)
     assert run(sys.executable, "-c", IMPORTS, cwd=tmp_path, path=site) == str(site / "autotune/cli/main.py")
     assert run(sys.executable, site / "bin/autotune", "--version", cwd=tmp_path, path=site).startswith("autotune 0.")
+
+
+def test_compiled_files_run_with_numpy_alone(wheel: Path, tmp_path: Path) -> None:
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Gemm", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])],
+            "tiny",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 16])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
+            [helper.make_tensor("w", TensorProto.FLOAT, [16, 8], np.linspace(-1, 1, 128).tolist())],
+        ),
+        opset_imports=[helper.make_opsetid("", 13)],
+    )
+    autotune.compile(model, "native -num-cores=2", database=False).save(tmp_path / "tiny.at")
+    onnx.save(model, tmp_path / "tiny.onnx")
+    x = np.random.default_rng(0).standard_normal((4, 16), dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
+    python, site = tmp_path / "venv/bin/python", next(tmp_path.glob("venv/lib/python*/site-packages"))
+    for part in Path(np.__file__).parent.parent.glob("numpy*"):
+        (site / part.name).symlink_to(part)
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel, cwd=tmp_path)
+
+    code = "import autotune, numpy as np; s = autotune.InferenceSession('tiny.at'); x = np.load('x.npy'); "
+    run(python, "-c", code + "np.save('y.npy', s.run(None, {'x': x})[0])", cwd=tmp_path)
+    (y,) = autotune.InferenceSession(tmp_path / "tiny.at").run(None, {"x": x})
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), y)
+
+    brings = "is not installed: pip install autotune-compiler brings it"
+    for what, code in (
+        ("compiling a model", "autotune.InferenceSession('tiny.onnx')"),
+        ("autotune.compile", "autotune.compile"),
+        ("the element type bf16", "from autotune.tensor import DType; DType.bf16.numpy"),
+    ):
+        done = subprocess.run([python, "-c", f"import autotune; {code}"], cwd=tmp_path, capture_output=True, text=True)
+        (*_, last) = done.stderr.splitlines()
+        assert last.startswith(f"autotune.errors.IncompleteInstallError: {what} needs the package "), done.stderr
+        assert last.endswith(brings)
+    done = subprocess.run([python, "-m", "autotune", "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, f"error: the command line needs the package typer, which {brings}\n")
 
 
 def test_an_editable_install_works_elsewhere(checkout: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from autotune.api.ort_value import OrtValue
 from autotune.api.providers import CPU, check_providers
 from autotune.api.session_options import SessionOptions
 from autotune.errors import AutotuneError, InputError, UnsupportedError
+from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
 from autotune.runtime.artifact import is_compiled_file, load_artifact
 from autotune.runtime.executor import Array, Executor, require_fit
@@ -60,6 +61,7 @@ class InferenceSession:
     Raises:
         ModelError, CompiledModelError, TargetError, DatabaseError: the model cannot be used; the message says why.
         InputError: an option has an impossible value.
+        IncompleteInstallError: only compiled files run with what is installed.
     """
 
     def __init__(
@@ -95,8 +97,9 @@ class InferenceSession:
         elif trust is not None:
             raise unsigned(path or "the model")
         else:
-            from autotune.api.load import load
-            from autotune.compiler.compile import CompiledModel
+            with needing_all("compiling a model"):
+                from autotune.api.load import load
+                from autotune.compiler.compile import CompiledModel
 
             wanted = _with_threads(Target.parse(target), self._options)
             extents = getattr(self._options, "extents", None)

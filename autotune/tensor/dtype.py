@@ -7,12 +7,14 @@ them. They are copied, and read and made by conversions (`autotune.tensor.format
 from __future__ import annotations
 
 import builtins
+import contextlib
 import enum
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+
+from autotune.install import lacking
 
 
 class DType(str, enum.Enum):
@@ -49,8 +51,15 @@ class DType(str, enum.Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that holds this element type in memory."""
-        return _NUMPY[self]
+        """The NumPy dtype that holds this element type in memory.
+
+        Raises:
+            IncompleteInstallError: ml_dtypes, which has it, is not installed.
+        """
+        found = _NUMPY.get(self)
+        if found is None:
+            raise lacking("ml_dtypes", f"the element type {self}")
+        return found
 
     @property
     def bits(self) -> int:
@@ -60,7 +69,7 @@ class DType(str, enum.Enum):
     @property
     def bytes(self) -> int:
         """Width in memory in bytes."""
-        return _NUMPY[self].itemsize
+        return self.numpy.itemsize
 
     @property
     def is_float(self) -> builtins.bool:
@@ -89,33 +98,48 @@ class DType(str, enum.Enum):
         return _FROM_NUMPY[np.dtype(array_dtype)]
 
 
-_NUMPY: dict[DType, np.dtype[Any]] = {
-    DType.f64: np.dtype(np.float64),
-    DType.f32: np.dtype(np.float32),
-    DType.f16: np.dtype(np.float16),
-    DType.bf16: np.dtype(ml_dtypes.bfloat16),
-    DType.i8: np.dtype(np.int8),
-    DType.u8: np.dtype(np.uint8),
-    DType.i16: np.dtype(np.int16),
-    DType.u16: np.dtype(np.uint16),
-    DType.i32: np.dtype(np.int32),
-    DType.u32: np.dtype(np.uint32),
-    DType.i64: np.dtype(np.int64),
-    DType.u64: np.dtype(np.uint64),
-    DType.bool: np.dtype(np.bool_),
-    DType.i4: np.dtype(ml_dtypes.int4),
-    DType.u4: np.dtype(ml_dtypes.uint4),
-    DType.i2: np.dtype(ml_dtypes.int2),
-    DType.u2: np.dtype(ml_dtypes.uint2),
-    DType.f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
-    DType.f8e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    DType.f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-    DType.f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
-    DType.f8e8m0: np.dtype(ml_dtypes.float8_e8m0fnu),
-    DType.f6e2m3: np.dtype(ml_dtypes.float6_e2m3fn),
-    DType.f6e3m2: np.dtype(ml_dtypes.float6_e3m2fn),
-    DType.f4e2m1: np.dtype(ml_dtypes.float4_e2m1fn),
+_OWN = {
+    DType.f64: np.float64,
+    DType.f32: np.float32,
+    DType.f16: np.float16,
+    DType.i8: np.int8,
+    DType.u8: np.uint8,
+    DType.i16: np.int16,
+    DType.u16: np.uint16,
+    DType.i32: np.int32,
+    DType.u32: np.uint32,
+    DType.i64: np.int64,
+    DType.u64: np.uint64,
+    DType.bool: np.bool_,
 }
+_OTHERS = {  # in ml_dtypes
+    DType.bf16: "bfloat16",
+    DType.i4: "int4",
+    DType.u4: "uint4",
+    DType.i2: "int2",
+    DType.u2: "uint2",
+    DType.f8e4m3fn: "float8_e4m3fn",
+    DType.f8e4m3fnuz: "float8_e4m3fnuz",
+    DType.f8e5m2: "float8_e5m2",
+    DType.f8e5m2fnuz: "float8_e5m2fnuz",
+    DType.f8e8m0: "float8_e8m0fnu",
+    DType.f6e2m3: "float6_e2m3fn",
+    DType.f6e3m2: "float6_e3m2fn",
+    DType.f4e2m1: "float4_e2m1fn",
+}
+
+
+def _known() -> dict[DType, np.dtype[Any]]:
+    """NumPy's own, and the others where ml_dtypes is installed: a compiled file may run without."""
+    found: dict[DType, np.dtype[Any]] = {dtype: np.dtype(scalar) for dtype, scalar in _OWN.items()}
+    with contextlib.suppress(ModuleNotFoundError):
+        import ml_dtypes
+
+        found |= {dtype: np.dtype(getattr(ml_dtypes, name)) for dtype, name in _OTHERS.items()}
+    return found
+
+
+_NUMPY = _known()
 _FROM_NUMPY = {numpy_dtype: dtype for dtype, numpy_dtype in _NUMPY.items()}
 _FLOATS = frozenset({DType.f64, DType.f32, DType.f16, DType.bf16})
 _STORAGE = frozenset(list(DType)[list(DType).index(DType.i4) :])
