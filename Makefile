@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 DEMO_BUDGET ?= 2m
 
-.PHONY: setup test demo docs lint types clean
+.PHONY: setup test demo docs lint types release-check clean
 
 setup: $(VENV)/.installed
 
@@ -33,6 +33,10 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+# Wheel and sdist in clean environments: every Python that is found, oldest and newest dependencies, NumPy alone.
+release-check:
+	$(PYTHON) .ci/release_check.py $(RELEASE_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
