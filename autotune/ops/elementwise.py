@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.errors import WorkloadError
 from autotune.ops.broadcast import broadcast_shapes, element
-from autotune.ops.checks import flag, floating, numeric, require, same_dtype, word
+from autotune.ops.checks import flag, floating, integer, numeric, require, same_dtype, word
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Reinterpret, binary, cast, select, unary
@@ -120,6 +120,16 @@ def where(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     _boolean("where", inputs[0])
     same_dtype("where", inputs[1:])
     return pointwise("where", inputs, select)
+
+
+@operator("until", elementwise=True, operands="data end", axis=Needed.integer)
+def until(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """data before position `end`, an i64 of no dimensions, along an axis; zeros from there on, whatever data is."""
+    data, end = inputs
+    axis = integer("until", attrs, "axis")
+    require(0 <= axis < len(data.shape), f"until: axis={axis} is none of data of shape {data.shape}")
+    require(end.dtype is DType.i64 and end.shape == (), f"until: end must be one i64, got {end.dtype}{end.shape}")
+    return compute(data.shape, lambda *i: select(i[axis] < end[()], data[i], 0), name="until")
 
 
 @operator("cast", elementwise=True, to=Needed.name)

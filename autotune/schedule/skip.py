@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import StageState, State
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Select, Var, children, rewrite, walk
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Var, rewrite, walk
+from autotune.tensor.guards import guarded_reads
 from autotune.tensor.linear import conjunction
 from autotune.tensor.reducer import is_builtin
 
@@ -79,7 +79,8 @@ def skip_unread(state: State, stage: str) -> State:
 
 
 def looked_at(state: State, s: StageState) -> tuple[Expr, ...]:
-    """Conditions on a stage's axes, `axis < end`, without which no stage reads an element; none for outputs."""
+    """Conditions on a stage's axes, `axis < end`, without which no stage reads an element; none for outputs. What a
+    reader itself leaves out, it does not read for."""
     name = s.name
     if name in state.outputs or s.stage.extern is not None or len(s.stage.outputs) > 1:
         return ()
@@ -87,22 +88,10 @@ def looked_at(state: State, s: StageState) -> tuple[Expr, ...]:
         {end for end in (_as_end(c, read, s) for c in known) if end is not None}
         for reader in state.stages
         for body in reader.stage.body
-        for read, known in _guarded_reads(body, name, ())
+        for read, known in guarded_reads(body, reader.needed)
+        if read.tensor.name == name
     ]
     return tuple(sorted(set.intersection(*ends), key=str)) if ends else ()
-
-
-def _guarded_reads(e: Expr, name: str, known: tuple[Expr, ...]) -> Iterator[tuple[Read, tuple[Expr, ...]]]:
-    """Every read of a tensor, with the conditions of the selections around it that choose it."""
-    if isinstance(e, Read) and e.tensor.name == name:
-        yield e, known if e.when is None else (*known, *conjunction(e.when))
-    if isinstance(e, Select):
-        yield from _guarded_reads(e.condition, name, known)
-        yield from _guarded_reads(e.a, name, (*known, *conjunction(e.condition)))
-        yield from _guarded_reads(e.b, name, known)
-    else:
-        for below in children(e):
-            yield from _guarded_reads(below, name, known)
 
 
 def _as_end(condition: Expr, read: Read, s: StageState) -> Expr | None:

@@ -9,6 +9,7 @@ from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.search_spaces.library.anchored import with_layouts
+from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.search_spaces.operators.conv2d_shape import sizes
 from autotune.search_spaces.operators.conv2d_winograd import beats
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
@@ -48,7 +49,7 @@ class _Sketch:
         space = self.space(workload, target)
         c = space.numbers.c
         laid = with_layouts(c.schedule, interface, dict(c.layouts))
-        return Tiles(c, self.tiling(space.tiling(config), c, laid), laid).schedule()
+        return skip_what_nobody_reads(Tiles(c, self.tiling(space.tiling(config), c, laid), laid).schedule())
 
     def tiling(self, t: Tiling, c: Contraction, laid: Schedule) -> Tiling:
         """The tiling of a config in the layouts that operands have."""

@@ -112,6 +112,20 @@ def test_where(run: Call, reference: Call, same: Call) -> None:
     same(run("where", [condition, a, b]), reference("Where", [condition, a, b]))
 
 
+@pytest.mark.parametrize("end", [-1, 0, 2, 3, 9])
+def test_until_is_zero_from_an_end_on_whatever_is_there(end: int, run: Call, same: Call) -> None:
+    data = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    data[:, max(end, 0) :] = math.nan
+    right = np.where(np.arange(3)[:, None] < end, data, np.float32(0))
+    same(run("until", [data, np.asarray(end, np.int64)], axis=1), right)
+
+
+@pytest.mark.parametrize(("axis", "end"), [(2, np.int64(1)), (0, np.int32(1)), (0, np.ones(1, np.int64))])
+def test_until_needs_an_axis_and_one_end(axis: int, end: Any, run: Call) -> None:
+    with pytest.raises(WorkloadError, match=r"until: (axis|end)"):
+        run("until", [np.zeros((2, 3), np.float32), np.asarray(end)], axis=axis)
+
+
 @pytest.mark.parametrize("to", ["f64", "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"])
 @pytest.mark.parametrize("source", [np.float32, np.int32, np.bool_, ml_dtypes.bfloat16])
 def test_cast(source: Any, to: str, run: Call, same: Call) -> None:

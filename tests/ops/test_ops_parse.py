@@ -10,7 +10,7 @@ from autotune.errors import WorkloadError
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, operators, parse_workload
 from autotune.ops.registry import Needed, lookup
 
-NEEDED = {"to": "f32", "direction": "left"}
+NEEDED = {"to": "f32", "direction": "left", "axis": 1}
 CONV = "conv2d data=1,64,56,56 weight=64,64,3,3"
 
 
@@ -199,9 +199,11 @@ def test_elementwise_operators_are_written_and_read(name: str) -> None:
     attrs = {key: NEEDED[key] if isinstance(value, Needed) else value for key, value in op.defaults.items()}
     node = WorkloadNode.make(name, range(len(op.operands)), **attrs)
     for dtypes in itertools.product(("f32", "bool", "u8", "i32"), repeat=len(op.operands)):
-        workload = Workload(
-            tuple(WorkloadInput(TensorType(dtype, (2, 3))) for dtype in dtypes), (node,), (len(dtypes),)
+        types = (
+            TensorType("i64", ()) if operand == "end" else TensorType(dtype, (2, 3))
+            for operand, dtype in zip(op.operands, dtypes)
         )
+        workload = Workload(tuple(map(WorkloadInput, types)), (node,), (len(dtypes),))
         try:
             line = workload.describe()
         except WorkloadError:  # not of these types

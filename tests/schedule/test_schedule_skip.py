@@ -119,3 +119,16 @@ def test_elements_that_every_reader_leaves_out_are_not_computed() -> None:
         s.skip_unread("attention_exp")
     with pytest.raises(ScheduleError, match="its readers look at all of it"):
         s.skip_unread("out0")
+
+
+def test_what_a_stage_leaves_out_it_reads_nothing_for() -> None:
+    rows = parse_workload("softmax data=6,5 axis=1 + until end=scalar:i64 axis=0")
+    s = Schedule(compute_def(rows))
+    last = [stage.name for stage in s.state.stages if stage.name != "out0"]
+    for name in reversed(last):
+        s = s.skip_unread(name)
+    text = conditions(s)
+    assert all(f"if (({name}.i0) < in1[]):" in text for name in last)
+    first = next(stage.name for stage in s.state.stages)
+    with pytest.raises(ScheduleError, match="its readers look at all of it"):
+        Schedule(compute_def(rows)).skip_unread(first)
