@@ -71,7 +71,7 @@ def test_padding_that_may_be_infinite_is_made_zero_once_for_all_products() -> No
     assert list(found.zeroed) == ["r"]
     padded = padded_model(source, found)
     assert padded.inputs[-1].name == "autotune.valid/length"
-    assert len(padded.nodes) == len(source.nodes) + 8  # the row of places, two masks of it, two choices
+    assert len(padded.nodes) == len(source.nodes) + 9  # the row of places, two masks of it, three choices
     assert source.nodes[0].proto.output[0] == "r"  # the model itself stays
 
 

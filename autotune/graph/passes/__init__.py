@@ -47,6 +47,7 @@ from autotune.graph.passes.sink_reshapes import sink_reshapes
 from autotune.graph.passes.sink_shuffles import sink_shuffles
 from autotune.graph.passes.sink_transposes import sink_transposes
 from autotune.graph.passes.split_phases import split_phases
+from autotune.graph.passes.unread_rows import unread_rows
 from autotune.graph.passes.widen_halves import widen_halves
 from autotune.graph.verify import verify
 
@@ -87,8 +88,9 @@ PASSES: dict[str, Pass] = {
     "merge-branches": merge_branches,
     "multiply-by-reciprocals": multiply_by_reciprocals,
     "repeat-dequantize": repeat_dequantize,
+    "unread-rows": unread_rows,
 }
-LAST = ("multiply-by-reciprocals", "repeat-dequantize")
+LAST = ("multiply-by-reciprocals", "repeat-dequantize", "unread-rows")
 """Passes that run once, behind the others, which would undo what they do."""
 
 _log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from autotune.graph.ir import Array
 from autotune.tensor.dtype import DType
 
 _LINEAR = {"Add", "Sub", "Mul", "Div", "MatMul"}  # with a constant: zeros in the padding become bounded numbers
+_FLOATS = {d.value for d in DType if d.is_float}
 _MOVES = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Dropout", "Cast"}
 _SPREADS = _MOVES - {"Dropout"} | {"Expand"}  # of the same numbers
 
@@ -64,6 +65,8 @@ class Padding:
         masks: inputs of nodes that get a mask of their own, by place in the model's table and position.
         told: inputs of nodes that are computed from what is no padding, by the same.
         outputs: axes of the dimension in each output.
+        unread: outputs whose padding is made zero, so that what leads there only need not be computed.
+        ends: the padded model is told where the padding begins: that is so where there are masks, or numbers told.
     """
 
     symbol: str
@@ -72,11 +75,8 @@ class Padding:
     masks: Mapping[tuple[int, int], Mask]
     told: Mapping[tuple[int, int], Told]
     outputs: Mapping[str, tuple[int, ...]]
-
-    @property
-    def is_told(self) -> bool:
-        """Whether the padded model must know how much is no padding."""
-        return bool(self.masks or self.zeroed or self.told)
+    unread: Mapping[str, Mask]
+    ends: bool
 
 
 def padding_of(model: OnnxModel, symbol: str) -> Padding:
@@ -161,7 +161,12 @@ class _Analysis:
             if fact.tells(self.symbol):
                 raise CannotPad(f"output '{name}' is an extent of the open dimension")
             outputs[name] = tuple(n for n, extent in enumerate(fact.dims or ()) if extent == self.symbol)
-        return Padding(self.symbol, mixes, dict(zeroed), masks, told, outputs)
+        unread = {
+            name: self._mask(name, facts[name], axes, 0.0)
+            for name, axes in outputs.items()
+            if axes and name in self.makers and name not in zeroed and self.types.get(name, (None,))[0] in _FLOATS
+        }
+        return Padding(self.symbol, mixes, dict(zeroed), masks, told, outputs, unread, bool(zeroed or masks or told))
 
     def _at(self, index: int) -> At:
         names = list(self.model.nodes[index].proto.input)

@@ -28,10 +28,10 @@ def valid_name(symbol: str) -> str:
 
 
 def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
-    """The same model but for masks, and for an input `valid_name(symbol)` where there are any."""
-    if not padding.is_told:
+    """The same model but for masks, and for an input `valid_name(symbol)`; the model itself where it has no `ends`."""
+    if not padding.ends:
         return model
-    masks = _Masks(model, padding.symbol)
+    masks, zeroed = _Masks(model, padding.symbol), {**padding.unread, **padding.zeroed}
     nodes: list[Entry] = [*masks.take()]
     for index, entry in enumerate(model.nodes):
         proto = onnx.NodeProto()
@@ -44,12 +44,12 @@ def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
                 proto.input[position] = masks.numbers(padding.told[index, position])
                 nodes += masks.take()
         for number, name in enumerate(entry.proto.output):
-            if name in padding.zeroed:
-                proto.output[number] = f"{name}/as-computed"
+            if name in zeroed:
+                proto.output[number] = _computed(name, padding)
         nodes.append(Entry.of(proto, entry.opset))
         for name in entry.writes:
-            if name in padding.zeroed:
-                masks.apply(f"{name}/as-computed", padding.zeroed[name], name)
+            if name in zeroed:
+                masks.apply(_computed(name, padding), zeroed[name], name)
                 nodes += masks.take()
     inputs = (*model.inputs, ModelInput(valid_name(padding.symbol), "i64", ()))
     return replace(model, inputs=inputs, initializers=masks.initializers, nodes=nodes, _expanded={})
@@ -58,6 +58,11 @@ def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
 def _number(extent: Extent) -> int:
     """What an element adds to the extent of the open dimension, or what it is itself."""
     return extent if isinstance(extent, int) else extent.by if isinstance(extent, Shifted) else 0
+
+
+def _computed(name: str, padding: Padding) -> str:
+    """What a value is called before its padding is made zero."""
+    return f"{name}/as-computed/{padding.symbol}"
 
 
 class _Masks:

@@ -1,0 +1,83 @@
+"""Products leave out the rows that nobody reads: those beyond an end that is known when the program runs.
+
+requires: the graph as it will be compiled: it comes last, once.
+ensures: where all readers of a product stop at an end that is an input, `until` stands behind what is fused into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.partition import partition
+from autotune.graph.passes.ends import position_below, scalar_source
+from autotune.graph.passes.match import number
+from autotune.graph.passes.sweep import Sweep, rewrite
+from autotune.graph.reach import Limits, reach
+
+_COSTLY = frozenset(("matmul", "attention"))
+"""Operators whose rows are worth a test each."""
+
+Ends = dict[int, frozenset[str]]
+"""Per dimension, inputs of the graph that positions which anybody reads are below."""
+
+
+def unread_rows(graph: Graph) -> Graph:
+    """`where(i < n, f(matmul(x, w))[i], 0)` --> `until(f(matmul(x, w)), n)`; so with products that only it leads to."""
+    scalars = {value.name for value in graph.inputs if (value.dtype, value.shape) == ("i64", ())}
+    if not scalars:
+        return graph
+    graph = rewrite(graph, _until, ("where",))
+    wanted = _wanted(graph, scalars)
+    ends = {
+        name: wanted[name] for group in partition(graph) for name in group.outputs
+        if len(group.outputs) == 1 and group.workload.anchor is not None and group.workload.anchor.op in _COSTLY
+    }  # fmt: skip
+    sweep = Sweep(graph)
+    for node in sweep:
+        sweep.keep(node)
+        result = node.name
+        for axis, names in sorted(ends.get(node.name, {}).items()):
+            if node.output.shape[axis] > 1:
+                result = sweep.emit(node, "until", (result, min(names)), axis=axis)
+        if result != node.name:
+            sweep.replace(node, result)
+    return sweep.result()
+
+
+def _until(sweep: Sweep, node: Node) -> str | None:
+    """A selection of zeros by the position, as what it is."""
+    condition, data, other = node.inputs
+    below = position_below(sweep.graph, condition)
+    if below is None or number(sweep, other) != 0 or sweep.values[data].shape != node.output.shape:
+        return None
+    axis = below[0] + len(node.output.shape) - len(sweep.values[condition].shape)
+    return sweep.emit(node, "until", (data, below[1]), axis=axis)
+
+
+def _wanted(graph: Graph, scalars: set[str]) -> Mapping[str, Ends]:
+    """Of each value, where its readers stop."""
+    wanted: dict[str, Ends] = {name: {} for name in graph.output_values}
+    for node in reversed(graph.nodes):
+        own = wanted.setdefault(node.name, {})
+        for name, limits in zip(node.inputs, _operands(graph, node, own)):
+            known = wanted.get(name)
+            both = limits if known is None else {d: limits[d] & known[d] for d in limits.keys() & known.keys()}
+            wanted[name] = {d: names & scalars for d, names in both.items() if names & scalars}
+    return wanted
+
+
+def _operands(graph: Graph, node: Node, own: Ends) -> list[Ends]:
+    """Where a node stops to read each operand, along each dimension, for what is wanted of its result."""
+    return [{d: _resolved(graph, node, limits, own) for d, limits in enumerate(dims)}
+            for dims in reach(node, graph.values)]  # fmt: skip
+
+
+def _resolved(graph: Graph, node: Node, limits: Limits, own: Ends) -> frozenset[str]:
+    names = frozenset[str]()
+    for kind, which in limits:
+        if kind == "axis":
+            names |= own.get(which, frozenset())
+        elif (end := scalar_source(graph, node.inputs[which])) is not None:
+            names |= {end}
+    return names
