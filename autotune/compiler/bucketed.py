@@ -11,12 +11,12 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autotune.compiler.background import Background
-from autotune.compiler.buckets import cropped, enough, padded, padded_size, pieces
+from autotune.compiler.buckets import LEFT_OUT, PADDING, cropped, enough, padded, padded_size, padding_cost, pieces
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.shapes import ShapeUse, extents_of
 from autotune.compiler.specialisation import Watch
@@ -32,10 +32,12 @@ from autotune.target import Target
 
 _log = logging.getLogger(__name__)
 
-WASTE = 2.0
-"""How much larger a program may be that answers while a better one is made."""
+WASTE = 1.5
+"""How much longer a program may take that answers while a better one is made."""
 
 Extents = tuple[int, ...]
+Piece = tuple[Extents, int, int]
+"""A bucket, where along the dimension that is cut a piece starts, and how long it is."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Axes:
 
     @classmethod
     def of(cls, model: OnnxModel) -> Axes:
-        """Each dimension is looked at in the model that the ones before it made."""
+        """Each dimension is looked at in the model that the ones before it made. Where one has an end that the program
+        is told, those that are cut have one, too: a piece then fits a larger program."""
         symbols = dict.fromkeys(d for i in model.inputs for d in i.dims or () if isinstance(d, str))
         padded: list[Padding] = []
         cut: list[Padding] = []
@@ -69,6 +72,11 @@ class Axes:
                 continue
             model = padded_model(model, found)
             (padded if found.mixes else cut).append(found)
+        if any(found.ends for found in padded):
+            for n, found in enumerate(cut):
+                if not found.ends:
+                    cut[n] = replace(found, ends=True)
+                    model = padded_model(model, cut[n])
         return cls(tuple(padded), tuple(cut), exact, model)
 
     @property
@@ -97,6 +105,7 @@ class BucketedModel(StagedModel):
         self._padded = StagedModel(self._axes.masked, compile, optimize, max_loop_steps)
         self._target = target
         self._made: dict[Extents, CompiledModel | None] = {}
+        self._cost = 1 - LEFT_OUT  # of padding: an optimist's guess until a program tells
         self._refused: set[Extents] = set()
         self._background = Background()
         self._symbols = tuple(dict.fromkeys(d for i in model.inputs for d in i.dims or () if isinstance(d, str)))
@@ -131,6 +140,8 @@ class BucketedModel(StagedModel):
             raise InputError(f"no extent is given for {', '.join(missing)}")
         if not self._serves(extents):
             return super().prepare(extents)
+        if not self._made:
+            self._make(self._plan(extents)[0][0])  # which tells what padding costs
         for wanted, _, _ in self._plan(extents):
             self._make(wanted)
         return self._made[wanted]
@@ -159,8 +170,8 @@ class BucketedModel(StagedModel):
     ) -> list[Array]:
         """The results of all pieces together."""
         parts: list[list[Array]] = []
-        for wanted, start, length in self._plan(extents):
-            bucket = dict(zip(self._symbols, self._ready(wanted)))
+        for made, start, length in [ready for piece in self._plan(extents) for ready in self._ready(piece)]:
+            bucket = dict(zip(self._symbols, made))
             piece = {**extents, **({self._cut.symbol: length} if self._cut is not None else {})}
             results = self._padded.run(self._given(values, bucket, piece, start), watch, trace)
             parts.append([self._cropped(n, found, bucket, piece) for n, found in enumerate(results)])
@@ -175,17 +186,18 @@ class BucketedModel(StagedModel):
         """The dimension that is cut."""
         return self._axes.cut[0] if self._axes.cut else None
 
-    def _plan(self, extents: Mapping[str, int]) -> list[tuple[Extents, int, int]]:
-        """The wanted bucket of each piece, and where along the cut dimension it starts and how long it is."""
-        free = self._axes.symbols
-        bucket = {s: padded_size(n) if s in free else n for s, n in extents.items()}
+    def _plan(self, extents: Mapping[str, int]) -> list[Piece]:
+        """The pieces of a run, in the buckets that they should have."""
+        free, costs = self._axes.symbols, self._costs
+        bucket = {s: padded_size(n, costs[s]) if s in free else n for s, n in extents.items()}
         if self._cut is None:
             return [(tuple(bucket[s] for s in self._symbols), 0, 0)]
         symbol = self._cut.symbol
-        lengths = pieces(extents[symbol], self._most({**bucket, symbol: 1}, extents[symbol]))
+        most = self._most({**bucket, symbol: 1}, extents[symbol])
+        lengths = pieces(extents[symbol], most, whole=self._cut.ends)
         starts = itertools.accumulate([0, *lengths[:-1]])
         return [
-            (tuple({**bucket, symbol: length}[s] for s in self._symbols), start, length)
+            (tuple({**bucket, symbol: padded_size(length, costs[symbol])}[s] for s in self._symbols), start, length)
             for start, length in zip(starts, lengths)
         ]
 
@@ -197,22 +209,46 @@ class BucketedModel(StagedModel):
                 return enough(program.program.flops * share, program.program.constant_bytes, self._target)
         return 1 << extent.bit_length()
 
-    def _ready(self, wanted: Extents) -> Extents:
-        """A bucket with a program that holds what is wanted: it itself unless another one will do for now."""
-        if wanted in self._made:
-            return wanted
+    def _ready(self, piece: Piece) -> list[Piece]:
+        """A piece in a bucket that has a program: its own unless others will do for now, cut further perhaps."""
+        wanted = piece[0]
+        if wanted not in self._made:
+            found = self._found(piece)
+            if found:
+                if len(found) > 1 or self._longer(found[0][0], wanted) > 1 + PADDING:
+                    self._background.offer(lambda: self._make(wanted))
+                return found
+            self._make(wanted)
+        return [piece]
+
+    def _found(self, piece: Piece) -> list[Piece]:
+        """A piece in programs that there are; nothing where they would take much longer than its own."""
+        wanted, start, length = piece
         fixed = [n for n, symbol in enumerate(self._symbols) if symbol not in self._axes.symbols]
-        most = WASTE * math.prod(wanted)
         fits = [
             made for made in list(self._made)
-            if math.prod(made) <= most and all(a >= b for a, b in zip(made, wanted))
-            and all(made[n] == wanted[n] for n in fixed)
+            if all(a >= b for a, b in zip(made, wanted)) and all(made[n] == wanted[n] for n in fixed)
+            and self._longer(made, wanted) <= WASTE
         ]  # fmt: skip
-        if not fits:
-            self._make(wanted)
-            return wanted
-        self._background.offer(lambda: self._make(wanted))
-        return min(fits, key=math.prod)
+        if fits:
+            return [(min(fits, key=lambda made: self._longer(made, wanted)), start, length)]
+        if length < 2 or self._cut is None:
+            return []
+        at, half = self._symbols.index(self._cut.symbol), length // 2
+        halves = [(start, half), (start + half, length - half)]
+        found = [self._found(((*wanted[:at], n, *wanted[at + 1 :]), begin, n)) for begin, n in halves]
+        return [ready for part in found for ready in part] if all(found) else []
+
+    def _longer(self, made: Extents, wanted: Extents) -> float:
+        """How many times as long a larger program takes as one for just what is wanted."""
+        costs = [self._costs[symbol] for symbol in self._symbols]
+        return math.prod(1 + (a / b - 1) * cost for a, b, cost in zip(made, wanted, costs))
+
+    @property
+    def _costs(self) -> Mapping[str, float]:
+        """What padding costs along each dimension; where it tells nobody where it ends, as much as all else."""
+        ends = {padding.symbol for padding in (*self._axes.padded, *self._axes.cut) if padding.ends}
+        return {symbol: self._cost if symbol in ends else 1.0 for symbol in self._symbols}
 
     def _make(self, bucket: Extents) -> None:
         """Have a program for a bucket."""
@@ -221,17 +257,20 @@ class BucketedModel(StagedModel):
         if bucket in self._refused:
             raise ModelError("this bucket was refused before")
         try:
-            self._made[bucket] = self._padded.prepare(dict(zip(self._symbols, bucket)))
+            program = self._padded.prepare(dict(zip(self._symbols, bucket)))
         except (InputError, ModelError):
             self._refused.add(bucket)
             raise
+        if program is not None and not self._made:
+            self._cost = padding_cost(kernel.workload for kernel in program.kernels)
+        self._made[bucket] = program
 
     def _given(
         self, values: Mapping[str, HostValue], bucket: Mapping[str, int], piece: Mapping[str, int], start: int
     ) -> dict[str, HostValue]:
         """What a piece's program reads, zeros in the padding."""
         found: dict[str, HostValue] = {valid_name(p.symbol): np.asarray(piece[p.symbol], np.int64)
-                                       for p in self._axes.padded if p.is_told}  # fmt: skip
+                                       for p in (*self._axes.padded, *self._axes.cut) if p.ends}  # fmt: skip
         cut = self._cut.symbol if self._cut is not None else ""
         for declared in self.inputs:
             value = values[declared.name]

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from autotune.ops.workload import Workload
 from autotune.runtime.executor import Array
 from autotune.search_spaces.space.limit import Speed, products_per_cycle
 from autotune.target import Target
 
-STEPS = 16
-"""Sizes between a power of two and the next one, so that padding adds a sixteenth at most."""
+PADDING = 1 / 16
+"""What padding may add to a run."""
 
-READS = 8.0
+LEFT_OUT = 0.9
+"""Share of the time of elements that is saved where kernels leave them out; zeros are written all the same."""
+
+READS = 1 / PADDING
 """A piece is large enough when its arithmetic takes so many times as long as reading the weights."""
 
 
-def padded_size(extent: int) -> int:
-    """The size of the bucket of an extent, 1 or more."""
-    step = max(1, (1 << (extent - 1).bit_length()) // (2 * STEPS))
+def padding_cost(workloads: Iterable[Workload]) -> float:
+    """What an element of the padding costs in a program of these kernels, by what any other costs."""
+    found = [(workload.flops, _ends(workload)) for workload in workloads]
+    return 1 - LEFT_OUT * sum(flops for flops, ends in found if ends) / max(sum(flops for flops, _ in found), 1)
+
+
+def _ends(workload: Workload) -> bool:
+    """Whether a kernel ends where the run says."""
+    return any(n.op == "until" or (n.op == "attention" and "lengths" in n.attr("extras")) for n in workload.nodes)
+
+
+def padded_size(extent: int, cost: float = 1.0) -> int:
+    """The size of the bucket of an extent, 1 or more: so many between a power of two and the next one as it takes.
+
+    Args:
+        cost: of what is added, as `padding_cost`.
+    """
+    steps = 1
+    while cost / steps > PADDING:
+        steps *= 2
+    step = max(1, (1 << (extent - 1).bit_length()) // (2 * steps))
     return -(-extent // step) * step
 
 
-def pieces(extent: int, most: int) -> list[int]:
-    """Powers of two that an extent is cut into, none larger than `most`, the largest first."""
+def pieces(extent: int, most: int, whole: bool = False) -> list[int]:
+    """What an extent is cut into, none larger than `most`, the largest first: powers of two, unless what remains behind
+    the largest may stay `whole`."""
     found: list[int] = []
     while extent:
-        found.append(min(most, 1 << (extent.bit_length() - 1)))
+        found.append(min(most, extent if whole else 1 << (extent.bit_length() - 1)))
         extent -= found[-1]
     return found
 

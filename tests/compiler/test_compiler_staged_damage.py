@@ -37,6 +37,7 @@ class Evaluated:
         self.program = Program("", 1, inputs, outputs, (), 0, 0)
         self.constants = Constants.of(np.empty(0, np.uint8))
         self.executor = None  # there is nothing to link
+        self.kernels = ()
         self.input_names = tuple(spec.name for spec in inputs)
 
     def run_checked(self, arrays: Any, trace: object = None) -> list[Any]:
