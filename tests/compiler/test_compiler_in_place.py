@@ -16,9 +16,10 @@ from autotune.graph import Graph, Output, Value, partition
 from autotune.graph.builder import GraphBuilder
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, compute_def, lookup, operators
 from autotune.ops.registry import Needed
+from autotune.ops.workload import AttrValue
 from autotune.target import Target
 
-NEEDED = {"to": "f32", "direction": "left", "axis": 1}
+NEEDED: dict[str, AttrValue] = {"to": "f32", "direction": "left", "axis": 1}
 ELEMENTWISE = [name for name in operators() if lookup(name).elementwise]
 
 

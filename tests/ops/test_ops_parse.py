@@ -9,8 +9,9 @@ import pytest
 from autotune.errors import WorkloadError
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, operators, parse_workload
 from autotune.ops.registry import Needed, lookup
+from autotune.ops.workload import AttrValue
 
-NEEDED = {"to": "f32", "direction": "left", "axis": 1}
+NEEDED: dict[str, AttrValue] = {"to": "f32", "direction": "left", "axis": 1}
 CONV = "conv2d data=1,64,56,56 weight=64,64,3,3"
 
 
