@@ -434,14 +434,10 @@ class _Counted:
         for k, f in enumerate(c.factors):
             size = float(np.prod(f.shape)) * f.bytes
             rate = self.n.rate_behind(size)
-            # Lanes of a panel that are not neighbours in memory are gathered one by one.
-            names = [a.name for a in c.spatial]
-            beside = np.array([f.stride(name) == 1 for name in names])[self.vector]
-            moving = np.array([name in f.axes() for name in names])[self.vector]
-            each = np.where(beside | ~moving, 2.0 / self.lanes, 1.0)
+            each = self._moved(f)
             again = np.ones(self.many)
             started = np.zeros(self.many, bool)
-            of = np.array([name in f.axes() for name in names])
+            of = np.array([a.name in f.axes() for a in c.spatial])
             for place in reversed(range(self.outer.shape[1])):
                 axis = self.outer[:, place]
                 turns = self.blocks[self.rows_index, axis]
@@ -451,6 +447,24 @@ class _Counted:
             cost = size / f.bytes * each + 2 * size / rate
             total += np.where(self.copied[:, k] > 0, cost * times, 0.0)
         return total
+
+    def _moved(self, f: Factor) -> Array:
+        """Cycles to copy an element of a factor: with its neighbours in memory where they lie so in panels, or alone.
+
+        In panels those are neighbours that an instruction folds, else those along vectors or, of what is broadcast,
+        the rows of a tile.
+        """
+        c = self.c
+        moving = np.array([a.name in f.axes() for a in c.spatial])
+        beside = np.array([f.stride(a.name) == 1 for a in c.spatial])
+        rows = np.where(moving, self.tile, 0.0).argmax(1)
+        each = np.where(beside[np.where(moving[self.vector], self.vector, rows)], 2.0 / self.lanes, 1.0)
+        for n, x in enumerate(c.foldings, 1):
+            name = c.reduce[x.axis].name
+            if name in f.axes():
+                move = 1 / self.core.loads + 1 / self.core.stores
+                each = np.where(self.b.dot == n, move / self.folded if f.stride(name) == 1 else 1.0, each)
+        return np.asarray(each)
 
     def _balance(self) -> tuple[Array, Array]:
         """(share of the threads that have work, units of work per thread)."""
