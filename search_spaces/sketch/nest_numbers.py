@@ -383,10 +383,11 @@ class _Counted:
             bytes_ = np.zeros(self.many)
             for k in range(len(c.factors)):
                 times, started = np.ones(self.many), np.zeros(self.many, bool)
-                first = level.copy()  # of a window that slides, only what is new is read
+                first = level.copy()  # of neighbours, only what is new is read, where the lines of all rows are kept
+                kept = self._rivals(k, c.factors[k]) <= 1 if c.product else np.zeros(self.many, bool)
                 for place, (_, turns, _) in enumerate(loops):
                     outside = place >= level
-                    begins = outside & moves[k][place] & (turns > 1) & ~started & c.lanewise
+                    begins = outside & moves[k][place] & (turns > 1) & ~started & kept
                     first = np.where(begins, place + 1, first)
                     started |= outside & moves[k][place] & (turns > 1) & ~begins
                     times = np.where(outside & started, times * turns, times)
@@ -487,14 +488,17 @@ class _Counted:
 
     def _aliasing(self) -> Array:
         """Rows of a tile that compete for the same lines of the first-level cache, in units of its ways."""
+        return np.asarray(np.max([self._rivals(k, f) for k, f in enumerate(self.c.factors)], axis=0))
+
+    def _rivals(self, k: int, f: Factor) -> Array:
+        """The same of one factor."""
         ways = max(self.target.l1_bytes // PAGE, 1)
         worst = np.zeros(self.many)
-        for k, f in enumerate(self.c.factors):
-            for i, a in enumerate(self.c.spatial):
-                step = (f.stride(a.name) or 0) * f.bytes
-                if step < LINE:
-                    continue
-                sets = PAGE / np.gcd(int(step), PAGE)
-                rivals = np.ceil(self.tile[:, i] / sets)
-                worst = np.maximum(worst, np.where(self.packs[:, k] | (self.vector == i), 0.0, rivals / ways))
+        for i, a in enumerate(self.c.spatial):
+            step = (f.stride(a.name) or 0) * f.bytes
+            if step < LINE:
+                continue
+            sets = PAGE / np.gcd(int(step), PAGE)
+            rivals = np.ceil(self.tile[:, i] / sets)
+            worst = np.maximum(worst, np.where(self.packs[:, k] | (self.vector == i), 0.0, rivals / ways))
         return worst
