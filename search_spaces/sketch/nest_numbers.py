@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from autotune.search_spaces.sketch.batch import Batch, Flags, Integers
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
+from autotune.search_spaces.sketch.copies import copying_cycles
 from autotune.search_spaces.sketch.instructions import folded_products, gains, preparing, throughput
 from autotune.search_spaces.sketch.windows import Windows
 from autotune.target import Target
@@ -127,7 +128,6 @@ class _Counted:
         self.tiled, self.height = b.upright >= 0, b.height.astype(np.float64)
         self.folded = folded_products(n.c, b)
         self.packs = (b.packs > 0) | np.array([f.constant and f.plain for f in n.c.factors])
-        self.copied = b.packs
         self.along, self.elements = b.along(), b.elements().astype(np.float64)
         self.units = b.units()
         self.tiles = np.ceil(n.extents / self.elements)
@@ -157,7 +157,7 @@ class _Counted:
         l1, l2, l3, inner, lines = self._traffic(np.ones(self.many))
         if self.parts.max() > 1:
             _, l2, l3, _, _ = self._traffic(self.parts)
-        copying = self._copying()
+        copying = copying_cycles(c, self.target, self.b, self.folded, self.n.rate_behind)
         balance, units = self._balance()
         waited = 0.5 * (l1 + np.where(self.b.ahead > 0, 0.0, l2 + l3))
         total = (np.maximum.reduce([arithmetic, l1, l2, l3]) + waited + storing) / balance + copying
@@ -202,7 +202,7 @@ class _Counted:
             self.ends,
             (self.vector != c.last) * 1.0,
             1.0 - kept,
-            (self.copied > 0).sum(1) * 1.0,
+            (self.b.packs > 0).sum(1) * 1.0,
             np.full(self.many, np.log2(self.target.num_threads)),
             np.log2(steps),
             l3 / np.maximum(arithmetic, 1.0),
@@ -427,45 +427,6 @@ class _Counted:
         if not self.c.product:  # prefetchers go on behind the end of every run
             lines += np.where(open_, 0.0, rest * LINE)
         return np.where(self.packs[:, k], dense, lines)
-
-    def _copying(self) -> Array:
-        """Cycles to copy operands into panels, on all threads together."""
-        c = self.c
-        total = np.zeros(self.many)
-        for k, f in enumerate(c.factors):
-            size = float(np.prod(f.shape)) * f.bytes
-            rate = self.n.rate_behind(size)
-            each = self._moved(f)
-            again = np.ones(self.many)
-            started = np.zeros(self.many, bool)
-            of = np.array([a.name in f.axes() for a in c.spatial])
-            for place in reversed(range(self.outer.shape[1])):
-                axis = self.outer[:, place]
-                turns = self.blocks[self.rows_index, axis]
-                started |= of[axis] & (turns > 1)
-                again = np.where(started & ~of[axis], again * turns, again)
-            times = np.where(self.copied[:, k] == 2, again, 1.0)
-            cost = size / f.bytes * each + 2 * size / rate
-            total += np.where(self.copied[:, k] > 0, cost * times, 0.0)
-        return total
-
-    def _moved(self, f: Factor) -> Array:
-        """Cycles to copy an element of a factor: with its neighbours in memory where they lie so in panels, or alone.
-
-        In panels those are neighbours that an instruction folds, else those along vectors or, of what is broadcast,
-        the rows of a tile.
-        """
-        c = self.c
-        moving = np.array([a.name in f.axes() for a in c.spatial])
-        beside = np.array([f.stride(a.name) == 1 for a in c.spatial])
-        rows = np.where(moving, self.tile, 0.0).argmax(1)
-        each = np.where(beside[np.where(moving[self.vector], self.vector, rows)], 2.0 / self.lanes, 1.0)
-        for n, x in enumerate(c.foldings, 1):
-            name = c.reduce[x.axis].name
-            if name in f.axes():
-                move = 1 / self.core.loads + 1 / self.core.stores
-                each = np.where(self.b.dot == n, move / self.folded if f.stride(name) == 1 else 1.0, each)
-        return np.asarray(each)
 
     def _balance(self) -> tuple[Array, Array]:
         """(share of the threads that have work, units of work per thread)."""

@@ -17,6 +17,7 @@ from autotune.ops import parse_workload
 from autotune.search_spaces import Config, lookup, make_schedule, task_space, templates_for
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import contraction
+from autotune.search_spaces.sketch.rules import turns_ahead
 from autotune.search_spaces.sketch.space import SketchSpace, tiling
 from autotune.search_spaces.sketch.tiling import NO
 from autotune.target import Target
@@ -206,6 +207,28 @@ def test_numbers_tell_parts_of_sums_prefetching_and_the_innermost_loop_apart() -
         for terms in ((0, 1, 2), (0, 2, 1))
     )
     assert near == 1 < far
+
+
+def test_rows_that_lie_in_order_are_read_once_and_seldom_worth_a_copy() -> None:
+    """A line holds the terms of sixteen turns, unless more rows than a cache has ways want its place."""
+    space = space_of("matmul a=var:96,2048 b=const:2048,512")
+
+    def numbers(config: Config) -> dict[str, float]:
+        return dict(zip(space.feature_names, space.encode(config).tolist()))
+
+    plain = space.default().replace(**{"depth": 0, "tile": (8, 3), "pack.in0": NO})
+    few, many = (numbers(plain.replace(tile=tile)) for tile in ((8, 3), (9, 3)))
+    assert few["aliasing"] <= 1 < many["aliasing"]
+    assert 2 * few["l1"] < many["l1"]
+    narrow = space_of("matmul a=var:96,2048:bf16 b=const:2048,512:bf16")
+    copied = narrow.default().replace(**{"tile": (8, 3), "pack.in0": "once", "dot": "vdpbf16ps"})
+    at = narrow.feature_names.index("copying")
+    assert 0 < narrow.encode(copied)[at] < narrow.encode(copied.replace(dot=NO))[at]  # pairs, or one by one
+
+
+def test_panels_are_asked_for_as_far_ahead_as_the_nearest_cache_has_room() -> None:
+    assert [turns_ahead(8, vectors, FIXED) for vectors in (1, 2, 4, 7)] == [64, 64, 32, 16]
+    assert turns_ahead(1, 8, FIXED) == 0
 
 
 def test_no_configs_have_no_numbers() -> None:
