@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 
+from autotune.search_spaces.library.nests import LINE
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Folding, Term
 from autotune.target import Target
 
@@ -51,8 +52,8 @@ def depths(c: Contraction) -> tuple[int, ...]:
 
 
 AHEAD = (0, 4, 8, 16, 32, 64)
-LINES_AHEAD = 32
-"""Cache lines that are asked for before they are used: as many as a core fetches from behind its caches at a time."""
+ROOM_AHEAD = 4
+"""What is asked for before it is used may take one of so many parts of the first-level cache."""
 
 
 UNROLL = (1, 2, 4, 8)
@@ -72,9 +73,13 @@ def from_afar(c: Contraction, target: Target) -> bool:
     return 2 * sum(math.prod(f.shape) * f.bytes for f in c.streamed) > target.l2_bytes
 
 
-def turns_ahead(rows: int, vectors: int) -> int:
-    """How many turns ahead a tile asks for panels: a single row only loads, which the CPU looks after itself."""
-    return max(n for n in AHEAD if n * vectors <= LINES_AHEAD) if rows > 1 else 0
+def turns_ahead(rows: int, vectors: int, target: Target) -> int:
+    """How many turns ahead a tile asks for panels: as many as there is room for, since memory takes long to answer.
+
+    A single row only loads, which the CPU looks after itself.
+    """
+    lines = target.l1_bytes // (ROOM_AHEAD * LINE)
+    return max(n for n in AHEAD if n * vectors <= lines) if rows > 1 else 0
 
 
 def term_orders(c: Contraction) -> tuple[tuple[int, ...], ...]:

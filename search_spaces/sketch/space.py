@@ -106,7 +106,7 @@ class SketchSpace(ConfigSpace):
             config = others.replace(**{knob.name: knob.values[n] for knob, n in zip(learned, row)})
             if "ahead" in config:
                 t = self.tiling(config)
-                ahead = turns_ahead(math.prod(t.tile) // t.tile[t.vector], t.tile[t.vector])
+                ahead = turns_ahead(math.prod(t.tile) // t.tile[t.vector], t.tile[t.vector], self.numbers.target)
                 config = config.replace(ahead=AHEAD[1] if t.upright >= 0 else ahead)  # tiles: many lines in a turn
             found[self.canonical(config)] = None
             if len(found) == count:

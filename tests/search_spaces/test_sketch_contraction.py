@@ -220,7 +220,7 @@ def test_rows_that_lie_in_order_are_read_once_and_seldom_worth_a_copy() -> None:
     few, many = (numbers(plain.replace(tile=tile)) for tile in ((8, 3), (9, 3)))
     assert few["aliasing"] <= 1 < many["aliasing"]
     assert 2 * few["l1"] < many["l1"]
-    narrow = space_of("matmul a=var:96,2048:bf16 b=const:2048,512:bf16")
+    narrow = space_of("matmul a=var:96,2048:bf16 b=const:2048,512:bf16", fixed("x86 -mcpu=cooperlake -num-cores=1"))
     copied = narrow.default().replace(**{"tile": (8, 3), "pack.in0": "once", "dot": "vdpbf16ps"})
     at = narrow.feature_names.index("copying")
     assert 0 < narrow.encode(copied)[at] < narrow.encode(copied.replace(dot=NO))[at]  # pairs, or one by one
