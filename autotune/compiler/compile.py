@@ -34,7 +34,7 @@ from autotune.lower.operands import fill_operand
 from autotune.metadata import ModelMetadata
 from autotune.ops.workload import Workload
 from autotune.records import Database, Tier
-from autotune.runtime.artifact import save_artifact, write_artifact
+from autotune.runtime.artifact import Artifact, save_artifact, write_artifact
 from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.placement import seats_for
@@ -136,7 +136,7 @@ class CompiledModel:
     @functools.cached_property
     def executor(self) -> Executor:
         """The linked program."""
-        return Executor(self.program, self.objects, self.constants, self.runtime)
+        return Executor(*self._artifact)
 
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         """Outputs in order; see `Executor.run`."""
@@ -157,11 +157,15 @@ class CompiledModel:
             InputError: the key cannot be used.
         """
         signer = None if sign is None else Signer.load(sign)
-        save_artifact(Path(path), self.program, self.objects, self.constants, self.runtime, signer)
+        save_artifact(Path(path), self._artifact, signer)
 
     def write(self, file: BinaryIO) -> None:
         """`save` to an open file that is at its beginning; OSError when it takes no more."""
-        write_artifact(file, self.program, self.objects, self.constants, self.runtime)
+        write_artifact(file, self._artifact)
+
+    @property
+    def _artifact(self) -> Artifact:
+        return Artifact(self.program, self.objects, self.constants, self.runtime)
 
 
 def compile_graph(

@@ -14,7 +14,7 @@ import struct
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -45,15 +45,17 @@ def is_compiled_file(path: Path) -> bool:
         return False
 
 
-def save_artifact(
-    path: Path,
-    program: Program,
-    objects: Sequence[bytes],
-    constants: Constants,
-    runtime: bytes,
-    signer: Signer | None = None,
-) -> None:
-    """Write a compiled model, all that `Executor` takes; the file appears whole or not at all.
+class Artifact(NamedTuple):
+    """A compiled model, all that `Executor` takes: `objects` and `runtime` are object files."""
+
+    program: Program
+    objects: Sequence[bytes]
+    constants: Constants
+    runtime: bytes
+
+
+def save_artifact(path: Path, artifact: Artifact, signer: Signer | None = None) -> None:
+    """Write a compiled model; the file appears whole or not at all.
 
     Raises:
         CompiledModelError: the file cannot be written (no permission, full disk), or `path` is a device or a pipe.
@@ -68,7 +70,7 @@ def save_artifact(
         raise CompiledModelError(f"cannot write {path}: {error.strerror}") from error
     try:
         with output as file:
-            write_artifact(file, program, objects, constants, runtime, signer)
+            write_artifact(file, artifact, signer)
         os.replace(temporary, path)
     except OSError as error:
         raise CompiledModelError(f"cannot write {path}: {error.strerror}; free some space and try again") from error
@@ -76,15 +78,9 @@ def save_artifact(
         temporary.unlink(missing_ok=True)
 
 
-def write_artifact(
-    file: BinaryIO,
-    program: Program,
-    objects: Sequence[bytes],
-    constants: Constants,
-    runtime: bytes,
-    signer: Signer | None = None,
-) -> None:
+def write_artifact(file: BinaryIO, artifact: Artifact, signer: Signer | None = None) -> None:
     """`save_artifact` to an open file that is at its beginning; OSError when it takes no more."""
+    program, objects, constants, runtime = artifact
     blobs: list[Any] = [*objects, runtime]
     sizes = [*map(len, blobs), constants.nbytes]
     header = {"program": program.to_json(), "sizes": sizes}
@@ -104,14 +100,11 @@ def write_artifact(
         file.write(signer.trailer(head))
 
 
-def load_artifact(path: Path, trust: Trust | None = None) -> tuple[Program, list[bytes], Constants, bytes]:
+def load_artifact(path: Path, trust: Trust | None = None) -> Artifact:
     """Read a compiled model and check it: version, checksum, CPU features. Weights stay mapped from the file.
 
     Args:
         trust: whose signature it must have; None takes any file.
-
-    Returns:
-        What `Executor` takes: the program, its objects, its constants, and the runtime's object.
 
     Raises:
         CompiledModelError: missing, damaged, of another version, made for another CPU, or not signed as `trust` asks.
@@ -150,7 +143,7 @@ def load_artifact(path: Path, trust: Trust | None = None) -> tuple[Program, list
         raise _damaged(path)
     program = Program.from_json(plan)
     _check_cpu(path, program)
-    return program, [bytes(b) for b in blobs[:-2]], Constants.of(blobs[-1]), bytes(blobs[-2])
+    return Artifact(program, [bytes(b) for b in blobs[:-2]], Constants.of(blobs[-1]), bytes(blobs[-2]))
 
 
 def _check_cpu(path: Path, program: Program) -> None:

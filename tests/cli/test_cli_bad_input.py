@@ -366,10 +366,11 @@ def other_version(source: Path, out: Path) -> None:
 
 
 def other_cpu(source: Path, out: Path) -> None:
-    program, objects, constants, runtime = load_artifact(source)
+    artifact = load_artifact(source)
+    program = artifact.program
     target = json.loads(program.target)
     target["features"] = sorted([*target["features"], "sse9"])
-    save_artifact(out, replace(program, target=json.dumps(target)), objects, constants, runtime)
+    save_artifact(out, artifact._replace(program=replace(program, target=json.dumps(target))))
 
 
 @pytest.mark.parametrize(
