@@ -22,6 +22,7 @@ KINDS = ("fma.f32", "fma.f64", "fma.f16", "dot.u8", "dot.bf16", "tile.u8", "tile
 TILE_DEPTH = {"tile.u8": 64, "tile.bf16": 32, "tile.f16": 32}
 """Products that an instruction of tiles adds to every lane."""
 
+_BESIDE = frozenset({"source", "peaks"})  # fields of a core that say nothing of what it is
 _AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"})
 _KEPT = 0.8  # of a step that a figure may be away from an earlier one that is kept; without one, half a step
 _STEPS_PER_OCTAVE = 2  # of bytes per cycle: 1, 1.41, 2, 2.83, 4, ...; one where others may share what is measured
@@ -65,6 +66,8 @@ class Core:
         barrier_cycles: for all threads to meet once.
         source: where the figures are from: `measured`, `shipped`, `features`, or `given` with a target; no part of
             the identity.
+        peaks: fp32 GFLOP/s of so many threads together, as measured in quiet and not rounded: what later measurements
+            are held against; no part of the identity.
     """
 
     ghz: float
@@ -80,6 +83,7 @@ class Core:
     dram_shared: float
     barrier_cycles: float
     source: str = field(default="features", compare=False)
+    peaks: tuple[tuple[int, float], ...] = field(default=(), compare=False)
 
     def pipe(self, kind: str, bits: int) -> Pipe | None:
         """The pipe for instructions of a kind on vectors of `bits`; None when the CPU has no such instruction."""
@@ -125,8 +129,7 @@ class Core:
 
     def to_values(self) -> dict[str, object]:
         """What identifies it, as JSON has it."""
-        values = asdict(self)
-        del values["source"]
+        values = {name: value for name, value in asdict(self).items() if name not in _BESIDE}
         values["pipes"] = [asdict(pipe) for pipe in self.pipes]
         return values
 
@@ -137,7 +140,7 @@ class Core:
         Raises:
             TargetError: fields missing or unknown, or figures that are none.
         """
-        names = {field.name for field in fields(Core)} - {"source"}
+        names = {field.name for field in fields(Core)} - _BESIDE
         if not isinstance(values, Mapping) or values.keys() != names or not isinstance(values["pipes"], list):
             raise TargetError(f"a core must be an object with exactly {', '.join(sorted(names))}; pipes is a list")
         figures = {name: values[name] for name in names - {"pipes", "adds_beside_multiplies"}}
@@ -148,7 +151,9 @@ class Core:
             raise TargetError(f"a core's {', '.join(bad)}: positive numbers and true or false are expected")
         pipes = tuple(_pipe(pipe) for pipe in values["pipes"])
         numbers = {name: float(value) for name, value in figures.items()}
-        return Core(pipes=pipes, adds_beside_multiplies=values["adds_beside_multiplies"], source=source, **numbers)
+        return Core(
+            pipes=pipes, adds_beside_multiplies=values["adds_beside_multiplies"], source=source, peaks=(), **numbers
+        )
 
 
 def vector_bits_of(features: Collection[str]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import os
 import tempfile
 from collections.abc import Collection, Mapping
@@ -22,6 +23,7 @@ from autotune.machine import Machine, user_cache
 _log = logging.getLogger(__name__)
 _VERSION = 2
 _FIELDS = ("version", "cpu", "model", "features", "core")
+_PEAKS = "peaks"  # GFLOP/s by threads, which files of before do not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def keep_measured(core: Core, host: Machine, env: Mapping[str, str]) -> Path:
     if path is None:
         raise TargetError("measured figures have no place: set HOME or XDG_CACHE_HOME")
     values = (_VERSION, host.cpu, host.model, list(host.features), core.to_values())
-    text = json.dumps(dict(zip(_FIELDS, values, strict=True)), indent=1)
+    text = json.dumps({**dict(zip(_FIELDS, values, strict=True)), _PEAKS: dict(core.peaks)}, indent=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False) as file:
@@ -92,16 +94,26 @@ def _read(path: Path, _changed: int, cpu: str, model: str, features: tuple[str, 
     """The core in a file, None with a warning where it is damaged or another CPU's; once per state of the file."""
     try:
         values = json.loads(path.read_text())
-        if not isinstance(values, dict) or values.keys() != set(_FIELDS):
+        if not isinstance(values, dict) or values.keys() - {_PEAKS} != set(_FIELDS):
             raise TargetError(f"it must be an object with exactly {', '.join(_FIELDS)}")
         if values["version"] != _VERSION:
             raise TargetError(f"it is of version {values['version']!r}, and this is version {_VERSION}")
         if (values["cpu"], values["model"], values["features"]) != (cpu, model, list(features)):
             raise TargetError(f"it was measured on {values['model']}, this is {model} with its present features")
-        return Core.from_values(values["core"], "measured")
+        return replace(Core.from_values(values["core"], "measured"), peaks=_peaks(values.get(_PEAKS, {})))
     except (ValueError, OSError, TargetError) as error:
         _log.warning("%s is not used: %s; `autotune machine --measure` writes it anew", path, error)
         return None
+
+
+def _peaks(values: object) -> tuple[tuple[int, float], ...]:
+    try:
+        found = {int(threads): float(gflops) for threads, gflops in dict(values).items()}  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise TargetError(f"{_PEAKS} must be GFLOP/s by the number of threads") from None
+    if not all(threads > 0 and 0 < gflops < math.inf for threads, gflops in found.items()):
+        raise TargetError(f"{_PEAKS} must be positive numbers")
+    return tuple(sorted(found.items()))
 
 
 @functools.cache

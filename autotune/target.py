@@ -107,6 +107,11 @@ class Target:
         """The same CPU with another number of threads."""
         return replace(self, num_threads=num_threads)
 
+    def at_home(self) -> Target:
+        """The same; where its core is this machine's, with all that is known here of that, which no text tells."""
+        own = core_of_host(machine.this_machine(), machine.environment())
+        return replace(self, core=own) if own == self.core else self
+
     def __str__(self) -> str:
         return f"x86 -mcpu={self.cpu} -num-cores={self.num_threads}"
 

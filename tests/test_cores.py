@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -87,12 +88,18 @@ def test_figures_that_differ_by_noise_become_the_same() -> None:
 def test_measured_figures_come_first(tmp_path: Path) -> None:
     host = a_machine()
     assert core_of_host(host, env(tmp_path)).source == "shipped"
-    measured = replace(core_of("haswell", host.features), dram=7.0)
+    measured = replace(core_of("haswell", host.features), dram=7.0, peaks=((1, 61.5), (2, 119.0)))
     path = keep_measured(measured, host, env(tmp_path))
     assert path == measured_path("haswell", env(tmp_path)) == tmp_path / "autotune" / "cores" / "haswell.json"
     assert [file.name for file in path.parent.iterdir()] == ["haswell.json"]
     found = core_of_host(host, env(tmp_path))
-    assert (found, found.source) == (measured, "measured")
+    assert (found, found.source, found.peaks) == (measured, "measured", measured.peaks)
+    values = json.loads(path.read_text())
+    del values["peaks"]  # as files of before
+    path.write_text(json.dumps(values))
+    os.utime(path, ns=(1, 1))
+    old = core_of_host(host, env(tmp_path))
+    assert (old, old.peaks) == (measured, ()), "peaks are no part of what a core is"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +109,8 @@ def test_measured_figures_come_first(tmp_path: Path) -> None:
         ({"model": "Opteron"}, "it was measured on Opteron, this is Xeon"),
         ({"features": ["avx2"]}, "it was measured on Xeon"),
         ({"core": {}}, "a core must be an object"),
+        ({"peaks": {"1": -2.0}}, "peaks must be positive numbers"),
+        ({"peaks": 3}, "peaks must be GFLOP/s by the number of threads"),
         ({"more": 1}, "it must be an object with exactly version"),
         (None, "Expecting value"),
     ],

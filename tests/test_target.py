@@ -190,3 +190,15 @@ def test_damaged_json_is_refused(change: dict[str, object], complaint: str) -> N
 def test_no_target_in_json_is_refused(text: str) -> None:
     with pytest.raises(TargetError, match="target"):
         Target.from_json(text)
+
+
+def test_what_no_text_tells_of_a_core_is_known_at_home(other: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Target.parse("native")
+    measured = replace(here.core, source="measured", peaks=((1, 100.0),))
+    monkeypatch.setattr("autotune.target.core_of_host", lambda host, env: measured)
+    sent = Target.from_json(here.to_json())
+    assert (sent.core.source, sent.core.peaks) == ("given", ())
+    home = sent.at_home()
+    assert home == sent and (home.core.source, home.core.peaks) == ("measured", measured.peaks)
+    foreign = Target.parse("x86 -mcpu=haswell")
+    assert foreign.at_home() is foreign

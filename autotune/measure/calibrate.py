@@ -23,7 +23,7 @@ from autotune.measure.core_probes import (
     store_kernel,
     throughput_kernel,
 )
-from autotune.measure.peaks import Limit, Sweepable, read_limits, settle
+from autotune.measure.peaks import FmaPeak, Limit, Sweepable, read_limits, settle
 from autotune.measure.probes import Kernel, Probe, read_kernel
 from autotune.runtime.threads import Plan, Step, ThreadPool
 from autotune.target import Target
@@ -33,6 +33,7 @@ _ROUNDS = 3  # of a probe before the next one's turn
 _SWEEPS, _MOST_SWEEPS, _MOST_LEVEL_SWEEPS = 6, 16, 4
 _AGREE = 0.03  # the two best rounds, relative
 _NEAR_HALVES = 0.12  # a rate from the multiple of a half that it should be, relative
+_PEAK_ROUNDS = 2000
 _STORED_BYTES = 4096
 _LEAST_BYTES = 1.0  # per cycle, of any level
 _BARRIERS, _BARRIER_BATCHES, _BARRIERS_AGREE = 8, 400, 0.1
@@ -122,8 +123,14 @@ def measure_core(target: Target) -> Calibration:
         dram_shared=every["dram"],
         barrier_cycles=barrier.seconds * clock * 1e9 if barrier else target.core.barrier_cycles,
         source="measured",
+        peaks=tuple((threads, _quiet_peak(target.with_threads(threads))) for threads in {1, target.num_threads}),
     )
     return Calibration(core, tuple(doubts))
+
+
+def _quiet_peak(target: Target) -> float:
+    probe = FmaPeak(target)
+    return max(probe.run() for _ in range(_PEAK_ROUNDS))
 
 
 @final

@@ -36,6 +36,7 @@ _PEAK_SECONDS = 5e-4  # of a round of `fma_peak`, so short that some fall betwee
 _PEAK_ROUNDS = 500  # before the next look at the machine
 _LEAST_SHARE = {"measured": 0.85, "shipped": 0.75, "given": 0.75, "features": 0.4}
 """By where a core's figures are from: what of their peak a machine reaches at least, when nobody disturbs it."""
+_LEAST_OF_MEASURED = 0.97  # and of a peak that was measured in quiet with as many threads
 _BEATEN = 1.05
 _MAX_DRAM_BYTES = 1 << 29
 _LEAST_L3_BYTES = 1 << 24  # to read: outside of L2, and inside the share of L3 that a virtual machine may hope for
@@ -109,14 +110,16 @@ class Peak:
 
 
 def expected_peak(target: Target) -> float:
-    """fp32 GFLOP/s of all threads by what is known of the core."""
+    """fp32 GFLOP/s of all threads: as measured in quiet, else by what is known of the core."""
     core = target.core
-    return 2 * core.ghz * core.best_lane_rate("fma.f32") / 32 * target.num_threads
+    counted = 2 * core.ghz * core.best_lane_rate("fma.f32") / 32 * target.num_threads
+    return dict(core.peaks).get(target.num_threads, counted)
 
 
 def least_peak(target: Target) -> float:
     """fp32 GFLOP/s that all threads reach for sure, by what is known of the core, when nobody disturbs them."""
-    return _LEAST_SHARE[target.core.source] * expected_peak(target)
+    measured = target.num_threads in dict(target.core.peaks)
+    return (_LEAST_OF_MEASURED if measured else _LEAST_SHARE[target.core.source]) * expected_peak(target)
 
 
 def least_loads(target: Target) -> float:

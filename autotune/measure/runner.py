@@ -122,7 +122,7 @@ class Runner(HasWorkers, AskedRunner):
 def serve(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure]:
     """The worker's side: a handler around a `LocalRunner`."""
     given = cast("dict[str, Any]", init)
-    target = Target.from_json(given["target"])
+    target = Target.from_json(given["target"]).at_home()
     runner = LocalRunner(target, TimingPolicy(**given["policy"]), given["seed"])
 
     def handle(request: Message) -> Message | Failure:

@@ -159,6 +159,13 @@ def test_a_peak_that_is_too_low_for_the_cpu_is_in_doubt(source: str) -> None:
     assert f"should reach {expected:.0f} GFLOP/s" in doubt_of(target, 0.3 * expected)
 
 
+def test_a_peak_that_was_measured_in_quiet_is_held_to_three_percent() -> None:
+    measured = replace(AVX2, core=replace(AVX2.core, source="measured", peaks=((AVX2.num_threads, 100.0),)))
+    assert doubt_of(measured, 98.0) == "" and doubt_of(measured, 96.0) == "this CPU should reach 100 GFLOP/s"
+    other = measured.with_threads(AVX2.num_threads + 1)
+    assert expected_peak(other) == expected_peak(AVX2.with_threads(AVX2.num_threads + 1)), "not measured with so many"
+
+
 def test_a_low_peak_is_measured_again_in_a_quiet_moment() -> None:
     expected, now = expected_peak(AVX2), 0.0
 
