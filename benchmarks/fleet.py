@@ -382,6 +382,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser("fleet", __doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     options.add_argument("--part", action="append", choices=("kills", "overhead", "scale", "targets"))
+    options.add_argument("--kills", type=int, default=KILLS, help="of each process")
     options.add_argument("--sleep", help=argparse.SUPPRESS)
     given = options.parse_args(arguments)
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -395,7 +396,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="autotune-fleet-") as name:
         folder = Path(name)
         if "kills" in parts:
-            row = kills(1 if given.quick else KILLS, 8, folder)
+            row = kills(1 if given.quick else given.kills, 8, folder)
             report.table("kills", [row])
             report.claim("acknowledged trials lost", float(row["lost"] or 0), "at most", 0)
             report.claim("kills survived to the end of the run", float(row["ended"] == "finished"), "at least", 1)

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from autotune.codegen import runtime_ir
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.errors import CompiledModelError, InputError
 from autotune.graph import Graph, Node, Output, Value, evaluate_graph, optimize
-from autotune.runtime import native
 from autotune.runtime.artifact import load_artifact
 from autotune.runtime.executor import MAX_CONTEXTS, Executor
 from autotune.target import Target
@@ -171,7 +171,7 @@ def test_a_compiled_file_compiles_nothing(
     def never() -> bytes:
         raise AssertionError("the runtime was compiled again")
 
-    monkeypatch.setattr(native, "runtime_object", never)
+    monkeypatch.setattr(runtime_ir, "runtime_object", never)
     np.testing.assert_array_equal(Executor(*load_artifact(path)).run(feeds(6))[0], expected)
 
 
