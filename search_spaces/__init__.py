@@ -7,6 +7,7 @@ from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice, flag, tile
 from autotune.search_spaces.space.registry import (
     Template,
+    alike,
     check_config,
     default_config,
     lookup,
@@ -19,6 +20,7 @@ from autotune.search_spaces.space.space import ConfigSpace, Constraint, Derived,
 from autotune.search_spaces.space.templates import TEMPLATE_MODULES
 
 __all__ = [
+    "alike",
     "TEMPLATE_MODULES",
     "Choice",
     "Config",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from autotune.codegen.kernel import KernelObject
 from autotune.codegen.object_cache import ObjectCache
 from autotune.codegen.runtime_ir import runtime_object
+from autotune.compiler.alike import as_packed
 from autotune.compiler.choose import Chooser
 from autotune.compiler.in_place import in_place, updated
 from autotune.compiler.kernel_cache import remembered_defaults
@@ -204,6 +205,8 @@ def compile_graph(
             database, without = None, "tuned schedules made this model slower as a whole"
     plain: set[Workload] = set(strict_workloads)
     untuned = remembered_defaults(cache, target)
+    if weights is not None:
+        untuned = as_packed(untuned, weights, target)
     while True:
         chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
         assignment = assign(graph, groups, chooser, cache)

@@ -20,6 +20,7 @@ from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array
 from autotune.runtime.placement import Seats, first_touch
 from autotune.runtime.threads import aligned_empty
+from autotune.search_spaces import Config
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class PackedWeights:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: weakref.WeakValueDictionary[Hashable, Array] = weakref.WeakValueDictionary()
+        self._configs: dict[Hashable, list[Config]] = {}
         self._contents: dict[Hashable, tuple[weakref.ref[Array], bytes]] = {}
 
     def identity(self, array: Array) -> Hashable:
@@ -47,6 +49,17 @@ class PackedWeights:
             known = weakref.ref(owner, lambda _: forget(place, None)), contents
             self._contents[place] = known
         return (known[1], array.shape, array.dtype.str)
+
+    def config(self, kind: Hashable, own: Config, alike: Callable[[Config], Config | None]) -> Config:
+        """A config for a kernel that reads weights of this kind: one in which they lie as in an earlier one's if
+        `alike` finds it, else its own, which counts for later ones."""
+        with self._lock:
+            known = list(self._configs.get(kind, ()))
+        found = next((config for like in known if (config := alike(like)) is not None), None)
+        if found is None:
+            with self._lock:
+                self._configs.setdefault(kind, []).append(own)
+        return own if found is None else found
 
     def get(self, key: Hashable) -> Array | None:
         """A weight that is packed already."""

@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,9 @@ WORTHWHILE = 4
 WALK = ("outer", "inner", "block.")
 """Knobs of the order of tiles."""
 
+PANELS = ("vector", "lanes", "terms", "dot")
+"""Knobs that decide, with the tile along vectors, how panels of constants lie."""
+
 TILES_PER_BLOCK = (1, 2, 4, 8, 16, 32, 64, 0)
 MOST_TILES = 4000
 DRAWS = 256
@@ -89,6 +92,30 @@ class SketchSpace(ConfigSpace):
 
     def default(self) -> Config:
         return self.foreseen(1)[0]
+
+    def alike(self, other: Config, gap: float) -> Config | None:
+        """Of the configs in which panels of constants are as in `other`, of the same product of other extents, the one
+        of which the most is expected; None where that is less than of the default by more than `gap`, as `expected`."""
+        names = [a.name for a in self.numbers.c.spatial]
+        vector, tile = other.get("vector"), other.get("tile")
+        if not isinstance(tile, tuple) or len(tile) != len(names) or vector not in names:
+            return None
+        width = tile[names.index(str(vector))]
+        kept: list[Choice] = []
+        for knob in self.knobs:
+            values = [
+                value for value in knob.values
+                if (knob.name not in PANELS or value == other.get(knob.name))
+                and (knob.name != "tile" or (isinstance(value, tuple) and value[names.index(str(vector))] == width))
+            ]  # fmt: skip
+            if not values:
+                return None
+            kept.append(Choice(knob.name, tuple(values)))
+        default, found = self.default(), replace(self, knobs=tuple(kept)).foreseen(1)
+        if not found:
+            return None
+        one, best = self.expected(Batch.of(self.numbers.c, [self.tiling(config) for config in (*found, default)]))
+        return found[0] if one - best <= gap else None
 
     def foreseen(self, count: int) -> list[Config]:
         """The configs of which the most is expected, best first; fewer where there are not so many.

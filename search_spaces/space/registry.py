@@ -141,6 +141,20 @@ def default_config(workload: Workload, target: Target, *, strict_fp: bool = Fals
     return first.default(workload, target).replace(template=first.name)
 
 
+def alike(workload: Workload, like: Config, target: Target, gap: float) -> Config | None:
+    """A config whose constants lie in memory as those of `like`, a config of the same operator on other extents.
+
+    None where the template knows of none, or expects it to be slower than its default by more than `gap`, the logarithm
+    of a ratio of times.
+    """
+    chosen = lookup(like.template) if like.template in names() else None
+    if chosen is None or not chosen.applies(workload, target):
+        return None
+    space = chosen.space(workload, target)
+    found = space.alike(like, gap)
+    return None if found is None else found.replace(template=chosen.name)
+
+
 def make_schedule(workload: Workload, config: Config, target: Target, interface: Interface | None = None) -> Schedule:
     """Rebuilds the schedule that a config describes.
 

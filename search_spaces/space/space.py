@@ -141,6 +141,10 @@ class ConfigSpace:
         """The one of all configs of the same schedule, in spaces that have several."""
         return config
 
+    def alike(self, other: Config, gap: float) -> Config | None:
+        """The default among configs in whose schedules constants lie as in that of `other`; see `registry.alike`."""
+        return None
+
     def sample(self, rng: random.Random) -> Config:
         for _ in range(SAMPLE_TRIES):
             config = Config.of((knob.name, rng.choice(knob.values)) for knob in self.knobs)
