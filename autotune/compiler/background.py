@@ -52,5 +52,8 @@ def _give_way() -> None:
 def _logged(work: Callable[[], None]) -> None:
     try:
         work()
+    except RuntimeError as error:  # the interpreter ends, and lets nobody begin anything
+        if "shutdown" not in str(error):
+            _log.exception("work in the background failed")
     except Exception:  # noqa: BLE001  nobody waits for it: the run that needs it meets the error itself
         _log.exception("work in the background failed")

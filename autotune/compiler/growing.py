@@ -68,8 +68,11 @@ class Steps:
         return self.padding.symbol
 
     def prepare(self, room: int) -> None:
-        """Have a program for that length. Raises as `program`."""
-        self.program(room)
+        """Have a program for that length, if there can be one: the step that needs it meets the error itself."""
+        try:
+            self.program(room)
+        except (InputError, ModelError, CannotPad) as error:
+            _log.info("there is no program for caches of %d rows: %s", room, error)
 
     def fits(self, extents: Mapping[str, int], past: str) -> bool:
         """Whether a run of these extents, `past` being the symbol of what came before, is such a step."""

@@ -29,7 +29,7 @@ def decoder(length: str = "past + tokens", other: Mapping[str, list[onnx.NodePro
 
     Args:
         length: symbol of the mask's dimension, which may be any.
-        other: nodes in place of those that make the caches ("present"), or more of them.
+        other: nodes in place of those that make the caches ("present") or the mask ("mask"), or more of them.
     """
     other = other or {}
     rng = np.random.default_rng(0)
@@ -38,9 +38,12 @@ def decoder(length: str = "past + tokens", other: Mapping[str, list[onnx.NodePro
         "places": rng.standard_normal((64, WIDTH), np.float32),
         "into": rng.standard_normal((WIDTH, 3 * WIDTH), np.float32) / 3,
         "out": rng.standard_normal((WIDTH, WORDS), np.float32),
+        "table": np.tril(np.ones((1, 1, 64, 64), bool)),
         "minus": np.asarray(-3.4e38, np.float32), "none": np.asarray(0.0, np.float32),
         "0": np.asarray(0), "1": np.asarray(1), "[0]": np.asarray([0]), "[1]": np.asarray([1]), "[2]": np.asarray([2]),
         "[3]": np.asarray([3]), "[-1]": np.asarray([-1]), "[0,1]": np.asarray([0, 1]), "[1,2]": np.asarray([1, 2]),
+        "[1,2,3]": np.asarray([1, 2, 3]), "[0,2,3]": np.asarray([0, 2, 3]),
+        "[0,1,3]": np.asarray([0, 1, 3]), "[0,1,2]": np.asarray([0, 1, 2]),
         "heads": np.asarray([HEADS, HEAD]), "width": np.asarray([WIDTH]),
     }  # fmt: skip
     extents = [
@@ -66,7 +69,7 @@ def decoder(length: str = "past + tokens", other: Mapping[str, list[onnx.NodePro
     present = [node("Concat", ["past_k", "k"], ["present_k"], axis=-2),
                node("Concat", ["past_v", "v"], ["present_v"], axis=2)]  # fmt: skip
     nodes = [
-        *extents, *mask,
+        *extents, *other.get("mask", mask),
         node("Gather", ["words", "ids"], ["embedded"]), node("Gather", ["places", "positions"], ["placed"]),
         node("Add", ["embedded", "placed"], ["x"]), node("MatMul", ["x", "into"], ["qkv"]),
         node("Split", ["qkv"], ["q3", "k3", "v3"], axis=2, num_outputs=3),
@@ -85,6 +88,38 @@ def decoder(length: str = "past + tokens", other: Mapping[str, list[onnx.NodePro
     inputs = {"ids": (TensorProto.INT64, ("batch", "tokens")), "mask": (TensorProto.INT64, ("batch", length)),
               "past_k": cache, "past_v": cache}  # fmt: skip
     return model_of(nodes, inputs, ("logits", "present_k", "present_v"), tensors, opset=18)
+
+
+SLICED = [
+    node("Range", ["past", "total", "1"], ["queries"]),
+    node("Unsqueeze", ["past", "[0]"], ["first"]), node("Unsqueeze", ["total", "[0]"], ["last"]),
+    node("Slice", ["table", "first", "last", "[2]"], ["lines"]),
+    node("Slice", ["lines", "[0]", "last", "[3]"], ["causal"]),
+    node("Unsqueeze", ["mask", "[1,2]"], ["mask4"]), node("Cast", ["mask4"], ["given"], to=TensorProto.BOOL),
+    node("And", ["causal", "given"], ["seen"]), node("Where", ["seen", "none", "minus"], ["added"]),
+]  # fmt: skip
+"""A mask that is cut out of a constant, as GPT-2 was exported for years."""
+
+WRITTEN = [
+    node("Range", ["past", "total", "1"], ["queries"]), node("Range", ["0", "total", "1"], ["keys"]),
+    node("Unsqueeze", ["tokens", "[0]"], ["tokens1"]), node("Unsqueeze", ["total", "[0]"], ["total1"]),
+    node("Concat", ["tokens1", "total1"], ["square"], axis=0), node("Expand", ["minus", "square"], ["filled"]),
+    node("Trilu", ["filled", "1"], ["later"]), node("Unsqueeze", ["queries", "[1]"], ["column"]),
+    node("Greater", ["keys", "column"], ["beyond"]), node("Cast", ["beyond"], ["times"], to=TensorProto.FLOAT),
+    node("Mul", ["later", "times"], ["causal"]), node("Unsqueeze", ["causal", "[0,1]"], ["causal4"]),
+    node("Unsqueeze", ["batch", "[0]"], ["batch1"]),
+    node("Concat", ["batch1", "[1]", "tokens1", "total1"], ["grid"], axis=0),
+    node("Expand", ["causal4", "grid"], ["whole"]),
+    node("Unsqueeze", ["mask", "[1,2]"], ["mask4"]), node("Cast", ["mask4"], ["given"], to=TensorProto.BOOL),
+    node("Where", ["given", "whole", "minus"], ["seen"]), node("Expand", ["seen", "grid"], ["updates"]),
+    *(n for k, (count, axes) in enumerate((("batch", "[1,2,3]"), ("1", "[0,2,3]"), ("tokens", "[0,1,3]"),
+                                           ("total", "[0,1,2]")))
+      for n in (node("Range", ["0", count, "1"], [f"r{k}"]), node("Unsqueeze", [f"r{k}", axes], [f"u{k}"]),
+                node("Expand", [f"u{k}", "grid"], [f"e{k}"]), node("Unsqueeze", [f"e{k}", "[-1]"], [f"i{k}"]))),
+    node("Concat", ["i0", "i1", "i2", "i3"], ["where"], axis=-1),
+    node("ScatterND", ["whole", "where", "updates"], ["added"]),
+]  # fmt: skip
+"""A mask that is written over another one, element by element, as LLaMA was."""
 
 
 class Decoding:
@@ -150,6 +185,15 @@ def test_steps_share_programs_and_memory() -> None:
     assert any("attention" in label and "lengths" in label for label in labels)  # no score behind the used rows
 
 
+def test_large_caches_are_updated_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "LEAST_ROOM", 2048)
+    decoding = Decoding(decoder())
+    decoding.step()
+    (steps,) = decoding.model._kinds
+    program = steps.programs[2048].program
+    assert program is not None and len(program.program.updates) == 2
+
+
 def test_arrays_keep_their_values_whoever_goes_on_from_them() -> None:
     """Two ways to go on from one step, a step taken back, and caches that somebody has copied."""
     decoding = Decoding(decoder(length="anything"), batch=2, prompt=3)
@@ -209,3 +253,11 @@ def test_a_length_that_is_computed_with_in_other_ways_is_not_padded() -> None:
     found, right = (run(None, wanted) for run in (decoding.session.run, decoding.reference.run))
     np.testing.assert_allclose(list(found)[3], list(right)[3], rtol=1e-4, atol=1e-5)
     assert not decoding.model._kinds
+
+
+@pytest.mark.parametrize("mask", [SLICED, WRITTEN])
+def test_masks_of_older_exporters(mask: list[onnx.NodeProto]) -> None:
+    decoding = Decoding(decoder(other={"mask": mask}), batch=2)
+    for tokens in (1, 1, 3):
+        decoding.step(tokens)
+    assert [sorted(steps.programs) for steps in decoding.model._kinds] == [[8], [8]]

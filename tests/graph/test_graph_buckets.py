@@ -193,3 +193,30 @@ def test_new_rows_of_a_cache_begin_where_it_says() -> None:
     assert [told.elements for told in found.told.values()] == [(Shifted("length", -1),)]
     with pytest.raises(CannotPad, match="elsewhere"):
         padding(*new, *end, node("TensorScatter", ["x", "row", "s"], ["y"], axis=1), opset=24)
+
+
+def test_slices_and_ranges_behind_what_came_before_are_picked() -> None:
+    """`[n - 1, n)` is as long as it ever is, and its place is a number of the run."""
+    ends = [node("Shape", ["x"], ["n"], start=1, end=2), node("Sub", ["n", "ones"], ["before"])]
+    window = node("Slice", ["table", "before", "n", "none"], ["row"])
+    found = padding(*ends, window, node("Add", ["x", "row"], ["y"]))
+    assert {place: (axis, told.elements) for place, (axis, told) in found.picked.items()} == {
+        2: (0, (Shifted("length", -1),))
+    }
+    assert found.ends
+    numbers = [node("Squeeze", ["n"], ["last"]), node("Squeeze", ["before"], ["first"]),
+               node("Range", ["first", "last", "one"], ["place"])]  # fmt: skip
+    found = padding(*ends, *numbers, node("Gather", ["table", "place"], ["row"]), node("Add", ["x", "row"], ["y"]))
+    assert [told.elements for told in found.told.values()] == [(Shifted("length", -1),)]
+    with pytest.raises(CannotPad, match="computed"):
+        padding(*ends, node("Slice", ["x", "before", "n", "ones"], ["y"]))
+
+
+def test_what_is_written_to_its_own_place_leaves_padding_where_it_is() -> None:
+    places = [node("Shape", ["x"], ["s"], start=1, end=2), node("Squeeze", ["s"], ["n"]),
+              node("Range", ["zero", "n", "one"], ["places"]), node("Unsqueeze", ["places", "ones"], ["where"]),
+              node("Gather", ["x", "zero"], ["rows"], axis=0)]  # fmt: skip
+    assert padding(*places, node("ScatterND", ["rows", "where", "rows"], ["y"])).mixes
+    first = node("Mul", ["where", "none"], ["front"])
+    with pytest.raises(CannotPad, match="writes along"):
+        padding(*places, first, node("ScatterND", ["rows", "front", "rows"], ["y"]))

@@ -64,6 +64,7 @@ class Padding:
         zeroed: values whose padding is made zero for all who read them.
         masks: inputs of nodes that get a mask of their own, by place in the model's table and position.
         told: inputs of nodes that are computed from what is no padding, by the same.
+        picked: nodes that become a Gather along an axis of these places, by place in the table.
         outputs: axes of the dimension in each output.
         unread: outputs whose padding is made zero, so that what leads there only need not be computed.
         ends: the padded model is told where the padding begins: that is so where there are masks, or numbers told.
@@ -74,6 +75,7 @@ class Padding:
     zeroed: Mapping[str, Mask]
     masks: Mapping[tuple[int, int], Mask]
     told: Mapping[tuple[int, int], Told]
+    picked: Mapping[int, tuple[int, Told]]
     outputs: Mapping[str, tuple[int, ...]]
     unread: Mapping[str, Mask]
     ends: bool
@@ -137,6 +139,7 @@ class _Analysis:
             facts[declared.name] = Fact(declared.dims, bound=0.0)
         masks: dict[tuple[int, int], Mask] = {}
         told: dict[tuple[int, int], Told] = {}
+        picked: dict[int, tuple[int, Told]] = {}
         mixes = False
         for index, entry in enumerate(self.model.nodes):
             if all(name in self.arrays for name in entry.writes):
@@ -154,6 +157,9 @@ class _Analysis:
             for position, (axes, fill) in at.masks.items():
                 masks[index, position] = self._mask(at.names[position], at.fact(position), axes, fill)
             told.update({(index, n): self._told(at.names[n], fact) for n, fact in at.told.items()})
+            if at.picked is not None:
+                axis, places = at.picked
+                picked[index] = axis, Told(places, "i64", (len(places),))
             mixes |= at.mixes or bool(at.told)
         outputs: dict[str, tuple[int, ...]] = {}
         for name in self.model.outputs:
@@ -164,9 +170,14 @@ class _Analysis:
         unread = {
             name: self._mask(name, facts[name], axes, 0.0)
             for name, axes in outputs.items()
-            if axes and name in self.makers and name not in zeroed and self.types.get(name, (None,))[0] in _FLOATS
+            if axes
+            and name in self.makers
+            and name not in zeroed
+            and facts[name].bound != 0.0
+            and self.types.get(name, (None,))[0] in _FLOATS
         }
-        return Padding(self.symbol, mixes, dict(zeroed), masks, told, outputs, unread, bool(zeroed or masks or told))
+        ends = bool(zeroed or masks or told or picked)
+        return Padding(self.symbol, mixes, dict(zeroed), masks, told, picked, outputs, unread, ends)
 
     def _at(self, index: int) -> At:
         names = list(self.model.nodes[index].proto.input)
@@ -179,6 +190,7 @@ class _Analysis:
             self._source,
             self._largest,
             self._within,
+            self._are_places,
         )
 
     def _largest(self, name: str) -> float:
@@ -196,25 +208,35 @@ class _Analysis:
         Args:
             component: along the last dimension, where only this one is asked about.
         """
-        if name not in self.makers:
-            return component is None and self._is_zero(name)
-        node = self.model.nodes[self.makers[name]].proto
-        if component == 0 and (self.facts[name].dims or (None,))[-1] == 1:
-            component = None
-        if component is not None:
-            joined = node.op_type == "Concat" and len(node.input) > component
-            ones = joined and all((self.facts[part].dims or (None,))[-1] == 1 for part in node.input)
-            along = joined and self.model.attributes(self.makers[name]).attr_int("axis", 0)
-            last = along in (-1, len(self.facts[name].dims or ()) - 1)
-            return ones and last and self._within(node.input[component])
-        if node.op_type in _SPREADS:
-            return self._within(node.input[0])
+        part = self._component(name, component)
+        return part is not None and (self._are_places(part) or self._is_zero(part))
+
+    def _are_places(self, name: str, component: int | None = None) -> bool:
+        """Whether the elements are 0, 1, 2, ... along the open dimension, and alike along others. As `_within`."""
+        part = self._component(name, component)
+        if part is None or part not in self.makers:
+            return False
+        node, dims = self.model.nodes[self.makers[part]].proto, self.facts[part].dims or ()
         if node.op_type == "Range":
-            return self.facts[name].dims == (self.symbol,)  # 0, 1, 2, ...
+            return dims == (self.symbol,)
+        if node.op_type in _SPREADS or (node.op_type == "Slice" and dims == (self.symbol,)):
+            return self._are_places(node.input[0])
         if node.op_type == "Add":
             one, other = node.input
-            return (self._within(one) and self._is_zero(other)) or (self._is_zero(one) and self._within(other))
-        return self._is_zero(name)
+            return (self._are_places(one) and self._is_zero(other)) or (self._is_zero(one) and self._are_places(other))
+        return False
+
+    def _component(self, name: str, component: int | None) -> str | None:
+        """The value that is one component of another, along the last dimension; None where that is not to be seen."""
+        dims = self.facts[name].dims or (None,)
+        if component is None or (component == 0 and dims[-1] == 1):
+            return name
+        if name not in self.makers or self.model.nodes[self.makers[name]].proto.op_type != "Concat":
+            return None
+        node = self.model.nodes[self.makers[name]].proto
+        last = self.model.attributes(self.makers[name]).attr_int("axis", 0) in (-1, len(dims) - 1)
+        ones = all((self.facts[part].dims or (None,))[-1] == 1 for part in node.input)
+        return node.input[component] if last and ones and component < len(node.input) else None
 
     def _is_zero(self, name: str) -> bool:
         if name in self.arrays:

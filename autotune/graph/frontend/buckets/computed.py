@@ -24,6 +24,16 @@ def computed(op: str, operands: Sequence[Fact]) -> tuple[Extent, ...] | None:
     return None if None in results else tuple(results)
 
 
+def plus(extent: Extent, number: int) -> Extent:
+    """extent + number"""
+    return _sum(extent, number, 1)
+
+
+def difference(one: Extent, other: Extent) -> Extent:
+    """one - other"""
+    return _sum(one, other, -1)
+
+
 def _sum(one: Extent, other: Extent, sign: int) -> Extent:
     """one + sign * other"""
     (a, first), (b, second) = _parts(one), _parts(other)

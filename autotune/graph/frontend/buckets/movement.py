@@ -10,6 +10,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS, At, rule
+from autotune.graph.frontend.buckets.computed import difference, plus
 from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, Shifted, broadcast, reshaped
 
 END = 2**31 - 1
@@ -141,8 +142,10 @@ def slice_(at: At) -> list[Fact]:
     else:
         first, last = at.fact(1).elements, at.fact(2).elements
         axes, steps = at.ints(3, "axes"), at.ints(4, "steps")
-    if first is None or last is None or any(isinstance(place, Shifted) for place in (*first, *last)):
+    if first is None or last is None:
         raise CannotPad("the place of a slice is computed")
+    if any(isinstance(place, Shifted) for place in (*first, *last)):
+        return [_window(at, first, last, axes, steps)]
     axes = axes if axes is not None else tuple(range(len(first)))
     steps = steps if steps is not None else (1,) * len(first)
     if given.elements is not None and len(first) == 1:
@@ -172,6 +175,22 @@ def slice_(at: At) -> list[Fact]:
     return [Fact(tuple(found), ANYTHING if longer and given.has(at.symbol) else at.largest(0))]
 
 
+def _window(
+    at: At, first: Sequence[Extent], last: Sequence[Extent], axes: Sequence[int] | None, steps: Sequence[int] | None
+) -> Fact:
+    """A slice of so many elements, whose place depends on the open dimension, out of a static one."""
+    dims = at.dims(0)
+    axis = at.axis(axes[0] if axes else 0, len(dims))
+    count = difference(last[0], first[0])
+    if len(first) != 1 or (steps or (1,)) != (1,) or not isinstance(dims[axis], int) or not isinstance(count, int):
+        raise CannotPad("the place of a slice is computed")
+    if not 0 < count <= SHAPE_ELEMENTS:
+        raise CannotPad("a slice at a place of the run is too long")
+    at.picked = axis, tuple(plus(first[0], n) for n in range(count))
+    at.mixes = True
+    return Fact((*dims[:axis], count, *dims[axis + 1 :]), at.largest(0))
+
+
 @rule("Gather")
 def gather(at: At) -> list[Fact]:
     given, index, picked = at.fact(0), at.fact(1), at.array(1)
@@ -193,6 +212,15 @@ def gather(at: At) -> list[Fact]:
     return [Fact((*dims[:axis], *places, *dims[axis + 1 :]), bound)]
 
 
+@rule("Trilu")
+def trilu(at: At) -> list[Fact]:
+    """Places are counted from the front."""
+    if len(at.facts) > 1 and at.facts[1] is not None and at.array(1) is None:
+        raise CannotPad("the diagonal is no constant")
+    at.mixes = True
+    return [Fact(at.dims(0), at.largest(0))]
+
+
 @rule("GatherND")
 def gather_nd(at: At) -> list[Fact]:
     dims, places = at.dims(0), at.dims(1)
@@ -203,6 +231,18 @@ def gather_nd(at: At) -> list[Fact]:
         raise CannotPad("it looks up along the open dimension")
     at.mixes = True
     return [Fact((*places[:-1], *dims[depth:]))]
+
+
+@rule("ScatterND")
+def scatter_nd(at: At) -> list[Fact]:
+    """Whose index is its own place along the open dimension writes padding to padding."""
+    dims, places = at.dims(0), at.dims(1)
+    depth, along = places[-1], [n for n, extent in enumerate(dims) if extent == at.symbol]
+    one = len(along) == 1 and places.count(at.symbol) == 1 and isinstance(depth, int) and along[0] < depth
+    if not one or not at.are_places(at.names[1], along[0]):
+        raise CannotPad("it writes along the open dimension")
+    at.mixes = True
+    return [Fact(dims)]
 
 
 @rule("TensorScatter")
@@ -249,6 +289,9 @@ def range_(at: At) -> list[Fact]:
     if len(given) == 3 and given[2]:
         found = tuple(range(*given))
         return [Fact((len(found),), elements=found if len(found) <= SHAPE_ELEMENTS else None)]
+    if start and limit and step == (1,) and isinstance(count := difference(limit[0], start[0]), int):
+        if 0 <= count <= SHAPE_ELEMENTS:
+            return [Fact((count,), elements=tuple(plus(start[0], n) for n in range(count)))]
     if (start, limit, step) != ((0,), (at.symbol,), (1,)):
         raise CannotPad("a range that depends on the open dimension is not 0, 1, 2, ...")
     at.mixes = True

@@ -43,6 +43,11 @@ def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
             if (index, position) in padding.told:
                 proto.input[position] = masks.numbers(padding.told[index, position])
                 nodes += masks.take()
+        if index in padding.picked:
+            axis, told = padding.picked[index]
+            places = masks.numbers(told)
+            nodes += masks.take()
+            proto = helper.make_node("Gather", [proto.input[0], places], proto.output, name=proto.name, axis=axis)
         for number, name in enumerate(entry.proto.output):
             if name in zeroed:
                 proto.output[number] = _computed(name, padding)
