@@ -57,9 +57,9 @@ class Claim:
 
     def __str__(self) -> str:
         verdict = {True: "holds ", False: "MISSED", None: "no figure"}[self.holds]
-        found = "-" if self.value is None else f"{_text(self.value)}{self.unit}"
+        found = "-" if self.value is None else f"{cell_text(self.value)}{self.unit}"
         note = f"  ({self.note})" if self.note else ""
-        return f"{verdict}  {self.text}: {found}, {self.relation} {_text(self.bound)}{self.unit}{note}"
+        return f"{verdict}  {self.text}: {found}, {self.relation} {cell_text(self.bound)}{self.unit}{note}"
 
 
 @dataclass
@@ -179,7 +179,7 @@ def format_table(rows: Sequence[Row]) -> str:
     if not rows:
         return "(nothing)"
     names = sorted(dict.fromkeys(name for row in rows for name in row), key=lambda name: name == "note")
-    cells = [[_text(row.get(name)) for name in names] for row in rows]
+    cells = [[cell_text(row.get(name)) for name in names] for row in rows]
     right = [all(isinstance(row.get(name), (int, float, type(None))) for row in rows) for name in names]
     widths = [max(len(name), *(len(line[n]) for line in cells)) for n, name in enumerate(names)]
     lines = [names, *cells]
@@ -189,7 +189,8 @@ def format_table(rows: Sequence[Row]) -> str:
     )
 
 
-def _text(value: Cell) -> str:
+def cell_text(value: Cell) -> str:
+    """A value as tables have it: three digits, and a word where there is nothing to say."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -1,0 +1,39 @@
+"""The performance page is what the committed results say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pages
+from benchmarks.report import Report
+
+
+def test_the_page_is_written_from_the_committed_results() -> None:
+    results = sorted(pages.RESULTS.glob("*.json"))
+    assert results
+    assert pages.PAGE.read_text() == pages.page(results), "run: python -m benchmarks.pages"
+
+
+def test_figures_and_missed_claims_are_on_it(tmp_path: Path) -> None:
+    report = Report("speed", "Medians of interleaved runs.")
+    report.table("latency", [{"model": "a|b", "ms": 1.25}, {"model": "c", "ms": None}])
+    report.claim("faster", 0.9, "at least", 1.0, "x")
+    path = tmp_path / "speed.json"
+    report.finish(path)
+    text = pages.page([path])
+    assert "## speed\n\nMedians of interleaved runs.\n\n### latency\n" in text
+    assert "| model | ms |\n| --- | --: |\n| a\\|b | 1.25 |\n| c | - |" in text
+    assert "| faster | 0.9x | at least 1x | **missed** |" in text
+
+
+def test_quick_runs_and_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "quick.json"
+    Report("quick", "None.", quick=True).finish(path)
+    with pytest.raises(ValueError, match="quick: a quick run"):
+        pages.page([path])
+    path.write_text(json.dumps({"benchmark": "x"}))
+    with pytest.raises(ValueError, match="quick: no claims, environment"):
+        pages.page([path])
