@@ -135,7 +135,7 @@ def environment() -> dict[str, object]:
     host = machine.this_machine()
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": " ".join(sys.argv),
+        "command": " ".join([f"python -m benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]]),
         "commit": commit(),
         "model": host.model,
         "cpu": host.cpu,
