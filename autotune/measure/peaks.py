@@ -123,8 +123,9 @@ def least_peak(target: Target) -> float:
 
 
 def least_loads(target: Target) -> float:
-    """The same for vectors that one core loads, in 1e9 per second."""
-    return _LEAST_SHARE[target.core.source] * target.core.loads * target.core.ghz
+    """The same for vectors that one core loads, in 1e9 per second; 0 of a core that nobody has measured."""
+    core = target.core
+    return 0.0 if core.source == "features" else _LEAST_SHARE[core.source] * core.loads * core.ghz
 
 
 def doubt_of(target: Target, gflops: float) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from autotune.errors import TargetError
 from autotune.measure.gauge import Gauge
+from autotune.measure.peaks import least_loads
 from autotune.measure.timing import Moment
 from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
@@ -29,6 +30,12 @@ def test_a_look_is_near_the_best_or_says_that_it_is_not(threads: int) -> None:
         ):
             assert not gauge.quiet(slow)
         assert gauge.quiet(Moment(1e9, 1e9))
+
+
+def test_a_guess_about_a_core_disturbs_nobody() -> None:
+    core = HOST.core
+    assert least_loads(replace(HOST, core=replace(core, source="shipped"))) > 0
+    assert least_loads(replace(HOST, core=replace(core, source="features"))) == 0
 
 
 def test_a_gauge_for_another_cpu_is_refused() -> None:
