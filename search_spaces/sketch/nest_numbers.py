@@ -371,7 +371,10 @@ class _Counted:
         foot = np.stack([[self._footprint(k, f, s, t) for s, t in cover] for k, f in enumerate(c.factors)])
         total = foot.sum(0)  # (levels, many)
         inner = total[len(axes)]
-        moves = [self._moves(f, loops) for f in c.factors]
+        moves = [
+            [moved & (turns > 1) for moved, (_, turns, _) in zip(self._moves(f, loops), loops, strict=True)]
+            for f in c.factors
+        ]
         # The same walk for each cache: all that fits stays, what does not comes again for every turn outside.
         cycles = []
         core, target = self.core, self.target
@@ -383,15 +386,14 @@ class _Counted:
             bytes_ = np.zeros(self.many)
             for k in range(len(c.factors)):
                 times, started = np.ones(self.many), np.zeros(self.many, bool)
-                first = level.copy()  # of neighbours, only what is new is read, where the lines of all rows are kept
+                first = level  # of neighbours, only what is new is read, where the lines of all rows are kept
                 kept = self._rivals(k, c.factors[k]) <= 1 if c.product else np.zeros(self.many, bool)
                 for place, (_, turns, _) in enumerate(loops):
-                    outside = place >= level
-                    begins = outside & moves[k][place] & (turns > 1) & ~started & kept
+                    moving = (place >= level) & moves[k][place]
+                    begins = moving & ~started & kept
                     first = np.where(begins, place + 1, first)
-                    started |= outside & moves[k][place] & (turns > 1) & ~begins
-                    times = np.where(outside & started, times * turns, times)
-                    started |= begins
+                    started |= moving
+                    times = np.where(started & ~begins, times * turns, times)
                 bytes_ += foot[k][first, self.rows_index] * times
             if not c.product:  # what lies behind the ends is not touched
                 bytes_ *= n.extents.prod() / (self.tiles * self.elements).prod(1)
