@@ -1,7 +1,7 @@
 """AdaptedModel: begins with what the prior knows and learns from this task how it is different.
 
 Trees are grown on what the prior leaves unexplained, so that a few trials correct it a little and many correct it
-where it is wrong: own data gains weight as it grows, without a knob for that. Without a prior they learn an order.
+where it is wrong: own data gains weight as it grows, without a knob for that. Without a prior all is unexplained.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 @dataclass(slots=True)
 class AdaptedModel:
-    """See `CostModel`; with a prior, scores are log(best / seconds), as far as that is known.
+    """See `CostModel`; scores are log(best / seconds) but for a constant, as far as that is known.
 
     Args:
         prior: of nests; None knows nothing.
@@ -35,9 +35,9 @@ class AdaptedModel:
     """
 
     prior: Forest | None
-    rounds: int = 60
+    rounds: int = 100
     max_depth: int = 4
-    learning_rate: float = 0.2
+    learning_rate: float = 0.1
     threads: int = 1
     seed: int = 0
     _booster: xgboost.Booster | None = field(default=None, repr=False)
@@ -57,31 +57,22 @@ class AdaptedModel:
             rows = groups == group
             labels[rows] = closeness(seconds[rows]) if np.isfinite(seconds[rows]).any() else 0.0
         parameters: dict[str, object] = {
+            "objective": "reg:squarederror",
+            "base_score": 0.0,
             "tree_method": "hist",
             "max_depth": self.max_depth,
             "learning_rate": self.learning_rate,
+            # A node sees some of the columns: with tens of trials one that happens to fit would be in all trees.
+            "colsample_bynode": 0.5,
+            "min_child_weight": 0.5,
             "nthread": self.threads,
             "seed": self.seed,
         }
-        if self.prior is None:
-            # Every candidate against the 100 best so far: sampled pairs were 2-6 points of accuracy worse.
-            pairs = {"lambdarank_pair_method": "topk", "lambdarank_num_pair_per_sample": 100}
-            parameters |= {"objective": "rank:pairwise", "min_child_weight": 0.1, **pairs}
-            order = np.argsort(groups, kind="stable")  # XGBoost wants each group in one piece
-            matrix = xgboost.DMatrix(
-                features.values[order],
-                np.exp(labels[order]),
-                missing=np.nan,
-                nthread=self.threads,
-                qid=groups[order],
-            )
-        else:
-            known = self._known(features)
-            margin, weight = known - known.mean() + labels.mean(), np.exp(labels)
-            parameters |= {"objective": "reg:squarederror", "base_score": 0.0, "min_child_weight": 1.0}
-            matrix = xgboost.DMatrix(
-                features.values, labels, base_margin=margin, weight=weight, missing=np.nan, nthread=self.threads
-            )
+        known = self._known(features)
+        margin, weight = known - known.mean() + labels.mean(), np.exp(labels)
+        matrix = xgboost.DMatrix(
+            features.values, labels, base_margin=margin, weight=weight, missing=np.nan, nthread=self.threads
+        )
         self._booster = xgboost.train(parameters, matrix, self.rounds)
         self._trained = Features(features.names, features.values[:0], features.version)
 
@@ -94,8 +85,7 @@ class AdaptedModel:
         import xgboost
 
         check_same(self._trained, features)
-        margin = None if self.prior is None else known
-        matrix = xgboost.DMatrix(features.values, base_margin=margin, missing=np.nan, nthread=self.threads)
+        matrix = xgboost.DMatrix(features.values, base_margin=known, missing=np.nan, nthread=self.threads)
         return np.asarray(self._booster.predict(matrix), np.float64)
 
     def _known(self, features: Features) -> Array:

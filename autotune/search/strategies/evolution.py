@@ -25,7 +25,7 @@ class EvolutionOptions:
         mutation: share of children that are mutated; the others are crossovers only.
     """
 
-    population: int = 96
+    population: int = 48
     generations: int = 4
     elite: float = 0.3
     mutation: float = 0.85
