@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from autotune.measure.failure import Failure
@@ -45,3 +46,27 @@ def _holding(path: Path) -> Iterator[None]:
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def real_time(priority: int | None, workers: Collection[int]) -> Iterator[None]:
+    """This process and such workers at a real-time priority, so that others' programs wait and not the kernels.
+
+    Args:
+        priority: of SCHED_FIFO; None leaves all as it is.
+    """
+    if priority is None:
+        yield
+        return
+    try:
+        _schedule(os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, priority, workers)
+        yield
+    finally:
+        _schedule(os.SCHED_OTHER, 0, workers)
+
+
+def _schedule(policy: int, priority: int, workers: Collection[int]) -> None:
+    for process in (os.getpid(), *workers):
+        for thread in Path(f"/proc/{process}/task").glob("*"):
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setscheduler(int(thread.name), policy, os.sched_param(priority))

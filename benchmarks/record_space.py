@@ -15,7 +15,10 @@ import random
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import machine
@@ -24,7 +27,7 @@ from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import Measurement, Pipeline
 from autotune.measure.runner import Runner
-from autotune.measure.types import BuildResult
+from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.ops import parse_workload
 from autotune.search.space_recording import RecordedPoint, SpaceRecording
 from autotune.search.strategies.random_search import RandomSearch
@@ -33,30 +36,33 @@ from autotune.search.trial import Trial
 from autotune.search_spaces.space.space import Space, TaskSpace
 from autotune.target import Target
 from benchmarks.lessons import POLICY
-from benchmarks.prebuilt import Prebuilt, Turn, add_lock, turn_of
+from benchmarks.prebuilt import Prebuilt, Turn, add_lock, real_time, turn_of
 from benchmarks.report import environment, progress
 
 TASKS = {
     "softmax": "softmax data=1024,1000",
     "layer norm": "layer_norm data=1024,768 scale=768 bias=768",
+    "attention": "attention q=1,12,128,64 k=1,12,128,64 v=1,12,128,64 q_heads=12 kv_heads=12",
     "reduce chain": "mul a=1024,768 b=1024,768 + reduce_sum axes=1 + sqrt",
-    "transpose": "transpose data=1024,1024 perm=1,0",
+    "transpose": "transpose data=1,768,197 perm=0,2,1",
+    "max pool": "max_pool data=1,64,112,112 kernel=3,3 stride=2,2 pad=1,1,1,1",
     "1x1 14": "conv2d data=1,1024,14,14 weight=256,1024,1,1",
-    "3x3 14": "conv2d data=1,256,14,14 weight=256,256,3,3 pad=1",
-    "3x3 56 stride 2": "conv2d data=1,128,56,56 weight=128,128,3,3 pad=1 stride=2",
-    "7x7 224 stride 2": "conv2d data=1,3,224,224 weight=64,3,7,7 pad=3 stride=2",
+    "1x1 14 of bytes": "conv2d data=1,256,14,14:u8 weight=1024,256,1,1:i8",
+    "3x3 28 stride 2": "conv2d data=1,128,28,28 weight=256,128,3,3 pad=1 stride=2",
+    "3x3 224 stride 2": "conv2d data=1,3,224,224 weight=32,3,3,3 pad=1 stride=2",
     "depthwise 5x5": "conv2d data=1,480,14,14 weight=480,1,5,5 pad=2 groups=480",
     "grouped": "conv2d data=1,128,28,28 weight=128,4,3,3 pad=1 groups=32",
-    "3-D": "conv3d data=1,32,8,28,28 weight=64,32,3,3,3 pad=1",
-    "attention": "attention q=1,12,128,64 k=1,12,128,64 v=1,12,128,64 q_heads=12 kv_heads=12",
-    "product": "matmul a=128,768 b=768,3072",
-    "products": "matmul a=12,197,64 b=12,64,197",
-    "product of a vector": "matmul a=1,4096 b=4096,4096",
-    "product as einsum": "einsum data=512,512 data=512,512 equation=ij,jk->ik",
+    "product": "matmul a=var:128,768 b=const:768,768",
+    "product of bytes": "matmul a=var:128,768:u8 b=const:768,768:i8",
+    "product bf16": "matmul a=var:128,768:bf16 b=const:768,768:bf16",
+    "product of a vector": "matmul a=var:1,2048 b=const:2048,1000",
+    "products": "matmul a=var:12,128,64 b=var:12,64,128",
     "scores as einsum": "einsum data=1,197,12,64 data=1,197,12,64 equation=bqhd,bkhd->bhqk",
     "contraction": "einsum data=24,24,24,48 data=48,24,48 equation=abcd,dbe->ace",
 }
 ROUND = 100
+AGAIN = 2
+"""How often what was disturbed is timed again."""
 SETTLED = 12
 """The best are timed again, in turn: noise only ever adds time, so each keeps the lower one of its two times."""
 
@@ -71,25 +77,57 @@ def empty(name: str, line: str, task: TuningTask) -> SpaceRecording:
     )  # fmt: skip
 
 
-def extend(
-    recording: SpaceRecording, task: TuningTask, builder: Builder, runner: Runner, turn: Turn, count: int
-) -> SpaceRecording:
-    """Up to `count` points more: the defaults, then a random sample; `complete` when nothing is left."""
-    # Another seed in each round, so that a run that continues does not draw what is there.
-    strategy = RandomSearch(task.space, random.Random(f"{recording.name}/{len(recording.points)}"))
-    for point in recording.points.values():
-        strategy.observe(point.trial)
-    configs = strategy.propose(count)
-    candidates = [task.candidate(config) for config in configs]
-    futures = [builder.submit(candidate) for candidate in candidates]
-    built = dict(zip(candidates, (future.result() for future in futures)))
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """Points of one task on their way: what is built while the round before it is timed."""
+
+    name: str
+    candidates: Sequence[MeasureInput]
+    building: Sequence[Future[BuildResult | Failure]]
+    last: bool
+    """Nothing of the space is left."""
+
+
+class Drawing:
+    """A random sample of a task's space, round by round; the defaults come first."""
+
+    def __init__(self, recording: SpaceRecording, task: TuningTask) -> None:
+        self._name, self._task = recording.name, task
+        # Another seed, so that a run that continues does not draw what is there.
+        self._strategy = RandomSearch(task.space, random.Random(f"{recording.name}/{len(recording.points)}"))
+        for point in recording.points.values():
+            self._strategy.observe(point.trial)
+        self.drawn = len(recording.points)
+        self.complete = recording.complete
+
+    def round(self, count: int, builder: Builder) -> Round:
+        """The next points, given to the builder."""
+        configs = self._strategy.propose(count)
+        self.drawn += len(configs)
+        self.complete = len(configs) < count
+        candidates = [self._task.candidate(config) for config in configs]
+        return Round(self._name, candidates, [builder.submit(candidate) for candidate in candidates], self.complete)
+
+
+def timed(recording: SpaceRecording, drawn: Round, space: Space, runner: Runner, turn: Turn) -> SpaceRecording:
+    """The recording with the points of a round; what was disturbed is timed again."""
+    built = dict(zip(drawn.candidates, (future.result() for future in drawn.building)))
     pipeline = Pipeline(Prebuilt(built), runner, ahead=1, take_turns=False)
     best = min((point.trial.cost for point in recording.points.values()), default=math.inf)
-    if candidates and math.isfinite(best):
-        pipeline.incumbent(best, candidates[0])
+    if built and math.isfinite(best):
+        pipeline.incumbent(best, drawn.candidates[0])
+    found: dict[str, RecordedPoint] = {}
+    todo = list(drawn.candidates)
     with turn():
-        points = [_point(measurement, task.space) for measurement in pipeline.measure(candidates)]
-    return recording.with_points(*points, complete=len(configs) < count, settled=False)
+        for _ in range(1 + AGAIN):
+            measured = list(pipeline.measure(todo))
+            for measurement in measured:
+                point = _point(measurement, space)
+                known = found.setdefault(point.config.key, point)
+                if point.trial.cost < known.trial.cost:
+                    found[point.config.key] = point
+            todo = [m.candidate for m in measured if isinstance(m.result, MeasureResult) and m.result.disturbed]
+    return recording.with_points(*found.values(), complete=drawn.last, settled=False)
 
 
 def settle(recording: SpaceRecording, task: TuningTask, builder: Builder, runner: Runner, turn: Turn) -> SpaceRecording:
@@ -140,27 +178,53 @@ def load_or_begin(path: Path, name: str, line: str, task: TuningTask) -> SpaceRe
     return found
 
 
-def record(tasks: Sequence[tuple[str, str]], target: Target, out: Path, points: int, seconds: float, turn: Turn) -> int:
-    """Records until every task has its points or the time is spent; how many points there are."""
+def record(
+    tasks: Sequence[tuple[str, str]],
+    target: Target,
+    out: Path,
+    points: int,
+    seconds: float,
+    turn: Turn,
+    priority: int | None = None,
+) -> int:
+    """Records until every task has its points or the time is spent; how many points there are.
+
+    Args:
+        priority: at which kernels are timed, see `real_time`.
+    """
     end = time.monotonic() + seconds
     made = {name: TuningTask.of(parse_workload(line), target) for name, line in tasks}
     paths = {name: out / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.jsonl.gz" for name in made}
     found = {name: load_or_begin(paths[name], name, line, made[name]) for name, line in tasks}
-    with Runner(target, POLICY) as runner, Builder(machine.allowed_cores(), timeout=60.0) as builder:
+    drawings = {name: Drawing(found[name], made[name]) for name in made}
+
+    def rounds(builder: Builder) -> Iterator[Round]:
         while time.monotonic() < end:
-            open_ = [name for name in made if not found[name].complete and len(found[name].points) < points]
+            open_ = [one for one in drawings.values() if not one.complete and one.drawn < points]
             if not open_:
-                break
-            for name in open_:
-                if time.monotonic() >= end:
-                    break
-                count = min(ROUND, points - len(found[name].points))
-                found[name] = extend(found[name], made[name], builder, runner, turn, count)
-                found[name].save(paths[name])
-                progress(f"{name}: {len(found[name].points)} points{', all' if found[name].complete else ''}")
+                return
+            for drawing in open_:
+                if time.monotonic() < end:
+                    yield drawing.round(min(ROUND, points - drawing.drawn), builder)
+
+    with Runner(target, POLICY) as runner, Builder(machine.allowed_cores(), timeout=60.0) as builder:
+
+        @contextmanager
+        def quiet() -> Iterator[None]:
+            with turn(), real_time(priority, runner.pids):
+                yield
+
+        coming = rounds(builder)
+        following = next(coming, None)
+        while (drawn := following) is not None:
+            following = next(coming, None)  # it is built meanwhile
+            name = drawn.name
+            found[name] = timed(found[name], drawn, made[name].space, runner, quiet)
+            found[name].save(paths[name])
+            progress(f"{name}: {len(found[name].points)} points{', all' if found[name].complete else ''}")
         for name in made:
             if not found[name].settled:
-                found[name] = settle(found[name], made[name], builder, runner, turn)
+                found[name] = settle(found[name], made[name], builder, runner, quiet)
                 found[name].save(paths[name])
     return sum(len(recording.points) for recording in found.values())
 
@@ -178,12 +242,13 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--task", action="append", choices=TASKS, help="only this one; may be repeated")
     options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
     add_lock(options)
+    options.add_argument("--real-time", type=int, metavar="N", help="time at this priority, build at the usual one")
     given = options.parse_args(arguments)
     names = given.task or ([] if given.op else TASKS)
     tasks = [(name, TASKS[name]) for name in names] + [(line, line) for line in given.op or ()]
     given.out.mkdir(parents=True, exist_ok=True)
     total = record(tasks, Target.parse(given.target), given.out, given.points, 60 * given.minutes,
-                   turn_of(given.lock))  # fmt: skip
+                   turn_of(given.lock), given.real_time)  # fmt: skip
     size = sum(path.stat().st_size for path in given.out.glob("*.jsonl.gz"))
     print(f"{total} points of {len(tasks)} tasks in {given.out}, {size / 1e6:.1f} MB")
     return 0

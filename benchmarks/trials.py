@@ -31,6 +31,8 @@ from benchmarks.report import ROOT, Report, Row, parser, progress
 
 BOUND = 12.0
 MODEL_BOUND = 8.0
+OWN = ("search", "model")
+"""Parts of a run that decide what to try; all else is there to try it."""
 METHOD = (
     "The tuning loop with its usual options (XGBoost-guided evolution, finalists timed again at the end) over one task "
     "at one thread, with one builder and one runner process, from an empty database. Verified trials are those whose "
@@ -62,11 +64,12 @@ def measure(text: str, trials: int, database: Path) -> Row:
     }
 
 
-def measure_model(name: str, budget: str, folder: Path) -> Row:
-    """Tune a whole model by the command line, from an empty database, on one thread."""
+def measure_model(name: str, budget: str, folder: Path, threads: int = 1) -> Row:
+    """Tune a whole model by the command line, from an empty database, which it leaves in the folder: model.sqlite."""
     path, database = folder / f"{name}.onnx", folder / "model.sqlite"
     onnx.save(zoo.build(name), path)
-    command = [sys.executable, "-m", "autotune", "tune", "--model", str(path), "--target", "native -num-cores=1"]
+    command = [sys.executable, "-m", "autotune", "tune", "--model", str(path)]
+    command += ["--target", f"native -num-cores={threads}"]
     start = time.perf_counter()
     done = subprocess.run(
         [*command, "--db", str(database), "--budget", budget, "--json"],
