@@ -30,12 +30,15 @@ METHOD = (
     "Recorded spaces are replayed: a trial's time is the one that was measured once, so strategies differ in what they "
     "ask for and in nothing else. Trials come in batches of 8, observed after each. Strategies start from nothing "
     "(no default, unless --default; no trained model). `to 98 %`: the median over the seeds of the number of trials "
-    "until one is within 2 % of the fastest recorded config; `>` means that half of the runs did not come there. "
+    "until one is within 2 % of the fastest recorded config; `>` means that half of the runs did not come there; "
+    "chance goes on until all is seen. "
     "`after N`: the median of the fastest recorded time / the best time among the first N trials."
 )
 MARKS = (16, 32, 64, 128)
 CLOSE = 0.98
-GRID = "grid"
+HARD = 100
+"""Trials that chance needs, from which on a search is to need a quarter of them."""
+GRID, RANDOM = "grid", "random"
 
 
 def curve(path: Path, strategy: str, seed: int, trials: int, default: bool) -> list[float]:
@@ -59,7 +62,7 @@ def row(name: str, strategy: str, points: int, curves: Sequence[Sequence[float]]
     }
     return {
         "task": name, "points": points, "strategy": strategy,
-        "to 98 %": int(until) if until <= trials else f"> {trials}", **marks,
+        "to 98 %": f"> {trials}" if until == float("inf") else int(until), **marks,
     }  # fmt: skip
 
 
@@ -106,8 +109,10 @@ def main(arguments: list[str] | None = None) -> int:
         for path in paths:
             recording = SpaceRecording.load(path)
             progress(recording.name)
+            # Chance goes on to the end: it is cheap to replay, and what it needs is what others are held against.
+            most = dict.fromkeys(strategies, trials) | {RANDOM: len(recording.points)}
             found = {
-                name: [pool.submit(curve, path, name, seed, trials, given.default) for seed in range(seeds)]
+                name: [pool.submit(curve, path, name, seed, most[name], given.default) for seed in range(seeds)]
                 for name in strategies
             }
             curves = {name: [future.result() for future in futures] for name, futures in found.items()}
@@ -139,10 +144,10 @@ def _claims(report: Report, drawn: dict[str, dict[str, list[list[float]]]], tria
             continue
         report.claim(f"{task}: median best after 64", median(run[min(64, len(run)) - 1] for run in curves["guided"]),
                      "at least", CLOSE)  # fmt: skip
-        blind = reached(curves["random"], CLOSE) if "random" in curves else 0.0
-        if blind >= 100:
-            share = reached(curves["guided"], CLOSE) / min(blind, 2.0 * trials)
-            report.claim(f"{task}: trials to 98 % against random's", share, "at most", 0.25)
+        blind = reached(curves[RANDOM], CLOSE) if RANDOM in curves else 0.0
+        if blind >= HARD:
+            report.claim(f"{task}: trials to 98 % over random's, {blind:.0f}", reached(curves["guided"], CLOSE) / blind,
+                         "at most", 0.25)  # fmt: skip
 
 
 if __name__ == "__main__":
