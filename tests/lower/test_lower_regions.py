@@ -1,0 +1,35 @@
+"""Regions: boxes around what loops touch, and the lines of memory that these lie on."""
+
+from __future__ import annotations
+
+from autotune.lower.ir import OPERAND, REGISTER, Buffer, For, Load, Stmt, Store
+from autotune.lower.regions import Region, touched
+from autotune.tensor.dtype import DType
+from autotune.tensor.linear import Linear
+
+SOURCE = Buffer("source", DType.f32, (8, 100), OPERAND)
+SUM = Buffer("sum", DType.f32, (1,), REGISTER)
+
+
+def loop(var: str, extent: int, *body: Stmt) -> For:
+    return For(var, 0, extent, "", body)
+
+
+def test_a_box_is_around_all_places_and_within_the_buffer() -> None:
+    row, column = Linear.var("i"), Linear.var("j") * 2 - 1
+    body = Store(((SUM, (Linear(),)),), (Load(SOURCE, (row, column)),), "sum")
+    found = touched([loop("j", 10, body)], {"i": (3, 4)})
+    assert found == {"source": Region(SOURCE, ((3, 4), (0, 17)))}
+    assert found["source"].bytes == 2 * 18 * 4
+
+
+def test_lines_are_those_of_runs_in_memory() -> None:
+    assert Region(SOURCE, ((0, 1), (0, 17))).lines(64) == 2 * 128  # two runs of 72 bytes
+    assert Region(SOURCE, ((2, 5), (0, 99))).lines(64) == 4 * 400  # whole rows are one run of 25 lines
+    assert Region(SOURCE, ((0, 1), (5, 4))).lines(64) == 0
+
+
+def test_joined_regions_are_the_box_around_both() -> None:
+    one, other = Region(SOURCE, ((0, 1), (4, 9))), Region(SOURCE, ((3, 3), (0, 5)))
+    assert one.joined(other).box == ((0, 3), (0, 9))
+    assert one.joined(None) is one
