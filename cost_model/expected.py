@@ -1,0 +1,87 @@
+"""The time to expect of a whole kernel, read off its loops: what the untuned choice between templates goes by.
+
+A kernel is nests that run one after the other, each of which fills a buffer: transforms, products, sums. Its time is
+the sum of theirs. Rates, latencies and sizes are the machine description's; nothing is fitted to kernels or templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from autotune.cost_model.instructions import Instructions, counted
+from autotune.cost_model.traffic import Traffic
+from autotune.lower.ir import REGISTER, For, LoopProgram, Stmt, Store, body_of, statements, with_body
+from autotune.schedule.state import PARALLEL, SERIAL
+from autotune.target import Target
+
+Nest = tuple[tuple[Stmt, ...], tuple[For, ...]]
+"""Statements, and the loops around them."""
+
+LATE = 0.5
+"""Share of the time of moving bytes that nothing hides: as for the nests of sketches."""
+
+
+def expected_cycles(program: LoopProgram, target: Target) -> float:
+    """Cycles of the slowest thread. Constants come from memory: between two runs of a kernel a model reads others."""
+    core, threads = target.core, target.num_threads
+    body = _one_thread(program.body, threads)
+    nests = list(_nests(body, ()))
+    traffic = Traffic(body, [stmts for stmts, _ in nests], {o.name for o in program.operands if o.constant})
+    levels = (
+        (target.l1_bytes, core.l2),
+        (target.l2_bytes, min(core.l3, core.l3_shared / threads)),
+        (target.l3_bytes // threads, min(core.dram, core.dram_shared / threads)),
+    )
+    missed = [traffic.missed(size) for size, _ in levels]
+    total = 0.0
+    for n, (stmts, around) in enumerate(nests):
+        moving = [bytes_[n] / rate for bytes_, (_, rate) in zip(missed, levels)]
+        total += overlapped(_issued(counted(stmts, around, target), target), *moving)
+    return total
+
+
+def overlapped(arithmetic: float, *moving: float) -> float:
+    """Cycles of arithmetic while bytes are moved: what takes longest, and what of moving is not hidden."""
+    return max(arithmetic, *moving) + LATE * sum(moving)
+
+
+def _issued(found: Instructions, target: Target) -> float:
+    core = target.core
+    return max(found.arithmetic, found.waiting, found.loads / core.loads, found.stores / core.stores)
+
+
+def _one_thread(body: Sequence[Stmt], threads: int) -> tuple[Stmt, ...]:
+    """What the thread does that has most to do."""
+    out = []
+    for stmt in body:
+        inner = with_body(stmt, _one_thread(body_of(stmt), threads))
+        if isinstance(inner, For) and inner.mark == PARALLEL:
+            inner = replace(inner, extent=-(-inner.extent // threads), mark=SERIAL)
+        out.append(inner)
+    return tuple(out)
+
+
+def _nests(body: Sequence[Stmt], around: tuple[For, ...]) -> Iterator[Nest]:
+    """Runs of statements that fill one buffer; loops around several are taken apart."""
+    run: list[Stmt] = []
+    filled: set[str] = set()
+    for stmt in body:
+        own = _filled(stmt)
+        if len(own | filled) > 1:
+            if run:
+                yield tuple(run), around
+            run, filled = [], set()
+        if len(own) > 1:
+            yield from _nests(body_of(stmt), (*around, stmt) if isinstance(stmt, For) else around)
+        else:
+            run.append(stmt)
+            filled |= own
+    if run:
+        yield tuple(run), around
+
+
+def _filled(stmt: Stmt) -> set[str]:
+    """Buffers in memory that are written."""
+    stores = [s for s in statements((stmt,)) if isinstance(s, Store)]
+    return {buffer.name for s in stores for buffer, _ in s.targets if buffer.scope != REGISTER}

@@ -1,0 +1,54 @@
+"""The time to expect of whole kernels: no less than a limit, and in the order that kernels are known to have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.cost_model.expected import expected_cycles, overlapped
+from autotune.lower import lower
+from autotune.ops import parse_workload
+from autotune.search_spaces import lookup
+from autotune.search_spaces.space.limit import limit
+from autotune.target import Target
+from tests.targets import fixed
+
+ONE, TWO = (fixed(f"x86 -mcpu=znver4 -num-cores={n}") for n in (1, 2))
+SQUARE = "conv2d data=1,128,28,28 weight=128,128,3,3 pad=1 + relu"
+
+
+def cycles(text: str, name: str, target: Target = ONE) -> float:
+    workload, template = parse_workload(text), lookup(name)
+    schedule = template.schedule(workload, template.default(workload, target), target)
+    return expected_cycles(lower(schedule), target)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (SQUARE, "conv2d.direct"),
+        (SQUARE, "conv2d.winograd_f4"),
+        ("matmul a=96,256 b=const:256,128", "sketch.contraction"),
+        ("conv2d data=1,128,28,28 weight=128,4,3,3 pad=1 groups=32", "conv2d.grouped_across"),
+    ],
+)
+def test_nothing_is_expected_to_be_faster_than_its_limit_nor_far_from_it(text: str, name: str) -> None:
+    least = limit(parse_workload(text), ONE, strict_fp="winograd" not in name).arithmetic * ONE.core.ghz * 1e9
+    assert 0.95 * least < cycles(text, name) < 3 * least
+
+
+def test_fewer_multiplications_are_worth_their_transforms() -> None:
+    found = {name: cycles(SQUARE, f"conv2d.{name}") for name in ("direct", "winograd_f2", "winograd_f4")}
+    assert found["winograd_f4"] < found["winograd_f2"] < found["direct"]
+
+
+def test_threads_share_the_work_and_slow_memory_costs_time() -> None:
+    assert 0.45 < cycles(SQUARE, "conv2d.direct", TWO) / cycles(SQUARE, "conv2d.direct") < 0.6
+    slow = replace(ONE, core=replace(ONE.core, dram=ONE.core.dram / 16))
+    assert cycles(SQUARE, "conv2d.winograd_f6", slow) > 1.2 * cycles(SQUARE, "conv2d.winograd_f6")
+
+
+def test_moving_is_hidden_in_part() -> None:
+    assert overlapped(100.0, 20.0, 30.0) == 100 + 25
+    assert overlapped(10.0, 20.0, 30.0) == 30 + 25
