@@ -52,15 +52,9 @@ def lane_loads(p: Conv, lanes: int) -> int:
     return 1 if whole and p.c >= lanes else lanes
 
 
-def _priority(workload: Workload, target: Target) -> float:
-    """Where groups divide the vector, its input channels are one vector in another order; else they are gathered."""
-    p = sizes(workload)
-    return 0.6 if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0 else 0.1
-
-
-@template("conv1d.grouped_across", op="conv1d", priority=_priority)
-@template("conv2d.grouped_across", op="conv2d", priority=_priority)
-@template("conv3d.grouped_across", op="conv3d", priority=_priority)
+@template("conv1d.grouped_across", op="conv1d")
+@template("conv2d.grouped_across", op="conv2d")
+@template("conv3d.grouped_across", op="conv3d")
 class AcrossGroupsConv2d:
     """Any number of channels per group: a vector of output channels may belong to several groups."""
 

@@ -10,7 +10,7 @@ from autotune.ops.workload import Workload
 from autotune.search_spaces.operators.conv2d_direct import RegisterTiles
 from autotune.search_spaces.operators.conv2d_shape import plain_conv, sizes
 from autotune.search_spaces.space.config import Config
-from autotune.search_spaces.space.registry import lookup, template
+from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
@@ -31,31 +31,9 @@ def _width(p: Conv, lanes: int) -> int:
     return math.gcd(p.k // p.groups, lanes)
 
 
-def _inside_priority(workload: Workload, target: Target) -> float:
-    lanes = target.lanes(DType.f32.bytes)
-    return 2 * _width(sizes(workload), lanes) / lanes
-
-
-def _bands_priority(workload: Workload, target: Target) -> float:
-    """Before vectors inside a group where the estimate says so, and before gathering channels.
-
-    A window of several taps asks for each of them again which groups a vector lies in: more than whole vectors save.
-    """
-    p = sizes(workload)
-    if target.lanes(DType.f32.bytes) % (p.k // p.groups) == 0:
-        return 0.3  # vectors across groups need no gathering
-    inside = lookup(f"conv{p.rank}d.grouped")
-    if not inside.applies(workload, target):
-        return 1.0
-    if p.taps > 1:
-        return 0.3
-    cost = [rules.estimate(p, target, rules.default(workload, target)) for rules in (BandsConv2d(), GroupedConv2d())]
-    return 2.5 if cost[0] < cost[1] else 0.3
-
-
-@template("conv1d.grouped", op="conv1d", priority=_inside_priority)
-@template("conv2d.grouped", op="conv2d", priority=_inside_priority)
-@template("conv3d.grouped", op="conv3d", priority=_inside_priority)
+@template("conv1d.grouped", op="conv1d")
+@template("conv2d.grouped", op="conv2d")
+@template("conv3d.grouped", op="conv3d")
 class GroupedConv2d(RegisterTiles):
     """The loops of a dense convolution, group by group: a vector of output channels lies in one group."""
 
@@ -68,18 +46,20 @@ class GroupedConv2d(RegisterTiles):
         return (_width(p, lanes),)
 
 
-@template("conv1d.grouped_bands", op="conv1d", priority=_bands_priority)
-@template("conv2d.grouped_bands", op="conv2d", priority=_bands_priority)
-@template("conv3d.grouped_bands", op="conv3d", priority=_bands_priority)
+@template("conv1d.grouped_bands", op="conv1d")
+@template("conv2d.grouped_bands", op="conv2d")
+@template("conv3d.grouped_bands", op="conv3d")
 class BandsConv2d(RegisterTiles):
-    """The loops of a dense convolution; a vector of output channels reads the channels of all groups it lies in."""
+    """Where no whole vector lies in one group: output channels read the input channels of all groups they lie in."""
 
     packed = conv_bands.WEIGHT
     skipped = (1,)
 
     def applies(self, workload: Workload, target: Target) -> bool:
         anchor = workload.anchor
-        return _grouped(workload) and anchor is not None and workload.inputs[anchor.inputs[1]].constant
+        constant = anchor is not None and workload.inputs[anchor.inputs[1]].constant
+        lanes = target.lanes(DType.f32.bytes)
+        return constant and _grouped(workload) and _width(sizes(workload), lanes) < lanes
 
     def algorithm(self, config: Config) -> str:
         return conv_bands.name(config.get_int("lanes"))

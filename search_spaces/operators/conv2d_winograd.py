@@ -17,14 +17,13 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
-from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.operators.conv2d_shape import blocked_activations, operand_layouts, sizes
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.search_spaces.operators.conv_features import winograd_numbers
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice
-from autotune.search_spaces.space.registry import Priority, template
+from autotune.search_spaces.space.registry import template
 from autotune.search_spaces.space.space import ConfigSpace, Constraint
 from autotune.target import Target
 from autotune.tensor.layout import Layout
@@ -35,8 +34,6 @@ ROW, COLUMN = 4, 5
 AHEAD = 4
 """Tiles by which an image that is not in L2 is fetched there before its use. Fewer, and into L1: up to 8 % slower."""
 WIDEST = 28
-WORTH = 0.75
-"""Estimated time by that of a direct convolution for which it is the default."""
 Sizes = tuple[int, ...]
 
 
@@ -96,7 +93,7 @@ class Winograd:
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
-        best = cheapest(winograd.apart(sizes(workload)), self.tile, target)[1]
+        best = cheapest(winograd.apart(sizes(workload)), self.tile, target)
         return Config.of(
             rows=best.block, oc_vectors=best.vectors, tw_tile=best.width, th_tile=best.height, ic_unroll=2,
             transform="once" if best.once else "block",
@@ -233,44 +230,12 @@ def registers(vectors: int, pixels: int) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def cheapest(p: Conv, tile: winograd.Tile, target: Target) -> tuple[float, Blocking]:
-    """Estimated cycles of such tiles, and the blocking that should need the fewest."""
+def cheapest(p: Conv, tile: winograd.Tile, target: Target) -> Blocking:
+    """The blocking that should need the fewest cycles; of equals, that which reads transformed inputs least often."""
     cost, available = Cost(p, tile, target), target.num_vector_registers
     blockings = itertools.starmap(Blocking, itertools.product(*_choices(cost), (False, True)))
     fitting = (b for b in blockings if b.block % b.height == 0 and registers(b.vectors, b.pixels) <= available)
-    cycles, best = min((cost.cycles(b), b) for b in fitting)
-    return max(cycles, cost.loading), best
-
-
-def best_algorithm(p: Conv, target: Target) -> str:
-    """The tile size that should be fastest untuned."""
-    possible = (name for name, tile in winograd.TILES.items() if winograd.applies(p, tile))
-    return min(possible, key=lambda name: cheapest(winograd.apart(p), winograd.TILES[name], target)[0])
-
-
-def beats(p: Conv, cycles: float, target: Target) -> bool:
-    """Whether some tile size should be clearly faster than another algorithm, which takes so many cycles on a core."""
-    possible = [tile for tile in winograd.TILES.values() if winograd.applies(p, tile)]
-    return any(cheapest(winograd.apart(p), tile, target)[0] * target.num_threads < WORTH * cycles for tile in possible)
-
-
-def worth(p: Conv, tile: winograd.Tile, target: Target) -> bool:
-    """Whether it should be clearly faster than a direct convolution: windows of 3 x 3 without stride always are."""
-    direct = p.n * p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps / Steps.of(target).pipe.per_cycle
-    plain = (p.window, p.stride) == ((3, 3), (1, 1))
-    return plain or cheapest(winograd.apart(p), tile, target)[0] * target.num_threads < WORTH * direct
-
-
-def _prefer(algorithm: str) -> Priority:
-    """Untuned, Winograd pays nearly wherever it applies and there are tiles to speak of."""
-
-    def priority(workload: Workload, target: Target) -> float:
-        p = sizes(workload)
-        if p.oh * p.ow < 16 or not worth(p, winograd.TILES[algorithm], target):
-            return -1.0
-        return 1.0 if best_algorithm(p, target) == algorithm else 0.5
-
-    return priority
+    return min(fitting, key=lambda b: (cost.cycles(b), -b.vectors, -b.block, -b.width, b))
 
 
 def _rules(name: str) -> type[Winograd]:
@@ -281,4 +246,4 @@ def _rules(name: str) -> type[Winograd]:
 
 
 for _name in winograd.TILES:
-    template(f"conv2d.{_name}", op="conv2d", priority=_prefer(_name), strict=False)(_rules(_name))
+    template(f"conv2d.{_name}", op="conv2d", strict=False)(_rules(_name))

@@ -9,14 +9,12 @@ what is stored is already transformed down the tile. A row of tiles goes through
 from __future__ import annotations
 
 from autotune.ops import winograd
-from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
-from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.operators.conv2d_shape import operand_layouts, plain_conv, sizes
-from autotune.search_spaces.operators.conv2d_winograd import LANE_BYTES, WORTH, small
+from autotune.search_spaces.operators.conv2d_winograd import LANE_BYTES, small
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice
@@ -34,29 +32,8 @@ CHANNEL, TILE, ROW, COLUMN = 1, 3, 4, 5
 MAX_CHANNELS = 64
 """Channels of the image taken apart: of a row of tiles, all their points should stay in L2."""
 
-OUTPUT, INPUT = 2.75, 8.0
-"""Time of the transforms per point, by that of a store: of a vector of outputs, of an input channel's vector of tiles.
-They are loads, stores and additions (measured on Zen 4)."""
 
-
-def _prefer(workload: Workload, target: Target) -> float:
-    p = sizes(workload)
-    direct = p.oh * p.ow * p.k // target.lanes(LANE_BYTES) * p.c * p.taps / Steps.of(target).pipe.per_cycle
-    return 1.0 if cycles(p, target) < WORTH * direct else -1.0
-
-
-def cycles(p: Conv, target: Target) -> float:
-    """Estimated cycles of one image."""
-    lanes, edge, inner = target.lanes(LANE_BYTES), winograd.edges(p, OUTPUTS)[0], winograd.channels(p)
-    rows, columns = -(-p.oh // M), -(-p.ow // M)
-    outputs, inputs = columns * (p.k // lanes), -(-columns // lanes) * inner
-    # All registers hold sums; a number is loaded for each, and a column of weights for all.
-    sums = target.num_vector_registers
-    products = outputs * inner * Steps.of(target).cycles(sums, sums + edge) / sums
-    return rows * edge**2 * (products + (outputs * OUTPUT + inputs * INPUT) / target.core.stores)
-
-
-@template("conv2d.winograd_image", op="conv2d", priority=_prefer, strict=False)
+@template("conv2d.winograd_image", op="conv2d", strict=False)
 class WinogradImage:
     """Strided, square windows, fewer channels than a vector has lanes."""
 

@@ -91,6 +91,13 @@ def far_apart(c: Contraction, target: Target) -> bool:
     return crossed and not c.total and size > target.l2_bytes
 
 
+def slides(c: Contraction) -> bool:
+    """Whether sums are of windows that lie one step apart: neighbours of the result share most of what they read."""
+    axis, terms = c.spatial[c.last].name, {a.name for a in c.reduce}
+    steps = [dict(parts) for f in c.reads for parts in f.steps]
+    return bool(c.total) and any(x.get(axis) == 1 and terms & set(x) for x in steps)
+
+
 def turned(t: Tiling, c: Contraction, schedule: Schedule) -> Tiling:
     """The tiling in the layouts of `schedule`: what is innermost there takes the place of the axis of vectors."""
     out = schedule.state.stage(c.output).stage.outputs[0]

@@ -10,21 +10,18 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.unread import skip_what_nobody_reads
-from autotune.search_spaces.operators.conv2d_shape import sizes
-from autotune.search_spaces.operators.conv2d_winograd import beats
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
-from autotune.search_spaces.sketch.mapping import far_apart, mapping, turned
+from autotune.search_spaces.sketch.mapping import far_apart, mapping, slides, turned
 from autotune.search_spaces.sketch.parts import added_up, in_parts
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles, Tiling
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
-from autotune.search_spaces.space.limit import multiplying
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 
-WITH_TILES, BEFORE_ALGORITHMS = 3.5, 1.5
-BEFORE_PRODUCTS, BEFORE_GENERIC, BEHIND_GENERIC = 2.5, -5.0, -15.0
+WITH_TILES, AMONG_ALGORITHMS = 3.5, 0.0
+BEFORE_PRODUCTS, BEFORE_GENERIC, BESIDE_GENERIC, BEHIND_GENERIC = 2.5, -5.0, -10.0, -15.0
 
 
 Look = Callable[[Workload, Target], "Contraction | None"]
@@ -72,8 +69,7 @@ def _in_parts(workload: Workload, target: Target) -> Contraction | None:
 def _first(workload: Workload, target: Target) -> float:
     """Untuned, before the templates of products, which it beats on a CPU that nobody has fitted a rule to, and behind
     those of convolutions whose channels are summed up, which it equals there (benchmarks/sketches.py --against). Of
-    narrow factors it comes before algorithms with fewer multiplications in f32 unless these are clearly faster, and
-    with tiles, which the templates have not, before all."""
+    narrow factors it is one among those, and with tiles, which the templates have not, before all."""
     anchor, c = workload.anchor, contraction(workload, target)
     narrow = anchor is not None and any(workload.source(value) != value for value in anchor.inputs)
     if c is not None and any(f.dot.tiled for f in c.foldings) and not narrow:
@@ -81,8 +77,7 @@ def _first(workload: Workload, target: Target) -> float:
     if (anchor is not None and anchor.op == "matmul") or (c is not None and c.lanewise):
         return BEFORE_PRODUCTS
     if narrow and anchor is not None and anchor.op in CONVOLUTIONS:
-        plain, _ = multiplying(workload, target.core)
-        return BEFORE_GENERIC if beats(sizes(workload), plain, target) else BEFORE_ALGORITHMS
+        return AMONG_ALGORITHMS
     return BEFORE_GENERIC
 
 
@@ -106,9 +101,11 @@ class SketchedParts(_Sketch):
 
 
 def _map_first(workload: Workload, target: Target) -> float:
-    """Untuned, for large transposes: there blocks matter, and `generic` has none."""
+    """Untuned, for large transposes: there blocks matter, and `generic` has none; beside it for windows that slide."""
     c = mapping(workload, target)
-    return BEFORE_GENERIC if c is not None and far_apart(c, target) else BEHIND_GENERIC
+    if c is not None and far_apart(c, target):
+        return BEFORE_GENERIC
+    return BESIDE_GENERIC if c is not None and slides(c) else BEHIND_GENERIC
 
 
 @template("sketch.map", op=None, weight=0.5, priority=_map_first)

@@ -6,11 +6,15 @@ The class is made once, without arguments, and holds no state.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from autotune.errors import ConfigError, WorkloadError
+from autotune.cost_model.expected import expected_cycles
+from autotune.errors import ConfigError, LoweringError, ScheduleError, WorkloadError
+from autotune.lower import lower
 from autotune.ops.plugins import load_plugins
 from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.space import ConfigSpace, Member, TaskSpace, suggest
@@ -49,7 +53,7 @@ class Template:
         name: stable, stored in every config; renaming it orphans the records.
         op: the operator that the workload must contain; None leaves the decision to `applies`.
         weight: how often the search samples this template, against the others of the task.
-        priority: the untuned choice is the template with the highest one; the first registered wins ties.
+        priority: the untuned choice is of the highest one; among equals, what should take the least time.
         strict: it multiplies what the definition multiplies, so that errors are those of another order of summation;
             Winograd's are larger (docs/adr/0007).
     """
@@ -122,7 +126,22 @@ def templates_for(workload: Workload, target: Target, *, strict_fp: bool = False
     load_plugins()
     allowed = [entry for entry in _TEMPLATES.values() if entry.strict or not strict_fp]
     able = [entry for entry in allowed if entry.applies(workload, target)]
-    return sorted(able, key=lambda entry: -entry.priority(workload, target))
+    ranks = {entry.name: entry.priority(workload, target) for entry in able}
+    able.sort(key=lambda entry: -ranks[entry.name])
+    first = [entry for entry in able if ranks[entry.name] == ranks[able[0].name]]
+    if len(first) > 1:
+        first.sort(key=lambda entry: _expected(entry, workload, target))
+    return first + able[len(first) :]
+
+
+@functools.lru_cache(maxsize=1024)
+def _expected(entry: Template, workload: Workload, target: Target) -> float:
+    """Cycles that the default of a template should take; infinity where it has no kernel."""
+    try:
+        schedule = entry.schedule(workload, entry.default(workload, target), target)
+        return expected_cycles(lower(schedule, check=False), target)
+    except (ConfigError, ScheduleError, LoweringError):
+        return math.inf
 
 
 def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -> TaskSpace:

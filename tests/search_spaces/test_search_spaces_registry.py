@@ -67,6 +67,17 @@ def test_templates_are_chosen_by_operator_and_ordered_by_priority() -> None:
     assert space.members["conv2d.winograd"].weight == 2.0
 
 
+def test_among_equals_the_least_expected_time_comes_first(
+    templates: dict[str, Template], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = type(templates["matmul"].rules)
+    template("conv2d.other", op="conv2d", priority=5.0)(rules)
+    times = {"conv2d.winograd": 3.0, "conv2d.other": 2.0, "conv2d.direct": 1.0}
+    monkeypatch.setattr(registry, "_expected", lambda entry, workload, target: times[entry.name])
+    names = [entry.name for entry in templates_for(WORKLOAD, TARGET)]
+    assert names == ["conv2d.other", "conv2d.winograd", "conv2d.direct"]
+
+
 @pytest.mark.usefixtures("templates")
 def test_a_config_alone_rebuilds_its_schedule() -> None:
     built = cast(Any, make_schedule(WORKLOAD, Config.of(template="conv2d.direct", tile=4), TARGET))

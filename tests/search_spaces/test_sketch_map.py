@@ -92,6 +92,12 @@ def test_large_transposes_begin_with_a_sketch() -> None:
     assert first("relu data=2048,2048") == "generic"
 
 
+@pytest.mark.parametrize(("stride", "first"), [(1, "sketch.map"), (2, "generic")])
+def test_windows_one_step_apart_begin_with_what_should_be_faster(stride: int, first: str) -> None:
+    pool = parse_workload(f"max_pool data=1,64,20,20 kernel=5,5 stride={stride},{stride} pad=2,2,2,2")
+    assert templates_for(pool, FIXED)[0].name == first
+
+
 def test_vectors_lie_along_what_is_innermost_in_the_layouts_asked_for() -> None:
     workload = parse_workload("add a=1,32,5,20 b=1,32,1,1")
     blocked = Layout.blocked(4, [(1, 16)])

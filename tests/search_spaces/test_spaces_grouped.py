@@ -28,11 +28,9 @@ def test_random_workloads_configs_and_layouts(target: str, name: str, seed: int)
 
 
 @pytest.mark.parametrize(("channels", "groups", "first"), [
-    (96, 2, "conv2d.grouped"),  # 48 channels per group: three vectors
-    (64, 4, "conv2d.grouped"),
     (128, 32, "conv2d.grouped_across"),  # 4 channels per group, as in ResNeXt
+    (256, 32, "conv2d.grouped_across"),
     (136, 4, "conv2d.grouped_bands"),  # 34, as in ShuffleNet: no vector of four lies in one group
-    (272, 4, "conv2d.grouped"),  # 68: vectors of four do; bands would test every tap
 ])  # fmt: skip
 def test_first_choice_follows_from_the_channels_of_a_group(channels: int, groups: int, first: str) -> None:
     names = [

@@ -19,7 +19,7 @@ from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, Interface, lookup, make_schedule, templates_for
 from autotune.search_spaces.operators.conv2d_shape import sizes
-from autotune.search_spaces.operators.conv2d_winograd import best_algorithm, cheapest
+from autotune.search_spaces.operators.conv2d_winograd import cheapest
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.target import Target
 from autotune.tensor.layout import Layout
@@ -108,7 +108,6 @@ def test_a_strided_convolution_in_given_layouts() -> None:
     ("text", "first"),
     [
         ("data=1,64,27,27 weight=192,64,5,5 pad=2", "conv2d.winograd_"),
-        ("data=1,64,56,56 weight=128,64,3,3 pad=1 stride=2", "conv2d.direct"),
         ("data=1,256,14,14 weight=512,256,3,3 pad=1 stride=2", "conv2d.direct"),
         ("data=1,96,54,54 weight=256,96,5,5 pad=1 stride=2", "conv2d.winograd_"),
     ],
@@ -202,26 +201,24 @@ def test_an_empty_batch_is_no_case_for_it() -> None:
 @pytest.mark.parametrize(
     ("text", "threads", "algorithm"),
     [
-        ("512,7,7 weight=512,512", 1, "winograd_f4x2"),  # of 4 x 4 memory cannot give the weights in time
-        ("512,7,7 weight=512,512", 2, "winograd_f4x2"),
-        ("512,14,14 weight=512,512", 1, "winograd_f5"),  # three tiles a side; of 4 x 4 it takes four, of 6 x 6 three
-        ("64,56,56 weight=64,64", 1, "winograd_f6"),
+        ("512,7,7 weight=512,512", 1, "winograd_f2"),  # of larger tiles memory cannot give the weights in time
+        ("64,56,56 weight=64,64", 1, "winograd_f4"),
         ("512,32,32 weight=256,512", 1, "winograd_f4"),
     ],
 )
 def test_the_default_tile_follows_from_image_and_weights(text: str, threads: int, algorithm: str) -> None:
     on = Target.parse(f"x86 -mcpu=znver4 -num-cores={threads}")
-    assert best_algorithm(sizes(parse_workload(f"conv2d data=1,{text},3,3 pad=1")), on) == algorithm
+    first = templates_for(parse_workload(f"conv2d data=1,{text},3,3 pad=1"), on)[0]
+    assert first.name == f"conv2d.{algorithm}"
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_where_memory_bounds_a_tile_size_its_best_blocking_is_still_chosen(algorithm: str) -> None:
+def test_the_best_blocking_is_chosen(algorithm: str) -> None:
     target = Target.parse("x86 -mcpu=znver4 -num-cores=8")
     workload = conv(512, 512, 7, 7, "1")
     tile = winograd.TILES[algorithm]
     cost = Cost(sizes(workload), tile, target)
-    cycles, best = cheapest(cost.p, tile, target)
-    assert cycles >= cost.loading
+    best = cheapest(cost.p, tile, target)
     for config in lookup(f"conv2d.{algorithm}").space(workload, target).enumerate():
         vectors, width, height, rows = (config.get_int(k) for k in ("oc_vectors", "tw_tile", "th_tile", "rows"))
         if vectors * (width * height + 1) < target.num_vector_registers:
