@@ -127,7 +127,7 @@ class _Counter:
             self.found.loads += at.times(over) * (at.vectors(e.buffer, e.indices) if in_memory else self._spilled)
             return
         op = e.op if isinstance(e, Binary) else ""
-        if e.dtype.is_float and not (folded and op == "mul"):
+        if e.dtype.is_float and not at.swallowed and not (folded and op == "mul"):
             self.found.arithmetic += at.times(over) / at.rate
         for below in children(e):
             self._compute(at, below, folded=op in ("add", "sub"))
@@ -155,9 +155,10 @@ class _Place:
         self._width = -(-self._lanes // self._wide)
         pipe = _adding(target)
         self.rate = pipe.per_cycle
+        # An instruction that folds neighbours widens and multiplies them by itself.
         dot = next((DOT_PRODUCTS[x.mark] for x in loops if x.mark in DOT_PRODUCTS), None)
         fast = target.core.pipe(dot.pipe, target.vector_bits) if dot else None
-        steps = dot.steps if dot else 1
+        self.swallowed, steps = dot is not None, dot.steps if dot else 1
         self.adding = ((fast or pipe).per_cycle / steps, (fast or pipe).latency)
 
     def times(self, over: Iterable[str]) -> float:

@@ -56,10 +56,11 @@ class BandsConv2d(RegisterTiles):
     skipped = (1,)
 
     def applies(self, workload: Workload, target: Target) -> bool:
-        anchor = workload.anchor
+        if not _grouped(workload):
+            return False
+        anchor, lanes = workload.anchor, target.lanes(DType.f32.bytes)
         constant = anchor is not None and workload.inputs[anchor.inputs[1]].constant
-        lanes = target.lanes(DType.f32.bytes)
-        return constant and _grouped(workload) and _width(sizes(workload), lanes) < lanes
+        return constant and _width(sizes(workload), lanes) < lanes
 
     def algorithm(self, config: Config) -> str:
         return conv_bands.name(config.get_int("lanes"))
