@@ -240,6 +240,8 @@ class InferenceSession:
     ) -> list[Array]:
         """`run` that writes some of the outputs into arrays of the caller, see `run_into`."""
         _check_mapping(input_feed)
+        if output_names is None and not into:  # the usual way, on the path of every run
+            return self._run(input_feed, into)
         if isinstance(output_names, str) or not isinstance(output_names or (), Iterable):
             raise InputError(f"output_names must be a list of names or None, not {output_names!r}")
         unknown = [n for n in (*(output_names or ()), *into) if n not in self._outputs]

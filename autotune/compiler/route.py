@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.compiler.specialisation import Observers, Room, Specialisation, digest, form_of
+from autotune.compiler.specialisation import NOBODY, Room, Specialisation, digest, form_of
 from autotune.errors import ModelError
 from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
@@ -21,7 +21,6 @@ from autotune.runtime.program import INPUT, OUTPUT
 from autotune.runtime.threads import ThreadPool, aligned_empty
 
 MAX_STOPS = 512
-_NOBODY = Observers()
 
 
 @dataclass(eq=False, slots=True)
@@ -59,12 +58,15 @@ class Route:
 
     Args:
         results: names of what a run gives.
+
+    Attributes:
+        nbytes: what is kept for it: packed weights and arenas.
     """
 
     def __init__(self, results: tuple[str, ...], version: int) -> None:
         self.version, self.process = version, os.getpid()
         self.starts: dict[Hashable, Stop] = {}
-        self.count = 0
+        self.count = self.nbytes = 0
         self._weights: dict[int, int] = {}
         self._arenas: list[Array] = []  # one for each stop of a way; ways share them, since one runs at a time
         self._results = frozenset(results)
@@ -122,6 +124,7 @@ class Route:
                     source = special.reads[ref.offset] if ref.space == INPUT else special.writes[ref.offset]
                     assert ref.space in (INPUT, OUTPUT)
                     same.append((name, source, executor.forms[n].shape))
+        self.nbytes = sum(self._weights.values()) + sum(arena.nbytes for arena in self._arenas)
         rest = special.rest
         bound = bound.union(views)
         certain = {name for name, source, _ in same if source in sure}
@@ -129,11 +132,6 @@ class Route:
         waiting = () if rest is None else tuple(name for name in rest.part.inputs if name not in sure)
         decisive = () if rest is None else rest.decisive
         return Stop(special, context, tuple(reads), tuple(makes), views, tuple(same), waiting, bound, sure, decisive)
-
-    @property
-    def nbytes(self) -> int:
-        """What is kept for it: packed weights and arenas."""
-        return sum(self._weights.values()) + sum(arena.nbytes for arena in self._arenas)
 
     def _arena(self, depth: int, nbytes: int) -> Array:
         """Memory for the intermediate values of a stop. Stops that have a smaller one keep that."""
@@ -179,7 +177,7 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
     if special.calls:
         with one_line():
             for call in special.calls:
-                values.update(zip(call.writes, call.step(values, _NOBODY).run()))
+                values.update(zip(call.writes, call.step(values, NOBODY).run()))
                 if call.fresh:
                     fresh.update(call.writes)
 

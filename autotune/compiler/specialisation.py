@@ -69,6 +69,9 @@ class Observers:
     trace: RunTrace | None = None
 
 
+NOBODY = Observers()
+
+
 @dataclass(eq=False)
 class Room:
     """A part of the model, and what its specialisations depend on.

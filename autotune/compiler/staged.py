@@ -16,7 +16,7 @@ from autotune import machine
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.outline import known_types, label, least_segments, possible_hosts
 from autotune.compiler.shapes import ShapeUse, shape_uses, zeros
-from autotune.compiler.specialisation import Observers, Specialisation, Watch
+from autotune.compiler.specialisation import NOBODY, Observers, Specialisation, Watch
 from autotune.compiler.stages import Stages, Workshop
 from autotune.compiler.value_feeds import as_value
 from autotune.graph import Graph, one_line, optimize, verify
@@ -171,7 +171,8 @@ class StagedModel:
             InputError: a feed is missing, unknown, or of another dtype or shape; a value is out of its range.
             ModelError: these shapes or values make the model impossible.
         """
-        return self._stages.run(self.checked(feeds), Observers(watch, trace))  # type: ignore[return-value]
+        observers = NOBODY if watch is None and trace is None else Observers(watch, trace)
+        return self._stages.run(self.checked(feeds), observers)  # type: ignore[return-value]
 
     def checked(self, feeds: Mapping[str, object]) -> dict[str, HostValue]:
         """The feeds as values; types that were right in the last run are right again.

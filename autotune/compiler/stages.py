@@ -17,6 +17,7 @@ from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.route import MAX_STOPS, Route, Stop, key, pass_by, tensor
 from autotune.compiler.specialisation import (
+    NOBODY,
     Call,
     HostCall,
     Observers,
@@ -118,7 +119,7 @@ class Stages:
             InputError: a value is out of its range.
             ModelError: these shapes or values make the model impossible.
         """
-        if observers.watch is None and observers.trace is None:
+        if observers is NOBODY:
             route = self._taken_route()
             if route is not None:
                 try:
