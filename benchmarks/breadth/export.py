@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from autotune.engines.peers import load_peer
 from benchmarks.breadth.architecture import Architecture, Axes, Sample
 
 SEED = 0
@@ -75,6 +76,7 @@ def _export(architecture: Architecture, folder: Path, dynamo: bool, open_: bool)
     kept = {value.name for value in model.graph.input}  # inputs that nobody reads are dropped by one exporter
     feeds = {name: tensor.detach().numpy() for name, tensor in sample.inputs.items() if name in kept}
     np.savez(folder / "feeds.npz", allow_pickle=False, **feeds)
+    load_peer("onnxruntime", path, 1, {}).run(feeds)  # what it cannot run was exported wrongly
     return {
         "exporter": "torch.export" if dynamo else "TorchScript",
         "axes": {name: {str(axis): label for axis, label in named.items()} for name, named in axes.items()},

@@ -76,14 +76,14 @@ IMAGES: Mapping[str, Mapping[str, Any]] = {
     "regnet": {**STAGES, "embedding_size": 16, "groups_width": 8},
     "segformer": {**STAGES, "num_attention_heads": [1, 2, 3, 4]},
     "pvt": {**STAGES, "num_attention_heads": [1, 2, 3, 4]},
-    "bit": {"hidden_sizes": [32, 64, 64, 64], "depths": [1, 1, 1, 1], "embedding_size": 32},
+    "bit": {"hidden_sizes": [32, 64, 64, 64], "depths": [1, 1, 1, 1], "embedding_size": 32, "num_groups": 8},
     "mobilevit": {"hidden_sizes": [32, 48, 64], "neck_hidden_sizes": [16, 16, 24, 32, 48, 64, 96]},
     "cvt": {"embed_dim": [16, 32, 64], "num_heads": [1, 2, 4], "depth": [1, 1, 2]},
     "levit": {
         "hidden_sizes": [32, 48, 64], "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1], "key_dim": [8, 8, 8],
     },
     "focalnet": {"embed_dim": 16, "depths": [1, 1, 1, 1]},
-    "hiera": {"embed_dim": 16, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 4]},
+    "hiera": {"embed_dim": 16, "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 4], "image_size": [64, 64]},
     "swiftformer": {"embed_dims": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}, "efficientnet": {"hidden_dim": 2560},
     "dpt": {"backbone_out_indices": [0, 1], "is_hybrid": False}, "yolos": {"image_size": [64, 64]},
     "mobilenet_v1": {}, "mobilenet_v2": {}, "superpoint": {},
@@ -132,14 +132,17 @@ def config(kind: str, options: Mapping[str, Any]) -> Any:
 
     made = CONFIG_MAPPING[kind]
     usual = made()
-    known = {name: value for name, value in TINY.items() if hasattr(usual, name)}
+    derived = {*made.attribute_map, *(name for name in TINY if isinstance(getattr(made, name, None), property))}
+    known = {name: value for name, value in TINY.items() if hasattr(usual, name) and name not in derived}
     return made(**{**known, **options})
 
 
 def _model(kind: str, options: Mapping[str, Any], task: str = "AutoModel") -> Any:
     import transformers
 
-    return getattr(transformers, task).from_config(config(kind, options), attn_implementation="eager")
+    return getattr(transformers, task).from_config(
+        config(kind, options), attn_implementation="eager", experts_implementation="batched_mm"
+    )
 
 
 def _words(batch: int = 1, length: int = LENGTH) -> Tensor:
