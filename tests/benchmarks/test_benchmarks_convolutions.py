@@ -20,7 +20,8 @@ def test_every_kind_of_convolution_gets_a_row_and_dense_ones_count() -> None:
     kinds = {conv(16, 9, 9, 16, groups=groups): ["m"] for groups in (1, 2, 16)}
     dense = convolutions.measure(report, "native", kinds, 2)
     rows = report.tables["convolutions, native"]
-    assert {row["template"] for row in rows} == {"conv2d.direct", "conv2d.grouped", "sketch.contraction"}
+    chosen = {str(row["template"]).removesuffix("_across") for row in rows}  # which is up to the CPU
+    assert chosen == {"conv2d.direct", "conv2d.grouped", "sketch.contraction"}
     assert len(dense) == 1 and all(float(row["% of probe"] or 0) > 0 for row in rows)
 
 
