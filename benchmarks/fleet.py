@@ -181,9 +181,14 @@ def kills(count: int, trials: int, folder: Path) -> Row:
         try:
             # As many trials as the kills take, and some in peace at the end.
             while victims:
-                wanted = len(acknowledged) + trials
-                autotune.tune(OPERATOR, HERE, database, trials=wanted, cluster=fleet.address, callbacks=[note],
-                              strategy="random")  # fmt: skip
+                begun = len(acknowledged)
+                try:
+                    autotune.tune(OPERATOR, HERE, database, trials=begun + trials, cluster=fleet.address,
+                                  callbacks=[note], strategy="random")  # fmt: skip
+                except autotune.errors.ClusterError:
+                    if len(acknowledged) > begun:  # a run goes on without the scheduler; none begins without
+                        raise
+                    time.sleep(0.5)
         except autotune.errors.ClusterError as error:
             ended = str(error)
         finally:
