@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from autotune import machine
+from autotune.graph.frontend import node as nodes
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
 from autotune.measure.worker import Worker, WorkerSpec
+from autotune.ops import registry as operators
+from autotune.ops.plugins import load_plugins
 from autotune.schedule import Schedule
+from autotune.search_spaces.space import registry as templates
 
 Right = Callable[..., None]
 Golden = Callable[[str], None]
@@ -51,6 +56,22 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text()
 
     return compare
+
+
+@pytest.fixture
+def own_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No plugin is loaded yet; what the test registers leaves with it, the modules of operators and templates, too."""
+    registries = (operators, "_OPERATORS"), (templates, "_TEMPLATES"), (nodes, "_CONVERTERS"), (nodes, "_MOST_INPUTS")
+    for module, name in registries:
+        monkeypatch.setattr(module, name, dict(getattr(module, name)))
+    load_plugins.cache_clear()
+    known = {*operators._OPERATORS, *templates._TEMPLATES}
+    yield
+    registered = {op.name: op.compute.__module__ for op in operators._OPERATORS.values()}
+    registered |= {entry.name: type(entry.rules).__module__ for entry in templates._TEMPLATES.values()}
+    for name in registered.keys() - known:
+        sys.modules.pop(registered[name], None)
+    load_plugins.cache_clear()
 
 
 @pytest.fixture(scope="session")

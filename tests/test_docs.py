@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.measure.peaks import Peaks, Rate
-from autotune.ops.plugins import GROUP, load_plugins
+from autotune.ops.plugins import GROUP
 from tests.cli.cli_models import invoke
 from tests.pages import PAGES, ROOT, Block, blocks, name_of
 
@@ -86,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_plugins: None) -> None:
     """What `pip install` makes of the package in docs/how-to/add-an-operator.md, for this process and its workers."""
     site = tmp_path / "site"
     info = site / "l1_distance-1.0.dist-info"
@@ -96,7 +96,6 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "entry_points.txt").write_text(f"[{GROUP}]\nl1_distance = l1_distance\n")
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    load_plugins.cache_clear()
 
 
 def run_commands(block: Block, page: Path) -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from autotune.ops import registry as operators
-from autotune.search_spaces.space import registry as templates
 from autotune.testing import check_operator, check_template
 
 TARGET = "native -num-cores=2"
@@ -60,12 +58,10 @@ class Random(Rules):
 
 
 @pytest.fixture
-def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file with templates of a plugin, which leave with the test."""
+def imported(tmp_path: Path, own_plugins: None) -> str:
+    """A file with templates of a plugin."""
     from autotune.measure.extensions import load_extensions
 
-    monkeypatch.setattr(operators, "_OPERATORS", dict(operators._OPERATORS))
-    monkeypatch.setattr(templates, "_TEMPLATES", dict(templates._TEMPLATES))
     path = tmp_path / "broken.py"
     path.write_text(BROKEN)
     load_extensions([str(path), str(EXAMPLE)])

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from autotune.errors import ExtensionError, WorkloadError
-from autotune.ops import registry
 from autotune.ops.plugins import GROUP, load_plugins
 from autotune.ops.registry import lookup
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of installed packages with one plugin, whose module is still to be written; what it adds leaves."""
-    monkeypatch.setattr(registry, "_OPERATORS", dict(registry._OPERATORS))
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_plugins: None) -> Path:
+    """A folder of installed packages with one plugin, whose module is still to be written."""
     info = tmp_path / "mine-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[{GROUP}]\nmine = my_plugin_module\n")
-    monkeypatch.delitem(sys.modules, "my_plugin_module", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    load_plugins.cache_clear()
-    yield tmp_path
-    load_plugins.cache_clear()
+    return tmp_path
 
 
 def test_an_unknown_operator_is_looked_for_in_plugins(install: Path) -> None:
