@@ -44,7 +44,7 @@ def section(found: Mapping[str, Any], name: str) -> str:
     cores = ", ".join(map(str, where["affinity"]))
     versions = ", ".join(f"{package} {version}" for package, version in where["versions"].items())
     load = ", ".join(f"{one:.1f}" for one in where["load_average"])
-    lines = [f"## {found['benchmark']}", "", found["method"], ""]
+    lines = [f"## {name}", "", found["method"], ""]
     for title, rows in found["tables"].items():
         lines += [f"### {title}", "", *table(rows), ""]
     if found["claims"]:
