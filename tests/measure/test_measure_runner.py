@@ -130,7 +130,7 @@ def test_compare_times_the_good_ones_and_says_what_is_wrong_with_the_others(
     first, second, third = runner.compare(candidate(target), builds, rounds=4)
     assert isinstance(first, MeasureResult)
     assert isinstance(third, MeasureResult)
-    assert (first.batches, third.batches) == (4, 4)
+    assert 1 <= first.batches <= 4 and 1 <= third.batches <= 4, "of quiet rounds, or of all where none was quiet"
     assert first.probe_gflops > 0 and third.probe_gflops > 0
     assert isinstance(second, Failure)
     assert second.kind == "incorrect"
