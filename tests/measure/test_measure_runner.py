@@ -64,7 +64,7 @@ def test_a_right_kernel_is_timed(runner: LocalRunner | AskedRunner, target: Targ
     result = runner.run(candidate(target), build("good", target))
     assert isinstance(result, MeasureResult)
     assert result.seconds > 0
-    assert 1 <= result.batches <= QUICK.most_rounds
+    assert 1 <= result.batches <= 2 * QUICK.most_rounds
     assert result.max_abs_err == 0.0
     assert result.number > 1
     assert result.spread >= 0
@@ -117,10 +117,10 @@ def test_an_object_that_does_not_link_is_a_compile_failure(runner: LocalRunner |
     assert (failure.kind, "absent" in failure.message) == ("compile", True)
 
 
-def test_a_hopeless_kernel_gets_one_batch(runner: LocalRunner | AskedRunner, target: Target) -> None:
+def test_a_hopeless_kernel_gets_one_round(runner: LocalRunner | AskedRunner, target: Target) -> None:
     result = runner.run(candidate(target), build("good", target), RunOptions(incumbent=1e-9))
     assert isinstance(result, MeasureResult)
-    assert result.batches == 1
+    assert result.batches <= 2, "of one round"
 
 
 def test_compare_times_the_good_ones_and_says_what_is_wrong_with_the_others(
