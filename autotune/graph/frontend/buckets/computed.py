@@ -63,8 +63,9 @@ def _product(operands: Sequence[Extent]) -> Extent:
 def _quotient(operands: Sequence[Extent]) -> Extent:
     """Where none is left over: else integers and the floats that they may have been cast to divide in two ways."""
     one, other = operands
-    exact = isinstance(one, int) and isinstance(other, int) and other and one % other == 0
-    return int(one) // int(other) if exact else one if other == 1 else None  # type: ignore[arg-type]
+    if isinstance(one, int) and isinstance(other, int):
+        return one // other if other and one % other == 0 else None
+    return one if other == 1 else None
 
 
 def _equal(operands: Sequence[Extent]) -> Extent:
