@@ -235,6 +235,7 @@ def verify(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption =
         with records.Database.open(path, read_only=True) as database:
             problems += records.verify(database)
             trials += 0 if problems else records.stats(database).trials
+    own = bool(problems)
     for location in layer or ():
         below, faults = layer_at(location).open()
         problems += faults
@@ -247,8 +248,10 @@ def verify(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption =
     if problems:
         if not as_json:
             print("\n".join(problems))
-        message = f"{path}: {len(problems)} problems; `autotune db export` saves what can still be read"
-        raise DatabaseError(message, values=found)
+        advice = "all in layers: restore or leave out those"
+        if own:
+            advice = "`autotune db export` saves what can still be read"
+        raise DatabaseError(f"{path}: {len(problems)} problems; {advice}", values=found)
     if as_json:
         text.print_json(found)
     else:
