@@ -17,6 +17,7 @@ from typing import Protocol
 from autotune import machine
 from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
+from autotune.measure.kept_builds import KeptBuilds
 from autotune.measure.local_runner import RunOptions
 from autotune.measure.runner import Runner
 from autotune.measure.spill_filter import SpillFilter
@@ -120,6 +121,7 @@ class Pipeline:
         self._options = RunOptions(weight_bytes=weight_bytes)
         self._best: dict[str, float] = {}
         self._known: dict[tuple[str, str], MeasureResult | Failure] = {}
+        self._built = KeptBuilds()
         self._last = 0.0  # when a candidate last ended
 
     def measure(self, candidates: Iterable[MeasureInput]) -> Iterator[Measurement]:
@@ -156,9 +158,13 @@ class Pipeline:
                     flight.running.cancel()
 
     def build(self, candidates: Sequence[MeasureInput]) -> list[BuildResult | Failure]:
-        """Only build, all at once: for kernels to be compared, or to see whether old records still fit."""
-        futures = [self._builder.submit(candidate) for candidate in candidates]
-        return [future.result() for future in futures]
+        """Only build, all at once: for kernels to be compared, or to see whether old records still fit.
+
+        What was measured lately is not built again.
+        """
+        kept = {candidate: self._built.get(candidate) for candidate in candidates}
+        futures = {candidate: self._builder.submit(candidate) for candidate, build in kept.items() if build is None}
+        return [kept[candidate] or futures[candidate].result() for candidate in candidates]
 
     def compare(
         self, candidate: MeasureInput, builds: Sequence[BuildResult], rounds: int = 20
@@ -216,6 +222,7 @@ class Pipeline:
         self._last = now
         if not isinstance(build, BuildResult):
             return Measurement(candidate, None, result, now - max(flight.started, before))
+        self._built.add(candidate, build)
         if isinstance(result, MeasureResult):
             if not result.disturbed:  # which others would be given up for
                 self.incumbent(result.seconds, candidate)

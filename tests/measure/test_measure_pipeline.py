@@ -268,6 +268,18 @@ def test_builds_alone_come_in_order_and_run_nothing(toy: tuple[MeasureInput, Bui
     assert script.log == ["build 3", "build 1"]
 
 
+def test_what_was_measured_lately_is_not_built_again(toy: tuple[MeasureInput, BuildResult]) -> None:
+    script = Script(toy[1])
+    pipeline = Pipeline(script, Runs(script))
+    first, second, bad = configs(toy, {"n": 3}, {"n": 1}, {"n": 2, "bad": True})
+    measured = {found.candidate: found.build for found in pipeline.measure([first, bad])}
+    script.log.clear()
+    builds = pipeline.build([second, first, bad])
+    assert script.log == ["build 1", "build 2"]
+    assert builds[1] is measured[first]
+    assert builds[2] == Failure("lower", "no")
+
+
 def test_compares_with_the_weights_of_the_model(toy: tuple[MeasureInput, BuildResult]) -> None:
     script = Script(toy[1])
     pipeline = Pipeline(script, Runs(script), ahead=2, take_turns=True, weight_bytes=9)
