@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.records.database import Database, WorkloadSummary
+from autotune.records.difference import TaskDifference, compare
 from autotune.records.exchange import MergeReport, export_lines, export_records, import_records, merge_database
 from autotune.records.layer import Layer
 from autotune.records.layered import LayeredDatabase
@@ -27,9 +28,11 @@ __all__ = [
     "Stats",
     "TEMPLATE_INTERFACE",
     "TargetFit",
+    "TaskDifference",
     "Tier",
     "TuningRecord",
     "WorkloadSummary",
+    "compare",
     "default_database_path",
     "export_lines",
     "export_records",

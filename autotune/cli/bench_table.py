@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.cli.compile import reason_lines
 from autotune.cli.table import Table
-from autotune.cli.text import duration, percent, print_table, table
+from autotune.cli.text import print_table, table
+from autotune.report.text import duration, percent
 
 if TYPE_CHECKING:
     from autotune.api.bench import Timing

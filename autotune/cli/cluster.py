@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from autotune.cli import text
 from autotune.cli.group import Group
 from autotune.cli.options import ClusterOption, ImportOption, JsonOption, require_cluster
+from autotune.report.text import percent
 
 if TYPE_CHECKING:
     from autotune.fleet.member import Member
@@ -56,7 +57,7 @@ def _cells(member: Member) -> tuple[str, ...]:
         f"{state.get('executing', 0)}+{state.get('ready', 0)}",
         str(state.get("done", "-")),
         str(state.get("disturbed", "-")),
-        text.percent(drift) if isinstance(drift, float) else "-",
+        percent(drift) if isinstance(drift, float) else "-",
     )
 
 

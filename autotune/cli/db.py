@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autotune.cli import text
+from autotune.cli.db_diff import diff
+from autotune.cli.db_sessions import sessions
 from autotune.cli.group import Group
-from autotune.cli.options import DbOption, JsonOption, LayerOption, database_of, database_path
+from autotune.cli.options import DbOption, JsonOption, LayerOption, database_path, opened
 from autotune.errors import DatabaseError
+from autotune.report.text import duration, percent
 
 if TYPE_CHECKING:
     from autotune.records import Database, MergeReport, TuningRecord
@@ -30,7 +31,7 @@ WorkloadArgument = Annotated[
 
 def list_workloads(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption = False) -> None:
     """List what has been tuned: one line per workload and target."""
-    with _reading(db, layer) as database:
+    with opened(db, layer) as database:
         summaries = database.workloads()
     if as_json:
         text.print_json([dataclasses.asdict(summary) for summary in summaries])
@@ -44,7 +45,7 @@ def list_workloads(db: DbOption = None, layer: LayerOption = None, as_json: Json
             one.workload_key,
             str(one.trials),
             str(one.failed),
-            text.duration(one.best_seconds),
+            duration(one.best_seconds),
             text.cell(one.description),
             one.target_key,
             *([text.cell(one.origin)] if layer else []),
@@ -60,7 +61,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show the trials of a workload: the fastest verified ones, and why others failed."""
-    with _reading(db, layer) as database:
+    with opened(db, layer) as database:
         key = _workload_key(database, workload)
         trials = list(database.trials(key))
         if not trials:
@@ -87,8 +88,8 @@ def show(
     )  # fmt: skip
     for trial, origin in zip(fastest, origins):
         table.add_row(
-            text.duration(trial.seconds),
-            "-" if trial.spread is None else text.percent(trial.spread),
+            duration(trial.seconds),
+            "-" if trial.spread is None else percent(trial.spread),
             "-" if trial.max_abs_err is None else f"{trial.max_abs_err:.2g}",
             "-" if trial.tolerance is None else f"{trial.tolerance:.2g}",
             text.date(trial.created),
@@ -115,7 +116,7 @@ def best(
     wanted = Target.parse(target)
     if residency not in (None, "L2", "L3", "DRAM"):
         raise DatabaseError(f"--residency {residency}: weights are in L2, L3 or DRAM; name one of them")
-    with _reading(db, layer) as database:
+    with opened(db, layer) as database:
         key = _workload_key(database, workload)
         match = database.best(key, wanted.key, wanted.to_json(), residency=residency)
         origin = "" if match.record is None else database.origin(match.record)
@@ -130,7 +131,7 @@ def best(
         text.print_table(
             text.facts(
                 ("operator", text.cell(record.description)),
-                ("time", text.duration(record.seconds)),
+                ("time", duration(record.seconds)),
                 ("target", record.target_key),
                 ("weights in", record.residency or "-"),
                 ("layouts", "as its template chooses" if own else text.cell(record.interface)),
@@ -156,7 +157,7 @@ def export_file(
     from autotune.api.locate import layer_at
 
     damaged: list[str] = []
-    with _reading(db, layer) as database:
+    with opened(db, layer) as database:
         if out == "-":
             for line in records.export_lines(database, damaged):
                 print(line)
@@ -281,7 +282,7 @@ def stats(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption = 
     """Count what is in the database: trials, failures by kind, sessions by state."""
     from autotune import records
 
-    with _reading(db, layer) as database:
+    with opened(db, layer) as database:
         parts = database.layers if isinstance(database, records.LayeredDatabase) else (database,)
         found, *layers = [records.stats(part) for part in parts]
     if as_json:
@@ -326,18 +327,6 @@ def _knobs(config: str) -> str:
     return " ".join(f"{name}={json.dumps(value)}" for name, value in found.items() if name != "template")
 
 
-@contextlib.contextmanager
-def _reading(db: Path | None, layer: Sequence[str] | None) -> Iterator[Database]:
-    """The database that is meant, with layers under it if there are any."""
-    from autotune.api.locate import reading
-
-    path = database_path(db)
-    with reading(database_of(path, layer)) as database:
-        if database is None:
-            raise DatabaseError(f"{path} does not exist, and no layer can be read; `autotune tune` creates it")
-        yield database
-
-
 def _existing(db: Path | None) -> Path:
     """A database to change, not to create."""
     path = database_path(db)
@@ -380,6 +369,8 @@ DB = Group(
         "list": list_workloads,
         "show": show,
         "best": best,
+        "sessions": sessions,
+        "diff": diff,
         "export": export_file,
         "import": import_file,
         "merge": merge,

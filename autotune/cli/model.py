@@ -10,7 +10,8 @@ import typer
 
 from autotune.cli.group import Group
 from autotune.cli.options import JsonOption
-from autotune.cli.text import percent, print_json, print_table, table
+from autotune.cli.text import print_json, print_table, table
+from autotune.report.text import percent
 
 if TYPE_CHECKING:
     from autotune.cost_model.training import Score

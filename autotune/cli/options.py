@@ -6,16 +6,18 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.errors import InputError
+from autotune.errors import DatabaseError, InputError
 
 if TYPE_CHECKING:
     from autotune.api.locate import DatabaseLike
+    from autotune.records import Database
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)]
 RunnableArgument = Annotated[
@@ -122,6 +124,22 @@ def database_of(db: Path | None, layer: Sequence[str] | None) -> DatabaseLike:
     from autotune.api.locate import Layered
 
     return Layered(db, tuple(layer)) if layer else db
+
+
+@contextmanager
+def opened(db: Path | None, layer: Sequence[str] | None = None) -> Iterator[Database]:
+    """The database that a command looks into, with layers under it if there are any.
+
+    Raises:
+        DatabaseError: there is none.
+    """
+    from autotune.api.locate import reading
+
+    path = database_path(db)
+    with reading(database_of(path, layer)) as database:
+        if database is None:
+            raise DatabaseError(f"{path} does not exist, and no layer can be read; `autotune tune` creates it")
+        yield database
 
 
 def layer_words(layer: Sequence[str] | None) -> list[str]:

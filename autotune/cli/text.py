@@ -69,22 +69,6 @@ def cell(value: str) -> str:
     return shown if len(value) <= _LONGEST else f"{shown}..."
 
 
-def duration(seconds: float | None) -> str:
-    """A measured time: 812.4 µs, 12.345 ms."""
-    if seconds is None or not math.isfinite(seconds):
-        return "-"
-    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
-
-
-def clock(seconds: float | None) -> str:
-    """A waiting time: 0:07, 4:05, 1:02:03."""
-    if seconds is None or not math.isfinite(seconds):
-        return "-"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 def date(seconds: float | None) -> str:
     if seconds is None:
         return "-"
@@ -116,7 +100,3 @@ def percents(shares: Sequence[float]) -> list[str]:
     for n in sorted(range(len(exact)), key=lambda n: shown[n] - exact[n])[:missing]:
         shown[n] += 1
     return [f"{share / 10:.1f} %" for share in shown]
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

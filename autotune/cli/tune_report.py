@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autotune.cli.text import cell, duration, percent, percents, print_table, table
+from autotune.cli.text import cell, percents, print_table, table
 from autotune.report.naming import task_name
+from autotune.report.text import duration, percent
 
 if TYPE_CHECKING:
     from autotune.api.tune import TuneReport

@@ -83,11 +83,10 @@ class Coverage:
         }
 
     def _repr_html_(self) -> str:
-        from autotune.report.notebook import html_table, shown_share, shown_time
+        from autotune.report.notebook import html_table
+        from autotune.report.text import duration, percent
 
-        rows = [
-            (part.tier, shown_share(part.share), str(part.kernels), shown_time(part.seconds)) for part in self.parts
-        ]
+        rows = [(part.tier, percent(part.share), str(part.kernels), duration(part.seconds)) for part in self.parts]
         notes = [f"{count} kernels: {reason}" for reason, count in self.reasons]
         headings = ("schedules", "share of FLOP", "kernels", "as measured")
         return html_table("coverage", headings, rows, [*notes, *self.plain_lines()])

@@ -153,14 +153,15 @@ class Explanation:
         }  # fmt: skip
 
     def _repr_html_(self) -> str:
-        from autotune.report.notebook import html_table, shown_share, shown_time
+        from autotune.report.notebook import html_table
+        from autotune.report.text import duration, percent
 
         choice, measured = self.choice, self.choice.seconds
         rows = [
-            ("work", f"{self.workload.flops / 1e6:.2f} MFLOP, at least {shown_time(self.limit.seconds)}"),
+            ("work", f"{self.workload.flops / 1e6:.2f} MFLOP, at least {duration(self.limit.seconds)}"),
             ("schedule", f"{choice.config.template or 'stored steps'}, {choice.tier.value}: {choice.reason}"),
             ("measured", "-" if measured is None
-             else f"{shown_time(measured)}, {shown_share(self.limit.seconds / measured)} of what the limit allows"),
+             else f"{duration(measured)}, {percent(self.limit.seconds / measured)} of what the limit allows"),
             ("code", f"{len(self.kernel.object_code)} bytes, {self.kernel.fmas} vector multiply-adds"),
             ("spills", str(self.kernel.spills)),
             *((f"cost model: {one.name}", f"{one.value:.3g}, usual {one.usual:.3g}: {one.factor:.2f}×")

@@ -20,14 +20,3 @@ def html_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]
     below = "".join(f"<div>{html.escape(line)}</div>" for line in (*more, *notes))
     caption = f"<div><b>{html.escape(title)}</b></div>"
     return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
-
-
-def shown_time(seconds: float | None) -> str:
-    """812.4 µs, 12.345 ms; "-" where it is unknown."""
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
-
-
-def shown_share(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -154,16 +154,17 @@ class Profile:
         }
 
     def _repr_html_(self) -> str:
-        from autotune.report.notebook import html_table, shown_share, shown_time
+        from autotune.report.notebook import html_table
+        from autotune.report.text import duration, percent
 
         rows = [
-            (shown_time(k.seconds), shown_share(self.share(k)), shown_share(k.of_limit), kernel_name(k.report.origins),
+            (duration(k.seconds), percent(self.share(k)), percent(k.of_limit), kernel_name(k.report.origins),
              k.report.description)
             for k in self.kernels
         ]  # fmt: skip
-        rows += [(shown_time(h.seconds), shown_share(self.share(h)), "-", h.label, "on the host") for h in self.hosts]
+        rows += [(duration(h.seconds), percent(self.share(h)), "-", h.label, "on the host") for h in self.hosts]
         rows.sort(key=lambda row: -float(row[1].split()[0]))
-        title = f"{shown_time(self.latency)} a run, {shown_time(self.seconds)} of it in kernels and host functions"
+        title = f"{duration(self.latency)} a run, {duration(self.seconds)} of it in kernels and host functions"
         doubts = [*self.doubts, *([f"disturbed: {self.disturbance}"] if self.disturbance else [])]
         return html_table(title, ("time", "share", "of limit", "node", "operator"), rows, doubts)
 

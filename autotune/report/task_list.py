@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from autotune.compiler.tasks import KernelTask
 from autotune.report.naming import task_name
-from autotune.report.notebook import html_table, shown_share
+from autotune.report.notebook import html_table
+from autotune.report.text import percent
 
 
 class TaskList(tuple[KernelTask, ...]):
@@ -16,7 +17,7 @@ class TaskList(tuple[KernelTask, ...]):
         flops = [task.uses * task.workload.flops for task in self]
         order = sorted(range(len(self)), key=lambda n: -flops[n])
         rows = [
-            (shown_share(flops[n] / (sum(flops) or 1)), str(self[n].uses), task_name(self[n].origins),
+            (percent(flops[n] / (sum(flops) or 1)), str(self[n].uses), task_name(self[n].origins),
              self[n].workload.describe())
             for n in order
         ]  # fmt: skip

@@ -15,7 +15,7 @@ from autotune.cli.commands import COMMANDS
 from autotune.cli.db import DB
 from autotune.cli.main import make_app
 from autotune.ops.parse import parse_workload
-from autotune.records import Database
+from autotune.records import Database, SessionState
 from autotune.records.schema import STEPS
 from autotune.target import Target
 from tests.records.records_samples import alter_details, make_failure, make_record, make_session
@@ -199,6 +199,31 @@ def test_stats(db: Path) -> None:
     assert (counted["trials"], counted["failures"]) == (7, {"crash": 1, "timeout": 2})
 
 
+def test_sessions(db: Path) -> None:
+    with Database.open(db) as database:
+        later = replace(make_session(), id="f" * 16, started=2000.0, heartbeat=2000.0, command="autotune tune m.onnx")
+        database.add_session(later)
+        database.finish(later.id, SessionState.FINISHED, 2090.0)
+    first, newest, oldest = invoke("sessions", "--db", db).stdout.splitlines()
+    assert first.split() == ["session", "started", "took", "state", "host", "command"]
+    assert "ffffffff" in newest and "1:30" in newest and newest.endswith("autotune tune m.onnx")
+    assert "running" in oldest
+    shown = found("sessions", "--db", db)
+    assert isinstance(shown, list) and [one["id"] for one in shown] == [later.id, make_session().id]
+
+
+def test_diff(db: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.sqlite"
+    with Database.open(there) as database:
+        database.add_many([replace(make_record(), seconds=2e-3), make_failure(7, "timeout")])
+    lines = invoke("diff", there, "--db", db).stdout.splitlines()
+    assert lines[1].split()[:5] == ["1.000", "ms", "2.000", "ms", "2.00×"] and "matmul 8x8" in lines[2]
+    assert lines[-1] == "2 kernels: 1 faster here, 1 known here only"
+    assert invoke("diff", db, "--db", db).stdout == "2 kernels: 2 equal\n"
+    shown = found("diff", db, "--db", there)
+    assert isinstance(shown, list) and [one["ratio"] for one in shown] == [0.5, None]
+
+
 def test_upgrade(db: Path) -> None:
     assert invoke("upgrade", "--db", db).stdout == f"{db}: schema {list(STEPS)[-1]}\n"
 
@@ -213,6 +238,7 @@ def test_every_verb_refuses_what_is_no_database(tmp_path: Path, verb: str) -> No
         "export": ["-"],
         "import": [path],
         "merge": [tmp_path / "x"],
+        "diff": [tmp_path / "x"],
     }
     assert "not a SQLite file" in refused(verb, *operand.get(verb, []), "--db", path)
     if verb not in {"import", "merge"}:  # these two create the database
