@@ -16,13 +16,13 @@ import onnx
 
 import autotune
 from autotune.cli.bench_table import show_comparison
-from autotune.cli.progress import showing
-from autotune.cli.text import duration, size
+from autotune.cli.text import size
 from autotune.engines.compare import compare
 from autotune.engines.engine import Ours
 from autotune.engines.peers import load_peer
 from autotune.errors import AutotuneError
 from autotune.report.coverage import Coverage
+from autotune.report.text import duration
 from autotune.runtime.artifact import load_artifact
 from autotune.runtime.executor import Executor
 from autotune.runtime.feeds import random_feeds
@@ -61,8 +61,7 @@ def demo(name: str, budget: str, threads: int | None, folder: Path) -> int:
     onnx.save(zoo.build(name), model)
 
     print(f"2. tune    for {budget} on {target}, trials in {database}")
-    with showing() as progress:
-        report = autotune.tune(model, target, database, budget=budget, callbacks=[progress], command="make demo")
+    report = autotune.tune(model, target, database, budget=budget, progress=True, command="make demo")
     if report.interrupted or report.model is None:
         print("interrupted; the same command continues", file=sys.stderr)
         return 130

@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import autotune
-from autotune.api.tune import Phase
+from autotune.api.phase import Phase
 from autotune.fleet.engine import Fleet, Patience
 from autotune.fleet.host import serve
 from autotune.fleet.identity import Identity

@@ -23,7 +23,7 @@ from pathlib import Path
 import onnx
 
 import autotune
-from autotune.api.tune import Phase
+from autotune.api.phase import Phase
 from autotune.records import Database
 from autotune.search import Event, TaskResumed, TrialFinished
 from benchmarks import zoo

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from autotune.api.fallback import check_fallback
 from autotune.api.locate import DatabaseLike
+from autotune.api.phase import TuneCallback
 from autotune.api.session import InferenceSession
-from autotune.api.tune import TuneCallback, tune
+from autotune.api.tune import tune
 from autotune.errors import UnsupportedError
 from autotune.search import Budget
 from autotune.target import Target
@@ -33,13 +34,15 @@ def optimize(
     max_error: float | None = None,
     fallback: str | None = None,
     callbacks: Sequence[TuneCallback] = (),
+    progress: bool | None = None,
 ) -> InferenceSession:
     """Tune a model and make a session of it; called again, it goes on tuning where it stopped.
 
     Ctrl-C ends the tuning; the session then has what was found so far.
 
     Args:
-        model: as for `InferenceSession`. target, database, budget, shapes, inputs, callbacks: as for `tune`.
+        model: as for `InferenceSession`. target, database, budget, shapes, inputs, callbacks,
+            progress: as for `tune`.
         strict_fp, precision, max_error: as for `compile`.
         fallback: "onnxruntime" has ONNX Runtime run what autotune does not support: see `InferenceSession`.
 
@@ -50,7 +53,7 @@ def optimize(
     try:
         report = tune(
             model, target, database, budget=budget, shapes=shapes, inputs=inputs, callbacks=callbacks,
-            strict_fp=strict_fp, precision=precision, max_error=max_error,
+            progress=progress, strict_fp=strict_fp, precision=precision, max_error=max_error,
         )  # fmt: skip
         _log.info("tuned: %s", report.model)
     except UnsupportedError:

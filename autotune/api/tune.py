@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from autotune.api.allowance import Allowance
 from autotune.api.locate import DatabaseLike, object_cache, reading, writing
 from autotune.api.observe import ObservedProgram, observe
+from autotune.api.phase import Phase, TuneCallback
+from autotune.api.progress import showing
 from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
 from autotune.api.workplace import Workplace, open_workplace
 from autotune.compiler.choose import Chooser
@@ -32,7 +34,6 @@ from autotune.search import (
     DEFAULT_STRATEGY,
     STRATEGIES,
     Budget,
-    Event,
     TaskOutcome,
     TuneOptions,
     TuneOutcome,
@@ -53,24 +54,6 @@ ROUNDS = 3
 """How often to look for such kernels: what is measured in new layouts may change the layouts of its neighbours."""
 PEAK_SECONDS, PEAK_SHARE = 5.0, 0.05
 """How long a quiet moment is waited for while the peak is in doubt, at most: seconds, and of the whole time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """What a tuning run does from now on.
-
-    Attributes:
-        name: in a few words.
-        tasks: those that it works on.
-        peak_gflops: fp32 FMA peak of the target's threads, which speeds may be compared with; 0 while it is in doubt.
-    """
-
-    name: str
-    tasks: tuple[TuningTask, ...] = ()
-    peak_gflops: float = 0.0
-
-
-TuneCallback: TypeAlias = Callable[["Event | Phase"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +127,18 @@ class TuneReport:
 
     def _repr_html_(self) -> str:
         from autotune.report.naming import task_name
-        from autotune.report.notebook import html_table, shown_time
+        from autotune.report.notebook import html_table
+        from autotune.report.text import duration
 
         model = self.model
         title = f"{self.search.new_trials} trials in {self.search.seconds:.1f} s"
         if model is not None:
             now = "tuned" if model.tuned else "untuned"
-            times = f"{shown_time(model.untuned_seconds)} untuned, {shown_time(model.tuned_seconds)} tuned"
+            times = f"{duration(model.untuned_seconds)} untuned, {duration(model.tuned_seconds)} tuned"
             title = f"{times}, in turn {model.speedup:.2f}× as fast; the model runs {now}; {title}"
         tasks = sorted(self.search.tasks, key=lambda task: -task.task.weight * (task.best.cost if task.best else 0.0))
         rows = [
-            (shown_time(task.default_seconds), shown_time(task.best.seconds if task.best else None),
+            (duration(task.default_seconds), duration(task.best.seconds if task.best else None),
              f"{task.speedup:.2f}×" if task.speedup else "-", f"{task.task.weight:g}", str(task.trials),
              task_name(task.task.origins), task.task.name)
             for task in tasks
@@ -182,6 +166,7 @@ def tune(
     verdict: str = MEASURED,
     imports: Sequence[str] = (),
     callbacks: Sequence[TuneCallback] = (),
+    progress: bool | None = None,
     command: str = "",
     cluster: str | None = None,
 ) -> TuneReport:
@@ -209,6 +194,7 @@ def tune(
             "tuned" or "untuned".
         imports: modules or .py files with the user's own operators and templates.
         callbacks: told of every event.
+        progress: whether to show on stderr how far it is; None: at a terminal and in a notebook.
         command: what the user typed, for the session's row.
         cluster: address of a Dask scheduler, whose workers build and measure (docs/how-to/tune-on-several-machines.md);
             `target` may then be that of any of its runners, by its key.
@@ -226,17 +212,23 @@ def tune(
     load_extensions(imports)
     options = TuneOptions.of(spending, strategy, seed)
     patience = PEAK_SECONDS if limit.seconds is None else min(PEAK_SECONDS, PEAK_SHARE * limit.seconds)
-    with open_workplace(target, cluster, imports) as place:
-        with _earlier(database) as opened:
-            wish = Precision.parse(precision, max_error)
-            subject = _subject(model_or_op, place.target, shapes, inputs, seed, strict_fp, wish, opened)
-        with writing(database) as opened:
-            # The builders start while the runner does, before it has anything to measure.
-            with place.runner() as runner, place.pipeline(runner, _Run.weight_bytes(subject)) as pipeline:
-                peak = runner.peak(patience)
-                run = _Run(place, opened, peak, options, strict_fp, verdict, callbacks, command, started, limit.seconds)
-                outcome = run.search(subject, limit, pipeline)
-            return run.judged(outcome, () if isinstance(subject, Workload) else subject)
+    with showing(progress) as shown:
+        listeners: tuple[TuneCallback, ...] = (*callbacks, *([shown] if shown is not None else []))
+        _tell(listeners, Phase("reading the model"))
+        with open_workplace(target, cluster, imports) as place:
+            with _earlier(database) as opened:
+                wish = Precision.parse(precision, max_error)
+                subject = _subject(model_or_op, place.target, shapes, inputs, seed, strict_fp, wish, opened)
+            with writing(database) as opened:
+                # The builders start while the runner does, before it has anything to measure.
+                with place.runner() as runner, place.pipeline(runner, _Run.weight_bytes(subject)) as pipeline:
+                    _tell(listeners, Phase("measuring what this CPU can do"))
+                    peak = runner.peak(patience)
+                    run = _Run(
+                        place, opened, peak, options, strict_fp, verdict, listeners, command, started, limit.seconds
+                    )
+                    outcome = run.search(subject, limit, pipeline)
+                return run.judged(outcome, () if isinstance(subject, Workload) else subject)
 
 
 class _Run:
@@ -327,7 +319,7 @@ class _Run:
         return outcome
 
     def _judge(self, observed: ObservedProgram, session_id: str, racer: RacerLike) -> ModelVerdict:
-        self._tell(Phase("timing the model, tuned and untuned in turn"))
+        _tell(self.callbacks, Phase("timing the model, tuned and untuned in turn"))
         return judge(
             observed,
             self.target,
@@ -356,7 +348,7 @@ class _Run:
         return limit(workload, self.target, self.speed, residency=where, strict_fp=self.strict_fp).seconds
 
     def _search(self, phase: str, tasks: list[TuningTask], budget: Budget, pipeline: Pipeline) -> TuneOutcome:
-        self._tell(Phase(phase, tuple(tasks), 0.0 if self.peak.doubt else self.peak.gflops))
+        _tell(self.callbacks, Phase(phase, tuple(tasks), 0.0 if self.peak.doubt else self.peak.gflops))
         return search(
             tasks,
             pipeline=pipeline,
@@ -366,10 +358,6 @@ class _Run:
             callbacks=self.callbacks,
             command=self.command,
         )
-
-    def _tell(self, phase: Phase) -> None:
-        for callback in self.callbacks:
-            callback(phase)
 
     def _report(self, outcome: TuneOutcome, verdicts: Sequence[ModelVerdict], interrupted: bool) -> TuneReport:
         peak = self.peak.against(self.peak.gflops * max((self._of_peak(task) for task in outcome.tasks), default=0.0))
@@ -381,6 +369,11 @@ class _Run:
         if found.best is None or workload.anchor is None:
             return 0.0
         return limit(workload, self.target, self.speed, strict_fp=self.strict_fp).arithmetic / found.best.cost
+
+
+def _tell(callbacks: Sequence[TuneCallback], phase: Phase) -> None:
+    for callback in callbacks:
+        callback(phase)
 
 
 def _flops(programs: Sequence[ObservedProgram]) -> list[int]:

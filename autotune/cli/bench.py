@@ -29,6 +29,7 @@ from autotune.cli.options import (
     parse_shapes,
     precision_words,
 )
+from autotune.cli.status import working
 from autotune.cli.text import print_json
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def bench(
 
     found = []
     for setting in every:
-        found.append(bench_model(ask, setting, note))
+        with working(f"timing {model}"):
+            found.append(bench_model(ask, setting, note))
         _refuse_wrong(found[-1], values_of(model, found[-1], command(found[-1])) if as_json else None)
     sweep = sweep_threads is not None or sweep_batch is not None
     if as_json:

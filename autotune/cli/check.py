@@ -14,6 +14,7 @@ from autotune.cli.options import (
     load_imports,
     parse_shapes,
 )
+from autotune.cli.status import working
 from autotune.cli.text import facts, print_json, print_table
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ def check(
     from autotune.target import Target
 
     load_imports(imports)
-    parsed = open_model(model, parse_shapes(shape))
-    found = outline(parsed)
-    tasks = kernel_tasks(optimize(found.graph), Target.parse(target)) if found.graph is not None else ()
+    with working(f"checking {model}"):
+        parsed = open_model(model, parse_shapes(shape))
+        found = outline(parsed)
+        tasks = kernel_tasks(optimize(found.graph), Target.parse(target)) if found.graph is not None else ()
     kernels = sum(task.uses for task in tasks)
     flops = sum(task.uses * task.workload.flops for task in tasks)
     values = (

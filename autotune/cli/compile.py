@@ -34,8 +34,10 @@ from autotune.cli.options import (
     parse_size,
     precision_words,
 )
-from autotune.cli.text import duration, facts, finite, percent, print_json, print_table, size
+from autotune.cli.status import working
+from autotune.cli.text import facts, finite, print_json, print_table, size
 from autotune.errors import InputError
+from autotune.report.text import duration, percent
 
 if TYPE_CHECKING:
     from autotune.compiler.compile import CompiledModel
@@ -119,28 +121,29 @@ def compile_model(
     load_imports(imports)
     limit = parse_size(max_memory)
     start = time.perf_counter()
-    variants = [
-        compile(
-            model,
-            one,
-            False if untuned else database_of(db, layer),
-            shapes=parse_shapes(shape),
-            fixed=load_arrays(fix, "--fix"),
-            strict_fp=strict_fp,
-            max_memory=limit,
-            skip_passes=skip_pass or (),
-            dump_graph=dump_graph,
-            precision=precision,
-            max_error=max_error,
-        )
-        for one in (target, *(also or ()))
-    ]
-    compiled = variants[0]
-    if library:
-        name = prefix or identifiers([out.stem.removeprefix("lib")])[0]
-        save_library(out, variants, name, header, weights, f"{model.name}, compiled")
-    else:
-        compiled.save(out, sign)
+    with working(f"compiling {model}"):
+        variants = [
+            compile(
+                model,
+                one,
+                False if untuned else database_of(db, layer),
+                shapes=parse_shapes(shape),
+                fixed=load_arrays(fix, "--fix"),
+                strict_fp=strict_fp,
+                max_memory=limit,
+                skip_passes=skip_pass or (),
+                dump_graph=dump_graph,
+                precision=precision,
+                max_error=max_error,
+            )
+            for one in (target, *(also or ()))
+        ]
+        compiled = variants[0]
+        if library:
+            name = prefix or identifiers([out.stem.removeprefix("lib")])[0]
+            save_library(out, variants, name, header, weights, f"{model.name}, compiled")
+        else:
+            compiled.save(out, sign)
     seconds = time.perf_counter() - start
     coverage = Coverage.of(compiled.kernels)
     if as_json:

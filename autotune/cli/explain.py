@@ -20,7 +20,9 @@ from autotune.cli.options import (
     load_imports,
     parse_shapes,
 )
-from autotune.cli.text import duration, facts, print_json, print_table, size, table
+from autotune.cli.status import working
+from autotune.cli.text import facts, print_json, print_table, size, table
+from autotune.report.text import duration
 
 if TYPE_CHECKING:
     from autotune.report.explain import Explanation
@@ -78,7 +80,8 @@ def explain(
     arrays = load_arrays(inputs, "--input")
     what = str(op) if model is None else model
     database = database_of(db, layer)
-    found = find(what, wanted, database, node=node, config=chosen, shapes=parse_shapes(shape), inputs=arrays)
+    with working(f"compiling {what}"):
+        found = find(what, wanted, database, node=node, config=chosen, shapes=parse_shapes(shape), inputs=arrays)
     other = None
     if against is not None:
         rival = default_config(found.workload, wanted) if against == "default" else Config.from_json(against)
@@ -127,7 +130,14 @@ def _summary(e: Explanation, target: Target) -> None:
 
 def _loops(e: Explanation, target: Target) -> None:
     shown = table(
-        "loop", "turns", "a turn touches", "fits", "most of it", right=("turns", "a turn touches"), long=("loop",)
+        "loop",
+        "turns",
+        "a turn touches",
+        "fits",
+        "most of it",
+        right=("turns", "a turn touches"),
+        long=("loop",),
+        spare=("most of it",),
     )
     for loop in e.footprints:
         largest = sorted(loop.touched.items(), key=lambda item: -item[1])[:3]

@@ -31,7 +31,9 @@ from autotune.cli.options import (
     parse_shapes,
     write_text,
 )
-from autotune.cli.text import cell, duration, percent, percents, print_json, print_table, size, table
+from autotune.cli.status import working
+from autotune.cli.text import cell, percents, print_json, print_table, size, table
+from autotune.report.text import duration, percent
 
 if TYPE_CHECKING:
     from autotune.report.profile import HostProfile, KernelProfile, Profile
@@ -71,19 +73,20 @@ def profile(
         check_writable(trace)
     load_imports(imports)
     wanted, given = Target.parse(target), load_arrays(inputs, "--input")
-    loaded = load(
-        model,
-        wanted,
-        False if untuned else database_of(db, layer),
-        shapes=shapes_with(parse_shapes(shape), given),
-        skip_passes=skip_pass or (),
-        dump_graph=dump_graph,
-        precision=precision,
-        max_error=max_error,
-    )
-    feeds = complete_feeds([NodeArg.of(spec) for spec in loaded.inputs], given, 0)
-    run_observed(loaded, feeds, given)
-    found = profile_model(loaded, feeds, measure_peaks(wanted), passes, Watch(wanted.num_threads))
+    with working(f"timing the kernels of {model}"):
+        loaded = load(
+            model,
+            wanted,
+            False if untuned else database_of(db, layer),
+            shapes=shapes_with(parse_shapes(shape), given),
+            skip_passes=skip_pass or (),
+            dump_graph=dump_graph,
+            precision=precision,
+            max_error=max_error,
+        )
+        feeds = complete_feeds([NodeArg.of(spec) for spec in loaded.inputs], given, 0)
+        run_observed(loaded, feeds, given)
+        found = profile_model(loaded, feeds, measure_peaks(wanted), passes, Watch(wanted.num_threads))
     if trace is not None:
         write_text(trace, json.dumps(found.trace()))
     if as_json:

@@ -24,7 +24,9 @@ from autotune.cli.options import (
     load_imports,
     parse_shapes,
 )
-from autotune.cli.text import duration, print_json, size
+from autotune.cli.status import working
+from autotune.cli.text import print_json, size
+from autotune.report.text import duration
 
 
 def report(
@@ -54,18 +56,19 @@ def report(
 
     check_writable(out)
     load_imports(imports)
-    page = write_report(
-        model,
-        out,
-        target,
-        database_of(db, layer),
-        shapes=parse_shapes(shape),
-        inputs=load_arrays(inputs, "--input"),
-        peers=peer_names(against),
-        other=other,
-        rounds=rounds,
-        command=tune_command(model, target, shape, inputs, db, more=layer_words(layer)),
-    )
+    with working(f"measuring {model}"):
+        page = write_report(
+            model,
+            out,
+            target,
+            database_of(db, layer),
+            shapes=parse_shapes(shape),
+            inputs=load_arrays(inputs, "--input"),
+            peers=peer_names(against),
+            other=other,
+            rounds=rounds,
+            command=tune_command(model, target, shape, inputs, db, more=layer_words(layer)),
+        )
     if as_json:
         values = {
             "file": str(out),

@@ -26,6 +26,7 @@ from autotune.cli.options import (
     load_imports,
     parse_shapes,
 )
+from autotune.cli.status import working
 from autotune.cli.text import print_json, print_table, table
 from autotune.errors import InputError
 
@@ -63,19 +64,20 @@ def run(
 
     load_imports(imports)
     given = load_arrays(inputs, "--input")
-    session = InferenceSession(
-        model,
-        target=target,
-        database=False if untuned else database_of(db, layer),
-        trust=trust or None,
-        shapes=parse_shapes(shape),
-        skip_passes=skip_pass or (),
-        dump_graph=dump_graph,
-        precision=precision,
-        max_error=max_error,
-    )
-    feeds = complete_feeds(session.get_inputs(), given, random)
-    results = dict(zip((spec.name for spec in session.get_outputs()), session.run(None, feeds), strict=True))
+    with working(f"compiling {model}"):
+        session = InferenceSession(
+            model,
+            target=target,
+            database=False if untuned else database_of(db, layer),
+            trust=trust or None,
+            shapes=parse_shapes(shape),
+            skip_passes=skip_pass or (),
+            dump_graph=dump_graph,
+            precision=precision,
+            max_error=max_error,
+        )
+        feeds = complete_feeds(session.get_inputs(), given, random)
+        results = dict(zip((spec.name for spec in session.get_outputs()), session.run(None, feeds), strict=True))
     saved = _save(results, output) if output is not None else {}
     if as_json:
         print_json({name: _values(array) for name, array in results.items()})

@@ -19,7 +19,9 @@ from autotune.cli.options import (
     load_imports,
     parse_shapes,
 )
-from autotune.cli.text import cell, duration, percents, print_json, print_table, table
+from autotune.cli.status import working
+from autotune.cli.text import cell, percents, print_json, print_table, table
+from autotune.report.text import duration
 
 
 def tasks(
@@ -44,10 +46,11 @@ def tasks(
 
     load_imports(imports)
     parsed = Target.parse(target)
-    found = find_tasks(
-        model, parsed, shapes=parse_shapes(shape), inputs=load_arrays(inputs, "--input"),
-        precision=precision, max_error=max_error, database=database_of(db, layer),
-    )  # fmt: skip
+    with working(f"finding the kernels of {model}"):
+        found = find_tasks(
+            model, parsed, shapes=parse_shapes(shape), inputs=load_arrays(inputs, "--input"),
+            precision=precision, max_error=max_error, database=database_of(db, layer),
+        )  # fmt: skip
     total = sum(task.uses * task.workload.flops for task in found) or 1
     rows: list[dict[str, Any]] = []
     with reading(database_of(db, layer)) as database:

@@ -30,6 +30,7 @@ from autotune.cli.options import (
     precision_words,
     require_cluster,
 )
+from autotune.cli.status import working
 from autotune.cli.text import print_json
 from autotune.errors import ClusterError
 
@@ -99,9 +100,9 @@ def tune(
             'give one thing to tune: MODEL, or --op TEXT such as --op "matmul a=128,768 b=768,3072"'
         )
     model = named if model is None else model
-    from autotune.api.tune import tune as run_tune
-    from autotune.cli.progress import showing
-    from autotune.cli.tune_report import show_report
+    with working("starting"):  # what is imported now takes a second
+        from autotune.api.tune import tune as run_tune
+        from autotune.cli.tune_report import show_report
 
     path, given = database_path(db), load_arrays(inputs, "--input")
     precise = precision_words(precision, max_error)
@@ -116,27 +117,26 @@ def tune(
         ]
     )
     try:
-        with showing(quiet()) as progress:
-            report = run_tune(
-                str(op) if model is None else model,
-                target,
-                database_of(db, layer),
-                budget=budget,
-                trials=trials,
-                effort=effort,
-                strategy=strategy,
-                seed=seed,
-                shapes=parse_shapes(shape),
-                inputs=given,
-                strict_fp=strict_fp,
-                precision=precision,
-                max_error=max_error,
-                verdict=verdict,
-                imports=tuple(imports or ()),
-                callbacks=[progress],
-                command=command,
-                cluster=cluster,
-            )
+        report = run_tune(
+            str(op) if model is None else model,
+            target,
+            database_of(db, layer),
+            budget=budget,
+            trials=trials,
+            effort=effort,
+            strategy=strategy,
+            seed=seed,
+            shapes=parse_shapes(shape),
+            inputs=given,
+            strict_fp=strict_fp,
+            precision=precision,
+            max_error=max_error,
+            verdict=verdict,
+            imports=tuple(imports or ()),
+            progress=not quiet(),
+            command=command,
+            cluster=cluster,
+        )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_continuing(path, command)) from None
     except ClusterError as error:

@@ -1,0 +1,90 @@
+"""What the progress of a tuning run says, from events that are made up."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from autotune.api.pace import Pace
+from autotune.api.phase import Phase
+from autotune.api.progress import TuneProgress, showing
+from autotune.ops import parse_workload
+from autotune.search import FinalistsCompared, TrialFinished, TuningTask
+from autotune.search.trial import Trial
+from autotune.search_spaces import Config
+from autotune.target import Target
+
+TARGET = Target.parse("x86 -mcpu=haswell -num-cores=1")
+TASKS = tuple(
+    TuningTask.of(parse_workload(f"relu data={size}"), TARGET, weight=weight, ideal_seconds=1e-3)
+    for size, weight in ((64, 2.0), (128, 1.0))
+)
+
+
+def finished(task: TuningTask, best: float | None, elapsed: float, failure: str | None = None) -> TrialFinished:
+    """A trial, after which the task's best takes so many seconds; its default took 4 ms."""
+    trial = Trial(Config.of(), seconds=best if failure is None else None, failure=failure)
+    return TrialFinished(task, trial, "", 7, 3, best, 4e-3, 12.0, elapsed, 60.0 - elapsed)
+
+
+def progress_of(width: int = 80) -> TuneProgress:
+    found = TuneProgress(Console(file=io.StringIO(), width=width, force_terminal=True))
+    found(Phase("tuning", TASKS, 100.0))
+    return found
+
+
+def test_it_says_how_the_model_stands_and_what_may_come() -> None:
+    progress = progress_of()
+    progress(finished(TASKS[0], 4e-3, 5.0))
+    assert not any("all kernels" in line for line in progress.lines()), "one kernel has no time yet"
+    progress(finished(TASKS[1], 4e-3, 10.0))
+    progress(finished(TASKS[0], 3e-3, 20.0))
+    first, model, gain, name, task = progress.lines()
+    assert first == "tuning: 0:20 gone, 0:40 to go, 7 trials, 0.1/s"
+    assert model == "  all kernels of the model: 10.000 ms, untuned 12.000 ms (1.20×), limit 3.000 ms"
+    assert gain == "  still to gain at this pace: 3.170 ms, 31.7 %"  # 2 ms in the last doubling, log2(3) more of them
+    assert name.strip() == TASKS[0].name and "best 3.000 ms, untuned 4.000 ms, 12 GFLOP/s, 12.0 % of peak" in task
+    assert progress.share() == pytest.approx(1 / 3)
+    progress(FinalistsCompared(TASKS[0], ()))
+    assert "timed again in turn with the defaults: 1 of 2 tasks" in progress.lines()[0]
+    assert progress.share() == 0.5
+
+
+def test_failures_are_told_by_kind() -> None:
+    progress = progress_of()
+    for kind in ("compile", "incorrect", "compile", "spills"):
+        progress(finished(TASKS[0], None, 5.0, kind))
+    assert progress.lines()[0].endswith(", failed: 2 compile, 1 incorrect, not run: 1")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_is_drawn_fits(width: int) -> None:
+    progress = progress_of(width)
+    for elapsed in (10.0, 20.0):
+        for task in TASKS:
+            progress(finished(task, 4e-3 / elapsed, elapsed))
+    with progress.console.capture() as shown:
+        progress.console.print(progress._drawn())
+    lines = Text.from_ansi(shown.get()).plain.splitlines()
+    assert len(lines) == 6 and "━" in lines[1]
+    assert all(cell_len(line) <= width for line in lines)
+
+
+def test_nobody_looks_at_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with showing(None) as silent, showing(False) as unwanted, showing(True) as wanted:
+        assert silent is None and unwanted is None and wanted is not None
+        wanted(Phase("reading the model"))
+    assert capsys.readouterr().err == "reading the model\n"
+
+
+def test_a_pace_needs_twice_the_time() -> None:
+    pace = Pace()
+    assert pace.expected_gain(10.0) is None
+    pace.add(10.0, 5.0)
+    assert pace.expected_gain(10.0) is None
+    pace.add(20.0, 4.0)
+    assert pace.expected_gain(20.0) == pytest.approx(1.0)
