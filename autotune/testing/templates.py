@@ -1,21 +1,11 @@
-"""For the tests of plugins: what autotune relies on in operators and templates, checked on workloads of their author's.
-
-    from autotune.testing import check_template
-
-    def test_my_template():
-        check_template("l1_distance.lanes", ["l1_distance x=64,32 codebook=16,32"])
-
-A check ends in AssertionError, which names the workload, the config and what is wrong, or in nothing.
-"""
+"""The contracts of operators and templates, on workloads of their author's."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from autotune.codegen.kernel import generate
-from autotune.errors import AutotuneError
 from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
 from autotune.measure.runner import Runner
@@ -28,8 +18,7 @@ from autotune.search_spaces import Config, make_schedule
 from autotune.search_spaces.space.registry import Template, lookup, task_space
 from autotune.search_spaces.space.replay import Recorded, confirm
 from autotune.target import Target
-
-__all__ = ["check_operator", "check_template"]
+from autotune.testing.says import says
 
 _MAY_BE_REFUSED = ("schedule", "lower", "compile")  # kinds of failures that a space may hold, but for its default
 _QUICK = TimingPolicy(rounds=1, most_rounds=1, max_seconds=0.05)
@@ -52,7 +41,7 @@ def check_operator(
         AutotuneError: there is no such operator, or the shapes are impossible.
     """
     parsed = parse_workload(workload)
-    with _says(f"{workload}: its identity"):
+    with says(f"{workload}: its identity"):
         assert Workload.from_json(parsed.to_json()) == parsed, "it does not come back from JSON"
         assert parse_workload(workload).key == parsed.key, "it has two keys"
     machine = Target.parse(target)
@@ -107,13 +96,13 @@ class _Checks:
     def template(self, template: Template, text: str) -> None:
         """The contract of a template, on one workload."""
         workload, refused = parse_workload(text), 0
-        with _says(f"{template.name} on {text}"):
+        with says(f"{template.name} on {text}"):
             assert template.applies(workload, self.target), "it does not apply"
             configs = _configs(template, workload, self.target, self.samples, self.seed)
         for config in configs:
-            with _says(f"{template.name} on {text} with {config.to_json()}"):
+            with says(f"{template.name} on {text} with {config.to_json()}"):
                 refused += self._refused(workload, config, is_default=config == configs[0])
-        with _says(f"{template.name} on {text}"):
+        with says(f"{template.name} on {text}"):
             assert 2 * refused <= len(configs), f"{refused} of {len(configs)} configs are refused: shrink its space"
 
     def _refused(self, workload: Workload, config: Config, *, is_default: bool) -> bool:
@@ -145,12 +134,3 @@ def _configs(template: Template, workload: Workload, target: Target, samples: in
     rng = random.Random(seed)
     found = [default, *(space.sample(rng) for _ in range(samples))]
     return list(dict.fromkeys(config.replace(template=template.name) for config in found))
-
-
-@contextmanager
-def _says(where: str) -> Iterator[None]:
-    """Puts in front of an error what it is about."""
-    try:
-        yield
-    except (AssertionError, AutotuneError) as error:
-        raise AssertionError(f"{where}: {error}") from error

@@ -19,6 +19,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.replay import Recorded
 from autotune.target import Target
+from autotune.testing import check_builder
 
 TEMPLATE = str(Path(__file__).parent / "toy_template.py")
 SIDES = (WorkloadInput(TensorType("f32", (7, 33))), WorkloadInput(TensorType("f32", (33, 20)), constant=True))
@@ -42,6 +43,10 @@ def builder(request: pytest.FixtureRequest) -> Iterator[AskedBuilder]:
 
     with one_worker(builders=1, timeout=3.0, memory_bytes=512 << 20, imports=(TEMPLATE,)) as fleet:
         yield FleetBuilder(fleet)
+
+
+def test_it_keeps_the_contract(builder: AskedBuilder) -> None:
+    check_builder(builder)
 
 
 def test_a_build_is_a_kernel_with_its_steps(builder: AskedBuilder) -> None:

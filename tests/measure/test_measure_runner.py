@@ -18,6 +18,7 @@ from autotune.measure.runner import AskedRunner, Runner
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.target import Target
+from autotune.testing import check_runner
 from tests.measure.toy_kernels import ROWS, build, candidate
 
 QUICK = TimingPolicy(rounds=3, most_rounds=6, round_seconds=1e-4, batch_seconds=1e-4)
@@ -58,6 +59,10 @@ def opened(kind: str, target: Target) -> Iterator[LocalRunner | AskedRunner]:
             from autotune.fleet.workers import FleetRunner
 
             yield FleetRunner(fleet, target)
+
+
+def test_it_keeps_the_contract(worker: AskedRunner, target: Target) -> None:
+    check_runner(worker, target=target)
 
 
 def test_a_right_kernel_is_timed(runner: LocalRunner | AskedRunner, target: Target) -> None:

@@ -22,7 +22,8 @@ from autotune.search.strategy import Strategy
 from autotune.search.trial import Trial, best_trial
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.knobs import Choice
-from autotune.search_spaces.space.space import ConfigSpace, Constraint, Member, TaskSpace
+from autotune.search_spaces.space.space import ConfigSpace, Member, TaskSpace
+from autotune.testing import check_strategy
 from tests.search.conftest import synthetic_trial
 
 
@@ -38,41 +39,8 @@ def task(space: ConfigSpace) -> TaskSpace:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_the_defaults_come_first_and_nothing_comes_twice(name: str, task: TaskSpace) -> None:
-    strategy = make(name, task)
-    proposed: list[Config] = []
-    for batch in (1, 3, 8, 30, 1):
-        configs = strategy.propose(batch)
-        assert len(configs) == batch
-        proposed += configs
-        for config in configs:
-            task.validate(config)
-            strategy.observe(Trial(config, seconds=1.0 + len(proposed) % 7))
-    assert proposed[:2] == task.defaults()
-    assert len(set(proposed)) == len(proposed)
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_what_another_run_measured_is_not_proposed_again(name: str, task: TaskSpace) -> None:
-    strategy = make(name, task)
-    measured = {task.default(), *(task.sample(random.Random(seed)) for seed in range(40))}
-    for config in measured:
-        strategy.observe(Trial(config, seconds=1.0))
-    assert not measured & set(strategy.propose(60))
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_a_small_space_is_exhausted_exactly(name: str) -> None:
-    rule = Constraint("not both", lambda config: config["a"] != config["b"], "a and b must differ")
-    small = ConfigSpace((Choice("b", (2, 1, 3, 4, 5, 6)), Choice("a", (1, 2, 3, 4, 5))), (rule,))
-    strategy = make(name, small)
-    proposed = []
-    while configs := strategy.propose(4):
-        proposed += configs
-        for config in configs:
-            strategy.observe(Trial(config, seconds=float(len(proposed))))
-    assert len(proposed) == len(set(proposed)) == small.count_valid()
-    assert strategy.propose(1) == []
+def test_every_strategy_keeps_the_contract(name: str) -> None:
+    check_strategy(STRATEGIES[name])
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -83,62 +51,6 @@ def test_proposing_without_results_and_with_only_failures_works(name: str, space
     for config in silent:
         strategy.observe(Trial(config, failure="crash"))
     assert len(strategy.propose(8)) == 8
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_results_may_come_late_in_any_order_or_never(name: str, task: TaskSpace) -> None:
-    strategy, rng = make(name, task), random.Random(4)
-    proposed: list[Config] = []
-    waiting: list[Config] = []
-    for _ in range(15):
-        configs = strategy.propose(5)
-        assert len(configs) == 5
-        proposed += configs
-        waiting += configs
-        rng.shuffle(waiting)
-        for config in [waiting.pop() for _ in range(len(waiting) // 2)]:
-            if rng.random() < 0.8:  # the others are lost
-                strategy.observe(Trial(config, seconds=rng.random() + 0.1))
-    assert len(set(proposed)) == len(proposed)
-    for config in proposed:
-        task.validate(config)
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_a_second_result_of_a_config_replaces_the_first(name: str, space: ConfigSpace) -> None:
-    strategy = make(name, space)
-    first = strategy.propose(30)
-    for seconds in (2.0, 1.0):
-        for config in first:
-            strategy.observe(Trial(config, seconds=seconds))
-    assert not set(first) & set(strategy.propose(30))
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_nothing_is_asked_for_when_nothing_is_wanted(name: str, space: ConfigSpace) -> None:
-    strategy = make(name, space)
-    assert strategy.propose(0) == []
-    assert strategy.propose(1) == [space.default()]
-    assert strategy.propose(0) == []
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_a_space_of_one_config(name: str) -> None:
-    strategy = make(name, ConfigSpace((Choice("a", (1,)),)))
-    assert strategy.propose(8) == [Config.of(a=1)]
-    strategy.observe(Trial(Config.of(a=1), seconds=1.0))
-    assert strategy.propose(8) == []
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_a_space_where_everything_fails_is_exhausted(name: str) -> None:
-    strategy = make(name, ConfigSpace((Choice("a", tuple(range(40))),)))
-    failed = []
-    while configs := strategy.propose(7):
-        failed += configs
-        for config in configs:
-            strategy.observe(Trial(config, failure="crash"))
-    assert len(failed) == len(set(failed)) == 40
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -154,12 +66,6 @@ def test_the_search_goes_on_from_what_another_run_measured(name: str, space: Con
     if name not in ("random", "grid"):
         known = sorted(trial.cost for trial in earlier)
         assert median(synthetic_trial(config).cost for config in proposals) < median(known)
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_the_same_seed_repeats_the_search(name: str, space: ConfigSpace, simulation: Simulation) -> None:
-    first, second = (simulate(make(name, space, seed=3), simulation, 40) for _ in range(2))
-    assert first == second
 
 
 @pytest.mark.parametrize("name", ("guided", "evolution"))
