@@ -2,7 +2,8 @@
 
 A block's scores lie transposed in the thread's scratch memory, queries innermost: vectors run along queries, so that
 the softmax needs no folding across lanes, keys and values are read where they are, and of all operands only the queries
-of the block are copied. No score is kept any longer than its block is worked on.
+of the block are copied. No score is kept any longer than its block is worked on. Vectors of the result run along
+features, or along queries where neighbours in the memory of the values are positions.
 """
 
 from __future__ import annotations
@@ -72,6 +73,17 @@ class AttentionShape:
     def tasks(self) -> int:
         return self.batch * self.heads
 
+    @property
+    def along(self) -> str:
+        """The dimension of the result that its vectors run along, as `orders` name it: neighbours in the values' memory
+        are features, or positions."""
+        return "s" if self.orders[2].endswith("s") else "d"
+
+    @property
+    def across(self) -> str:
+        """The other dimension of a tile of the result: for a row of it, a number is broadcast."""
+        return "d" if self.along == "s" else "s"
+
 
 @template("attention.blocks", op="attention", priority=1.0)
 class AttentionBlocks:
@@ -88,20 +100,22 @@ class AttentionBlocks:
         p = _shape(workload)
         lanes, registers = target.lanes(4), target.num_vector_registers
         most = -(-p.queries // lanes)
+        widest = most if p.along == "s" else -(-p.features // lanes)
 
         def scores_fit(c: Config) -> bool:
             keys, queries = c.get_int("keys"), c.get_int("queries")
             return keys * queries + queries + 1 <= registers
 
         def values_fit(c: Config) -> bool:
-            return (c.get_int("rows") + 1) * c.get_int("columns") <= registers
+            whole = p.along == "d" or c.get_int("queries") % c.get_int("columns") == 0
+            return whole and (c.get_int("rows") + 1) * c.get_int("columns") <= registers
 
         return ConfigSpace(
             (
                 Choice("queries", tuple(n for n in QUERIES if n <= most)),
                 Choice("keys", tuple(n for n in KEYS if n <= max(p.keys, KEYS[0]))),
                 Choice("rows", tuple(n for n in ROWS if n <= lanes)),
-                Choice("columns", tuple(n for n in COLUMNS if n <= -(-p.features // lanes))),
+                Choice("columns", tuple(n for n in COLUMNS if n <= widest)),
                 Choice("share", (HEADS, BLOCKS)),
             ),
             (
@@ -109,7 +123,9 @@ class AttentionBlocks:
                     "score registers", scores_fit, "the tile of scores needs more vector registers than there are"
                 ),
                 Constraint(
-                    "value registers", values_fit, "the tile of values needs more vector registers than there are"
+                    "value registers",
+                    values_fit,
+                    "the tile of values needs more vector registers than there are, or does not divide the block",
                 ),
             ),
         )
@@ -164,9 +180,11 @@ def _cost(p: AttentionShape, target: Target, config: Config) -> float:
     return tile * vectors * spill * (1 + (ragged - 1) / 4)
 
 
-def _value_cost(p: AttentionShape, target: Target, config: Config) -> tuple[int, int]:
-    """Which tile of values is better: of fewer vectors in all, then of more sums."""
+def _value_cost(p: AttentionShape, target: Target, config: Config) -> tuple[int, float]:
+    """Which tile of values is better: of fewer vectors in all, then of more sums, or of fewer loads for each."""
     rows, columns = config.get_int("rows"), config.get_int("columns")
+    if p.along == "s":
+        return -(-p.features // rows) * rows, (rows + columns) / (rows * columns)
     return -(-p.features // (columns * target.lanes(4))) * columns, -rows * columns
 
 
@@ -203,12 +221,16 @@ class _Blocks:
 
     def _blocks_of_queries(self, s: Schedule) -> tuple[Schedule, str]:
         """The result: blocks of queries, tiles of `rows` by `columns` vectors in them; and the loop over blocks."""
-        out = "out0"
+        out, width = "out0", self.columns * self.lanes
         at = self._names(s, out, self.p.orders[3])
         b, h, i, d = (at[letter] for letter in "bhsd")
-        s = s.split(out, i, self.block).split(out, f"{i}.1", self.rows)
-        s = s.split(out, d, self.columns * self.lanes).split(out, f"{d}.1", self.lanes)
-        s = s.reorder(out, b, h, f"{i}.0", f"{i}.1.0", f"{d}.0", f"{i}.1.1", f"{d}.1.0", f"{d}.1.1").fuse(out, b, h)
+        s = s.split(out, i, self.block)
+        within = {"s": f"{i}.1", "d": d}
+        row, vector = within[self.p.across], within[self.p.along]
+        s = s.split(out, row, self.rows).split(out, vector, width).split(out, f"{vector}.1", self.lanes)
+        tiles = [f"{within['s']}.0", f"{within['d']}.0"]
+        tile = [f"{row}.1", f"{vector}.1.0", f"{vector}.1.1"]
+        s = s.reorder(out, b, h, f"{i}.0", *tiles, *tile).fuse(out, b, h)
         shared = f"{b}*{h}"
         place = f"{i}.0"
         if self.share == BLOCKS:
@@ -216,21 +238,24 @@ class _Blocks:
             shared = place = f"{shared}*{place}"
         elif self.p.queries % self.block:
             s = s.partition(out, place)
-        if self.p.queries % self.rows or self.p.queries % self.block:
-            s = s.partition(out, f"{i}.1.0")
-        if self.p.features % (self.columns * self.lanes):
-            s = s.partition(out, f"{d}.0")
-        s = s.parallel(out, shared).unroll(out, f"{i}.1.1").unroll(out, f"{d}.1.0").vectorize(out, f"{d}.1.1")
-        return s.compute_at(VALUES, out, f"{d}.0", REGISTER), place
+        queries, features = (self.rows, width) if self.p.along == "d" else (width, self.rows)
+        if self.p.queries % queries or self.p.queries % self.block:
+            s = s.partition(out, tiles[0])
+        if self.p.features % features:
+            s = s.partition(out, tiles[1])
+        s = s.parallel(out, shared).unroll(out, tile[0]).unroll(out, tile[1]).vectorize(out, tile[2])
+        return s.compute_at(VALUES, out, tiles[1], REGISTER), place
 
     def _values(self, s: Schedule) -> Schedule:
-        """Sums of value rows: one number broadcast per query, one vector load per vector of features."""
+        """Sums of a tile: one number broadcast per row, a probability or a value, by one load per vector."""
         at = self._names(s, VALUES, self.p.orders[3])
         (j,) = (a.name for a in s.state.stage(VALUES).stage.reduce_axes)
-        d = at["d"]
-        s = s.layout(VALUES, Layout.blocked(4, [], tuple(self.p.orders[3].index(letter) for letter in "bhsd")))
-        s = s.split(VALUES, d, self.lanes).reorder(VALUES, at["b"], at["h"], j, at["s"], f"{d}.0", f"{d}.1")
-        return s.unroll(VALUES, at["s"]).unroll(VALUES, f"{d}.0").vectorize(VALUES, f"{d}.1")
+        order = ("b", "h", self.p.across, self.p.along)
+        s = s.layout(VALUES, Layout.blocked(4, [], tuple(self.p.orders[3].index(letter) for letter in order)))
+        row, vector = at[self.p.across], at[self.p.along]
+        s = s.split(VALUES, vector, self.lanes)
+        s = s.reorder(VALUES, at["b"], at["h"], j, row, f"{vector}.0", f"{vector}.1")
+        return s.unroll(VALUES, row).unroll(VALUES, f"{vector}.0").vectorize(VALUES, f"{vector}.1")
 
     def _row(self, s: Schedule, stage: str) -> Schedule:
         """One number per query: a vector of queries in each lane's place, keys one after the other."""
