@@ -92,18 +92,31 @@ class _Clusters:
         self._reserved: frozenset[str] = frozenset()
 
     def reserve_prologues(self, anchors: Iterable[Node]) -> None:
-        """Leave the conversions of a product's factors to it, where it converts all and is their only reader."""
+        """Leave to a product what only it reads: the conversions of its factors, where it converts all, and the choice
+        of matrices among constant ones, which need not be copied then."""
         for anchor in anchors:
+            if not has_trait(anchor.op, Trait.LEADS_LAYOUT):
+                continue
             factors = [self.graph.producers.get(name) for name in anchor.inputs]
-            found = {node.name: node for node in factors if node is not None and self._is_factor(node, anchor)}
-            if has_trait(anchor.op, Trait.LEADS_LAYOUT) and len(found) == len(anchor.inputs):
+            alone = [node for node in factors if node is not None and self._is_read_within(node, (anchor.name,))]
+            converted = {node.name: node for node in alone if self._makes_single(node)}
+            found = converted if len(converted) == len(anchor.inputs) else {}
+            found |= {node.name: node for node in alone if anchor.op == "matmul" and self._chooses_matrices(node)}
+            if found:
                 self._prologues[anchor.name] = found
         self._reserved = frozenset(name for found in self._prologues.values() for name in found)
 
-    def _is_factor(self, node: Node, anchor: Node) -> bool:
-        """Whether it makes f32 of a half float for the anchor alone."""
+    def _makes_single(self, node: Node) -> bool:
+        """Whether it makes f32 of a half float."""
         narrow = node.op == "cast" and self.graph.values[node.inputs[0]].dtype in HALVES
-        return narrow and node.output.dtype == "f32" and self._is_read_within(node, (anchor.name,))
+        return narrow and node.output.dtype == "f32"
+
+    def _chooses_matrices(self, node: Node) -> bool:
+        """Whether it gathers whole matrices from constants by a list of indices: a mixture's experts."""
+        if node.op != "gather" or node.inputs[0] not in self.graph.constants:
+            return False
+        data, indices = (self.graph.values[name] for name in node.inputs)
+        return len(indices.shape) == 1 and len(data.shape) - node.number("axis") > 2
 
     def grow_epilogue(self, anchor: Node) -> None:
         """Claim the anchor and the elementwise nodes behind it, as long as they keep its shape."""

@@ -329,6 +329,7 @@ def factor_of(state: State, s: StageState, read: Read, periods: dict[str, int]) 
     """What a read moves along; None where that is no matter of steps. Jumps are noted in `periods`."""
     ranges = {a.name: (0, max(a.extent - 1, 0)) for a in s.stage.all_axes}
     steps, moving, jumping, guarded, starts, ends = [], set[str](), set[str](), [], [], []
+    constant = any(t.name == read.tensor.name and t.constant for t in state.inputs)
     for d, (index, size) in enumerate(zip(read.indices, read.tensor.shape)):
         form = to_linear(index, ranges)
         parts: dict[str, int] = {}
@@ -338,6 +339,9 @@ def factor_of(state: State, s: StageState, read: Read, periods: dict[str, int]) 
             elif isinstance(term, Div) and (axis := _one_axis(term.arg)) is not None:
                 periods[axis] = math.gcd(periods[axis], term.divisor)
                 jumping.add(axis)
+            elif constant and isinstance(term, Expr) and (axis := _picking(term, s, ranges)) is not None:
+                periods[axis] = 1  # each turn is somewhere else
+                parts[axis] = parts.get(axis, 0) + c
             else:
                 return None
         steps.append(tuple(parts.items()))
@@ -347,7 +351,6 @@ def factor_of(state: State, s: StageState, read: Read, periods: dict[str, int]) 
         ends.append(high)
         zero = isinstance(read.otherwise, Const) and read.otherwise.value == 0
         guarded += [d] if read.when is not None and zero and (low < 0 or high >= size) else []
-    constant = any(t.name == read.tensor.name and t.constant for t in state.inputs)
     each = [name for parts in steps for name, _ in parts]
     free = [parts for parts, size in zip(steps, read.tensor.shape) if parts or size > 1]
     dense = all(_dense(s, parts) for parts in free) and len(set(each)) == len(each)
@@ -411,6 +414,12 @@ def _dense(s: StageState, parts: tuple[tuple[str, int], ...]) -> bool:
 def _one_axis(form: Linear) -> str | None:
     names = list(form.terms)
     return names[0] if len(names) == 1 and isinstance(names[0], str) and form.const == 0 else None
+
+
+def _picking(index: Expr, s: StageState, ranges: Ranges) -> str | None:
+    """The one axis, which is not summed along, with which an index that is itself read moves; None where others do."""
+    moving = {e.name for e in walk(index) if isinstance(e, Var) and ranges[e.name][1] > 0}
+    return next(iter(moving)) if len(moving) == 1 and moving <= {a.name for a in s.stage.axes} else None
 
 
 def _block(state: State, factors: list[Factor], axis: str) -> int:

@@ -31,6 +31,13 @@ def test_gathers_with_constant_indices() -> None:
             )
 
 
+def test_tuples_of_one_index_are_indices() -> None:
+    feeds = {"x": random(4, 3, 5), "i": np.array([[[1], [-4]], [[3], [0]]])}
+    model = build(helper.make_node("GatherND", ["x", "i"], ["y"]), feeds)
+    check(model, feeds, [feeds["x"][feeds["i"][..., 0]]])
+    assert {"gather", "reshape"} <= {node.op for node in load_model(model.SerializeToString()).nodes}
+
+
 @pytest.mark.parametrize("opset", [9, 11, 18])
 def test_scatter_elements(opset: int) -> None:
     op = "Scatter" if opset == 9 else "ScatterElements"

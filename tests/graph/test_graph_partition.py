@@ -196,6 +196,27 @@ def test_what_only_a_reduction_reads_is_computed_inside() -> None:
     assert [ops(group) for group in check(graph)] == ["exp", "reduce_sum"]
 
 
+def test_a_product_chooses_its_matrices_itself() -> None:
+    """Experts are not copied, unless a run gives them, their copies are read elsewhere, or what is chosen are rows."""
+
+    def of(tokens: tuple[int, ...], *, data: bool = True, shown: bool = False) -> list[str]:
+        net = Net(6, 20, 1)
+        indices = net.builder.input(Value("indices", "i64", tokens))
+        experts = net.const(4, 8, 20) if data else net.builder.input(Value("experts", "f32", (4, 8, 20)))
+        chosen = net.op("gather", experts, indices, axis=0)
+        result = net.op("relu", net.op("matmul", chosen, net.x, trans_a=False, trans_b=False))
+        return [ops(group) for group in check(net.graph(result, *[chosen] * shown))]
+
+    assert of((6,)) == ["gather+matmul+relu"]
+    apart = ["gather", "matmul+relu"]
+    assert of((1, 6)) == of((6,), data=False) == of((6,), shown=True) == apart
+    net = Net(5, 3)
+    rows = net.op("gather", net.const(9, 5), net.builder.input(Value("words", "i64", (7,))), axis=0)
+    assert [ops(g) for g in check(net.graph(net.op("matmul", rows, net.x, trans_a=False, trans_b=False)))] == [
+        "gather", "matmul",
+    ]  # fmt: skip
+
+
 def test_a_convolution_keeps_what_comes_before_apart() -> None:
     net = Net(1, 4, 4, 4)
     assert [ops(group) for group in check(net.graph(net.conv(net.op("relu", net.x))))] == ["relu", "conv2d+add"]

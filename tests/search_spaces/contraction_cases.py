@@ -76,6 +76,26 @@ def product(rng: random.Random) -> Workload:
                   epilogue=epilogue, dtype=dtype)  # fmt: skip
 
 
+def mixture(rng: random.Random) -> Workload:
+    """A product with matrices that are chosen among constant ones: on either side, batches before them or not."""
+    tokens, experts, m, n, k = (rng.choice(EXTENTS) for _ in range(5))
+    before = rng.choice(((), (), (3,)))
+    left = rng.random() < 0.5
+    sides = [(m, k), (k, n)] if left else [(k, n), (m, k)]
+    trans = rng.random() < 0.5
+    chosen = (*before, experts, *(reversed(sides[0]) if trans else sides[0]))
+    inputs = (
+        WorkloadInput(TensorType("f32", chosen), True),
+        WorkloadInput(TensorType("i64", (tokens,)), False),
+        WorkloadInput(TensorType("f32", (*before, tokens, *sides[1])), False),
+    )
+    gather = WorkloadNode.make("gather", (0, 1), axis=len(before))
+    order = (3, 2) if left else (2, 3)
+    matmul = WorkloadNode.make("matmul", order, trans_a=left and trans, trans_b=not left and trans)
+    epilogue = [WorkloadNode.make("relu", (4,))] if rng.random() < 0.3 else []
+    return Workload(inputs, (gather, matmul, *epilogue), (4 + len(epilogue),))
+
+
 def convolution(rng: random.Random) -> Workload:
     """Of one to three dimensions, in groups or not, padded or not."""
     rank = rng.choice((1, 2, 2, 3))

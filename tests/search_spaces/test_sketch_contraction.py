@@ -22,7 +22,7 @@ from autotune.search_spaces.sketch.space import SketchSpace, tiling
 from autotune.search_spaces.sketch.tiling import NO
 from autotune.target import Target
 from tests.conftest import Golden
-from tests.search_spaces.contraction_cases import random_contraction
+from tests.search_spaces.contraction_cases import mixture, random_contraction
 from tests.search_spaces.generic_cases import random_interface
 from tests.search_spaces.matmul_cases import wrong
 from tests.targets import fixed
@@ -31,6 +31,7 @@ TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
 FIXED = fixed("x86 -mcpu=x86-64-v4 -num-cores=2")
 PRODUCT = "einsum data=var:64,48 data=var:48,64 equation=ik,kj->ij"
 DEPTHWISE = "conv2d data=1,40,14,14 weight=40,1,3,3 pad=1 groups=40"
+EXPERTS = "gather data=const:4,48,20 indices=6 + matmul b=var:6,20,1"
 SCORES = "einsum data=var:1,19,3,8 data=var:1,21,3,8 equation=bqhd,bkhd->bhqk"
 
 
@@ -44,7 +45,8 @@ def space_of(text: str, target: Target = FIXED) -> SketchSpace:
 @given(seed=st.integers(0, 2**32))
 def test_random_tilings_of_random_contractions(seed: int) -> None:
     rng = random.Random(seed)
-    workload, target = random_contraction(rng), Target.parse(rng.choice(TARGETS))
+    kind = mixture if rng.random() < 0.1 else random_contraction
+    workload, target = kind(rng), Target.parse(rng.choice(TARGETS))
     template = lookup("sketch.contraction")
     if not template.applies(workload, target):
         return
@@ -65,6 +67,7 @@ def test_random_tilings_of_random_contractions(seed: int) -> None:
     [
         PRODUCT,
         SCORES,
+        EXPERTS,
         "einsum data=var:6,8,5,4 data=var:4,8,20 equation=abcd,dbe->ace",
         "matmul a=16,16:u8 b=const:16,48:i8",
         "matmul a=21,34:bf16 b=const:34,33:bf16",
@@ -158,6 +161,20 @@ def test_a_tiling_as_a_nest(golden: Golden) -> None:
     )  # fmt: skip
     schedule = lookup("sketch.contraction").schedule(workload, config, FIXED)
     golden(print_program(lower(schedule)))
+
+
+def test_chosen_matrices_are_multiplied_where_they_are(golden: Golden) -> None:
+    """Constant ones lie in panels, of which an index says which is read; nothing is copied, and no tile has several."""
+    c = contraction(parse_workload(EXPERTS), FIXED)
+    assert c is not None and [a.period for a in c.spatial] == [1, 0, 0]
+    assert [(f.stride(c.spatial[0].name), f.plain) for f in c.factors] == [(None, True), (20, True)]
+    config = Config.of(
+        {"vector": "i", "lanes": 16, "tile": (1, 3, 1), "block.b0": 2, "block.i": 0, "outer": (0, 1), "inner": (0, 1),
+         "unroll": 1, "shared": 1}
+    )  # fmt: skip
+    golden(print_program(lower(lookup("sketch.contraction").schedule(parse_workload(EXPERTS), config, FIXED))))
+    given = contraction(parse_workload(EXPERTS.replace("const:", "")), FIXED)
+    assert given is None  # they would be copied into panels again and again
 
 
 @pytest.mark.parametrize("text", [PRODUCT, SCORES, "conv2d data=1,32,9,20 weight=32,16,3,3 pad=1 groups=2", DEPTHWISE])

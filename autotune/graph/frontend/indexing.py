@@ -47,10 +47,14 @@ def gather_elements(node: OnnxNode) -> str:
 
 @converts("GatherND")
 def gather_nd(node: OnnxNode) -> str:
+    """Slices of data at tuples of indices; tuples of one are indices into the first axis."""
     batch = node.attr_int("batch_dims", 0)
     if batch < 0:
         raise ModelError(f"{node.label}: batch_dims={batch} is negative")
     _check_tuples(node, batch)
+    if batch == 0 and node.shape(1)[-1:] == (1,):
+        indices = node.reshaped(node.input(1), node.shape(1)[:-1])
+        return node.emit("gather", node.input(0), indices, axis=0)
     return node.emit("gather_nd", node.input(0), node.input(1), batch_dims=batch)
 
 
