@@ -1,109 +1,298 @@
-"""One token of a GPT-2-like decoder with its cache: weights of 32, 8 and 4 bits, ours against ONNX Runtime, in turn.
+"""One token of a GPT-2 and of a LLaMA of 418 M behind others, weights of 32, 8 and 4 bits: ours and the peers, in turn.
 
-python -m benchmarks.decode                        one thread, contexts of 16 and 512
-python -m benchmarks.decode --bits 4 --past 2000   one of them
+python -m benchmarks.decode                                  both, 8 and 4 bits, one thread, behind 16 tokens
+python -m benchmarks.decode gpt2 --weights int4 --past 2000  one of them
+python -m benchmarks.decode --threads 2
 
-The weights are packed by ONNX Runtime's own quantizer (MatMulNBits in blocks of 32; it needs the package onnx_ir).
+`int8` and `int4` are MatMulNBits in blocks of 32, with the accuracy level that leaves activations as they are (`exact`)
+or the one that lets them be bytes (`bytes`); `dynamic` are MatMulInteger behind DynamicQuantizeLinear.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
+import math
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from autotune.api.load import load
-from autotune.engines.compare import compare
-from autotune.engines.engine import Ours
-from autotune.engines.peers import load_peer
+from autotune.measure.peaks import read_limits, settle
+from autotune.measure.timing import latency, speedup, spread
 from autotune.target import Target
-from benchmarks.transformers import gelu, layer_norm, linear
+from benchmarks.engines import Engine, EngineError, runs_per_turn, time_in_turn
+from benchmarks.report import Report, Row, parser, progress
+from benchmarks.transformers import gelu, layer_norm
 from benchmarks.zoo import Net, Weights
 
-WIDTH, HEADS, LAYERS, VOCABULARY = 768, 12, 12, 50257
-HEAD = WIDTH // HEADS
+WEIGHTS = ("f32", "dynamic", "int8", "int4")
+BLOCK = 32
+LEVELS = {"exact": 0, "bytes": 4}
+"""Values of accuracy_level."""
+PEERS = ("onnxruntime", "openvino", "openvino-bf16")
+METHOD = (
+    "Random seeded weights, one embedded token, caches as inputs and outputs. Each engine in its own process, pinned "
+    "to its cores; all loaded side by side and timed in turn, a warm-up run before each turn; latency is the median of "
+    "all runs. GB/s: bytes of the file's weights over the latency; of memory: of what the machine read a moment before."
+)
 
 
-def decoder(past: int) -> onnx.ModelProto:
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of a decoder; `inner` is the width of its feed-forward layers."""
+
+    width: int
+    heads: int
+    layers: int
+    inner: int
+    vocabulary: int
+
+
+GPT2 = Size(768, 12, 12, 3072, 50257)
+LLAMA = Size(1024, 16, 30, 2816, 32000)
+Product = Callable[[Net, str, int, int], str]
+"""(net, rows, ins, outs): rows times a constant matrix."""
+
+
+def product_of(weights: str, level: int = 0) -> Product:
+    """How products are written whose weights are such."""
+    if weights == "f32":
+        return lambda net, x, ins, outs: net.node("MatMul", x, net.matrix(ins, outs))
+    if weights == "dynamic":
+        return _dynamic
+    bits = int(weights.removeprefix("int"))
+    return lambda net, x, ins, outs: _blocked(net, x, ins, outs, bits, level)
+
+
+def _blocked(net: Net, x: str, ins: int, outs: int, bits: int, level: int) -> str:
+    """Codes drawn evenly, with scales that keep the variance."""
+    blocks, deviation = ins // BLOCK, (1 << bits) / 12**0.5
+    codes = net.codes((outs, blocks, BLOCK * bits // 8))
+    scales = net.near(1 / (deviation * ins**0.5), 0.1 / (deviation * ins**0.5), (outs, blocks))
+    return net.node(
+        "MatMulNBits", x, codes, scales, domain="com.microsoft", K=ins, N=outs, bits=bits, block_size=BLOCK,
+        accuracy_level=level,
+    )  # fmt: skip
+
+
+def _dynamic(net: Net, x: str, ins: int, outs: int) -> str:
+    """As ONNX Runtime's tool writes it, with scales per column."""
+    quantized, scale, zero = net.nodes("DynamicQuantizeLinear", 3, x)
+    codes, middle = net.codes((ins, outs)), net.tensor(np.full(outs, 128, np.uint8))
+    sums = net.node("Cast", net.node("MatMulInteger", quantized, codes, zero, middle), to=TensorProto.FLOAT)
+    deviation = 256 / 12**0.5
+    scales = net.near(1 / (deviation * ins**0.5), 0.1 / (deviation * ins**0.5), (outs,))
+    return net.node("Mul", sums, net.node("Mul", scale, scales))
+
+
+def gpt2(product: Product, past: int, size: Size = GPT2) -> onnx.ModelProto:
     """GPT-2 small for one embedded token behind `past` others; the cache of each layer comes in and goes out longer."""
-    net = Net("decoder", Weights(0))
-    cache = (1, HEADS, past, HEAD)
-    inputs: list[tuple[str, tuple[int, ...]]] = [("input", (1, 1, WIDTH))]
-    outputs: list[tuple[str, tuple[int, ...]]] = []
-    x = "input"
-    for n in range(LAYERS):
-        qkv = linear(net, layer_norm(net, x), WIDTH, 3 * WIDTH)
+    net, caches = Net("decoder", Weights(0)), _Caches(size, past)
+
+    def linear(x: str, ins: int, outs: int) -> str:
+        return net.node("Add", net.near(0.0, 0.2, (outs,)), product(net, x, ins, outs))
+
+    width, x = size.width, "input"
+    for _ in range(size.layers):
+        qkv = linear(layer_norm(net, x, width), width, 3 * width)
         q, k, v = (
-            net.node("Transpose", net.node("Reshape", part, net.shape(1, 1, HEADS, HEAD)), perm=[0, 2, 1, 3])
-            for part in (net.node("Slice", qkv, *map(net.shape, (i * WIDTH, (i + 1) * WIDTH, 2))) for i in range(3))
+            _by_head(net, net.node("Slice", qkv, *map(net.shape, (i * width, (i + 1) * width, 2))), size)
+            for i in range(3)
         )
-        present = []
-        for kind, new in (("key", k), ("value", v)):
-            inputs.append((f"past.{n}.{kind}", cache))
-            present.append(net.node("Concat", inputs[-1][0], new, axis=2))
-            outputs.append((present[-1], (1, HEADS, past + 1, HEAD)))
+        x = net.node("Add", x, linear(caches.attended(net, q, k, v), width, width))
+        y = gelu(net, linear(layer_norm(net, x, width), width, size.inner))
+        x = net.node("Add", x, linear(y, size.inner, width))
+    logits = product(net, layer_norm(net, x, width), width, size.vocabulary)
+    return caches.finished(net, logits)
+
+
+def llama(product: Product, past: int, size: Size = LLAMA) -> onnx.ModelProto:
+    """A LLaMA for one embedded token behind `past` others: RMS norm, rotary embedding, SwiGLU."""
+    net, caches = Net("decoder", Weights(0)), _Caches(size, past)
+    width, head, x = size.width, size.width // size.heads, "input"
+    angles = past * 1e4 ** -(np.tile(np.arange(0, head, 2), 2) / head)
+    cos, sin = (net.tensor(f(angles).astype(np.float32)) for f in (np.cos, np.sin))
+
+    def rms_norm(x: str) -> str:
+        mean = net.node("ReduceMean", net.node("Pow", x, net.scalar(2.0)), axes=[-1])
+        root = net.node("Sqrt", net.node("Add", mean, net.scalar(1e-6)))
+        return net.node("Mul", net.near(1.0, 0.25, (width,)), net.node("Div", x, root))
+
+    def rotated(x: str) -> str:
+        halves = [net.node("Slice", x, *map(net.shape, (i * head // 2, (i + 1) * head // 2, 3))) for i in range(2)]
+        turned = net.node("Concat", net.node("Neg", halves[1]), halves[0], axis=-1)
+        return net.node("Add", net.node("Mul", x, cos), net.node("Mul", turned, sin))
+
+    for _ in range(size.layers):
+        y = rms_norm(x)
+        q, k, v = (_by_head(net, product(net, y, width, width), size) for _ in range(3))
+        x = net.node("Add", x, product(net, caches.attended(net, rotated(q), rotated(k), v), width, width))
+        y = rms_norm(x)
+        gate = product(net, y, width, size.inner)
+        gate = net.node("Mul", gate, net.node("Sigmoid", gate))
+        y = net.node("Mul", gate, product(net, y, width, size.inner))
+        x = net.node("Add", x, product(net, y, size.inner, width))
+    return caches.finished(net, product(net, rms_norm(x), width, size.vocabulary))
+
+
+MODELS: dict[str, Callable[[Product, int], onnx.ModelProto]] = {"gpt2": gpt2, "llama": llama}
+
+
+class _Caches:
+    """Inputs and outputs of the layers' keys and values."""
+
+    def __init__(self, size: Size, past: int) -> None:
+        self._size, self._past = size, past
+        self._names: list[tuple[str, str]] = []
+
+    def attended(self, net: Net, q: str, k: str, v: str) -> str:
+        """Attention of one token to itself and what the caches hold."""
+        present = [self._grown(net, new) for new in (k, v)]
         scores = net.node("MatMul", q, net.node("Transpose", present[0], perm=[0, 1, 3, 2]))
-        weights = net.node("Softmax", net.node("Div", scores, net.scalar(HEAD**0.5)), axis=-1)
-        mixed = net.node("Transpose", net.node("MatMul", weights, present[1]), perm=[0, 2, 1, 3])
-        x = net.node("Add", x, linear(net, net.node("Reshape", mixed, net.shape(1, 1, WIDTH)), WIDTH, WIDTH))
-        y = linear(net, layer_norm(net, x), WIDTH, 4 * WIDTH)
-        x = net.node("Add", x, linear(net, gelu(net, y), 4 * WIDTH, WIDTH))
-    logits = net.node("MatMul", layer_norm(net, x), net.matrix(WIDTH, VOCABULARY))
-    model = net.finish(logits, (1, 1, WIDTH), (1, 1, VOCABULARY))
-    graph = model.graph
-    graph.input.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs[1:])
-    graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs)
-    return model
+        scores = net.node("Div", scores, net.scalar((self._size.width / self._size.heads) ** 0.5))
+        mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), present[1])
+        return net.node("Reshape", net.node("Transpose", mixed, perm=[0, 2, 1, 3]), net.shape(1, 1, self._size.width))
 
+    def _grown(self, net: Net, new: str) -> str:
+        name = f"past.{len(self._names)}"
+        self._names.append((name, net.node("Concat", name, new, axis=2)))
+        return self._names[-1][1]
 
-def quantized(model: onnx.ModelProto, bits: int) -> onnx.ModelProto:
-    """The same with packed weights, 32 for as they are."""
-    if bits == 32:
+    def finished(self, net: Net, logits: str) -> onnx.ModelProto:
+        size = self._size
+        model = net.finish(logits, (1, 1, size.width), (1, 1, size.vocabulary))
+        for names, values, length in zip(
+            zip(*self._names), (model.graph.input, model.graph.output), (self._past, self._past + 1)
+        ):
+            shape = (1, size.heads, length, size.width // size.heads)
+            values.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in names)
+        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
         return model
-    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
-
-    logging.disable(logging.INFO)  # a line for each node
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)  # which is packed in place
-    quantizer = MatMulNBitsQuantizer(copy, bits=bits, block_size=32, is_symmetric=True)
-    quantizer.process()
-    packed: onnx.ModelProto = quantizer.model.model
-    return packed
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    arguments.add_argument("--bits", type=int, nargs="+", default=[32, 8, 4])
-    arguments.add_argument("--past", type=int, nargs="+", default=[16, 512])
-    arguments.add_argument("--threads", type=int, default=1)
-    arguments.add_argument("--rounds", type=int, default=30)
-    given = arguments.parse_args()
-    target = Target.parse(f"native -num-cores={given.threads}")
-    for past in given.past:
-        model = decoder(past)
-        rng = np.random.default_rng(0)
-        feeds: dict[str, NDArray[np.float32]] = {
-            value.name: rng.standard_normal([d.dim_value for d in value.type.tensor_type.shape.dim], np.float32)
-            for value in model.graph.input
-        }
-        for bits in given.bits:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "model.onnx"
-                onnx.save(quantized(model, bits), path)
-                shapes = {name: array.shape for name, array in feeds.items()}
-                engines = [Ours(load(path, target, False)), load_peer("onnxruntime", path, given.threads, shapes)]
-                found = compare(engines, feeds, target, flops=0, rounds=given.rounds)
-            ours, theirs = (result.seconds * 1e3 for result in found.results)
-            error = found.results[0].max_error
-            print(f"past {past:5d}  {bits:2d} bits  ours {ours:7.2f} ms  onnxruntime {theirs:7.2f} ms"
-                  f"  {theirs / ours:.2f}x  error {error:.1e}", flush=True)  # fmt: skip
+def _by_head(net: Net, x: str, size: Size) -> str:
+    split = net.node("Reshape", x, net.shape(1, 1, size.heads, size.width // size.heads))
+    return net.node("Transpose", split, perm=[0, 2, 1, 3])
+
+
+def weight_bytes(model: onnx.ModelProto) -> int:
+    return sum(len(t.raw_data) for t in model.graph.initializer)
+
+
+def written(name: str, weights: str, past: int, folder: Path) -> tuple[dict[str, Path], onnx.ModelProto]:
+    """The files by what they say of the accuracy, and one of the models."""
+    levels = LEVELS if weights in ("int8", "int4") else {"exact": 0}
+    files = {label: folder / f"{name}.{weights}.{label}.onnx" for label in levels}
+    for label, level in levels.items():
+        model = MODELS[name](product_of(weights, level), past)
+        onnx.save(model, files[label])
+    return files, model
+
+
+def race(files: Mapping[str, Path], feeds: Mapping[str, NDArray[Any]], threads: int, rounds: int) -> list[Row]:
+    """One row per engine and file: latency, and the logits' distance from ONNX Runtime's exact ones, of their range."""
+    rows: list[dict[str, Any]] = []
+    logits: dict[str, NDArray[Any]] = {}
+    with ExitStack() as stack:
+        engines: list[Engine] = []
+        for kind in ("autotune", *PEERS):
+            for label, path in files.items():
+                if kind.startswith("openvino") and label != "exact":
+                    continue  # which does not read the level
+                try:
+                    options = {"database": False} if kind == "autotune" else {}
+                    engine = stack.enter_context(Engine(kind, path, threads, label=f"{kind} {label}", options=options))
+                    engine.feed(feeds)
+                    logits[engine.label] = engine.run()[0]
+                    engines.append(engine)
+                except EngineError as error:
+                    rows.append({"engine": f"{kind} {label}", "note": str(error)})
+        samples = time_in_turn(engines, rounds, runs_per_turn(engines[0])) if engines else []
+        for engine, found in zip(engines, samples):
+            rows.append({
+                "engine": engine.label, "ms": latency(found) * 1e3, "spread %": spread(found) * 100,
+                "runs": len(found), "resident MB": engine.memory()["now"] / 1e6,
+            })  # fmt: skip
+    reference = logits.get("onnxruntime exact")
+    for row in rows:
+        if reference is not None and row["engine"] in logits:
+            row["error"] = float(np.abs(logits[row["engine"]] - reference).max() / np.ptp(reference))
+    return rows
+
+
+def bandwidth(threads: int) -> float:
+    """What the machine reads from memory now, GB/s."""
+    limit = read_limits(Target.parse(f"native -num-cores={threads}"))["dram"]
+    settle([limit])
+    return limit.rate.all_cores
+
+
+def reading(rows: Sequence[Row], size: int, memory: float) -> list[Row]:
+    """With the rate at which `size` bytes of weights were read, and its share of the memory's (GB/s)."""
+    found = []
+    for row in rows:
+        rate = size / float(row["ms"] or math.inf) / 1e6 if "ms" in row else None
+        found.append({**row, **({"GB/s": rate, "of memory %": rate / memory * 100} if rate else {})})
+    return found
+
+
+def claims(report: Report, where: str, rows: Sequence[Row]) -> None:
+    """We are no slower than the best peer, and read at least 85 % of what the memory gives."""
+    times = {str(row["engine"]): float(row["ms"] or 0) for row in rows if "ms" in row}
+    peers = [ms for name, ms in times.items() if not name.startswith("autotune")]
+    ours = [ms for name, ms in times.items() if name.startswith("autotune")]
+    if ours and peers:
+        report.claim(f"{where}: best peer over ours", speedup(min(ours), min(peers)), "at least", 1.0, "x")
+    reads = [
+        float(row["of memory %"] or 0) for row in rows if "ms" in row and str(row["engine"]).startswith("autotune")
+    ]
+    if reads:
+        report.claim(f"{where}: ours, of the memory's bandwidth", max(reads), "at least", 85.0, " %")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser("decode", __doc__)
+    options.formatter_class = argparse.RawDescriptionHelpFormatter
+    options.add_argument("models", nargs="*", metavar="MODEL", help=f"default: {' '.join(MODELS)}")
+    options.add_argument("--weights", action="append", choices=WEIGHTS, help="may be repeated (default: all but f32)")
+    options.add_argument("--past", type=int, action="append", help="tokens before; may be repeated (default: 16)")
+    options.add_argument("--threads", type=int, action="append", help="may be repeated (default: 1)")
+    options.add_argument("--rounds", type=int, default=11)
+    given = options.parse_args(arguments)
+    unknown = [name for name in given.models if name not in MODELS]
+    if unknown:
+        options.error(f"unknown model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    report = Report("decode", METHOD, given.quick)
+    for name in given.models or (["gpt2"] if given.quick else MODELS):
+        for weights in given.weights or (["int4"] if given.quick else WEIGHTS[1:]):
+            for past in given.past or [16]:
+                with tempfile.TemporaryDirectory(prefix="autotune-decode-") as folder:
+                    progress(f"{name} {weights}: writing")
+                    files, model = written(name, weights, past, Path(folder))
+                    rng, size = np.random.default_rng(0), weight_bytes(model)
+                    feeds: dict[str, NDArray[Any]] = {
+                        value.name: rng.standard_normal(
+                            [d.dim_value for d in value.type.tensor_type.shape.dim], np.float32
+                        )
+                        for value in model.graph.input
+                    }
+                    for threads in given.threads or [1]:
+                        where = f"{name} {weights}, behind {past}, {threads} threads"
+                        progress(where)
+                        rows = race(files, feeds, threads, 2 if given.quick else given.rounds)
+                        rows = reading(rows, size, bandwidth(threads))
+                        of = {"model": name, "weights": weights, "past": past, "threads": threads}
+                        report.table("latency", [{**of, **row} for row in rows])
+                        claims(report, where, rows)
+    report.finish(given.json)
     return 0
 
 

@@ -22,9 +22,12 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from autotune.api.session import InferenceSession
-from benchmarks.decode import HEAD, HEADS, LAYERS, VOCABULARY, WIDTH
+from benchmarks.decode import GPT2
 from benchmarks.transformers import gelu, layer_norm, linear
 from benchmarks.zoo import Net, Weights
+
+WIDTH, HEADS, LAYERS, VOCABULARY = GPT2.width, GPT2.heads, GPT2.layers, GPT2.vocabulary
+HEAD = WIDTH // HEADS
 
 
 def decoder(room: int) -> onnx.ModelProto:

@@ -57,6 +57,10 @@ class Weights:
         """A dense layer; classifiers are scaled down, so that a softmax behind them does not saturate."""
         return self.kernel((outs, ins), ins, gain=0.05 if outs == CLASSES else 2.0)
 
+    def codes(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        """Bytes drawn evenly."""
+        return self._rng.integers(0, 256, shape, dtype=np.uint8)
+
     def near(self, centre: float, spread: float, shape: tuple[int, ...]) -> F32:
         """Uniform in centre ± spread: biases, scales, means, variances."""
         return self._rng.uniform(centre - spread, centre + spread, shape).astype(np.float32)
@@ -140,7 +144,13 @@ class Net:
         self._nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attrs))
         return name
 
-    def tensor(self, array: F32 | NDArray[np.int64] | NDArray[np.bool_]) -> str:
+    def nodes(self, op: str, count: int, *inputs: str, **attrs: Any) -> list[str]:
+        """A node of `count` results."""
+        names = [f"{op.lower()}_{len(self._nodes)}_{n}" for n in range(count)]
+        self._nodes.append(helper.make_node(op, list(inputs), names, name=names[0], **attrs))
+        return names
+
+    def tensor(self, array: F32 | NDArray[np.int64] | NDArray[np.uint8] | NDArray[np.bool_]) -> str:
         name = f"weight_{len(self._tensors)}"
         self._tensors.append(numpy_helper.from_array(array, name))
         return name
@@ -156,6 +166,10 @@ class Net:
 
     def near(self, centre: float, spread: float, shape: tuple[int, ...]) -> str:
         return self.tensor(self._weights.near(centre, spread, shape))
+
+    def codes(self, shape: tuple[int, ...]) -> str:
+        """Bytes of quantised weights."""
+        return self.tensor(self._weights.codes(shape))
 
     def matrix(self, ins: int, outs: int) -> str:
         """A weight that keeps the variance of what it multiplies."""
