@@ -197,7 +197,9 @@ def written(name: str, weights: str, past: int, folder: Path) -> tuple[dict[str,
     return files, model
 
 
-def race(files: Mapping[str, Path], feeds: Mapping[str, NDArray[Any]], threads: int, rounds: int) -> list[Row]:
+def race(
+    files: Mapping[str, Path], feeds: Mapping[str, NDArray[Any]], threads: int, rounds: int
+) -> list[dict[str, Any]]:
     """One row per engine and file: latency, and the logits' distance from ONNX Runtime's exact ones, of their range."""
     rows: list[dict[str, Any]] = []
     logits: dict[str, NDArray[Any]] = {}
@@ -237,7 +239,7 @@ def bandwidth(threads: int) -> float:
 
 def reading(rows: Sequence[Row], size: int, memory: float) -> list[Row]:
     """With the rate at which `size` bytes of weights were read, and its share of the memory's (GB/s)."""
-    found = []
+    found: list[Row] = []
     for row in rows:
         rate = size / float(row["ms"] or math.inf) / 1e6 if "ms" in row else None
         found.append({**row, **({"GB/s": rate, "of memory %": rate / memory * 100} if rate else {})})
@@ -287,8 +289,8 @@ def main(arguments: list[str] | None = None) -> int:
                     for threads in given.threads or [1]:
                         where = f"{name} {weights}, behind {past}, {threads} threads"
                         progress(where)
-                        rows = race(files, feeds, threads, 2 if given.quick else given.rounds)
-                        rows = reading(rows, size, bandwidth(threads))
+                        timed = race(files, feeds, threads, 2 if given.quick else given.rounds)
+                        rows = reading(timed, size, bandwidth(threads))
                         of = {"model": name, "weights": weights, "past": past, "threads": threads}
                         report.table("latency", [{**of, **row} for row in rows])
                         claims(report, where, rows)

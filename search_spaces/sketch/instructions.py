@@ -57,6 +57,15 @@ def gains(c: Contraction, target: Target, kind: str) -> Array:
     return np.array(found)
 
 
+def dominated(c: Contraction, target: Target, kind: str) -> frozenset[str]:
+    """Instructions beside which there is a faster one that multiplies the same elements as they lie."""
+    known = [(x, gain) for x, gain in zip(c.foldings, gains(c, target, kind)[1:]) if not x.dot.tiled]
+    return frozenset(
+        x.dot.name for x, gain in known for y, other in known
+        if other > gain and (x.axis, x.dot.extent) == (y.axis, y.dot.extent) and set(x.lanes) <= set(y.lanes)
+    )  # fmt: skip
+
+
 def preparing(c: Contraction, b: Batch, packs: Flags) -> Array:
     """Instructions of a step of a tile that make what an instruction folds: bytes widened, vectors interleaved.
 

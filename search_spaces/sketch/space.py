@@ -19,6 +19,7 @@ from autotune.schedule.dot_products import TILES
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import foreseen
+from autotune.search_spaces.sketch.instructions import dominated
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
 from autotune.search_spaces.sketch.rules import (
     AHEAD,
@@ -120,10 +121,15 @@ class SketchSpace(ConfigSpace):
     def foreseen(self, count: int) -> list[Config]:
         """The configs of which the most is expected, best first; fewer where there are not so many.
 
-        How far ahead panels are asked for follows from the tile, and the search tries others: what models learned from
-        are kernels by themselves, with weights that caches hold, and in a model they come from farther away.
+        Two things are not left to models that learned from kernels by themselves, with weights that caches hold, while
+        in a model they come from farther away. How far ahead panels are asked for follows from the tile; and of
+        instructions that differ in nothing but speed only the fastest counts. The search tries all.
         """
-        learned = [knob for knob in self.knobs if knob.name != "ahead"]
+        slower = dominated(self.numbers.c, self.numbers.target, self.numbers.kind)
+        learned = [
+            Choice(k.name, tuple(v for v in k.values if k.name != "dot" or v not in slower))
+            for k in self.knobs if k.name != "ahead"
+        ]  # fmt: skip
         others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name == "ahead")
         if self.numbers.c.lanewise:  # nothing is read twice but by neighbours: tiles follow one another as in memory
             learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
