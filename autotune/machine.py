@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import cpuid
-from autotune.errors import TargetError
+from autotune.errors import DatabaseError, TargetError
 from autotune.topology import Topology, read_topology
 
 _ROOT = Path("/")
@@ -97,6 +97,22 @@ def user_cache(env: Mapping[str, str]) -> Path | None:
     if Path(env.get("XDG_CACHE_HOME") or ".").is_absolute():
         return Path(env["XDG_CACHE_HOME"]) / "autotune"
     return Path(env["HOME"]) / ".cache" / "autotune" if env.get("HOME") else None
+
+
+def user_database(env: Mapping[str, str]) -> Path:
+    """The tuning database when nobody names one: `$AUTOTUNE_DB`, else in the user's data folder; it may not exist yet.
+
+    Raises:
+        DatabaseError: `env` names no home folder either.
+    """
+    if env.get("AUTOTUNE_DB"):
+        return Path(env["AUTOTUNE_DB"])
+    # As above.
+    if Path(env.get("XDG_DATA_HOME") or ".").is_absolute():
+        return Path(env["XDG_DATA_HOME"]) / "autotune" / "tuning.sqlite"
+    if env.get("HOME"):
+        return Path(env["HOME"]) / ".local" / "share" / "autotune" / "tuning.sqlite"
+    raise DatabaseError("no tuning database is named and HOME is not set; give --db FILE or set AUTOTUNE_DB")
 
 
 def check_supported(system: str, architecture: str) -> None:

@@ -7,7 +7,6 @@ from autotune.records.difference import TaskDifference, compare
 from autotune.records.exchange import MergeReport, export_lines, export_records, import_records, merge_database
 from autotune.records.layer import Layer
 from autotune.records.layered import LayeredDatabase
-from autotune.records.location import default_database_path
 from autotune.records.maintenance import Stats, prune, stats, verify
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan
@@ -33,7 +32,6 @@ __all__ = [
     "TuningRecord",
     "WorkloadSummary",
     "compare",
-    "default_database_path",
     "export_lines",
     "export_records",
     "fit_target",

@@ -15,7 +15,7 @@ from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
 from autotune.measure.worker import Worker, WorkerSpec
 from autotune.ops import registry as operators
-from autotune.ops.plugins import load_plugins
+from autotune.plugins import load_plugins
 from autotune.schedule import Schedule
 from autotune.search_spaces.space import registry as templates
 

@@ -20,6 +20,8 @@ DOORS: dict[str, set[str]] = {
     "metadata": set(),
     "install": {"errors"},
     "topology": set(),
+    "sources": set(),
+    "plugins": {"errors"},
     "cpuid": set(),
     "machine": {"errors", "topology", "cpuid"},
     "cpus": {"machine"},
@@ -27,12 +29,12 @@ DOORS: dict[str, set[str]] = {
     "cores": {"core", "machine"},
     "target": {"machine", "cpus", "cores"},
     "tensor": {"errors", "install"},
-    "ops": {"tensor"},
+    "ops": {"tensor", "plugins"},
     "schedule": {"tensor"},
     "lower": {"schedule", "target"},
     "codegen": {"lower"},
     "runtime": {"codegen", "metadata"},
-    "search_spaces": {"ops", "schedule", "target", "cost_model"},  # whose prior chooses what nobody has tuned
+    "search_spaces": {"ops", "schedule", "target", "sources", "cost_model"},  # whose prior chooses untuned schedules
     "records": {"errors"},
     "cost_model": {"lower", "machine"},
     "measure": {"runtime", "search_spaces", "ops"},

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.measure.peaks import Peaks, Rate
-from autotune.ops.plugins import GROUP
+from autotune.plugins import GROUP
 from tests.cli.cli_models import invoke
 from tests.pages import PAGES, ROOT, Block, blocks, name_of
 

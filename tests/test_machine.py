@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune import machine
-from autotune.errors import TargetError
+from autotune.errors import DatabaseError, TargetError
 from autotune.machine import Caches
 
 CPU = "sys/devices/system/cpu/cpu3/cache"
@@ -165,3 +165,21 @@ def test_this_machine_is_consistent() -> None:
     assert set(here.features) <= set(machine.known_features())
     assert 0 < here.caches.l1_bytes <= here.caches.l2_bytes
     assert here.memory_bytes > 1 << 28
+
+
+@pytest.mark.parametrize(
+    "env, path",
+    [
+        ({"AUTOTUNE_DB": "here.sqlite", "XDG_DATA_HOME": "/data", "HOME": "/home/me"}, "here.sqlite"),
+        ({"AUTOTUNE_DB": "", "XDG_DATA_HOME": "/data", "HOME": "/home/me"}, "/data/autotune/tuning.sqlite"),
+        ({"XDG_DATA_HOME": "relative", "HOME": "/home/me"}, "/home/me/.local/share/autotune/tuning.sqlite"),
+        ({"HOME": "/home/me"}, "/home/me/.local/share/autotune/tuning.sqlite"),
+    ],
+)
+def test_where_the_database_is_when_nobody_says_so(env: dict[str, str], path: str) -> None:
+    assert machine.user_database(env) == Path(path)
+
+
+def test_without_a_home_the_user_is_asked_for_a_database() -> None:
+    with pytest.raises(DatabaseError, match="give --db FILE or set AUTOTUNE_DB"):
+        machine.user_database({})

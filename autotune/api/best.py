@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.api.locate import DatabaseLike, reading
+from autotune.codegen.object_cache import object_cache
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.kernels import kernel_object
 from autotune.errors import ScheduleError

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.api.feeds import as_arrays
-from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.api.locate import DatabaseLike, reading
 from autotune.api.observe import observe
+from autotune.codegen.object_cache import object_cache
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from autotune.api.feeds import as_arrays
-from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.api.locate import DatabaseLike, reading
+from autotune.codegen.object_cache import object_cache
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.growing import GrowingModel
@@ -47,6 +48,7 @@ def load(
     precision: str = "model",
     max_error: float | None = None,
     on_new_shape: str = "compile",
+    keep: Callable[[CompiledModel], None] | None = None,
 ) -> Runnable:
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
@@ -55,6 +57,7 @@ def load(
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
         on_new_shape: what a run does whose shape has no program: "compile" one for exactly that, "bucket" for one that
             serves others, too, "error".
+        keep: told of a program that comes from the model alone, not from files that it names.
 
     Raises:
         ModelError, UnsupportedError, TargetError, DatabaseError, InputError: as for `compile`.
@@ -83,4 +86,9 @@ def load(
             return GrowingModel(parsed, sharing, optimizer, steps, caches, usual)
         return StagedModel(parsed, sharing, optimizer, steps) if usual is None else usual
 
-    return compile_or_stage(open_model(model, shapes, as_arrays(fixed), extents), compiled, optimizer, steps, staged)
+    opened = [open_model(model, shapes, as_arrays(fixed), extents)]
+    alone = opened[0].folder is None
+    found = compile_or_stage(opened.pop(), compiled, optimizer, steps, staged)  # not held here, too
+    if keep is not None and alone and isinstance(found, CompiledModel):
+        keep(found)
+    return found

@@ -1,4 +1,4 @@
-"""Where the user's database and object cache are, and how they are opened."""
+"""Where the user's database is, and how it is opened."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Union
 
-from autotune.codegen.object_cache import ObjectCache, default_cache_directory
 from autotune.errors import DatabaseError
-from autotune.machine import environment, user_cache
-from autotune.records import Database, Layer, LayeredDatabase, default_database_path
+from autotune.machine import environment, user_cache, user_database
+from autotune.records import Database, Layer, LayeredDatabase
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ def reading(database: DatabaseLike, *, tell: bool = True) -> Iterator[Database |
         elif isinstance(database, Database):
             yield database
         else:
-            path = default_database_path(environment()) if database is None else Path(database)
+            path = user_database(environment()) if database is None else Path(database)
             missing = database is None and not path.exists()
             yield None if missing else opened.enter_context(Database.open(path, read_only=True))
 
@@ -81,7 +80,7 @@ def writing(database: DatabaseLike) -> Iterator[Database]:
         elif isinstance(database, Database):
             yield database
         else:
-            path = default_database_path(environment()) if database is None else Path(database)
+            path = user_database(environment()) if database is None else Path(database)
             yield opened.enter_context(Database.open(path, make_parents=database is None))
 
 
@@ -107,8 +106,3 @@ def layer_at(location: str) -> Layer:
     if folder is None:
         raise DatabaseError("layers need a folder for what was read of them; set HOME or XDG_CACHE_HOME")
     return Layer(location, folder / "layers")
-
-
-def object_cache() -> ObjectCache:
-    """The user's cache of compiled objects."""
-    return ObjectCache(default_cache_directory(environment()))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.api.feeds import complete_feeds, shapes_with
-from autotune.api.locate import object_cache
 from autotune.api.node_arg import NodeArg
+from autotune.codegen.object_cache import object_cache
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.precise import in_precision
 from autotune.compiler.precision import AS_THE_MODEL, Precision

@@ -29,6 +29,7 @@ from autotune.runtime.trace import RunTrace
 from autotune.target import Target
 
 if TYPE_CHECKING:
+    from autotune.api.kept import KeptProgram
     from autotune.api.locate import DatabaseLike  # brings SQLite, which a compiled model does not need
     from autotune.compiler.shapes import ShapeUse
     from autotune.compiler.staged import StagedModel
@@ -98,32 +99,28 @@ class InferenceSession:
             raise unsigned(path or "the model")
         else:
             with needing_all("compiling a model"):
-                from autotune.api.load import load
-                from autotune.compiler.compile import CompiledModel
+                from autotune.api.kept import KeptProgram
 
             wanted = _with_threads(Target.parse(target), self._options)
             extents = getattr(self._options, "extents", None)
             if fallback is not None and not fixed:  # it has no way to fix an input
                 named = {**{name: (extent,) for name, extent in (extents or {}).items()}, **(shapes or {})}
                 self._fallback = partial(FallbackModel, path_or_bytes, threads=wanted.num_threads, shapes=named)
+            options: dict[str, Any] = {
+                "shapes": shapes,
+                "extents": extents,
+                "fixed": fixed,
+                "strict_fp": strict_fp,
+                "max_memory": max_memory,
+                "skip_passes": skip_passes,
+                "dump_graph": dump_graph,
+                "max_loop_steps": max_loop_steps,
+                "precision": precision,
+                "max_error": max_error,
+                "on_new_shape": on_new_shape,
+            }
             try:
-                found = load(
-                    path_or_bytes,
-                    wanted,
-                    database,
-                    shapes=shapes,
-                    extents=extents,
-                    fixed=fixed,
-                    strict_fp=strict_fp,
-                    max_memory=max_memory,
-                    skip_passes=skip_passes,
-                    dump_graph=dump_graph,
-                    max_loop_steps=max_loop_steps,
-                    precision=precision,
-                    max_error=max_error,
-                    on_new_shape=on_new_shape,
-                )
-                self._model = found.executor if isinstance(found, CompiledModel) else found
+                self._model = _ready(KeptProgram(path_or_bytes, wanted, database, options))
             except UnsupportedError as refusal:
                 if self._fallback is None:
                     raise
@@ -370,6 +367,19 @@ class InferenceSession:
         if not isinstance(outputs, Mapping):
             raise InputError(f"the outputs must be a mapping of names to arrays, not {type(outputs).__name__}")
         self.run_named(None, input_feed, outputs)
+
+
+def _ready(kept: KeptProgram) -> Executor | StagedModel:
+    """The model compiled and linked, or as it was kept."""
+    artifact = kept.recall()
+    if artifact is not None:
+        return Executor(*artifact)
+    with needing_all("compiling a model"):
+        from autotune.api.load import load
+        from autotune.compiler.compile import CompiledModel
+
+    found = load(kept.model, kept.target, kept.database, **kept.options, keep=lambda model: kept.keep(model.artifact))
+    return found.executor if isinstance(found, CompiledModel) else found
 
 
 def _check_mapping(feeds: object) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.api.allowance import Allowance
-from autotune.api.locate import DatabaseLike, object_cache, reading, writing
+from autotune.api.locate import DatabaseLike, reading, writing
 from autotune.api.observe import ObservedProgram, observe
 from autotune.api.phase import Phase, TuneCallback
 from autotune.api.progress import showing
 from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
 from autotune.api.workplace import Workplace, open_workplace
+from autotune.codegen.object_cache import object_cache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.precision import AS_THE_MODEL, Precision
 from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.api.locate import object_cache
 from autotune.api.observe import ObservedProgram
+from autotune.codegen.object_cache import object_cache
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.tasks import model_key
 from autotune.engines.compare import ALLOWED_ERROR

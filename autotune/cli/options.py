@@ -114,9 +114,9 @@ def load_imports(modules: Sequence[str] | None) -> None:
 
 def database_path(given: Path | None) -> Path:
     """The database that a command works on: the one given, or the user's own."""
-    from autotune.records import default_database_path
+    from autotune.machine import user_database
 
-    return default_database_path(os.environ) if given is None else given
+    return user_database(os.environ) if given is None else given
 
 
 def database_of(db: Path | None, layer: Sequence[str] | None) -> DatabaseLike:

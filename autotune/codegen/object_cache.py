@@ -1,6 +1,6 @@
-"""Object code on disk, so that nothing is compiled twice: always safe to delete, apart from the database.
+"""What was compiled, on disk, so that nothing is compiled twice: always safe to delete, apart from the database.
 
-One file per object, named by a hash of the IR, the CPU, its features and LLVM's version. Files hold machine
+One file per object, kernel, program or decision, named by a hash of all that it depends on. Files hold machine
 code that we will run, so the folder belongs to the user alone, and each file carries a checksum.
 """
 
@@ -12,23 +12,36 @@ import json
 import logging
 import os
 import random
+import shutil
 import stat
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
+import numpy.typing as npt
 
 from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
-from autotune.machine import user_cache
+from autotune.machine import environment, user_cache
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SHARE = 64
 """The folder's size is looked at when 1/64 of what is allowed may have been added to it."""
 
+_LARGEST_SHARE = 4
+"""Nothing is kept that takes more than 1/4 of what is allowed, or of the disk's free space: it would drive all out."""
+
+_CHECKSUM = 64
+"""Bytes of a file before its contents, which so begin on a cache line."""
+
+_PART = 1 << 20
+"""Bytes that are read and hashed at a time: they are in the cache then."""
+
 # Part of every key: raise it when the file format or the pipeline of `compile_ir` changes.
-_FORMAT = 4
+_FORMAT = 5
 
 
 def default_cache_directory(env: Mapping[str, str]) -> Path | None:
@@ -48,7 +61,7 @@ class ObjectCache:
         max_bytes: size at which old files are deleted.
     """
 
-    def __init__(self, directory: Path | None, max_bytes: int = 256 << 20) -> None:
+    def __init__(self, directory: Path | None, max_bytes: int = 2 << 30) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
         self._bytes: int | None = None  # this process's idea of the folder's size, once it has looked
@@ -84,10 +97,10 @@ class ObjectCache:
 
     def get(self, ir_hash: str, *, cpu: str, features: str) -> CompiledObject | None:
         """The stored object, None when there is none or its file is damaged."""
-        body = self.recall(_key(ir_hash, cpu, features))
-        if body is None:
+        found = self.recall(_key(ir_hash, cpu, features))
+        if found is None:
             return None
-        header, _, object_code = body.partition(b"\n")
+        header, _, object_code = found.tobytes().partition(b"\n")
         facts = json.loads(header)
         return CompiledObject(object_code, ir_hash, facts["spills"], facts["fmas"])
 
@@ -96,17 +109,20 @@ class ObjectCache:
         header = json.dumps({"spills": compiled.spills, "fmas": compiled.fmas}).encode()
         self.remember(_key(compiled.ir_hash, cpu, features), header + b"\n" + compiled.object_code)
 
-    def recall(self, name: str) -> bytes | None:
-        """What was stored under a name (a hash of all that it depends on), None when there is nothing, or damage."""
+    def recall(self, name: str) -> npt.NDArray[np.uint8] | None:
+        """What was stored under a name (a hash of all that it depends on), None when there is nothing, or damage.
+
+        Returns:
+            u8 (bytes,), which begins on a cache line.
+        """
         if self._directory is None:
             return None
         path = self._directory / name
         try:
-            data = path.read_bytes()
+            checksum, body, digest = _read(path)
         except OSError:
             return None
-        checksum, _, body = data.partition(b"\n")
-        if checksum != _checksum(path.name, body):
+        if checksum != digest:
             _log.warning("%s is damaged and will be compiled again", path)
             path.unlink(missing_ok=True)
             return None
@@ -114,26 +130,46 @@ class ObjectCache:
             os.utime(path)  # used now: not the next to be dropped
         return body
 
-    def remember(self, name: str, body: bytes) -> None:
-        """Store bytes under a name; a reader in another process sees the whole file or none."""
+    def remember(self, name: str, *parts: Any) -> None:
+        """Store bytes under a name, unless they are too many; a reader in another process sees the whole file or none.
+
+        Args:
+            parts: buffers that follow one another.
+        """
         if self._directory is None:
             return
-        path = self._directory / name
-        data = _checksum(path.name, body) + b"\n" + body
+        path, size = self._directory / name, sum(memoryview(part).nbytes for part in parts)
+        checksum = _checksum(path.name)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
-            temporary.write_bytes(data)
-            os.replace(temporary, path)
-            if self._bytes is not None:
-                self._bytes += len(data)
-            elif len(data) > self._unseen:
-                self._bytes = sum(size for _, size, _ in self._files())
-            else:
-                self._unseen -= len(data)
-            if self._bytes is not None and self._bytes > self._max_bytes:
-                self._evict()
+            if size * _LARGEST_SHARE > min(self._max_bytes, shutil.disk_usage(self._directory).free):
+                _log.info("%d bytes are too many for the object cache", size)
+                return
+            try:
+                with temporary.open("wb") as file:
+                    file.seek(_CHECKSUM)
+                    for part in parts:
+                        checksum.update(part)
+                        file.write(part)
+                    file.seek(0)
+                    file.write(checksum.hexdigest().encode())
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+            self._account(_CHECKSUM + size)
         except OSError as error:
             self._switch_off(str(error))
+
+    def _account(self, size: int) -> None:
+        """Count what was written, and make room when it is time."""
+        if self._bytes is not None:
+            self._bytes += size
+        elif size > self._unseen:
+            self._bytes = sum(one for _, one, _ in self._files())
+        else:
+            self._unseen -= size
+        if self._bytes is not None and self._bytes > self._max_bytes:
+            self._evict()
 
     def _files(self) -> list[tuple[float, int, Path]]:
         """(time of last use, size, path) of each file, what a killed process left half written included."""
@@ -163,6 +199,11 @@ class ObjectCache:
         self._directory = None
 
 
+def object_cache() -> ObjectCache:
+    """The user's cache."""
+    return ObjectCache(default_cache_directory(environment()))
+
+
 def _open_above(directory: Path) -> Path | None:
     """The first folder above, in which everybody may rename what belongs to others: writable to all, and not sticky."""
     for folder in directory.resolve().parents:
@@ -177,5 +218,21 @@ def _key(ir_hash: str, cpu: str, features: str) -> str:
     return hashlib.sha256("\n".join((str(_FORMAT), ir_hash, cpu, features, version)).encode()).hexdigest()
 
 
-def _checksum(name: str, body: bytes) -> bytes:
-    return hashlib.sha256(name.encode() + body).hexdigest().encode()
+def _read(path: Path) -> tuple[bytes, npt.NDArray[np.uint8], bytes]:
+    """The checksum that a file begins with, what follows, and the checksum that this should have."""
+    with path.open("rb", buffering=0) as file:
+        size = max(os.fstat(file.fileno()).st_size - _CHECKSUM, 0)
+        raw = np.empty(size + _CHECKSUM, np.uint8)
+        start = -raw.ctypes.data % _CHECKSUM
+        body, expected, digest = raw[start : start + size], file.read(_CHECKSUM), _checksum(path.name)
+        for begin in range(0, size, _PART):
+            part = body[begin : begin + _PART].data
+            if file.readinto(part) != part.nbytes:
+                raise OSError(f"{path} became shorter")
+            digest.update(part)
+    return expected, body, digest.hexdigest().encode()
+
+
+def _checksum(name: str) -> Any:
+    """A checksum of nothing yet; the name counts, so that files that change places are seen."""
+    return hashlib.sha256(name.encode())

@@ -137,7 +137,7 @@ class CompiledModel:
     @functools.cached_property
     def executor(self) -> Executor:
         """The linked program."""
-        return Executor(*self._artifact)
+        return Executor(*self.artifact)
 
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         """Outputs in order; see `Executor.run`."""
@@ -158,14 +158,15 @@ class CompiledModel:
             InputError: the key cannot be used.
         """
         signer = None if sign is None else Signer.load(sign)
-        save_artifact(Path(path), self._artifact, signer)
+        save_artifact(Path(path), self.artifact, signer)
 
     def write(self, file: BinaryIO) -> None:
         """`save` to an open file that is at its beginning; OSError when it takes no more."""
-        write_artifact(file, self._artifact)
+        write_artifact(file, self.artifact)
 
     @property
-    def _artifact(self) -> Artifact:
+    def artifact(self) -> Artifact:
+        """All that runs it."""
         return Artifact(self.program, self.objects, self.constants, self.runtime)
 
 

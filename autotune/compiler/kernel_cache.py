@@ -33,7 +33,7 @@ def kept_kernel(cache: ObjectCache | None, name: str | None) -> KernelObject | N
     found = None if cache is None or name is None else cache.recall(name)
     if found is None:
         return None
-    header, _, object_code = found.partition(b"\n")
+    header, _, object_code = found.tobytes().partition(b"\n")
     return kernel_from_json(json.loads(header), object_code)
 
 
@@ -56,7 +56,7 @@ def cached_layouts(
         return find()
     found = cache.recall(name)
     if found is not None:
-        return Interface.from_json(found.decode()).layouts
+        return Interface.from_json(found.tobytes().decode()).layouts
     layouts = find()
     cache.remember(name, Interface(layouts).to_json().encode())
     return layouts
@@ -75,7 +75,7 @@ def remembered_defaults(cache: ObjectCache | None, target: Target) -> Untuned:
         name = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         found = cache.recall(name)
         if found is not None:
-            return Config.from_json(found.decode())
+            return Config.from_json(found.tobytes().decode())
         config = default_config(workload, target, strict_fp=strict)
         cache.remember(name, config.to_json().encode())
         return config

@@ -16,8 +16,9 @@ from autotune import errors, machine
 from autotune.errors import AutotuneError, ClusterError
 from autotune.measure.extensions import source_of
 from autotune.measure.protocol import Json
-from autotune.ops.plugins import plugin_modules
-from autotune.search_spaces.space.code_version import files_of, source_hash
+from autotune.plugins import plugin_modules
+from autotune.search_spaces.space.code_version import source_hash
+from autotune.sources import files_of
 from autotune.target import Target
 from autotune.version import installed_version
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import WorkloadError
-from autotune.ops.plugins import load_plugins
 from autotune.ops.traits import Trait
 from autotune.ops.workload import AttrValue, TensorType, Workload, WorkloadNode
+from autotune.plugins import load_plugins, registered
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Expr, Read, Table, Unary, children, walk
@@ -114,6 +114,7 @@ def operator(
     def register(fn: Compute) -> Compute:
         if name in _OPERATORS:
             raise WorkloadError(f"there are two operators named {name!r}; rename {fn.__module__}.{fn.__qualname__}")
+        registered(fn)
         words, facts = tuple(operands.split()), frozenset(map(Trait, traits.split()))
         known, seldom = frozenset(weights.split()), frozenset(rare.split())
         _OPERATORS[name] = Operator(name, fn, elementwise, words, known, defaults, facts, seldom)
@@ -128,6 +129,7 @@ def algorithm(
     """Register another ComputeDef of the same operator (Winograd, ...), verified against the plain one."""
 
     def register(fn: Compute) -> Compute:
+        registered(fn)
         _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, error, strict)
         return fn
 

@@ -12,11 +12,12 @@ import json
 import os
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from autotune.errors import CompiledModelError, TargetError
 from autotune.runtime.constants import Constants
@@ -27,6 +28,7 @@ from autotune.target import Target
 MAGIC = b"ATMODEL\x03"
 _PAGE = 4096
 _HEAD = struct.Struct("<8sQ32s")
+_LENGTH = struct.Struct("<Q")
 
 
 def is_compiled(data: bytes) -> bool:
@@ -80,24 +82,72 @@ def save_artifact(path: Path, artifact: Artifact, signer: Signer | None = None) 
 
 def write_artifact(file: BinaryIO, artifact: Artifact, signer: Signer | None = None) -> None:
     """`save_artifact` to an open file that is at its beginning; OSError when it takes no more."""
-    program, objects, constants, runtime = artifact
-    blobs: list[Any] = [*objects, runtime]
-    sizes = [*map(len, blobs), constants.nbytes]
-    header = {"program": program.to_json(), "sizes": sizes}
-    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text = _header(artifact)
     digest = hashlib.sha256(text)
-    for blob in (*blobs, *constants.chunks()):
-        digest.update(blob)
+    for part in _parts(artifact):
+        digest.update(part)
     head = _HEAD.pack(MAGIC, len(text), digest.digest())
     file.write(head)
     file.write(text)
-    for blob in blobs:
-        file.write(b"\0" * (-file.tell() % _PAGE))
-        file.write(blob)
-    file.write(b"\0" * (-file.tell() % _PAGE))
-    file.writelines(chunk.data for chunk in constants.chunks())
+    file.writelines(_placed(artifact, len(head) + len(text)))
     if signer is not None:
         file.write(signer.trailer(head))
+
+
+def to_buffers(artifact: Artifact) -> Iterator[Any]:
+    """A compiled model as buffers that follow one another: what a file has, for who checks by himself what he reads."""
+    text = _header(artifact)
+    yield _LENGTH.pack(len(text))
+    yield text
+    yield from _placed(artifact, _LENGTH.size + len(text))
+
+
+def from_memory(memory: npt.NDArray[np.uint8]) -> Artifact:
+    """The compiled model that `to_buffers` gave, in memory (bytes,) that is as aligned as its constants have to be."""
+    (length,) = _LENGTH.unpack(memory[: _LENGTH.size].data)
+    end = _LENGTH.size + length
+    header = json.loads(memory[_LENGTH.size : end].tobytes())
+    return _assembled(Program.from_json(header["program"]), _blobs(memory, end, header["sizes"]))
+
+
+def _header(artifact: Artifact) -> bytes:
+    sizes = [*map(len, artifact.objects), len(artifact.runtime), artifact.constants.nbytes]
+    header = {"program": artifact.program.to_json(), "sizes": sizes}
+    return json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _parts(artifact: Artifact) -> Iterator[Any]:
+    yield from artifact.objects
+    yield artifact.runtime
+    yield from artifact.constants.chunks()
+
+
+def _placed(artifact: Artifact, position: int) -> Iterator[Any]:
+    """What follows the header: objects, runtime and constants, each at a multiple of a page."""
+    for blob in (*artifact.objects, artifact.runtime):
+        gap = -position % _PAGE
+        yield bytes(gap)
+        yield blob
+        position += gap + len(blob)
+    yield bytes(-position % _PAGE)
+    for chunk in artifact.constants.chunks():
+        yield chunk.data
+
+
+def _blobs(memory: npt.NDArray[np.uint8], position: int, sizes: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
+    """The parts of what `_placed` gave. Raises ValueError where they are not all there."""
+    found = []
+    for size in sizes:
+        position += -position % _PAGE
+        if size < 0 or position + size > memory.size:
+            raise ValueError("a part lies outside")
+        found.append(memory[position : position + size])
+        position += size
+    return found
+
+
+def _assembled(program: Program, blobs: Sequence[npt.NDArray[np.uint8]]) -> Artifact:
+    return Artifact(program, [blob.tobytes() for blob in blobs[:-2]], Constants.of(blobs[-1]), blobs[-2].tobytes())
 
 
 def load_artifact(path: Path, trust: Trust | None = None) -> Artifact:
@@ -129,21 +179,18 @@ def load_artifact(path: Path, trust: Trust | None = None) -> Artifact:
         plan = header["program"]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(path) from error
-    blobs, position = [], _HEAD.size + length
+    try:
+        blobs = _blobs(mapped, _HEAD.size + length, sizes)
+    except ValueError as error:
+        raise _damaged(path) from error
     check = hashlib.sha256(text)
-    for size in sizes:
-        position += -position % _PAGE
-        if size < 0 or position + size > mapped.size:
-            raise _damaged(path)
-        blob = mapped[position : position + size]
+    for blob in blobs:
         check.update(blob.data)
-        blobs.append(blob)
-        position += size
     if check.digest() != digest or len(blobs) < 2:
         raise _damaged(path)
     program = Program.from_json(plan)
     _check_cpu(path, program)
-    return Artifact(program, [bytes(b) for b in blobs[:-2]], Constants.of(blobs[-1]), bytes(blobs[-2]))
+    return _assembled(program, blobs)
 
 
 def _check_cpu(path: Path, program: Program) -> None:

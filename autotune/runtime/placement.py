@@ -28,6 +28,11 @@ def current_cpu() -> int:
     return int(ctypes.CDLL(None).sched_getcpu())
 
 
+def is_spread(seats: Seats | None) -> bool:
+    """Whether threads run in several places, so that it matters in whose memory lies what they read."""
+    return seats is not None and len({tuple(cpus) for cpus in seats}) > 1
+
+
 def first_touch(memory: npt.NDArray[Any], seats: Seats | None) -> None:
     """Has the pages of u8 memory that nobody has written yet placed where the threads are that will read them.
 
@@ -35,7 +40,7 @@ def first_touch(memory: npt.NDArray[Any], seats: Seats | None) -> None:
     order, so each thread's part is begun from its node. Nothing is done for threads of one node: they begin it by
     filling it.
     """
-    if seats is None or len({tuple(cpus) for cpus in seats}) < 2:
+    if seats is None or not is_spread(seats):
         return
     before = os.sched_getaffinity(0)
     try:

@@ -7,7 +7,7 @@ that somebody must remember to raise. The sources of the user's own operators an
 from __future__ import annotations
 
 import functools
-import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import llvmlite
@@ -16,14 +16,16 @@ import numpy as np
 from autotune.errors import ConfigError
 from autotune.ops import registry as operators
 from autotune.ops.workload import Workload
+from autotune.plugins import is_ours
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.registry import lookup
+from autotune.sources import hash_of
 
 # The rooms that a kernel passes through on its way from a config to code, and what these may ask: facts about the
 # target, and the cost model, which chooses defaults.
 ROOMS = (
     "tensor", "ops", "schedule", "lower", "codegen", "search_spaces", "target", "cores", "core", "cpus", "machine",
-    "topology", "cost_model",
+    "topology", "cost_model", "plugins", "sources",
 )  # fmt: skip
 
 
@@ -35,22 +37,7 @@ def code_version(workload: Workload, config: Config | None) -> str | None:
 @functools.cache
 def source_hash() -> str | None:
     """64 hex digits over our sources, and the versions of LLVM and NumPy; None where sources cannot be read."""
-    root = Path(operators.__file__).parent.parent
-    digest = hashlib.sha256(f"{llvmlite.__version__} {np.__version__}".encode())
-    try:
-        for path in sorted(path for room in ROOMS for path in files_of(root, room)):
-            digest.update(f"{path.relative_to(root)}\n".encode())
-            digest.update(path.read_bytes())
-    except OSError:
-        return None
-    return digest.hexdigest()
-
-
-def files_of(root: Path, room: str) -> list[Path]:
-    """The sources and the data of a room, which is a folder or a file."""
-    if (root / f"{room}.py").is_file():
-        return [root / f"{room}.py"]
-    return [path for path in (root / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return hash_of(Path(operators.__file__).parent.parent, ROOMS, llvmlite.__version__, np.__version__)
 
 
 def version_mark(workload: Workload, config: Config) -> str:
@@ -61,8 +48,8 @@ def version_mark(workload: Workload, config: Config) -> str:
 
 def _comes_with_autotune(workload: Workload, config: Config | None) -> bool:
     try:
-        modules = [type(lookup(config.template or "").rules).__module__] if config is not None else []
+        makers: list[Callable[..., object]] = [type(lookup(config.template or "").rules)] if config is not None else []
     except ConfigError:
         return False
-    modules += [operators.lookup(node.op).compute.__module__ for node in workload.nodes]
-    return all(module.startswith("autotune.") for module in modules)
+    makers += [operators.lookup(node.op).compute for node in workload.nodes]
+    return all(map(is_ours, makers))

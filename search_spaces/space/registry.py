@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from autotune.cost_model.expected import expected_cycles
 from autotune.errors import ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.lower import lower
-from autotune.ops.plugins import load_plugins
+from autotune.plugins import load_plugins, registered
 from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.space import ConfigSpace, Member, TaskSpace, suggest
 
@@ -99,6 +99,7 @@ def template(
     def register(rules: RulesClass) -> RulesClass:
         if name in _TEMPLATES:
             raise ConfigError(f"there are two templates named {name!r}; rename {rules.__module__}.{rules.__qualname__}")
+        registered(rules)
         rank = priority if callable(priority) else (lambda workload, target: priority)
         _TEMPLATES[name] = Template(name, op, weight, rank, strict, rules())
         return rules

@@ -10,6 +10,7 @@ from autotune.ops import parse_workload, registry
 from autotune.search_spaces import Config
 from autotune.search_spaces.space import code_version as module
 from autotune.search_spaces.space.registry import default_config, lookup
+from autotune.sources import files_of
 from autotune.target import Target
 
 RELU = parse_workload("relu data=64")
@@ -20,7 +21,7 @@ def test_it_covers_every_room() -> None:
     assert version is not None and len(version) == 64
     root = Path(module.__file__).resolve().parent.parent.parent / "autotune"
     for room in module.ROOMS:
-        assert any(path.suffix == ".py" for path in module.files_of(root, room)), room
+        assert any(path.suffix == ".py" for path in files_of(root, room)), room
 
 
 @pytest.mark.parametrize("name", ["target.py", "core/pipes.json"])

@@ -15,8 +15,8 @@ from autotune.graph.evaluate import evaluate_node
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.infer import infer
 from autotune.graph.ir import Array, Node, Value
-from autotune.ops.plugins import load_plugins
 from autotune.ops.workload import AttrValue
+from autotune.plugins import load_plugins, registered
 from autotune.tensor import DType
 
 
@@ -68,6 +68,7 @@ def _register(domain: str, op_type: str, function: Converter) -> None:
     if (domain, op_type) in _CONVERTERS:
         known = _CONVERTERS[domain, op_type].__qualname__
         raise ValueError(f"{op_type} has a converter already: {known}")
+    registered(function)
     _CONVERTERS[domain, op_type] = function
 
 

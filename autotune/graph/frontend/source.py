@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Union
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
-from onnx import TensorProto, numpy_helper
+from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from autotune.errors import ModelError, UnsupportedError, WorkloadError
 from autotune.graph.frontend.packed import unpacked
@@ -46,7 +46,8 @@ COMPILED = b"ATMODEL"
 
 
 def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
-    """Parse a model; gives it with the folder that may hold its external data (None when it came from no file).
+    """Parse a model; gives it with the folder that holds its external data (None when there is none, or it came from no
+    file).
 
     Raises:
         ModelError: no such file, unreadable, not ONNX, truncated, or of an opset that is too old or too new.
@@ -83,33 +84,60 @@ def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
     if not model.ir_version or not model.HasField("graph"):
         raise ModelError(f"{where}: not an ONNX model (it has no graph)")
     _check_text(model, where)
-    return model, folder
+    return model, folder if _has_external_data(model) else None
 
 
 def _check_text(model: onnx.ModelProto, where: str) -> None:
     """Refuse names that are not text: protobuf hands damaged strings over as bytes."""
     names: list[object] = [entry.domain for entry in model.opset_import]
-    graphs, nodes = [model.graph], []
     for function in model.functions:
         names += [function.name, function.domain, function.overload, *function.input, *function.output]
         names += [entry.domain for entry in function.opset_import]
         names += [attribute.name for attribute in function.attribute_proto]
-        nodes += list(function.node)
+    for part in _parts(model):
+        if isinstance(part, GraphProto):
+            names += [part.name, *(tensor.name for tensor in part.initializer)]
+            for value in (*part.input, *part.output):
+                names += [value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim)]
+            continue
+        names += [part.op_type, part.domain, part.overload, part.name, *part.input, *part.output]
+        for attribute in part.attribute:
+            names += [attribute.name, attribute.ref_attr_name]
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError(f"{where}: damaged, a name in it is not valid text (export or download the model again)")
+
+
+def _has_external_data(model: onnx.ModelProto) -> bool:
+    """Whether some tensor lies in another file."""
+    sparse: list[SparseTensorProto] = []
+    tensors: list[TensorProto] = []
+    attributes = [attribute for function in model.functions for attribute in function.attribute_proto]
+    for part in _parts(model):
+        if isinstance(part, GraphProto):
+            tensors += part.initializer
+            sparse += part.sparse_initializer
+        else:
+            attributes += part.attribute
+    for attribute in attributes:
+        tensors += [attribute.t] if attribute.HasField("t") else attribute.tensors
+        sparse += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else attribute.sparse_tensors
+    tensors += [tensor for one in sparse for tensor in (one.values, one.indices)]
+    return any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors)
+
+
+def _parts(model: onnx.ModelProto) -> Iterator[GraphProto | NodeProto]:
+    """All graphs and nodes, those of functions and of nodes' bodies included."""
+    graphs = [model.graph]
+    nodes = [node for function in model.functions for node in function.node]
     while graphs or nodes:
         if graphs:
             graph = graphs.pop()
-            names += [graph.name, *(tensor.name for tensor in graph.initializer)]
-            for value in (*graph.input, *graph.output):
-                names += [value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim)]
             nodes += list(graph.node)
-            continue
-        node = nodes.pop()
-        names += [node.op_type, node.domain, node.overload, node.name, *node.input, *node.output]
-        for attribute in node.attribute:
-            names += [attribute.name, attribute.ref_attr_name]
-            graphs += [attribute.g] if attribute.HasField("g") else []
-    if not all(isinstance(name, str) for name in names):
-        raise ModelError(f"{where}: damaged, a name in it is not valid text (export or download the model again)")
+            yield graph
+        else:
+            node = nodes.pop()
+            graphs += [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+            yield node
 
 
 def opset_of(model: onnx.ModelProto) -> int:

@@ -1,14 +1,36 @@
-"""Plugins: installed packages with operators, templates and converters of their own, found by their entry points."""
+"""What extends autotune: installed packages with operators, templates and converters of their own, found by their entry
+points, and what a program registers by itself."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from autotune.errors import ExtensionError
 
 GROUP = "autotune.plugins"
 """The group of entry points; each names a module, which registers what it has when it is imported."""
+
+_registered: list[Callable[..., object]] = []
+
+
+def is_ours(what: Callable[..., object]) -> bool:
+    """Whether a function or a class comes with autotune."""
+    while isinstance(what, functools.partial):
+        what = what.func
+    return what.__module__.startswith("autotune.")
+
+
+def registered(what: Callable[..., object]) -> None:
+    """For registries: they have taken this function or class."""
+    if not is_ours(what):
+        _registered.append(what)
+
+
+def extended() -> bool:
+    """Whether what is not ours may decide how a model is compiled: a plugin, or what this process has registered."""
+    return bool(_registered or plugin_modules())
 
 
 def plugin_modules() -> tuple[str, ...]:

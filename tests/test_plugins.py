@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import ExtensionError, WorkloadError
-from autotune.ops.plugins import GROUP, load_plugins
 from autotune.ops.registry import lookup
+from autotune.plugins import GROUP, load_plugins
 
 
 @pytest.fixture
