@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from autotune.errors import MeasureError
 
 ALIGNMENT = 64  # bytes: the kernel ABI's promise
+_HUGE = 1 << 21  # bytes of x86-64's larger pages
 POISON = 0xFF  # every byte: NaN in all our float types, -1 in integers, true in bool
 
 _PROT_NONE, _PROT_READ = 0, 1
@@ -24,28 +26,37 @@ class GuardedBuffer:
     The data ends at the rear guard page, up to the alignment: reading or writing past it ends in SIGSEGV. What
     lies between the front guard page and the data is poisoned, so that a read before the start gives NaN
     and a write there is found by `slack_intact`.
+
+    Large buffers ask for large pages, as a model's arena and weights do, which NumPy allocates: with small ones, a
+    kernel that streams takes some percent longer, and how many depends on who else uses the CPU's table of pages.
     """
 
     def __init__(self, size: int) -> None:
         page = mmap.PAGESIZE
         room = -(-size // ALIGNMENT) * ALIGNMENT
-        inner = max(1, -(-room // page)) * page
+        unit = _HUGE if room >= _HUGE else page
+        inner = max(1, -(-room // unit)) * unit
         try:
-            self._map = mmap.mmap(-1, inner + 2 * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._map = mmap.mmap(-1, inner + 2 * unit, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
             raise MemoryError(f"no memory for a buffer of {size} bytes: {os.strerror(error.errno or 0)}") from error
         whole = np.frombuffer(self._map, np.uint8)
-        start = page + inner - room
-        self._front = whole[page:start]
-        self._rear = whole[start + size : page + inner]
+        base = int(whole.ctypes.data)
+        first = page + (-base - page) % unit
+        if unit == _HUGE:
+            with contextlib.suppress(OSError):  # a kernel without them
+                self._map.madvise(mmap.MADV_HUGEPAGE)
+        start = first + inner - room
+        self._front = whole[first:start]
+        self._rear = whole[start + size : first + inner]
         self.bytes: npt.NDArray[np.uint8] = whole[start : start + size]
-        self.address = int(whole.ctypes.data) + start
+        self.address = base + start
         self._front.fill(POISON)
         self._rear.fill(POISON)
         self.poison()
-        for guard in (0, page + inner):
-            _protect(int(whole.ctypes.data) + guard, page, _PROT_NONE)
-        self._inner = (int(whole.ctypes.data) + page, inner)
+        for guard in (first - page, first + inner):
+            _protect(base + guard, page, _PROT_NONE)
+        self._inner = (base + first, inner)
 
     def poison(self) -> None:
         """Overwrite the data with bytes that are NaN as a float."""

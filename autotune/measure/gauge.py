@@ -1,8 +1,9 @@
 """Gauge: what the cores of a thread pool give at this moment, beside the best that they are known to give.
 
-Two short loops run on every thread: multiply-adds, which a lower clock slows down and a neighbour who multiplies too,
-and loads, which need most of what a core can issue: they are slower as soon as anything else runs on the core's other
-hardware thread. A virtual machine often cannot see that one: it is no process of its own and no stolen time.
+Three short loops run on every thread: a chain of additions that wait for each other, whose rate is the clock and
+nothing else; multiply-adds, which a lower clock slows down and a neighbour who multiplies too; and loads, which need
+most of what a core can issue: they are slower as soon as anything else runs on the core's other hardware thread. A
+virtual machine often cannot see that one: it is no process of its own and no stolen time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import final
 
-from autotune.measure.core_probes import load_kernel
+from autotune.measure.core_probes import clock_kernel, load_kernel
 from autotune.measure.peaks import least_loads, least_peak
 from autotune.measure.pool_probe import PoolProbe
 from autotune.measure.probes import fma_kernel
@@ -19,7 +20,7 @@ from autotune.measure.timing import Moment
 from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
 
-_SECONDS = 1e-4  # of each loop
+_SECONDS = 2e-5  # of each try of a loop
 _FIRST_LOOKS = 20
 _QUIET = 0.9
 """Of the best, what a quiet moment reaches: clocks vary by less, a neighbour takes more."""
@@ -38,22 +39,34 @@ class Gauge:
         target.require_host()
         self._threads = pool.num_threads
         self._waiting = (time.monotonic(), waiting_seconds())
+        self._clock = PoolProbe(clock_kernel(target.vector_bits), target, pool, _SECONDS)
         self._multiplies = PoolProbe(fma_kernel(target), target, pool, _SECONDS)
         self._loads = PoolProbe(load_kernel(target), target, pool, _SECONDS)
         # Beside neighbours even the best of some looks is slow: then what the CPU should do is the yardstick.
-        self._best = Moment(least_peak(target.with_threads(1)), least_loads(target))
+        self._best = Moment(0.0, least_peak(target.with_threads(1)), least_loads(target))
         for _ in range(_FIRST_LOOKS):
             self.look()
 
     def look(self) -> Moment:
         """What the slowest of the cores gives now, and how long threads have waited for one since the last look."""
-        moment = Moment(self._multiplies.run(), self._loads.run(), self._waited())
-        self._best = Moment(max(self._best.gflops, moment.gflops), max(self._best.loads, moment.loads))
+        moment = Moment(self._clock.run(), self._multiplies.run(), self._loads.run(), self._waited())
+        best = self._best
+        self._best = Moment(max(best.ghz, moment.ghz), max(best.gflops, moment.gflops), max(best.loads, moment.loads))
         return moment
+
+    @property
+    def ghz(self) -> float:
+        """The best clock that was seen."""
+        return self._best.ghz
 
     def quiet(self, moment: Moment) -> bool:
         """Whether nobody disturbed the machine then, by the best that is known of it now."""
-        near = moment.gflops >= _QUIET * self._best.gflops and moment.loads >= _QUIET * self._best.loads
+        best = self._best
+        near = (
+            moment.ghz >= _QUIET * best.ghz
+            and moment.gflops >= _QUIET * best.gflops
+            and moment.loads >= _QUIET * best.loads
+        )
         return near and moment.waited <= _WAITED
 
     def _waited(self) -> float:

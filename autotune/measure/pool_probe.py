@@ -12,6 +12,7 @@ from autotune.measure.probes import Kernel
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
 from autotune.target import Target
 
+_TRIES = 3  # of a run, of which the best counts: an interrupt is no property of the core
 _SPACE = 4096  # bytes of a thread's own: more than kernels touch that do not read or write a buffer
 
 # Each thread has its own part of the data, so that none takes another's cache lines.
@@ -35,7 +36,7 @@ class PoolProbe:
         kernel: what every thread runs; one that is worth operations.
         target: what it is compiled for.
         pool: whose threads.
-        seconds: about how long a run lasts.
+        seconds: about how long each of a run's tries lasts.
 
     Raises:
         TargetError: this machine lacks a feature of the target.
@@ -63,4 +64,4 @@ class PoolProbe:
         self._plan.frames[1] = np.uint64(repeats)
 
     def _seconds(self) -> float:
-        return float(self._plan.pool.time_plan(self._plan, 1, 1)[0])
+        return float(self._plan.pool.time_plan(self._plan, 1, _TRIES).min())

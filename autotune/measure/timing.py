@@ -1,7 +1,8 @@
 """One clock, one statistic per purpose. Whoever turns samples into a number does it here.
 
-- A kernel's time is the *minimum* of its batches: on a shared machine it repeats within about 1 %, where
-  mean and median follow the neighbours.
+- A round of a kernel takes the *minimum* of its batches, at the best clock: what others do only adds time, and the
+  clock, which nobody here governs, moves all kernels alike. A kernel's time is the *lower quartile* of its rounds: a
+  minimum would follow the one round whose clock was misread (ADR 0017).
 - A model's latency is the *median* of interleaved rounds: what a user sees.
 - A speed-up is peer time / our time, both from the same interleaved rounds; where a decision hangs on it, the median
   of the rounds' ratios with its interval (`Ratio`).
@@ -29,9 +30,8 @@ TimedLoop = Callable[[int, int], Sequence[float]]
 
 HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
-_AGREEING = 3  # rounds: when the best of them do, the minimum is no luck
-_DISAGREEMENT = 0.01  # relative; with more, further rounds are tried
-_MARKED_DISAGREEMENT = 0.03  # and with this much, in the end, the time is marked
+_UNCERTAIN = 0.01  # of a kernel's time; with more, further rounds are tried
+_MARKED_UNCERTAIN = 0.03  # and with this much, in the end, the time is marked
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
 
 
@@ -40,11 +40,13 @@ class Moment:
     """What the machine gives at one moment.
 
     Attributes:
+        ghz: the clock of the slowest core.
         gflops: fp32 multiply-adds of one core, in GFLOP/s.
         loads: vectors that one core loads, in 1e9/s.
         waited: share of the threads' time since the last moment in which they waited for a core that others had.
     """
 
+    ghz: float
     gflops: float
     loads: float
     waited: float = 0.0
@@ -53,6 +55,10 @@ class Moment:
 class GaugeLike(Protocol):
     """What looks at the machine beside a measurement."""
 
+    @property
+    def ghz(self) -> float:
+        """The best clock that is known."""
+
     def look(self) -> Moment:
         """The machine at this moment."""
 
@@ -60,9 +66,18 @@ class GaugeLike(Protocol):
         """Whether nobody disturbed the machine then, by the best that is known of it now."""
 
 
-def kernel_seconds(batches: Sequence[float]) -> float:
-    """The time of a kernel from the per-call seconds of its batches."""
-    return min(batches)
+def kernel_seconds(rounds: Sequence[float]) -> float:
+    """The time of a kernel from the seconds of its rounds; of four or fewer, the best."""
+    return sorted(rounds)[(len(rounds) - 1) // 4]
+
+
+def uncertainty(rounds: Sequence[float]) -> float:
+    """How wide the interval is that `kernel_seconds` lies in whatever the times are like, relative to its lower end.
+
+    From the octile to the median of the rounds: at least four times in five with eight of them, and oftener with more.
+    """
+    ordered, last = sorted(rounds), len(rounds) - 1
+    return ordered[last // 2] / ordered[last // 8] - 1
 
 
 def latency(rounds: Sequence[float]) -> float:
@@ -108,8 +123,8 @@ class TimingPolicy:
     """How long to measure one kernel.
 
     Attributes:
-        rounds: how many quiet rounds the minimum is taken over.
-        most_rounds: how many rounds it may take to find them, and for the best of them to agree.
+        rounds: how many quiet rounds a kernel's time is taken from.
+        most_rounds: how many rounds it may take to find them, and for them to agree.
         round_seconds: about how long a round lasts: its batches, one at least.
         batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's resolution and
             the loop's start do not matter.
@@ -150,6 +165,11 @@ class Round:
     before: Moment
     after: Moment
 
+    def at(self, ghz: float) -> list[float]:
+        """What the batches would have taken at another clock, for all that keeps step with it."""
+        clock = (self.before.ghz + self.after.ghz) / 2
+        return [seconds * clock / ghz for seconds in self.batches]
+
     def quiet(self, gauge: GaugeLike) -> bool:
         # The wait before it is over: another round's, or nobody's.
         return gauge.quiet(replace(self.before, waited=0.0)) and gauge.quiet(self.after)
@@ -157,7 +177,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`seconds` per call (minimum of `batches` batches of `number` calls), their spread, and the best look's GFLOP/s.
+    """`seconds` per call (from `batches` batches of `number` calls), their spread, and the best look's GFLOP/s.
 
     `disturbed`: by others, as far as the rounds can tell.
     """
@@ -174,23 +194,18 @@ class Timing:
         """What the quiet ones of some rounds say, or, marked as disturbed, all of them.
 
         Args:
-            wanted: how many should be quiet. With less than half of them, or when the best of them, or the batches,
-                disagree, it is disturbed.
+            wanted: how many should be quiet. With less than half of them, or when they, or the batches, disagree, it is
+                disturbed.
         """
         good = [found for found in rounds if found.quiet(gauge)]
-        batches = [seconds for found in good or rounds for seconds in found.batches]
+        counted = [found.at(gauge.ghz) for found in good or rounds]
+        best = [min(batches) for batches in counted]
+        batches = [seconds for batches in counted for seconds in batches]
         probe = max(moment.gflops for found in rounds for moment in (found.before, found.after))
         disagree = spread(batches)
         few = 2 * len(good) < min(wanted, len(rounds))
-        unlike = _disagreement([kernel_seconds(found.batches) for found in good or rounds]) > _MARKED_DISAGREEMENT
-        mark = few or unlike or disagree > HIGH_SPREAD
-        return Timing(kernel_seconds(batches), disagree, len(batches), number, probe, mark)
-
-
-def _disagreement(rounds: Sequence[float]) -> float:
-    """By how much the third best of the rounds' times is above the best; of fewer, the last."""
-    best = sorted(rounds)[:_AGREEING]
-    return best[-1] / best[0] - 1
+        mark = few or uncertainty(best) > _MARKED_UNCERTAIN or disagree > HIGH_SPREAD
+        return Timing(kernel_seconds(best), disagree, len(batches), number, probe, mark)
 
 
 def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
@@ -213,8 +228,8 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
     while True:
         wanted = policy.deserved(best, incumbent)
         most = policy.most_rounds if wanted == policy.rounds else wanted
-        quiet = [kernel_seconds(found.batches) for found in rounds if found.quiet(gauge)]
-        enough = len(quiet) >= wanted and _disagreement(quiet) <= _DISAGREEMENT
+        quiet = [min(found.at(gauge.ghz)) for found in rounds if found.quiet(gauge)]
+        enough = len(quiet) >= wanted and uncertainty(quiet) <= _UNCERTAIN
         if rounds and (enough or len(rounds) >= most or spent >= policy.max_seconds):
             return Timing.of(rounds, number, gauge, wanted)
         rounds.append(timed(number, batches))

@@ -97,10 +97,10 @@ class MeasureResult:
     """The time of a verified kernel.
 
     Attributes:
-        seconds: per call, the minimum over batches.
+        seconds: per call, at the best clock; see `timing`.
         spread: (median - minimum) / minimum of the batches.
         batches, number: how many batches of how many calls.
-        probe_gflops: best FMA probe between the batches: the clock at that time.
+        probe_gflops: best FMA probe between the rounds.
         max_abs_err, max_rel_err: of the worst output, relative to the output's range.
         tolerance: the absolute error that was allowed there.
         wall_seconds: what loading, verifying and timing took together.

@@ -15,7 +15,7 @@ from autotune.measure.buffers import ALIGNMENT, GuardedBuffer
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("size", [0, 1, 64, 100, 4096, 5000, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1, 64, 100, 4096, 5000, 1 << 20, 1 << 21, (1 << 21) + 100])
 def test_aligned_poisoned_and_writable(size: int) -> None:
     buffer = GuardedBuffer(size)
     assert buffer.address % ALIGNMENT == 0
@@ -44,13 +44,14 @@ def test_a_write_into_the_slack_is_found(offset: int) -> None:
     assert not buffer.slack_intact()
 
 
-@pytest.mark.parametrize(("offset", "access"), [(4096, "write"), (4096, "read"), (-1, "write"), (-1, "read")])
-def test_beyond_the_guards_is_a_fault(offset: int, access: str) -> None:
+@pytest.mark.parametrize("access", ["write", "read"])
+@pytest.mark.parametrize(("size", "offset"), [(4096, 4096), (4096, -1), (1 << 21, 1 << 21), (1 << 21, -1)])
+def test_beyond_the_guards_is_a_fault(size: int, offset: int, access: str) -> None:
     act = "memset(address, 0, 1)" if access == "write" else "string_at(address, 1)"
     code = f"""
 import ctypes
 from autotune.measure.buffers import GuardedBuffer
-buffer = GuardedBuffer(4096)
+buffer = GuardedBuffer({size})
 address = buffer.address + {offset}
 ctypes.{act}
 """

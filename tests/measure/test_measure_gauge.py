@@ -21,15 +21,17 @@ def test_a_look_is_near_the_best_or_says_that_it_is_not(threads: int) -> None:
     with ThreadPool(threads) as pool:
         gauge = Gauge(HOST.with_threads(threads), pool)
         looks = [gauge.look() for _ in range(5)]
-        best = Moment(max(look.gflops for look in looks), max(look.loads for look in looks))
+        best = Moment(gauge.ghz, max(look.gflops for look in looks), max(look.loads for look in looks))
+        assert all(0 < look.ghz <= gauge.ghz for look in looks)
         assert all(look.gflops > 0 and look.loads > 0 and look.waited >= 0 for look in looks)
         for slow in (
+            replace(best, ghz=best.ghz / 2),
             replace(best, gflops=best.gflops / 2),
             replace(best, loads=best.loads / 2),
             replace(best, waited=0.5),
         ):
             assert not gauge.quiet(slow)
-        assert gauge.quiet(Moment(1e9, 1e9))
+        assert gauge.quiet(Moment(1e9, 1e9, 1e9))
 
 
 def test_a_guess_about_a_core_disturbs_nobody() -> None:

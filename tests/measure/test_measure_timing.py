@@ -16,6 +16,7 @@ from autotune.measure.timing import (
     spread,
     time_kernel,
     time_steadily,
+    uncertainty,
 )
 
 POLICY = TimingPolicy(rounds=4, most_rounds=8, round_seconds=0.01, batch_seconds=0.01)
@@ -35,14 +36,17 @@ class FakeKernel:
 
 
 class FakeGauge:
-    """Looks as given, the last one for ever; the best that is known is 100."""
+    """Looks as given, the last one for ever; the best that is known is 100 GFLOP/s, and 4 GHz."""
 
-    def __init__(self, *looks: float, waited: tuple[float, ...] = (0.0,)) -> None:
+    ghz = 4.0
+
+    def __init__(self, *looks: float, waited: tuple[float, ...] = (0.0,), clocks: tuple[float, ...] = (4.0,)) -> None:
+        self._clocks = itertools.cycle(clocks)
         self._looks = itertools.chain(looks, itertools.repeat(looks[-1] if looks else 100.0))
         self._waited = itertools.chain(waited, itertools.repeat(waited[-1]))
 
     def look(self) -> Moment:
-        return Moment(next(self._looks), 100.0, next(self._waited))
+        return Moment(next(self._clocks), next(self._looks), 100.0, next(self._waited))
 
     def quiet(self, moment: Moment) -> bool:
         return moment.gflops >= 90 and moment.waited <= 0.1
@@ -51,6 +55,7 @@ class FakeGauge:
 def test_each_purpose_has_its_statistic() -> None:
     samples = [3.0, 1.0, 2.0]
     assert kernel_seconds(samples) == 1.0
+    assert kernel_seconds([*map(float, range(8, 0, -1))]) == 2.0
     assert latency(samples) == 2.0
     assert spread(samples) == 1.0
     assert speedup(ours=0.5, peer=1.5) == 3.0
@@ -71,6 +76,25 @@ def test_noise_above_the_minimum_does_not_count() -> None:
     assert (timing.batches, timing.number, timing.probe_gflops) == (4, 10, 100.0)
     assert not timing.disturbed
     assert kernel.calls == [(1, 2), *[(10, 1)] * 4]
+
+
+def test_a_kernel_is_timed_at_the_best_clock_whatever_the_clock_is() -> None:
+    for clock in (4.0, 3.8):
+        kernel = FakeKernel(0.001 * 4.0 / clock)
+        assert time_kernel(kernel, FakeGauge(clocks=(clock,)), POLICY).seconds == pytest.approx(0.001)
+
+
+def test_one_misread_clock_does_not_count() -> None:
+    policy = TimingPolicy(rounds=8, most_rounds=16, round_seconds=0.01, batch_seconds=0.01)
+    clocks = (*[4.0] * 4, 3.6, *[4.0] * 12)
+    timing = time_kernel(FakeKernel(0.001), FakeGauge(clocks=clocks), policy)
+    assert timing.seconds == pytest.approx(0.001)
+
+
+def test_the_interval_of_a_time_grows_with_what_the_rounds_disagree_about() -> None:
+    assert uncertainty([1.0]) == 0 and uncertainty([1.0] * 8) == 0
+    assert uncertainty([1.0, 1.01, 1.02, 1.04, *[9.0] * 4]) == pytest.approx(0.04)
+    assert uncertainty([0.5, *[1.0] * 15]) == 0, "one that is too fast is no news"
 
 
 def test_a_hopeless_kernel_is_measured_once() -> None:
@@ -109,11 +133,11 @@ def test_only_quiet_rounds_count_and_more_of_them_are_looked_for() -> None:
     assert not timing.disturbed
 
 
-def test_rounds_go_on_until_the_best_of_them_agree() -> None:
+def test_rounds_go_on_until_they_agree() -> None:
     """A single fast moment is luck."""
-    kernel = FakeKernel(0.001, (*[1.2] * 4, 1.0, *[1.2] * 2, 1.0, 1.0, *[1.2] * 9))
+    kernel = FakeKernel(0.001, (*[1.2] * 4, 1.0, 1.2, *[1.0] * 9))
     assert time_kernel(kernel, FakeGauge(), POLICY).seconds == pytest.approx(0.001)
-    assert len(kernel.calls) == 1 + 7
+    assert len(kernel.calls) == 1 + 6
 
 
 def test_what_is_disturbed_is_timed_again_after_a_pause() -> None:
