@@ -13,6 +13,7 @@ from autotune.codegen.object_cache import object_cache
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.growing import GrowingModel
+from autotune.compiler.heap import trim
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision
 from autotune.compiler.prepared import PreparedModel
@@ -89,6 +90,7 @@ def load(
     opened = [open_model(model, shapes, as_arrays(fixed), extents)]
     alone = opened[0].folder is None
     found = compile_or_stage(opened.pop(), compiled, optimizer, steps, staged)  # not held here, too
+    trim()
     if keep is not None and alone and isinstance(found, CompiledModel):
         keep(found)
     return found

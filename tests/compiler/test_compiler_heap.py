@@ -1,0 +1,32 @@
+"""What compiling leaves free in the heap is no longer resident."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import pytest
+
+from autotune.compiler.heap import trim
+
+
+def resident() -> int:
+    """Bytes of anonymous memory of this process that is in RAM."""
+    found = re.search(r"^RssAnon:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
+def test_free_pages_between_what_stays_go_back() -> None:
+    blocks = [bytes(10_000) for _ in range(6400)]  # too small to be mapped on their own
+    kept = blocks[::640]
+    del blocks
+    before = resident()
+    trim()
+    assert before - resident() > 32 << 20 and len(kept) == 10
+
+
+def test_other_c_libraries_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    trim()
