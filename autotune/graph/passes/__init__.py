@@ -19,6 +19,7 @@ from autotune.graph.passes.code_weights import code_weights
 from autotune.graph.passes.common_subexpressions import merge_common_subexpressions
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.drop_expands import drop_expands
+from autotune.graph.passes.drop_taps import drop_taps
 from autotune.graph.passes.fold_constants import fold_constants
 from autotune.graph.passes.fold_input_scale import fold_input_scale
 from autotune.graph.passes.fold_pad import fold_pad
@@ -83,6 +84,7 @@ PASSES: dict[str, Pass] = {
     "fold-input-scale": fold_input_scale,
     "merge-products": merge_products,
     "fold-pad": fold_pad,
+    "drop-taps": drop_taps,
     "split-phases": split_phases,
     "sink-shuffles": sink_shuffles,
     "merge-branches": merge_branches,
