@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.errors import ModelError
@@ -83,10 +82,20 @@ def open_model(
         return parse_model(proto, folder, shapes or {}, fixed, extents or {})
 
 
-@contextmanager
-def one_line() -> Iterator[None]:
+class _OneLine:
+    """Entered in every run: a generator would take as long as a small kernel."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ModelError):
+            raise type(error)(" ".join(str(error).split()), values=error.values) from error
+
+
+_ONE_LINE = _OneLine()
+
+
+def one_line() -> _OneLine:
     """Messages of one line, though names in a model may hold line breaks."""
-    try:
-        yield
-    except ModelError as error:
-        raise type(error)(" ".join(str(error).split()), values=error.values) from error
+    return _ONE_LINE

@@ -15,6 +15,7 @@ from autotune.runtime.address import address
 
 Array = npt.NDArray[Any]
 _LANES = 16
+_SIZES = 5
 _MANY = 2**20  # rows of results for which candidates are counted first
 
 
@@ -37,11 +38,14 @@ def keep_boxes(boxes: Array, scores: Array, limit: int, overlap: float, least: f
         most = min(most, np.count_nonzero(scores > np.float32(least)))
     if not most:
         return np.empty((0, 3), np.int64)
-    sizes = np.array([batches, classes, count, limit, centred], np.int64)
-    keys, kept = np.empty(count, np.uint64), np.empty(5 * -(-limit // _LANES) * _LANES, np.float32)
+    room = -(-limit // _LANES) * _LANES
+    scratch = np.empty(_SIZES + count + 5 * room // 2, np.int64)  # one array: each address takes as long as a box
+    scratch[:_SIZES] = batches, classes, count, limit, centred
     found = np.empty((most, 3), np.int64)
-    arrays = (address(a) for a in (boxes, scores, sizes))
-    total = _native().keep(*arrays, overlap, least, address(keys), address(kept), address(found))
+    sizes = address(scratch)
+    keys = sizes + scratch.itemsize * _SIZES
+    kept = keys + scratch.itemsize * count
+    total = _native().keep(address(boxes), address(scores), sizes, overlap, least, keys, kept, address(found))
     return found[:total].copy()
 
 

@@ -72,7 +72,7 @@ def _scalar(node: HostNode, position: int) -> float:
         return 0
     if array.size != 1:
         raise ModelError(f"{node.label}: input {position} must be a scalar, not of shape {array.shape}")
-    return float(array.reshape(()))
+    return float(array.item())
 
 
 def _corners(boxes: Array, centred: bool) -> Array:

@@ -142,15 +142,14 @@ def run_host(
         InputError: the data makes no sense for the operator.
         ModelError: the node does not.
     """
+    called = HostNode(node.proto, node.opset, node.folder, tuple(values))
+    if compiled is not None and (fast := compiled.get(node.op)) is not None:
+        return [_contiguous(a) for a in fast(called)]
     function = host_function(node.proto) or value_function(node.proto)
     if function is None:
         raise ModelError(f"{node.label} is no host operator")
-    called = HostNode(node.proto, node.opset, node.folder, tuple(values))
-    if compiled is not None and node.proto.op_type in compiled:
-        results = compiled[node.proto.op_type](called)
-    else:
-        with np.errstate(all="ignore"):
-            results = function(called)
+    with np.errstate(all="ignore"):
+        results = function(called)
     return [_contiguous(a) for a in results]
 
 
