@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from autotune.graph.infer import infer
 from autotune.graph.ir import Array, Attrs, FreshNames, Graph, Node, Output, Value, constant_value
 from autotune.metadata import ModelMetadata
@@ -31,7 +33,7 @@ class GraphBuilder:
 
     def constant(self, array: Array, hint: str = "const") -> str:
         """Add a constant by reference and return the name of its value."""
-        name = self._fresh(hint)
+        name, array = self._fresh(hint), np.asarray(array)  # NumPy makes scalars of arrays without axes
         self.constants[name] = array
         self.values[name] = constant_value(name, array)
         return name

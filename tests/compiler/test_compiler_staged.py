@@ -74,6 +74,19 @@ def data(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
+def test_a_number_of_a_shape_waits_for_the_host() -> None:
+    """Scalars that are known beforehand are arrays without axes, as others are (rows of FCOS's candidates)."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "last"], ["columns"]),
+        helper.make_node("NonZero", ["flags"], ["found"]),
+        helper.make_node("Mod", ["found", "columns"], ["y"]),
+    ]
+    inputs = {"x": (TensorProto.FLOAT, (2, 3)), "flags": (TensorProto.BOOL, (6,))}
+    model = model_of(nodes, inputs, tensors={"last": np.asarray(1)})
+    check(model, [{"x": data(2, 3), "flags": np.arange(6) % 5 != seed} for seed in range(3)])
+
+
 def ints(*values: int) -> Array:
     return np.asarray(values, np.int64)
 
