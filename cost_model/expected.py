@@ -6,14 +6,18 @@ the sum of theirs. Rates, latencies and sizes are the machine description's; not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from autotune.cost_model.instructions import Instructions, counted
+from autotune.cost_model.instructions import Instructions, adding, counted, nonzero
 from autotune.cost_model.traffic import Traffic
 from autotune.lower.ir import REGISTER, For, LoopProgram, Stmt, Store, body_of, statements, with_body
 from autotune.schedule.state import PARALLEL, SERIAL
 from autotune.target import Target
+from autotune.tensor.compute_def import ComputeDef
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Read
 
 Nest = tuple[tuple[Stmt, ...], tuple[For, ...]]
 """Statements, and the loops around them."""
@@ -24,21 +28,51 @@ LATE = 0.5
 
 def expected_cycles(program: LoopProgram, target: Target) -> float:
     """Cycles of the slowest thread. Constants come from memory: between two runs of a kernel a model reads others."""
-    core, threads = target.core, target.num_threads
-    body = _one_thread(program.body, threads)
+    body = _one_thread(program.body, target.num_threads)
     nests = list(_nests(body, ()))
     traffic = Traffic(body, [stmts for stmts, _ in nests], {o.name for o in program.operands if o.constant})
-    levels = (
-        (target.l1_bytes, core.l2),
-        (target.l2_bytes, min(core.l3, core.l3_shared / threads)),
-        (target.l3_bytes // threads, min(core.dram, core.dram_shared / threads)),
-    )
+    levels = _levels(target)
     missed = [traffic.missed(size) for size, _ in levels]
     total = 0.0
     for n, (stmts, around) in enumerate(nests):
         moving = [bytes_[n] / rate for bytes_, (_, rate) in zip(missed, levels)]
         total += overlapped(_issued(counted(stmts, around, target), target), *moving)
     return total
+
+
+def least_cycles(compute: ComputeDef, target: Target) -> float:
+    """No less is expected of any kernel that computes these stages: that of sums of floats, and reading constants once.
+
+    Sums that read where there may be padding do not count, since loops may pass it over.
+    """
+    prepared = {tensor.name for tensor in compute.inputs if tensor.constant}
+    terms, constants = 0.0, 0
+    for stage in compute.stages:
+        reads = stage.reads()
+        if all(read.tensor.name in prepared for read in reads):
+            prepared |= {tensor.name for tensor in stage.outputs}
+        elif stage.reducer is not None and all(_is_plain(read) for read in reads):
+            terms += math.prod(axis.extent for axis in stage.all_axes) * math.prod(map(nonzero, stage.body))
+            read_once = {read.tensor.name: read.tensor for read in reads if read.tensor.name in prepared}
+            constants += sum(math.prod(t.shape) * t.dtype.bytes for t in read_once.values())
+    started = target.lanes(DType.f32.bytes) * adding(target).per_cycle
+    moving = [constants / rate for _, rate in _levels(target)]
+    return overlapped(terms / started, *moving) / target.num_threads
+
+
+def _is_plain(read: Read) -> bool:
+    """Whether an operand is of whole lanes, and read in every turn: of smaller ones an instruction may add several."""
+    return read.when is None and read.dtype.is_float and read.dtype.bytes >= DType.f32.bytes
+
+
+def _levels(target: Target) -> tuple[tuple[int, float], ...]:
+    """Of what is behind each cache: the bytes that the cache holds, and those that come in a cycle, for one thread."""
+    core, threads = target.core, target.num_threads
+    return (
+        (target.l1_bytes, core.l2),
+        (target.l2_bytes, min(core.l3, core.l3_shared / threads)),
+        (target.l3_bytes // threads, min(core.dram, core.dram_shared / threads)),
+    )
 
 
 def overlapped(arithmetic: float, *moving: float) -> float:

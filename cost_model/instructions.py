@@ -72,7 +72,7 @@ class _Counter:
         live = sum(-(-b.bytes * 8 // target.vector_bits) for b in kept.values())
         room = target.num_vector_registers - ONE_EACH
         self._spilled = max(0, live - room) / max(live, 1)
-        self._rate = _adding(target).per_cycle
+        self._rate = adding(target).per_cycle
 
     def visit(self, body: Iterable[Stmt], loops: tuple[For, ...], share: float) -> None:
         for stmt in body:
@@ -101,7 +101,7 @@ class _Counter:
         for value in stmt.values:
             self._compute(at, value, folded=stmt.fold == "sum")
         if stmt.fold:
-            every = at.times(x.var for x in at.loops) * math.prod(map(_nonzero, stmt.values))
+            every = at.times(x.var for x in at.loops) * math.prod(map(nonzero, stmt.values))
             rate, latency = at.adding
             self.found.arithmetic += every / rate
             # The sums of a tile wait for their own last terms only.
@@ -133,7 +133,8 @@ class _Counter:
             self._compute(at, below, folded=op in ("add", "sub"))
 
 
-def _adding(target: Target) -> Pipe:
+def adding(target: Target) -> Pipe:
+    """Where multiply-adds of vectors start."""
     pipe = target.core.pipe("fma.f32", target.vector_bits)
     assert pipe is not None  # a target's core has it
     return pipe
@@ -153,7 +154,7 @@ class _Place:
         self._lanes = self._vector.extent if self._vector else 1
         self._wide = target.lanes(buffer.dtype.bytes)
         self._width = -(-self._lanes // self._wide)
-        pipe = _adding(target)
+        pipe = adding(target)
         self.rate = pipe.per_cycle
         # An instruction that folds neighbours widens and multiplies them by itself.
         dot = next((DOT_PRODUCTS[x.mark] for x in loops if x.mark in DOT_PRODUCTS), None)
@@ -205,7 +206,7 @@ def _rolled(loop: For) -> bool:
     return loop.mark in (SERIAL, PARALLEL)
 
 
-def _nonzero(value: Expr) -> float:
+def nonzero(value: Expr) -> float:
     """Share of the products with a small matrix that are left."""
     tables = [e for e in children(value) if isinstance(e, Table)]
     return math.prod(sum(v != 0 for v in table.values) / len(table.values) for table in tables)

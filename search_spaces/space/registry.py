@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from autotune.cost_model.expected import expected_cycles
+from autotune.cost_model.expected import expected_cycles, least_cycles
 from autotune.errors import ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.lower import lower
+from autotune.ops.registry import compute_def
 from autotune.plugins import load_plugins, registered
 from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.space import ConfigSpace, Member, TaskSpace, suggest
@@ -64,6 +65,12 @@ class Template:
     priority: Priority
     strict: bool
     rules: TemplateRules
+
+    @property
+    def algorithm(self) -> str | None:
+        """By which all of its kernels are computed; None where that depends on the config."""
+        found = getattr(self.rules, "algorithm", None)
+        return found if isinstance(found, str) else None
 
     def applies(self, workload: Workload, target: Target) -> bool:
         has_op = self.op is None or any(node.op == self.op for node in workload.nodes)
@@ -124,15 +131,41 @@ def names() -> tuple[str, ...]:
 
 def templates_for(workload: Workload, target: Target, *, strict_fp: bool = False) -> list[Template]:
     """The templates that can compute the workload, the untuned choice first; `strict_fp` leaves only strict ones."""
+    first, others = _able(workload, target, strict_fp)
+    if len(first) > 1:
+        first.sort(key=lambda entry: _expected(entry, workload, target))
+    return first + others
+
+
+def _untuned(workload: Workload, target: Target, strict_fp: bool) -> Template:
+    """The first of `templates_for`. What cannot take less time than the best so far is not lowered."""
+    first, _ = _able(workload, target, strict_fp)
+    if len(first) < 2:
+        return _some(first, workload)[0]
+    best, least = None, {entry.name: _least(entry, workload, target) for entry in first}
+    for entry in sorted(first, key=lambda entry: least[entry.name]):
+        if best is not None and least[entry.name] > best[0]:
+            break
+        found = (_expected(entry, workload, target), first.index(entry), entry)
+        best = found if best is None else min(best, found, key=lambda one: one[:2])
+    assert best is not None
+    return best[2]
+
+
+def _able(workload: Workload, target: Target, strict_fp: bool) -> tuple[list[Template], list[Template]]:
+    """The templates that can compute the workload: of the highest priority, and the others, by theirs."""
     load_plugins()
     allowed = [entry for entry in _TEMPLATES.values() if entry.strict or not strict_fp]
     able = [entry for entry in allowed if entry.applies(workload, target)]
     ranks = {entry.name: entry.priority(workload, target) for entry in able}
     able.sort(key=lambda entry: -ranks[entry.name])
-    first = [entry for entry in able if ranks[entry.name] == ranks[able[0].name]]
-    if len(first) > 1:
-        first.sort(key=lambda entry: _expected(entry, workload, target))
-    return first + able[len(first) :]
+    count = sum(ranks[entry.name] == ranks[able[0].name] for entry in able)
+    return able[:count], able[count:]
+
+
+def _least(entry: Template, workload: Workload, target: Target) -> float:
+    """No more cycles than `_expected` of any config."""
+    return 0.0 if entry.algorithm is None else least_cycles(compute_def(workload, entry.algorithm), target)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -150,14 +183,14 @@ def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -
     return TaskSpace(
         {
             entry.name: Member(entry.space(workload, target), entry.default(workload, target), entry.weight)
-            for entry in _some_templates(workload, target, strict_fp)
+            for entry in _some(templates_for(workload, target, strict_fp=strict_fp), workload)
         }
     )
 
 
 def default_config(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
     """What an untuned kernel uses: the default of the first template, with its name in it."""
-    first = _some_templates(workload, target, strict_fp)[0]
+    first = _untuned(workload, target, strict_fp)
     return first.default(workload, target).replace(template=first.name)
 
 
@@ -201,8 +234,7 @@ def check_config(workload: Workload, config: Config, target: Target) -> Template
     return chosen
 
 
-def _some_templates(workload: Workload, target: Target, strict_fp: bool) -> list[Template]:
-    able = templates_for(workload, target, strict_fp=strict_fp)
+def _some(able: list[Template], workload: Workload) -> list[Template]:
     if not able:
         known = ", ".join(_TEMPLATES) or "none is registered"
         raise WorkloadError(f"no template can compute {workload.describe()}; known templates: {known}")

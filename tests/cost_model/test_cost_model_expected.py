@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.cost_model.expected import expected_cycles, overlapped
+from autotune.cost_model.expected import expected_cycles, least_cycles, overlapped
 from autotune.lower import lower
 from autotune.ops import parse_workload
-from autotune.search_spaces import lookup
+from autotune.ops.registry import compute_def
+from autotune.search_spaces import default_config, lookup, templates_for
 from autotune.search_spaces.space.limit import limit
 from autotune.target import Target
 from tests.targets import fixed
@@ -52,3 +53,38 @@ def test_threads_share_the_work_and_slow_memory_costs_time() -> None:
 def test_moving_is_hidden_in_part() -> None:
     assert overlapped(100.0, 20.0, 30.0) == 100 + 25
     assert overlapped(10.0, 20.0, 30.0) == 30 + 25
+
+
+@pytest.mark.parametrize("target", [TWO, fixed("x86 -mcpu=haswell -num-cores=1")], ids=["avx512", "avx2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv2d data=1,32,15,17 weight=48,32,3,3 pad=1 + relu",
+        "conv2d data=2,64,7,7 weight=512,64,3,3 pad=1",
+        "conv2d data=1,32,27,27 weight=64,32,5,5 pad=2",
+        "conv2d data=1,48,28,20 weight=64,48,3,3 pad=1 stride=2",
+        "conv2d data=1,3,64,48 weight=32,3,7,7 pad=3 stride=2 + relu",
+    ],
+)
+def test_no_template_is_expected_to_take_less_than_its_algorithm_must(text: str, target: Target) -> None:
+    """So looking at those only that may be the best finds the same one."""
+    workload, bounded = parse_workload(text), 0
+    ranked = templates_for(workload, target)
+    for entry in ranked:
+        if entry.algorithm is not None:
+            least = least_cycles(compute_def(workload, entry.algorithm), target)
+            config = entry.default(workload, target)
+            expected = expected_cycles(lower(entry.schedule(workload, config, target), check=False), target)
+            assert 0.3 * expected < least <= expected, entry.name
+            bounded += 1
+    assert bounded
+    assert default_config(workload, target).template == ranked[0].name
+
+
+def test_what_padding_may_spare_is_no_part_of_a_bound() -> None:
+    workload = parse_workload("conv2d data=1,64,1,1 weight=64,64,3,3 pad=1")
+    assert (
+        least_cycles(compute_def(workload), ONE)
+        == 0
+        < cycles("conv2d data=1,64,1,1 weight=64,64,3,3 pad=1", "conv2d.direct")
+    )
