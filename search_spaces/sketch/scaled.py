@@ -173,12 +173,17 @@ class SketchedScaledSum:
             busy = max((rows + DECODE) * vectors, steps.pipe.in_flight) / steps.pipe.per_cycle
             return turns * (busy + HIDDEN * (rows + vectors / c.codes) / steps.loads)
 
-        def size(config: Config) -> tuple[bool, int, bool, bool, int]:
-            """Without a last one that is not full, if possible; its accumulators; then what costs least."""
-            rows, vectors = config.get_int("rows"), config.get_int("vectors")
+        def size(config: Config) -> tuple[bool, int, bool, bool, bool, int]:
+            """Without a last one that is not full, if possible; its accumulators; then what costs least.
+
+            A turn is as short as what is in flight at once hides its own instructions: in a longer one, more lines
+            are asked for in a row than the core can wait for.
+            """
+            rows, vectors, unroll = (config.get_int(name) for name in ("rows", "vectors", "unroll"))
             ragged = bool(c.columns % (lanes * vectors) or c.rows % rows)
             costly = not config.get_bool("registers"), config.get_int("ahead") != FETCHED
-            return ragged, rows * vectors, *costly, -config.get_int("unroll")
+            short = rows * vectors * unroll * c.codes < steps.pipe.in_flight
+            return ragged, rows * vectors, *costly, short, unroll
 
         known = {x: cycles(x) for x in space.enumerate() if x.get_int("lanes") == lanes}
         least = min(known.values())
