@@ -16,6 +16,7 @@ from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import TILES
+from autotune.search_spaces.library.nests import LINE
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import foreseen
@@ -141,10 +142,22 @@ class SketchSpace(ConfigSpace):
                 t = self.tiling(config)
                 ahead = turns_ahead(math.prod(t.tile) // t.tile[t.vector], t.tile[t.vector], self.numbers.target)
                 config = config.replace(ahead=AHEAD[1] if t.upright >= 0 else ahead)  # tiles: many lines in a turn
+            if self.numbers.c.lanewise:
+                config = self._whole_lines(config)
             found[self.canonical(config)] = None
             if len(found) == count:
                 break
         return list(found)
+
+    def _whole_lines(self, config: Config) -> Config:
+        """With as many tiles along vectors in a block as fill a cache line of narrow results: threads that write halves
+        of the same lines wait for each other."""
+        t, c = self.tiling(config), self.numbers.c
+        axis, size = c.spatial[t.vector], t.elements(t.vector)
+        room = LINE // (size * c.schedule.state.stage(c.output).stage.outputs[0].dtype.bytes)
+        tiles = math.gcd(-(-axis.extent // size), room) if room else 1
+        name = f"block.{axis.name}"
+        return config.replace(**{name: tiles}) if name in config and tiles > 1 else config
 
     def cycles(self, batch: Batch) -> NDArray[np.float64]:
         """Cycles that the closed form gives, relative to the bound."""

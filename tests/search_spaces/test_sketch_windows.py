@@ -15,6 +15,7 @@ from autotune.search_spaces import lookup
 from autotune.search_spaces.sketch.batch import Batch
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.rules import ALL
+from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.search_spaces.sketch.tiling import Tiling
 from autotune.search_spaces.sketch.windows import Windows, overlap, windows
 from autotune.target import Target
@@ -40,6 +41,19 @@ def test_random_tilings_in_random_layouts(seed: int) -> None:
     workload, target = random_conv(rng, "rows"), Target.parse(rng.choice(TARGETS))
     config = lookup(NAME).space(workload, target).sample(rng).replace(template=NAME)
     check(workload, config, target, random_interface(rng, workload, target.lanes(4)) if rng.random() < 0.5 else None)
+
+
+@pytest.mark.parametrize(
+    ("channels", "to", "tiles"), [(32, "f32", 1), (32, "bf16", 2), (96, "bf16", 2), (144, "bf16", 1)]
+)
+def test_a_block_writes_whole_lines_of_narrow_results(channels: int, to: str, tiles: int) -> None:
+    """144 channels are nine vectors: no two of them fill the last line."""
+    narrowed = "" if to == "f32" else f" + cast to={to}"
+    text = f"conv2d data=1,{channels},28,28 weight={channels},1,3,3 groups={channels} pad=1{narrowed}"
+    space = lookup(NAME).space(parse_workload(text), FIXED)
+    assert isinstance(space, SketchSpace)
+    t = space.tiling(space.default())
+    assert t.block[t.vector] == tiles
 
 
 def test_sums_of_lanes_are_short_and_read_nothing_in_common() -> None:
