@@ -112,6 +112,9 @@ class Target:
         own = core_of_host(machine.this_machine(), machine.environment())
         return replace(self, core=own) if own == self.core else self
 
+    def __repr__(self) -> str:
+        return f"<Target {self}>"
+
     def __str__(self) -> str:
         return f"x86 -mcpu={self.cpu} -num-cores={self.num_threads}"
 

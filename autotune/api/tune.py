@@ -30,6 +30,7 @@ from autotune.measure.pipeline import Pipeline
 from autotune.measure.weights import residency
 from autotune.ops import Workload, parse_workload
 from autotune.records import Database
+from autotune.report.text import counted
 from autotune.search import (
     DEFAULT_EFFORT,
     DEFAULT_STRATEGY,
@@ -125,6 +126,11 @@ class TuneReport:
                 for task in found.tasks
             ],
         }
+
+    def __repr__(self) -> str:
+        found, model = self.search, self.model
+        gained = "" if model is None else f", {model.speedup:.2f}× as fast"
+        return f"<TuneReport: {found.new_trials} trials of {counted(len(found.tasks), 'task')}{gained}>"
 
     def _repr_html_(self) -> str:
         from autotune.report.naming import task_name

@@ -141,7 +141,8 @@ def _machine_line(found: Comparison, streams: int) -> str:
 
     calls = sum(len(one.calls) for one in found.results)
     at_once = f"; {streams} streams at once" if streams > 1 else ""
-    return f"{this_machine().model}; {found.rounds} rounds in turn, {calls} calls{at_once}"
+    turns = " in turn" if len(found.results) > 1 else ""
+    return f"{this_machine().model}; {found.rounds} rounds{turns}, {calls} calls{at_once}"
 
 
 def _faster(ratio: Ratio) -> str:

@@ -37,7 +37,7 @@ from autotune.cli.options import (
 from autotune.cli.status import working
 from autotune.cli.text import facts, finite, print_json, print_table, size
 from autotune.errors import InputError
-from autotune.report.text import duration, percent
+from autotune.report.text import counted, duration, percent
 
 if TYPE_CHECKING:
     from autotune.compiler.compile import CompiledModel
@@ -154,7 +154,7 @@ def compile_model(
         facts(
             ("file", f"{out} ({size(out.stat().st_size)}, written in {seconds:.1f} s)"),
             ("kernels", f"{len(program.calls)} calls of {len(compiled.objects)} objects"),
-            ("memory", f"{size(program.constant_bytes)} weights, {_arena(compiled)} per run"),
+            ("memory", f"weights {size(program.constant_bytes)}, a run {_arena(compiled)}"),
             ("threads", str(program.num_threads)),
             ("precision", str(compiled.precise)),
             ("rounding", f"{compiled.expected_error:.1e} of the outputs' range expected"),
@@ -184,7 +184,8 @@ def refuse_other_kinds(out: Path, more: Mapping[str, str] | None = None) -> None
 def _arena(compiled: CompiledModel) -> str:
     """The memory of a run, and what no plan could do without."""
     least = compiled.arena_lower_bound
-    above = f", {percent(compiled.program.arena_bytes / least - 1)} above the least possible" if least else ""
+    more = compiled.program.arena_bytes / least - 1 if least else 0.0
+    above = f", {percent(more)} above the least possible" if more >= 0.001 else ""
     return f"{size(compiled.program.arena_bytes)}{above}"
 
 
@@ -192,14 +193,14 @@ def print_coverage(coverage: Coverage, command: str) -> None:
     """What is tuned, what is not and why, and the command that changes it."""
     for part in coverage.parts:
         time_text = f", {duration(part.seconds)} as measured" if part.seconds is not None else ""
-        print(f"{part.tier:>10}: {percent(part.share)} of the flops in {part.kernels} kernels{time_text}")
+        print(f"{part.tier:>10}: {percent(part.share)} of the flops in {counted(part.kernels, 'kernel')}{time_text}")
     for line in reason_lines(coverage, command):
         print(line)
 
 
 def reason_lines(coverage: Coverage, command: str) -> list[str]:
     """Why kernels have no record that applies, and the command that changes it; nothing where all have one."""
-    lines = [f"            {count} kernels: {reason}" for reason, count in coverage.reasons[:4]]
+    lines = [f"            {counted(count, 'kernel')}: {reason}" for reason, count in coverage.reasons[:4]]
     lines += [f"            {line}" for line in coverage.plain_lines()]
     return lines if coverage.complete else [*lines, f"to tune them: {command}"]
 

@@ -14,6 +14,8 @@ GAP = 2
 ROOM = 24
 """Letters that each long column gets before anything is left out for it, where its texts are as long."""
 LEAST = 8
+UNKNOWN = "-"
+"""The text of a cell without a value."""
 
 
 class Table:
@@ -47,8 +49,13 @@ class Table:
         self.rows.append(tuple(" ".join(cell.split("\n")) for cell in cells))
 
     def lines(self, width: int | None = None) -> Iterator[str]:
-        """The heading and a line per row, none wider than `width`; None is no limit."""
-        natural = {n: max(map(cell_len, cells)) for n, cells in enumerate(zip(self.headings, *self.rows))}
+        """The heading and a line per row, none wider than `width`; None is no limit. A column without a value has no
+        place."""
+        natural = {
+            n: max(map(cell_len, cells))
+            for n, cells in enumerate(zip(self.headings, *self.rows))
+            if not self.rows or any(cell != UNKNOWN for cell in cells[1:])
+        }
         widths = natural if width is None else self._fitting(natural, width)
         for cells in (self.headings, *self.rows):
             line = (
@@ -64,16 +71,13 @@ class Table:
     def _fitting(self, natural: dict[int, int], width: int) -> dict[int, int]:
         """Widths by column, those that are left out missing."""
         kept = dict(natural)
+        texts = [n for n in natural if self.headings[n] not in self.right]
         for name in self.spare:
             wanted = {n: min(size, ROOM) if self.headings[n] in self.long else size for n, size in kept.items()}
             if _total(wanted) <= width:
                 break
             kept = {n: size for n, size in kept.items() if self.headings[n] != name}
-        names = self.long or max(
-            ((heading,) for heading in self.headings if heading not in self.right),
-            key=lambda one: natural[self.headings.index(one[0])],
-            default=(),
-        )
+        names = self.long or [self.headings[n] for n in sorted(texts, key=lambda n: -natural[n])[:1]]
         cut = [n for name in names for n in kept if self.headings[n] == name]
         for least in (ROOM, LEAST):  # the last ones give first, down to `least`
             for n in reversed(cut):

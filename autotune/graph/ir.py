@@ -7,6 +7,7 @@ no pass copies a weight that it does not change.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -109,6 +110,13 @@ class Graph:
     constants: Mapping[str, Array] = field(default_factory=dict)
     metadata: ModelMetadata = field(default=ModelMetadata())
     own: str = "f32"
+
+    def __repr__(self) -> str:
+        inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(output.name for output in self.outputs)
+        return f"<Graph {self.name} ({inputs}) -> ({outputs}): {len(self.nodes)} nodes>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(format_graph(self))}</pre>"
 
     @cached_property
     def values(self) -> Mapping[str, Value]:

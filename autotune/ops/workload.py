@@ -153,6 +153,9 @@ class Workload:
 
         return flops(self)
 
+    def __repr__(self) -> str:
+        return f"<Workload {self.describe()}>"
+
     def describe(self) -> str:
         """One line for people, which `parse_workload` reads, too."""
         from autotune.ops.describe import describe

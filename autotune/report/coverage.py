@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from autotune.compiler.compile import KernelReport
 from autotune.records import Tier
+from autotune.report.text import counted
 from autotune.search_spaces import Config
 from autotune.search_spaces.operators.plain import PLAIN
 
@@ -70,7 +71,7 @@ class Coverage:
 
     def line(self) -> str:
         """One line: "exact 93.1 % of flops in 20 kernels, default 6.9 % in 4"."""
-        shown = [f"{part.tier} {100 * part.share:.1f} % in {part.kernels} kernels" for part in self.parts]
+        shown = [f"{part.tier} {100 * part.share:.1f} % in {counted(part.kernels, 'kernel')}" for part in self.parts]
         return f"schedules by share of flops: {', '.join(shown) or 'no kernels'}"
 
     def to_dict(self) -> dict[str, object]:
@@ -87,7 +88,7 @@ class Coverage:
         from autotune.report.text import duration, percent
 
         rows = [(part.tier, percent(part.share), str(part.kernels), duration(part.seconds)) for part in self.parts]
-        notes = [f"{count} kernels: {reason}" for reason, count in self.reasons]
+        notes = [f"{counted(count, 'kernel')}: {reason}" for reason, count in self.reasons]
         headings = ("schedules", "share of FLOP", "kernels", "as measured")
         return html_table("coverage", headings, rows, [*notes, *self.plain_lines()])
 

@@ -152,6 +152,9 @@ class Explanation:
                            for o in self.opinions()],
         }  # fmt: skip
 
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.workload.describe()}: {self.choice.tier.value}, for {self.target}>"
+
     def _repr_html_(self) -> str:
         from autotune.report.notebook import html_table
         from autotune.report.text import duration, percent

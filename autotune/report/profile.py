@@ -153,6 +153,11 @@ class Profile:
             "hosts": [{"node": host.label, "start": host.start, "seconds": host.seconds} for host in self.hosts],
         }
 
+    def __repr__(self) -> str:
+        from autotune.report.text import counted, duration
+
+        return f"<Profile of {counted(len(self.kernels), 'kernel')}: {duration(self.latency)} a run>"
+
     def _repr_html_(self) -> str:
         from autotune.report.notebook import html_table
         from autotune.report.text import duration, percent

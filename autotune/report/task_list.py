@@ -5,13 +5,16 @@ from __future__ import annotations
 from autotune.compiler.tasks import KernelTask
 from autotune.report.naming import task_name
 from autotune.report.notebook import html_table
-from autotune.report.text import percent
+from autotune.report.text import counted, percent
 
 
 class TaskList(tuple[KernelTask, ...]):
     """Kernels to tune; see `KernelTask`."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<TaskList of {counted(len(self), 'task')}>"
 
     def _repr_html_(self) -> str:
         flops = [task.uses * task.workload.flops for task in self]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import html
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,6 +154,13 @@ class Schedule:
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise ScheduleError(f"not a schedule: {type(error).__name__} {error}") from error
         return Schedule.replay(compute, steps)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(str(stage) for stage in self.compute.outputs)
+        return f"<Schedule of {outputs}: {len(self.steps)} steps>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self) or 'no steps')}</pre>"
 
     def __str__(self) -> str:
         return "\n".join(f"{name}({', '.join(map(_show, args))})" for name, *args in self.steps)

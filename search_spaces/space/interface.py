@@ -26,5 +26,8 @@ class Interface:
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"not an interface (a JSON list of layouts): {text[:80]!r} ({error})") from None
 
+    def __repr__(self) -> str:
+        return f"<Interface {self}>"
+
     def __str__(self) -> str:
         return " ".join(str(layout) for layout in self.layouts)

@@ -57,7 +57,7 @@ def test_kernels_have_a_line_each(
     done = invoke(command, model, *TARGET, "--db", database, *more.get(command, ()))
     assert done.exit_code == 0, done.stderr
     rows = [line for line in table_lines(done.stdout, "operator")[1:] if OPERATOR in line]
-    assert len(rows) == 2
+    assert len(rows) == 2 or (command == "tune" and len(rows) > 2), "tuning may find further ones, in other layouts"
     assert all(cell_len(row) <= width for row in rows)
     assert any("Conv (+1)" in row for row in rows), "the anchor's node, and how many more"
     assert all(len(row[row.index(OPERATOR) :]) >= 20 for row in rows), "the operator gets the room"

@@ -32,7 +32,7 @@ def test_shares_and_reasons() -> None:
     assert found.reasons == (("other threads", 1), ("never tuned", 1))
     assert found.exact == 0.8
     assert not found.complete
-    assert "exact 80.0 % in 2 kernels, compatible 15.0 % in 1 kernels" in found.line()
+    assert "exact 80.0 % in 2 kernels, compatible 15.0 % in 1 kernel" in found.line()
 
 
 def test_all_exact_is_complete() -> None:

@@ -44,7 +44,7 @@ def test_coverage() -> None:
     found = Coverage.of([kernel(1e-3)])
     assert json.loads(json.dumps(found.to_dict()))["reasons"] == [{"reason": "never <b>tuned</b>", "kernels": 1}]
     assert cells(found._repr_html_())[1] == ["default", "100.0 %", "1", "1.000 ms"]
-    assert "1 kernels: never &lt;b&gt;tuned" in found._repr_html_()
+    assert "1 kernel: never &lt;b&gt;tuned" in found._repr_html_()
 
 
 def test_a_profile_shows_what_takes_longest_first() -> None:
