@@ -148,7 +148,7 @@ def _histories(records: Database | None, passed: Profile, target: Target) -> tup
         workload = kernel.report.workload
         if records is not None and workload.key not in found:
             one = history(records, workload, target.key)
-            if one.steps:
+            if one.steps and one.trials > 1:  # of one trial there is no curve
                 found[workload.key] = (one, kernel.least)
     return tuple(found.values())
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli.text import cell, percents, print_table, table
 from autotune.report.naming import task_name
-from autotune.report.text import duration, percent
+from autotune.report.text import counted, duration, percent
 
 if TYPE_CHECKING:
     from autotune.api.tune import TuneReport
@@ -42,9 +42,11 @@ def show_report(report: TuneReport, subject: str, following: str, every: bool) -
         + (f", in doubt: {report.peak.doubt}" if report.peak.doubt else "")
     )
     if skipped := sum(task.skipped for task in tasks):
-        print(f"{skipped} kernels were built and not run: their registers spill (`autotune db show` counts them)")
+        print(f"not run, because their registers spill: {counted(skipped, 'kernel')} (`autotune db show` counts them)")
     if disturbed := sum(task.best is not None and task.best.disturbed for task in tasks):
-        print(f"disturbed: the best times of {disturbed} kernels are from beside other programs; tune again to be sure")
+        print(
+            f"disturbed: the best times of {counted(disturbed, 'kernel')} are from beside other programs; tune again to be sure"
+        )
     print(_time(found))
     if found.foresight is not None:
         seen = found.foresight

@@ -160,7 +160,7 @@ class Schedule:
         return f"<Schedule of {outputs}: {len(self.steps)} steps>"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self) or 'no steps')}</pre>"
+        return f'<pre style="overflow-x: auto">{html.escape(str(self))}</pre>'
 
     def __str__(self) -> str:
         return "\n".join(f"{name}({', '.join(map(_show, args))})" for name, *args in self.steps)
