@@ -40,7 +40,7 @@ def test_every_command_has_both(words: list[str]) -> None:
 def test_quiet_tuning_has_results_alone(tmp_path: Path) -> None:
     words = ("tune", "--op", "relu data=64", "--trials", "1", "--db", tmp_path / "t.sqlite", "--json")
     plain = invoke(*words)
-    assert "tuning: 1 tasks" in plain.stderr
+    assert "tuning: 1 task\n" in plain.stderr
     result = invoke(*words, "-q")
     assert (result.exit_code, result.stderr) == (0, "")
     assert json.loads(result.stdout)["tasks"]

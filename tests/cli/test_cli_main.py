@@ -89,7 +89,7 @@ def test_a_signal_ends_a_command_in_one_line(tmp_path: Path, number: signal.Sign
         [*command, str(tmp_path / "t.sqlite")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert process.stderr
-    assert process.stderr.readline() == "tuning: 1 tasks\n"
+    assert "tuning: 1 task\n" in process.stderr
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == code
