@@ -31,6 +31,8 @@ def explain(
     config: Config | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     inputs: Mapping[str, object] | None = None,
+    precision: str = "model",
+    max_error: float | None = None,
 ) -> Explanation:
     """Why a kernel is as fast as it is: loops, footprints, code, and what the cost model makes of it.
 
@@ -40,7 +42,7 @@ def explain(
         node: of a model: an ONNX node that the kernel computes, or the beginning of its workload's key; None for the
             kernel in which most of the model's least time is.
         config: explain this schedule instead of the one that would be used.
-        shapes, inputs: as for `autotune.tasks`.
+        shapes, inputs, precision, max_error: as for `autotune.tasks`.
 
     Raises:
         InputError: the model has no such node.
@@ -51,7 +53,9 @@ def explain(
         workload = parse_workload(what) if isinstance(what, str) else what
         task = KernelTask(workload, None, 1)
     else:
-        found = tasks(what, wanted, shapes=shapes, inputs=inputs)
+        found = tasks(
+            what, wanted, shapes=shapes, inputs=inputs, precision=precision, max_error=max_error, database=database
+        )
         task = _named(found, node) if node is not None else _heaviest(found, wanted)
     with reading(database) as opened:
         choice = Chooser(wanted, opened)(task.workload, task.interface)

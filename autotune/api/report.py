@@ -44,6 +44,8 @@ def write_report(
     inputs: Mapping[str, object] | None = None,
     peers: Sequence[str] = (),
     other: str | Path | None = None,
+    precision: str = "model",
+    max_error: float | None = None,
     rounds: int = 12,
     command: str = "",
     title: str = "",
@@ -53,6 +55,7 @@ def write_report(
     Args:
         model: a file. target, database, shapes: as for `autotune.compile`.
         path: the file.
+        precision, max_error: as for `autotune.compile`.
         inputs: arrays by name; the others are drawn.
         peers: engines to compare with, by name; one that is missing or refuses the model is noted on the page.
         other: a second database, whose records are set beside those of the first.
@@ -70,7 +73,10 @@ def write_report(
     path, wanted = Path(path), Target.parse(target)
     named = title or Path(model).name
     every = shapes_with(shapes, inputs)
-    ours, plain = load(model, wanted, database, shapes=every), load(model, wanted, False, shapes=every)
+    ours, plain = (
+        load(model, wanted, records, shapes=every, precision=precision, max_error=max_error)
+        for records in (database, False)
+    )
     feeds = complete_feeds([NodeArg.of(spec) for spec in ours.inputs], dict(inputs or {}), 0)
     programs = run_observed(ours, feeds, dict(inputs or {}))
     coverage = Coverage.of([kernel for program in programs for kernel in program.kernels])

@@ -8,26 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.asked import Asked
 from autotune.cli.bench_table import csv_lines, show_sweep, show_timing, values_of
-from autotune.cli.compile import tune_command, with_threads
-from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.compile import with_threads
 from autotune.cli.loudness import note
 from autotune.cli.options import (
-    DbOption,
-    ImportOption,
     JsonOption,
-    LayerOption,
-    MaxErrorOption,
-    PrecisionOption,
     RunnableArgument,
-    ShapeOption,
-    TargetOption,
     TrustOption,
-    database_of,
-    layer_words,
-    load_imports,
-    parse_shapes,
-    precision_words,
 )
 from autotune.cli.status import working
 from autotune.cli.text import print_json
@@ -66,15 +54,9 @@ def bench(
         bool,
         typer.Option("--exact", help="Check answers against float64 arithmetic, which may take a minute."),
     ] = False,
-    target: TargetOption = "native",
-    shape: ShapeOption = None,
-    inputs: InputOption = None,
-    db: DbOption = None,
-    layer: LayerOption = None,
+    *,
+    asked: Asked,
     trust: TrustOption = None,
-    precision: PrecisionOption = "model",
-    max_error: MaxErrorOption = None,
-    imports: ImportOption = None,
     as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each engine in each setting.")] = False,
 ) -> None:
@@ -87,22 +69,20 @@ def bench(
     from autotune.api.feeds import shapes_with
     from autotune.engines.peers import peer_names
     from autotune.runtime.signature import Trust
-    from autotune.target import Target
 
     counts = [threads] if threads is not None else _numbers("--sweep-threads", sweep_threads)
-    every = settings(model, Target.parse(target), counts, streams, _numbers("--sweep-batch", sweep_batch))
-    load_imports(imports)
-    given = load_arrays(inputs, "--input")
+    every = settings(model, asked.parsed_target(), counts, streams, _numbers("--sweep-batch", sweep_batch))
+    given = asked.arrays()
     ask = Ask(
-        model, database_of(db, layer), shapes_with(parse_shapes(shape), given), given, peer_names(against), rounds,
-        _seconds("--duration", for_time), _seconds("--warm-up", warm_up) or 0.0, untuned, exact, precision, max_error,
+        model, asked.database, shapes_with(asked.shapes, given), given, peer_names(against), rounds,
+        _seconds("--duration", for_time), _seconds("--warm-up", warm_up) or 0.0, untuned, exact, asked.precision,
+        asked.max_error,
         None if not trust else Trust.load(trust),
     )  # fmt: skip
 
     def command(timing: Timing) -> str:
-        wanted = with_threads(target, timing.setting.each.num_threads) if counts or streams > 1 else target
-        words = [*layer_words(layer), *precision_words(precision, max_error)]
-        return tune_command(model, wanted, shape, inputs, db, more=words)
+        threads = timing.setting.each.num_threads if counts or streams > 1 else None
+        return asked.tune_command(model, with_threads(asked.target, threads))
 
     found = []
     for setting in every:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.asked import Asked
 from autotune.cli.feeds import FixOption, load_arrays
 from autotune.cli.options import (
     DbOption,
@@ -28,11 +29,9 @@ from autotune.cli.options import (
     UntunedOption,
     check_writable,
     database_of,
-    layer_words,
     load_imports,
     parse_shapes,
     parse_size,
-    precision_words,
 )
 from autotune.cli.status import working
 from autotune.cli.text import facts, finite, print_json, print_table, size
@@ -160,8 +159,8 @@ def compile_model(
             ("rounding", f"{compiled.expected_error:.1e} of the outputs' range expected"),
         )
     )
-    words = [*layer_words(layer), *precision_words(precision, max_error)]
-    print_coverage(coverage, tune_command(model, target, shape, fix, db, more=words))
+    asked = Asked(target, shape, fix, db, layer, precision, max_error, imports)
+    print_coverage(coverage, asked.tune_command(model))
 
 
 def refuse_other_kinds(out: Path, more: Mapping[str, str] | None = None) -> None:
@@ -203,25 +202,6 @@ def reason_lines(coverage: Coverage, command: str) -> list[str]:
     lines = [f"            {counted(count, 'kernel')}: {reason}" for reason, count in coverage.reasons[:4]]
     lines += [f"            {line}" for line in coverage.plain_lines()]
     return lines if coverage.complete else [*lines, f"to tune them: {command}"]
-
-
-def tune_command(
-    model: Path, target: str, shape: list[str] | None, fix: list[str] | None, db: Path | None, budget: str = "5m",
-    more: Sequence[str] = (),
-) -> str:  # fmt: skip
-    """What to type to tune the model; `more`: further words."""
-    import shlex
-
-    words = ["autotune", "tune", str(model)]
-    for text in shape or ():
-        words += ["--shape", text]
-    for text in fix or ():
-        words += ["--input", text]
-    if target != "native":
-        words += ["--target", target]
-    if db is not None:
-        words += ["--db", str(db)]
-    return shlex.join([*words, *more, "--budget", budget])
 
 
 def with_threads(target: str, threads: int | None) -> str:

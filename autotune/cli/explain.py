@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.asked import Asked
 from autotune.cli.options import (
-    DbOption,
-    ImportOption,
     JsonOption,
-    LayerOption,
-    ShapeOption,
-    TargetOption,
-    database_of,
-    load_imports,
-    parse_shapes,
 )
 from autotune.cli.status import working
 from autotune.cli.text import facts, print_json, print_table, size, table
@@ -59,33 +51,28 @@ def explain(
     config: Annotated[
         str | None, typer.Option("--config", metavar="JSON", help="Explain this schedule, not the one that is used.")
     ] = None,
-    target: TargetOption = "native",
-    shape: ShapeOption = None,
-    inputs: InputOption = None,
-    db: DbOption = None,
-    layer: LayerOption = None,
-    imports: ImportOption = None,
+    *,
+    asked: Asked,
     as_json: JsonOption = False,
 ) -> None:
     """Say why a kernel is as fast as it is: its loops beside the caches, its code, what the cost model makes of it."""
     from autotune.api.explain import explain as find
     from autotune.search_spaces import Config, default_config
-    from autotune.target import Target
 
-    load_imports(imports)
     if (model is None) == (op is None):
         raise typer.BadParameter('give one thing: MODEL, or --op TEXT such as --op "matmul a=128,768 b=768,3072"')
-    wanted = Target.parse(target)
+    wanted = asked.parsed_target()
     chosen = None if config is None else Config.from_json(config)
-    arrays = load_arrays(inputs, "--input")
     what = str(op) if model is None else model
-    database = database_of(db, layer)
     with working(f"compiling {what}"):
-        found = find(what, wanted, database, node=node, config=chosen, shapes=parse_shapes(shape), inputs=arrays)
+        found = find(
+            what, wanted, asked.database, node=node, config=chosen, shapes=asked.shapes, inputs=asked.arrays(),
+            precision=asked.precision, max_error=asked.max_error,
+        )  # fmt: skip
     other = None
     if against is not None:
         rival = default_config(found.workload, wanted) if against == "default" else Config.from_json(against)
-        other = find(found.workload, wanted, database, config=rival)
+        other = find(found.workload, wanted, asked.database, config=rival)
         if found.interface is not None:
             other = type(other).of(found.workload, wanted, other.choice, found.interface)
     if as_json:

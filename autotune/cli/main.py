@@ -18,6 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from autotune.cli.asked import expanded
 from autotune.cli.ending import INTERRUPTED, TERMINATED, Root, ending
 from autotune.cli.group import Command, Group
 from autotune.cli.loudness import loud
@@ -62,7 +63,7 @@ def _typer(commands: Mapping[str, Command], kind: type[TyperGroup] = TyperGroup)
         if isinstance(command, Group):
             app.add_typer(_typer(command.commands), name=name, help=command.help)
         else:
-            app.command(name)(loud(ending(command)))
+            app.command(name)(loud(ending(expanded(command))))
     return app
 
 

@@ -98,12 +98,6 @@ ClusterOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def precision_words(precision: str, max_error: float | None) -> list[str]:
-    """What to type for a precision; nothing for the usual one."""
-    words = [] if precision == "model" else ["--precision", precision]
-    return words if max_error is None else [*words, "--max-error", f"{max_error:g}"]
-
-
 def load_imports(modules: Sequence[str] | None) -> None:
     """Make the operators and templates of --import known. Raises ExtensionError where one cannot be imported."""
     if modules:
@@ -140,11 +134,6 @@ def opened(db: Path | None, layer: Sequence[str] | None = None) -> Iterator[Data
         if database is None:
             raise DatabaseError(f"{path} does not exist, and no layer can be read; `autotune tune` creates it")
         yield database
-
-
-def layer_words(layer: Sequence[str] | None) -> list[str]:
-    """What to type for layers."""
-    return [word for one in layer or () for word in ("--layer", one)]
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:

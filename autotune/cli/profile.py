@@ -9,26 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.compile import tune_command
-from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.asked import Asked
 from autotune.cli.options import (
-    DbOption,
     DumpGraphOption,
-    ImportOption,
     JsonOption,
-    LayerOption,
-    MaxErrorOption,
     ModelArgument,
-    PrecisionOption,
-    ShapeOption,
     SkipPassOption,
-    TargetOption,
     UntunedOption,
     check_writable,
-    database_of,
-    layer_words,
-    load_imports,
-    parse_shapes,
     write_text,
 )
 from autotune.cli.status import working
@@ -41,14 +29,9 @@ if TYPE_CHECKING:
 
 def profile(
     model: ModelArgument,
-    target: TargetOption = "native",
-    shape: ShapeOption = None,
-    inputs: InputOption = None,
-    db: DbOption = None,
-    layer: LayerOption = None,
+    *,
+    asked: Asked,
     untuned: UntunedOption = False,
-    precision: PrecisionOption = "model",
-    max_error: MaxErrorOption = None,
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
     passes: Annotated[int, typer.Option("--passes", min=1, help="Runs to take the medians of.")] = 30,
@@ -56,7 +39,6 @@ def profile(
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write a Chrome trace of one pass.")
     ] = None,
-    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Time every kernel of a model where it stands, beside what the machine could do and what tuning promised."""
@@ -67,22 +49,20 @@ def profile(
     from autotune.measure.peaks import measure_peaks
     from autotune.measure.quiet import Watch
     from autotune.report.profile import profile as profile_model
-    from autotune.target import Target
 
     if trace is not None:
         check_writable(trace)
-    load_imports(imports)
-    wanted, given = Target.parse(target), load_arrays(inputs, "--input")
+    wanted, given = asked.parsed_target(), asked.arrays()
     with working(f"timing the kernels of {model}"):
         loaded = load(
             model,
             wanted,
-            False if untuned else database_of(db, layer),
-            shapes=shapes_with(parse_shapes(shape), given),
+            False if untuned else asked.database,
+            shapes=shapes_with(asked.shapes, given),
             skip_passes=skip_pass or (),
             dump_graph=dump_graph,
-            precision=precision,
-            max_error=max_error,
+            precision=asked.precision,
+            max_error=asked.max_error,
         )
         feeds = complete_feeds([NodeArg.of(spec) for spec in loaded.inputs], given, 0)
         run_observed(loaded, feeds, given)
@@ -92,7 +72,7 @@ def profile(
     if as_json:
         print_json({"model": str(model), **found.to_dict()})
     else:
-        _show(found, top, tune_command(model, target, shape, inputs, db, more=layer_words(layer)))
+        _show(found, top, asked.tune_command(model))
         if trace is not None:
             print(f"trace in {trace}: open it in chrome://tracing or ui.perfetto.dev")
 

@@ -9,17 +9,14 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.asked import Asked
 from autotune.cli.bench import bench
 from autotune.cli.compile import LIBRARY, compile_model, refuse_other_kinds
 from autotune.cli.loudness import quiet
 from autotune.cli.options import (
-    DbOption,
-    LayerOption,
     ModelArgument,
-    ShapeOption,
-    TargetOption,
     check_writable,
-    parse_shapes,
+    load_imports,
 )
 from autotune.cli.tune import tune
 
@@ -33,10 +30,8 @@ def quick(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The file to write [default: MODEL.at, beside the model]."),
     ] = None,
-    target: TargetOption = "native",
-    shape: ShapeOption = None,
-    db: DbOption = None,
-    layer: LayerOption = None,
+    *,
+    asked: Asked,
 ) -> None:
     """Do the obvious: check a model, tune it for a minute, compile it, compare it with ONNX Runtime where installed.
 
@@ -45,21 +40,25 @@ def quick(
     from autotune.compiler.outline import outline
     from autotune.graph import open_model
 
+    load_imports(asked.imports)
     made = model.with_suffix(".at") if out is None else out
-    whole = outline(open_model(model, parse_shapes(shape))).graph is not None
+    whole = outline(open_model(model, asked.shapes)).graph is not None
     if whole:
         refuse_other_kinds(made, LIBRARY)
         check_writable(made)
     _say(f"{model} can be compiled; tuning for {budget}")
-    tune(model, target=target, shape=shape, db=db, layer=layer, budget=budget)
+    tune(model, asked=asked, budget=budget)
     if whole:
         _say(f"compiling to {made}")
-        compile_model(model, made, target=target, shape=shape, db=db, layer=layer)
+        compile_model(
+            model, made, asked.target, asked.shape, asked.db, asked.layer, precision=asked.precision,
+            max_error=asked.max_error, imports=asked.imports,
+        )  # fmt: skip
     against = PEER if importlib.util.find_spec(PEER) is not None else "none"
     _say(
         "comparing with ONNX Runtime" if against == PEER else "timing it (pip install onnxruntime, to compare with it)"
     )
-    bench(model, against=against, target=target, shape=shape, db=db, layer=layer)
+    bench(model, against=against, asked=asked)
     _say(f"next: use it in Python: autotune.InferenceSession({str(made if whole else model)!r})")
     if not quiet():
         print("the same command again goes on tuning; `autotune profile` shows where the time goes")

@@ -13,6 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from typer.models import ArgumentInfo
 
+from autotune.cli.asked import expanded
 from autotune.cli.commands import COMMANDS
 from autotune.cli.group import Command, Group
 
@@ -60,7 +61,7 @@ def _sections(path: str, commands: Mapping[str, Command], level: str) -> Iterato
             yield f"\n{level} `{path} {name}`\n\n{command.help}\n"
             yield from _sections(f"{path} {name}", command.commands, f"{level}#")
         else:
-            usage, rows = _parameters(command)
+            usage, rows = _parameters(expanded(command))
             text = " ".join((command.__doc__ or "").split())
             yield f"\n{level} `{' '.join([path, name, *usage])}`\n\n{text}\n"
             if rows:

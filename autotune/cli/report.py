@@ -7,22 +7,12 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.compile import tune_command
-from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.asked import Asked
 from autotune.cli.loudness import note
 from autotune.cli.options import (
-    DbOption,
-    ImportOption,
     JsonOption,
-    LayerOption,
     ModelArgument,
-    ShapeOption,
-    TargetOption,
     check_writable,
-    database_of,
-    layer_words,
-    load_imports,
-    parse_shapes,
 )
 from autotune.cli.status import working
 from autotune.cli.text import print_json, size
@@ -39,12 +29,8 @@ def report(
         Path | None, typer.Option("--other-db", metavar="FILE", help="A second database to compare the records with.")
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each engine has its turn.")] = 12,
-    target: TargetOption = "native",
-    shape: ShapeOption = None,
-    inputs: InputOption = None,
-    db: DbOption = None,
-    layer: LayerOption = None,
-    imports: ImportOption = None,
+    *,
+    asked: Asked,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a model and write one HTML page: latency beside other engines, where time goes, what tuning brought.
@@ -55,19 +41,21 @@ def report(
     from autotune.engines.peers import peer_names
 
     check_writable(out)
-    load_imports(imports)
+    target = asked.parsed_target()
     with working(f"measuring {model}"):
         page = write_report(
             model,
             out,
             target,
-            database_of(db, layer),
-            shapes=parse_shapes(shape),
-            inputs=load_arrays(inputs, "--input"),
+            asked.database,
+            shapes=asked.shapes,
+            inputs=asked.arrays(),
             peers=peer_names(against),
             other=other,
             rounds=rounds,
-            command=tune_command(model, target, shape, inputs, db, more=layer_words(layer)),
+            precision=asked.precision,
+            max_error=asked.max_error,
+            command=asked.tune_command(model),
         )
     if as_json:
         values = {

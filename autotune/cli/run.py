@@ -8,23 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.asked import Asked
 from autotune.cli.options import (
-    DbOption,
     DumpGraphOption,
-    ImportOption,
-    LayerOption,
-    MaxErrorOption,
-    PrecisionOption,
     RunnableArgument,
-    ShapeOption,
     SkipPassOption,
-    TargetOption,
     TrustOption,
     UntunedOption,
-    database_of,
-    load_imports,
-    parse_shapes,
 )
 from autotune.cli.status import working
 from autotune.cli.text import print_json, print_table, table
@@ -38,43 +28,36 @@ if TYPE_CHECKING:
 
 def run(
     model: RunnableArgument,
-    inputs: InputOption = None,
     random: Annotated[
         int | None, typer.Option("--random", metavar="SEED", min=0, help="Draw the inputs that have no file.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="DIR", help="Save every output there as NAME.npy.")
     ] = None,
-    target: TargetOption = "native",
-    shape: ShapeOption = None,
-    db: DbOption = None,
-    layer: LayerOption = None,
+    *,
+    asked: Asked,
     trust: TrustOption = None,
     untuned: UntunedOption = False,
-    precision: PrecisionOption = "model",
-    max_error: MaxErrorOption = None,
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
-    imports: ImportOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outputs, all values included, as JSON.")] = False,
 ) -> None:
     """Run a model once."""
     from autotune.api.feeds import complete_feeds
     from autotune.api.session import InferenceSession
 
-    load_imports(imports)
-    given = load_arrays(inputs, "--input")
+    target, given = asked.parsed_target(), asked.arrays()
     with working(f"compiling {model}"):
         session = InferenceSession(
             model,
             target=target,
-            database=False if untuned else database_of(db, layer),
+            database=False if untuned else asked.database,
             trust=trust or None,
-            shapes=parse_shapes(shape),
+            shapes=asked.shapes,
             skip_passes=skip_pass or (),
             dump_graph=dump_graph,
-            precision=precision,
-            max_error=max_error,
+            precision=asked.precision,
+            max_error=asked.max_error,
         )
         feeds = complete_feeds(session.get_inputs(), given, random)
         results = dict(zip((spec.name for spec in session.get_outputs()), session.run(None, feeds), strict=True))

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.asked import Asked
 from autotune.cli.options import (
-    DbOption,
-    ImportOption,
     JsonOption,
-    LayerOption,
-    MaxErrorOption,
     ModelArgument,
-    PrecisionOption,
-    ShapeOption,
-    TargetOption,
-    database_of,
-    load_imports,
-    parse_shapes,
 )
 from autotune.cli.status import working
 from autotune.cli.text import cell, percents, print_json, print_table, table
@@ -26,14 +16,8 @@ from autotune.report.text import duration
 
 def tasks(
     model: ModelArgument,
-    target: TargetOption = "native",
-    shape: ShapeOption = None,
-    inputs: InputOption = None,
-    db: DbOption = None,
-    layer: LayerOption = None,
-    precision: PrecisionOption = "model",
-    max_error: MaxErrorOption = None,
-    imports: ImportOption = None,
+    *,
+    asked: Asked,
     as_json: JsonOption = False,
 ) -> None:
     """List the distinct kernels of a model: how much of it they are, and what is known about them."""
@@ -42,18 +26,16 @@ def tasks(
     from autotune.compiler.choose import Chooser
     from autotune.report.naming import task_name
     from autotune.search_spaces import templates_for
-    from autotune.target import Target
 
-    load_imports(imports)
-    parsed = Target.parse(target)
+    parsed = asked.parsed_target()
     with working(f"finding the kernels of {model}"):
         found = find_tasks(
-            model, parsed, shapes=parse_shapes(shape), inputs=load_arrays(inputs, "--input"),
-            precision=precision, max_error=max_error, database=database_of(db, layer),
+            model, parsed, shapes=asked.shapes, inputs=asked.arrays(),
+            precision=asked.precision, max_error=asked.max_error, database=asked.database,
         )  # fmt: skip
     total = sum(task.uses * task.workload.flops for task in found) or 1
     rows: list[dict[str, Any]] = []
-    with reading(database_of(db, layer)) as database:
+    with reading(asked.database) as database:
         choose = Chooser(parsed, database)
         for task in found:
             choice = choose(task.workload, task.interface)

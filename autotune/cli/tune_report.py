@@ -44,9 +44,8 @@ def show_report(report: TuneReport, subject: str, following: str, every: bool) -
     if skipped := sum(task.skipped for task in tasks):
         print(f"not run, because their registers spill: {counted(skipped, 'kernel')} (`autotune db show` counts them)")
     if disturbed := sum(task.best is not None and task.best.disturbed for task in tasks):
-        print(
-            f"disturbed: the best times of {counted(disturbed, 'kernel')} are from beside other programs; tune again to be sure"
-        )
+        beside = f"{counted(disturbed, 'kernel')} are from beside other programs; tune again to be sure"
+        print(f"disturbed: the best times of {beside}")
     print(_time(found))
     if found.foresight is not None:
         seen = found.foresight
