@@ -36,9 +36,15 @@ def parse_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def dump_json(value: object) -> str:
+class Canonical(str):
+    """JSON text known to be in canonical form: a check gives it back as it is, a plain string, unparsed."""
+
+    __slots__ = ()
+
+
+def dump_json(value: object) -> Canonical:
     """Canonical JSON: sorted keys, no spaces, ASCII; ValueError for NaN and infinity."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return Canonical(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
 
 
 def embed(text: str) -> object:
@@ -139,6 +145,8 @@ def optional_json(name: str, value: object) -> str | None:
 
 
 def _checked_json(name: str, value: object, canonical: Any) -> str:
+    if isinstance(value, Canonical):
+        return str(value)
     if not isinstance(value, str):
         raise DatabaseError(f"{name} must be JSON text, got {shown(value)}")
     try:
@@ -193,6 +201,13 @@ def optional_count(name: str, value: object) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 1 <= int(value) < 2**63:
         raise DatabaseError(f"{name} must be a positive integer, got {shown(value)}")
+    return int(value)
+
+
+def count(name: str, value: object) -> int:
+    """An integer from 0 to 2**63 - 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) < 2**63:
+        raise DatabaseError(f"{name} must be a whole number, not negative, got {shown(value)}")
     return int(value)
 
 
