@@ -10,6 +10,7 @@ from autotune.records.layered import LayeredDatabase
 from autotune.records.maintenance import Stats, prune, stats, verify
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan
+from autotune.records.progress import silent
 from autotune.records.record import TEMPLATE_INTERFACE, TuningRecord
 from autotune.records.repair import RepairReport, repair
 from autotune.records.session import Session, SessionState
@@ -39,6 +40,7 @@ __all__ = [
     "merge_database",
     "prune",
     "repair",
+    "silent",
     "stats",
     "verify",
 ]

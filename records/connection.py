@@ -10,7 +10,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +185,11 @@ class Connection:
         """Runs one statement; the number of rows it changed."""
         with explained(self.path):
             return int(self._db.execute(sql, parameters).rowcount)
+
+    def execute_many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Runs one statement for each row of parameters."""
+        with explained(self.path):
+            self._db.conn.executemany(sql, rows)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:

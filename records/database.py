@@ -11,11 +11,21 @@ from types import TracebackType
 
 from autotune.errors import DatabaseError
 from autotune.records import fields
+from autotune.records.block import Summary, Task
 from autotune.records.connection import Connection
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan, find_plan, store_plan
 from autotune.records.record import TuningRecord
-from autotune.records.rows import Shared, equals, has_trial, iterate_trials, read_trials, store_shared, store_trial
+from autotune.records.rows import (
+    Shared,
+    equals,
+    find_trial,
+    has_trial,
+    iterate_trials,
+    read_trials,
+    store_shared,
+    store_trial,
+)
 from autotune.records.session import Session, SessionState
 
 
@@ -33,6 +43,14 @@ class WorkloadSummary:
     failed: int
     best_seconds: float | None
     origin: str = ""  # what its database is called
+
+    @classmethod
+    def of(cls, task: Task, summary: Summary, origin: str) -> WorkloadSummary:
+        """The same of trials that were counted elsewhere."""
+        return cls(
+            task.workload_key, task.anchor_key, task.description, task.target_key, task.target,
+            summary.trials, summary.verified, sum(summary.failures.values()), summary.best_seconds, origin,
+        )  # fmt: skip
 
 
 class Database:
@@ -284,6 +302,10 @@ class Database:
         """Whether there is a trial of this identity."""
         return has_trial(self.connection, record.identity)
 
+    def find(self, record: TuningRecord) -> TuningRecord | None:
+        """The trial of this identity, if there is one."""
+        return find_trial(self.connection, record.identity)
+
     def origin(self, record: TuningRecord) -> str:
         """Where a record that was read comes from, for people."""
         return self.name
@@ -296,13 +318,16 @@ class Database:
         interface: str | None = None,
         residency: str | None = None,
         damaged: list[str] | None = None,
+        by_task: bool = False,
     ) -> Iterator[TuningRecord]:
         """All trials, failures too, that have the given keys, in the order in which they were first stored.
+
+        With `by_task`, those of one workload and target together, of each database.
 
         A row that cannot be read is an error, or, when a list `damaged` is given, left out and named there.
         """
         where, parameters = _conditions(workload_key, target_key, interface, residency)
-        return iterate_trials(self.connection, where, parameters, damaged)
+        return iterate_trials(self.connection, where, parameters, damaged, by_task)
 
     def family(self, family_key: str, target_key: str) -> dict[str, str]:
         """The workloads of a family that have a verified record on the target: JSON by key.
@@ -337,6 +362,21 @@ class Database:
         )
         return [row["json"] for row in rows]
 
+    def workload_keys(self, start: str) -> list[str]:
+        """The keys that begin so, of workloads that have trials."""
+        return self._keys(start, "EXISTS (SELECT 1 FROM trials WHERE workload_id = workloads.id)")
+
+    def _keys(self, start: str, condition: str) -> list[str]:
+        rows = self.connection.rows(
+            f"SELECT key FROM workloads WHERE substr(key, 1, length(:start)) = :start AND ({condition}) ORDER BY key",
+            {"start": start},
+        )
+        return [fields.key("a workload's key", row["key"]) for row in rows]
+
+    def unread(self) -> list[tuple[Task, Summary]]:
+        """What is known of tasks none of whose trials have been read yet: of layers, there are none here."""
+        return []
+
     def workloads(self) -> list[WorkloadSummary]:
         """One summary per workload and target that has trials. DatabaseError where one of its texts is none."""
         rows = self.connection.rows(
@@ -354,7 +394,11 @@ class Database:
                     check(name, row[name])
             except DatabaseError as error:
                 raise DatabaseError(f"{self.path} is damaged: a workload's {error}; run `autotune db verify`") from None
-        return [WorkloadSummary(**row, origin=self.name) for row in rows]
+        found = [WorkloadSummary(**row, origin=self.name) for row in rows]
+        if unread := self.unread():
+            found += [WorkloadSummary.of(task, summary, self.name) for task, summary in unread]
+            found.sort(key=lambda one: (one.description, one.workload_key, one.target_key))
+        return found
 
 
 _OF_TASK = "FROM trials WHERE workload_id = t.workload_id AND target_id = t.target_id"

@@ -62,11 +62,14 @@ def _session_line(session: Session) -> str:
 
 
 def new_lines(db: Database, known: Database, damaged: list[str] | None = None) -> Iterator[str]:
-    """As `export_lines`, but for trials that `known` has as new or newer, and for sessions without others."""
+    """As `export_lines`, but for trials that `known` has as new or newer, and for sessions without others.
+
+    Trials of one task stand together, so that they can be read as one piece.
+    """
     yield _HEADER
     of: set[str | None] = set()
-    for record in db.trials(damaged=damaged):
-        there = find_trial(known.connection, record.identity)
+    for record in db.trials(damaged=damaged, by_task=True):
+        there = known.find(record)
         if there is None or _newer(record, there):
             of.add(record.session_id)
             yield f'{{"trial":{record.to_json()}}}'
@@ -121,9 +124,11 @@ def add_items(db: Database, items: Iterable[Session | TuningRecord]) -> MergeRep
     added = replaced = kept = 0
     for batch in _batches(items, _BATCH):
         with db.transaction():
-            sessions = {session.id: session for session in db.sessions()}
+            sessions: dict[str, Session] | None = None
             for item in batch:
                 if isinstance(item, Session):
+                    if sessions is None:
+                        sessions = {session.id: session for session in db.sessions()}
                     known = sessions.get(item.id)
                     if known is None or _session_age(known) < _session_age(item):
                         db.add_session(item)
@@ -161,27 +166,30 @@ def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def read_items(file: Path) -> Iterator[Session | TuningRecord]:
     """What a file of JSON lines holds. DatabaseError names the first line that is not right."""
+    for number, raw in numbered_lines(file):
+        try:
+            item = parse_line(raw, number > 1)
+        except DatabaseError as error:
+            raise DatabaseError(f"{file}, line {number}: {error}") from None
+        if item is not None:
+            yield item
+
+
+def numbered_lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file, from 1 on, each up to the first byte that is too much. DatabaseError where it has none."""
+    number = 0
     try:
         with file.open("rb") as lines:
-            started = False
-            for number in itertools.count(1):
-                raw = lines.readline(MAX_LINE + 1)
-                if not raw:
-                    break
-                try:
-                    item = _parse(raw, started)
-                except DatabaseError as error:
-                    raise DatabaseError(f"{file}, line {number}: {error}") from None
-                started = True
-                if item is not None:
-                    yield item
+            while raw := lines.readline(MAX_LINE + 1):
+                number += 1
+                yield number, raw
     except OSError as error:
         raise DatabaseError(f"{file} cannot be read: {error.strerror}") from None
-    if not started:
+    if not number:
         raise DatabaseError(f"{file} is empty; `autotune db export` writes such files")
 
 
-def _parse(raw: bytes, started: bool) -> Session | TuningRecord | None:
+def parse_line(raw: bytes, started: bool) -> Session | TuningRecord | None:
     """The session or trial of one line; None for a header, which every file starts with."""
     if len(raw) > MAX_LINE:
         raise DatabaseError(f"longer than {MAX_LINE} bytes")

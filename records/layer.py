@@ -1,8 +1,9 @@
-"""Layer: records of others, read-only: a shared folder or object store of segments, and a cache of what they say.
+"""Layer: records of others, read-only: a shared folder or object store of segments, and a cache of what was read.
 
-A segment is what `autotune db export` writes, named by the SHA-256 of its bytes. So it never changes, what is half
-there or altered is noticed before a line of it is read, and one that was read once is not read again: its records are
-in a database of the layer's own, in the user's cache folder. Nothing in a segment is executed; docs/adr/0051 says why.
+A segment is what `autotune db export` writes, named by the SHA-256 of its bytes, and beside it is an index of the tasks
+in it. So it never changes, what is half there or altered is noticed, and opening reads indexes alone: the trials of a
+task are read when they are asked for, checked, and kept in a database of the layer's own, in the user's cache folder.
+Nothing in a segment is executed; docs/adr/0051 says why.
 """
 
 from __future__ import annotations
@@ -15,25 +16,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autotune.errors import DatabaseError
-from autotune.records import fields
+from autotune.records import fields, layer_cache, segment_index
+from autotune.records.connection import Connection
 from autotune.records.database import Database
-from autotune.records.exchange import add_items, new_lines, read_items, write_lines
+from autotune.records.exchange import new_lines, write_lines
+from autotune.records.layer_database import LayerDatabase
+from autotune.records.progress import Progress, Say, silent
 from autotune.records.rows import listed
+from autotune.records.segment_scan import scan
+from autotune.records.segments import ALTERED, MAX_BYTES, Altered, Segments
 from autotune.records.store import SUFFIX, Store, open_store, sha256
 
-MAX_BYTES = 16 * 2**30
 MAX_SEGMENTS = 100_000
 _NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}\Z")
-_ALTERED = "these are not the bytes that its name stands for"
 _BUSY_SECONDS = 1.0
 """How long to wait for another process that reads new segments in; what is there already serves meanwhile."""
-_SEGMENTS = """
-    CREATE TABLE IF NOT EXISTS segments (
-        name    TEXT PRIMARY KEY NOT NULL,
-        bytes   INTEGER NOT NULL,
-        problem TEXT
-    ) WITHOUT ROWID
-"""
 
 
 class Layer:
@@ -42,36 +39,47 @@ class Layer:
     Args:
         location: a folder or a URL.
         folder: for the caches of layers.
+        progress: what is said while much is read.
     """
 
-    def __init__(self, location: str, folder: Path) -> None:
+    def __init__(self, location: str, folder: Path, progress: Say = silent) -> None:
         self.location = location
         self._folder = folder
+        self._progress = progress
         self._cache = folder / f"{fields.text_key(location)}.sqlite"
 
-    def open(self) -> tuple[Database | None, list[str]]:
-        """The records, read anew where segments came or went, and what is wrong, one line each.
+    def open(self, tell: Say) -> LayerDatabase | None:
+        """The records, with the segments that came since.
 
-        A layer that cannot be reached has the records that it had; None where that is none.
+        A layer that cannot be reached has the records that were read; None where it never was.
+
+        Args:
+            tell: of what is wrong, one line each, now and when trials are read.
         """
         problems: list[str] = []
+        segments = None
         try:
-            self._read_news(open_store(self.location), problems)
+            store = open_store(self.location)
+            sizes = store.sizes()
+            segments = self._segments(store)
+            self._read_news(segments, sizes, problems)
         except DatabaseError as error:
             problems.append(f"{error}")
         database = None
         if self._cache.exists():
             try:
-                database = Database.open(self._cache, read_only=True, name=self.location)
+                database = self._opened(segments, tell)
             except DatabaseError as error:
                 problems.append(f"its cache is of no use: {error}; delete {self._cache}, it is made anew")
-        if problems:
-            used = "is left out" if database is None else f"serves {_count(database)} records"
-            problems = [f"layer {self.location} {used}: {problem}" for problem in problems]
-        return database, problems
+        used = "is left out"
+        if database is not None and problems:
+            used = f"serves {database.known_trials()} records"
+        for problem in problems:
+            tell(f"layer {self.location} {used}: {problem}")
+        return database
 
     def add(self, db: Database, damaged: list[str]) -> int:
-        """Puts there what the layer does not have of a database, as one segment; how many records that is.
+        """Puts there what the layer does not have of a database, as one segment with its index; how many records.
 
         A folder that is missing is made.
 
@@ -80,46 +88,119 @@ class Layer:
         """
         store = open_store(self.location)
         store.make()
-        self._read_news(store, [])
-        with Database.open(self._cache, read_only=True) as known, self._temporary() as path:
+        segments = self._segments(store)
+        self._read_news(segments, store.sizes(), [])
+        cache = Connection.open(self._cache, True, _BUSY_SECONDS)
+        with (
+            LayerDatabase(cache, self.location, segments, silent, self._progress) as known,
+            self._temporary() as folder,
+        ):
+            path, index = folder / "segment", folder / "index"
             count = write_lines(new_lines(db, known, damaged), path)
             if count:
-                store.put(path, sha256(path) + SUFFIX)
+                found = scan(path, self._doing("indexing what is new", path.stat().st_size))
+                segment_index.write_index(found.blocks, path.stat().st_size, index)
+                # First the index: whoever sees the segment sees it, too.
+                store.put(index, f"{found.sha256}.{sha256(index)}{segment_index.SUFFIX}")
+                store.put(path, found.sha256 + SUFFIX)
         return count
 
-    def _read_news(self, store: Store, problems: list[str]) -> None:
-        """Brings the cache up to what the store has."""
-        sizes = store.sizes()
+    def _opened(self, segments: Segments | None, tell: Say) -> LayerDatabase:
+        cache = Connection.open(self._cache, read_only=True, busy_seconds=_BUSY_SECONDS)
+        return LayerDatabase(cache, self.location, segments, tell, self._progress)
+
+    def _segments(self, store: Store) -> Segments:
+        return Segments(store, self._cache.with_suffix(".segments"))
+
+    def _read_news(self, segments: Segments, sizes: dict[str, int], problems: list[str]) -> None:
+        """Brings the cache up to what the store has: files of these sizes."""
         wanted = {name: size for name, size in sizes.items() if _NAME.match(name)}
-        if strange := sorted(sizes.keys() - wanted.keys()):
+        indexes = {found[1] + SUFFIX: name for name in sorted(sizes) if (found := segment_index.NAME.match(name))}
+        if strange := sorted(name for name in sizes.keys() - wanted.keys() if name.endswith(SUFFIX)):
             are = "is no segment" if len(strange) == 1 else "are no segments"
             problems.append(f"{listed('file', strange)} {are}; `autotune db export FOLDER/` makes them")
         if len(wanted) > MAX_SEGMENTS:
             raise DatabaseError(f"more than {MAX_SEGMENTS} segments; join them into one")
         with contextlib.suppress(DatabaseError), Database.open(self._cache, read_only=True) as cache:
-            known = _segments(cache)
-            if {name: size for name, (size, _) in known.items()} == wanted:
-                problems += _problems(known)
+            if {name: size for name, (size, _) in layer_cache.segments(cache.connection).items()} == wanted:
+                problems += layer_cache.problems(cache.connection)
                 return
         self._make_folder()
         with Database.open(self._cache, busy_seconds=_BUSY_SECONDS) as cache:
-            _forget(cache, wanted)
-            for name in sorted(wanted.keys() - _segments(cache).keys()):
-                self._read(store, name, wanted[name], cache, problems)
-            problems += _problems(_segments(cache))
+            layer_cache.prepare(cache.connection)
+            segments.forget(layer_cache.forget(cache.connection, wanted))
+            news = sorted(wanted.keys() - layer_cache.segments(cache.connection).keys())
+            progress = self._doing("reading indexes", len(news))
+            for number, name in enumerate(news):
+                progress(number)
+                self._read(segments, name, wanted[name], indexes.get(name), cache.connection, problems)
+            problems += layer_cache.problems(cache.connection)
 
-    def _read(self, store: Store, name: str, size: int, cache: Database, problems: list[str]) -> None:
-        """Adds a segment to the cache, whole or not at all. What is wrong with it is remembered; that it cannot be
-        reached is not."""
-        with self._temporary() as path:
+    def _read(
+        self, segments: Segments, name: str, size: int, index: str | None, cache: Connection, problems: list[str]
+    ) -> None:
+        """Notes the blocks of a segment, as its index has them or as they are found in it, or what is wrong with it.
+        That it cannot be reached is not remembered."""
+        by_index = self._read_index(segments.store, name, size, index, cache) if index is not None else ""
+        if by_index is None:
+            return
+        try:
+            fault = self._read_whole(segments, name, size, cache)
+        except DatabaseError as error:
+            if isinstance(error.__cause__, sqlite3.Error):
+                raise  # about the cache, not about the segment
+            problems.append(f"{fields.shortened(name)} cannot be read: {error}")
+            return
+        if fault is not None:
+            layer_cache.remember(cache, name, size, fault)
+        elif by_index:
+            problems.append(f"segment {fields.shortened(name)} had to be read as a whole: {by_index}")
+
+    def _read_index(self, store: Store, name: str, size: int, index: str, cache: Connection) -> str | None:
+        """Notes the blocks of a segment as its index has them; why not, where that cannot be done."""
+        try:
+            with self._temporary() as folder:
+                path = folder / "index"
+                if store.fetch(index, path, segment_index.MAX_BYTES) != index.split(".")[1]:
+                    return f"its index is damaged: {ALTERED}"
+                layer_cache.add(cache, name, size, segment_index.read_index(path, size or None))
+        except DatabaseError as error:
+            if isinstance(error.__cause__, sqlite3.Error):
+                raise
+            return str(error)
+        return None
+
+    def _read_whole(self, segments: Segments, name: str, size: int, cache: Connection) -> str | None:
+        """Notes the blocks that are found in a segment; what is wrong with it, where that cannot be done.
+
+        Raises:
+            DatabaseError: it cannot be reached.
+        """
+        try:
+            path = segments.whole(name)
+            if path.stat().st_size > MAX_BYTES:
+                return f"larger than {MAX_BYTES} bytes"
             try:
-                digest = store.fetch(name, path, MAX_BYTES)
+                found = scan(path, self._doing(f"indexing segment {fields.shortened(name)}", path.stat().st_size))
             except DatabaseError as error:
-                problems.append(f"{fields.shortened(name)} cannot be read: {error}")
-                return
-            fault = _add(cache, name, size, path) if digest == name.removesuffix(SUFFIX) else _ALTERED
-            if fault is not None:
-                _remember(cache, name, size, fault)
+                altered = sha256(path) != name.removesuffix(SUFFIX)
+                return ALTERED if altered else str(error).removeprefix(f"{path}").lstrip(", ")
+        except Altered as error:
+            return str(error)
+        except OSError as error:
+            raise DatabaseError(f"{error.strerror}") from None
+        if found.sha256 != name.removesuffix(SUFFIX):
+            return ALTERED
+        try:
+            layer_cache.add(cache, name, size, found.blocks)
+        except DatabaseError as error:
+            if isinstance(error.__cause__, sqlite3.Error):
+                raise
+            return str(error)
+        return None
+
+    def _doing(self, what: str, total: int) -> Progress:
+        return Progress(self._progress, f"layer {self.location}: {what}", total)
 
     def _make_folder(self) -> None:
         try:
@@ -132,57 +213,6 @@ class Layer:
         self._make_folder()
         try:
             with tempfile.TemporaryDirectory(prefix="segment-", dir=self._folder) as folder:
-                yield Path(folder) / "segment"
+                yield Path(folder)
         except OSError as error:
             raise DatabaseError(f"{self._folder} cannot be written: {error.strerror}") from None
-
-
-def _add(cache: Database, name: str, size: int, path: Path) -> str | None:
-    """Adds what the file of a segment says; what is wrong with it, where nothing was added."""
-    try:
-        with cache.transaction():
-            if name not in _segments(cache):  # another process may have been faster
-                add_items(cache, read_items(path))
-                _remember(cache, name, size, None)
-    except DatabaseError as error:
-        if isinstance(error.__cause__, sqlite3.Error):
-            raise  # about the cache, not about the segment
-        return str(error).replace(f"{path}, ", "")
-    return None
-
-
-def _count(cache: Database) -> int:
-    return int(cache.connection.rows("SELECT count(*) AS n FROM trials")[0]["n"])
-
-
-def _segments(cache: Database) -> dict[str, tuple[int, str | None]]:
-    """Those that were looked at: bytes, and what is wrong with them."""
-    rows = cache.connection.rows("SELECT name, bytes, problem FROM segments")
-    return {row["name"]: (row["bytes"], row["problem"]) for row in rows}
-
-
-def _remember(cache: Database, name: str, size: int, problem: str | None) -> None:
-    with cache.transaction():
-        cache.connection.execute("INSERT OR REPLACE INTO segments VALUES (?, ?, ?)", (name, size, problem))
-
-
-def _problems(segments: dict[str, tuple[int, str | None]]) -> list[str]:
-    """One line for all segments with the same fault."""
-    causes: dict[str, list[str]] = {}
-    for name, (_, problem) in sorted(segments.items()):
-        if problem is not None:
-            causes.setdefault(problem, []).append(name)
-    return [f"{listed('segment', names)} left out: {problem}" for problem, names in causes.items()]
-
-
-def _forget(cache: Database, wanted: dict[str, int]) -> None:
-    """Makes room for segments that took the place of others. What one that is gone had replaced is in others, so that
-    all are read again; one that had a fault left nothing."""
-    with cache.transaction():
-        cache.connection.execute(_SEGMENTS)
-        gone = {name: fault for name, (size, fault) in _segments(cache).items() if wanted.get(name) != size}
-        if any(fault is None for fault in gone.values()):
-            for table in ("trials", "sessions", "segments"):
-                cache.connection.execute(f"DELETE FROM {table}")
-        for name in gone:
-            cache.connection.execute("DELETE FROM segments WHERE name = ?", (name,))

@@ -27,6 +27,9 @@ class LayeredDatabase(Database):
     def has(self, record: TuningRecord) -> bool:
         return any(layer.has(record) for layer in self.layers)
 
+    def find(self, record: TuningRecord) -> TuningRecord | None:
+        return next((found for layer in self.layers if (found := layer.find(record)) is not None), None)
+
     def origin(self, record: TuningRecord) -> str:
         return next((layer.name for layer in self.layers if layer.has(record)), self.name)
 
@@ -64,10 +67,11 @@ class LayeredDatabase(Database):
         interface: str | None = None,
         residency: str | None = None,
         damaged: list[str] | None = None,
+        by_task: bool = False,
     ) -> Iterator[TuningRecord]:
         for number, layer in enumerate(self.layers):
             for record in layer.trials(
-                workload_key, target_key, interface=interface, residency=residency, damaged=damaged
+                workload_key, target_key, interface=interface, residency=residency, damaged=damaged, by_task=by_task
             ):
                 if not self._hidden(record, number):
                     yield record
@@ -78,6 +82,9 @@ class LayeredDatabase(Database):
 
     def interfaces(self, workload_key: str, target_key: str) -> list[str]:
         return list(dict.fromkeys(text for layer in self.layers for text in layer.interfaces(workload_key, target_key)))
+
+    def workload_keys(self, start: str) -> list[str]:
+        return sorted({key for layer in self.layers for key in layer.workload_keys(start)})
 
     def workloads(self) -> list[WorkloadSummary]:
         """One summary per workload, target and layer."""

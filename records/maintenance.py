@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -37,28 +38,35 @@ def stats(db: Database) -> Stats:
     def counts(sql: str) -> dict[str, int]:
         return {fields.key("a kind or state", row["name"]): row["n"] for row in db.connection.rows(sql)}
 
+    unread = [summary for _, summary in db.unread()]
     trials = db.connection.rows(  # each from an index: the rows themselves may be gigabytes
         "SELECT (SELECT count(*) FROM trials) AS trials, (SELECT count(*) FROM trials WHERE verified = 1) AS verified, "
-        "(SELECT count(*) FROM trials WHERE failure_kind IS NOT NULL) AS failed, "
         "(SELECT min(created) FROM trials) AS oldest, (SELECT max(created) FROM trials) AS newest, "
         "(SELECT count(*) FROM workloads) AS workloads, (SELECT count(*) FROM targets) AS targets"
     )[0]
     pages = db.connection.rows("SELECT page_count * page_size AS bytes FROM pragma_page_count, pragma_page_size")[0]
+    failures = Counter(
+        counts("SELECT failure_kind AS name, count(*) AS n FROM trials WHERE failure_kind NOT NULL GROUP BY 1")
+    )
+    for summary in unread:
+        failures.update(summary.failures)
+    oldest = [time for time in (trials["oldest"], *(one.oldest for one in unread)) if time is not None]
+    newest = [time for time in (trials["newest"], *(one.newest for one in unread)) if time is not None]
+    number = trials["trials"] + sum(one.trials for one in unread)
+    verified = trials["verified"] + sum(one.verified for one in unread)
     return Stats(
         path=str(db.path),
         schema=db.connection.schema,
         size_bytes=pages["bytes"],
         workloads=trials["workloads"],
         targets=trials["targets"],
-        trials=trials["trials"],
-        verified=trials["verified"],
-        unverified=trials["trials"] - trials["verified"] - trials["failed"],
-        failures=counts(
-            "SELECT failure_kind AS name, count(*) AS n FROM trials WHERE failure_kind NOT NULL GROUP BY 1 ORDER BY 1"
-        ),
+        trials=number,
+        verified=verified,
+        unverified=number - verified - failures.total(),
+        failures=dict(sorted(failures.items())),
         sessions=counts("SELECT state AS name, count(*) AS n FROM sessions GROUP BY 1 ORDER BY 1"),
-        oldest=fields.optional_number("created", trials["oldest"]),
-        newest=fields.optional_number("created", trials["newest"]),
+        oldest=min((fields.number("created", time) for time in oldest), default=None),
+        newest=max((fields.number("created", time) for time in newest), default=None),
     )
 
 

@@ -141,9 +141,15 @@ def has_trial(connection: Connection, identity: tuple[str, ...]) -> bool:
 
 
 def iterate_trials(
-    connection: Connection, where: str, parameters: dict[str, object], damaged: list[str] | None = None
+    connection: Connection,
+    where: str,
+    parameters: dict[str, object],
+    damaged: list[str] | None = None,
+    by_task: bool = False,
 ) -> Iterator[TuningRecord]:
     """The records that the condition `where` selects, in the order in which they were first stored.
+
+    With `by_task`, those of one workload and target together.
 
     Chosen at once and read a page at a time, so the caller may write in between: rows added later are not
     seen, rows deleted meanwhile are left out. A row that makes no record is an error, or, when a list
@@ -151,7 +157,8 @@ def iterate_trials(
     """
     # The index of the UNIQUE constraint names every row, whatever has happened to the table itself.
     source = "trials" if damaged is None else "trials INDEXED BY sqlite_autoindex_trials_1"
-    ids = [row["id"] for row in connection.rows(f"SELECT id FROM {source} WHERE {where} ORDER BY id", parameters)]
+    order = "workload_id, target_id, id" if by_task else "id"
+    ids = [row["id"] for row in connection.rows(f"SELECT id FROM {source} WHERE {where} ORDER BY {order}", parameters)]
     yield from trials_of(connection, ids, damaged)
 
 
@@ -198,7 +205,8 @@ def _pages(
 
 def _read_page(connection: Connection, ids: Sequence[int]) -> list[dict[str, Any]]:
     marks = ", ".join("?" * len(ids))
-    return connection.rows(f"{_READ_TRIALS} WHERE trials.id IN ({marks}) ORDER BY trials.id", ids)
+    rows = {row["id"]: row for row in connection.rows(f"{_READ_TRIALS} WHERE trials.id IN ({marks})", ids)}
+    return [rows[number] for number in ids if number in rows]
 
 
 def _make(row: Mapping[str, Any]) -> TuningRecord:

@@ -8,18 +8,23 @@ import queue
 import shutil
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from autotune.errors import DatabaseError
 
 SUFFIX = ".jsonl"
+SUFFIXES = (SUFFIX, ".index.gz")
 _PIECE = 2**20
 ANSWER_SECONDS = 20.0
 """How long to wait for the list of segments: a server or a mount that is gone may never answer."""
 
 Answer = TypeVar("Answer")
+
+
+class NoRanges(DatabaseError):
+    """The store gives files as a whole or not at all, as simple web servers do."""
 
 
 class Store(Protocol):
@@ -29,7 +34,13 @@ class Store(Protocol):
         """Makes the place where there is none yet."""
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file that may be a segment, by its name."""
+        """Bytes of each file that may be a segment or an index, by its name; 0 where the store does not say."""
+
+    def path(self, name: str) -> Path | None:
+        """Where the file is on this machine; None where it is elsewhere."""
+
+    def open(self, name: str) -> BinaryIO:
+        """The file, for `read_ranges`."""
 
     def fetch(self, name: str, path: Path, limit: int) -> str:
         """Copies a file of no more than `limit` bytes to `path`; the SHA-256 of what came."""
@@ -53,9 +64,17 @@ class _Folder:
     def sizes(self) -> dict[str, int]:
         def listed() -> dict[str, int]:
             with os.scandir(self._path) as entries:
-                return {one.name: one.stat().st_size for one in entries if one.name.endswith(SUFFIX) and one.is_file()}
+                return {
+                    one.name: one.stat().st_size for one in entries if one.name.endswith(SUFFIXES) and one.is_file()
+                }
 
         return _answer(listed)
+
+    def path(self, name: str) -> Path | None:
+        return self._path / name
+
+    def open(self, name: str) -> BinaryIO:
+        return _answer(lambda: (self._path / name).open("rb"))
 
     def fetch(self, name: str, path: Path, limit: int) -> str:
         return _said(lambda: _copied((self._path / name).open("rb"), path, limit))
@@ -96,15 +115,46 @@ class _Remote:
                     return {}
                 raise
             named = {str(one["name"]).rstrip("/").rpartition("/")[2]: one for one in entries if one["type"] == "file"}
-            return {name: int(one.get("size") or 0) for name, one in named.items() if name.endswith(SUFFIX)}
+            return {name: int(one.get("size") or 0) for name, one in named.items() if name.endswith(SUFFIXES)}
 
         return _answer(listed)
 
+    def path(self, name: str) -> Path | None:
+        return None
+
+    def open(self, name: str) -> BinaryIO:
+        opened: BinaryIO = _answer(lambda: self._files.open(f"{self._root}/{name}", "rb", cache_type="none"))
+        return opened
+
     def fetch(self, name: str, path: Path, limit: int) -> str:
-        return _said(lambda: _copied(self._files.open(f"{self._root}/{name}", "rb"), path, limit))
+        def copied(**how: object) -> str:
+            return _said(lambda: _copied(self._files.open(f"{self._root}/{name}", "rb", **how), path, limit))
+
+        try:
+            return copied()
+        except NoRanges:
+            return copied(block_size=0)  # as a stream
 
     def put(self, source: Path, name: str) -> None:
         _said(lambda: self._files.put_file(str(source), f"{self._root}/{name}"))
+
+
+def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> bytes:
+    """The bytes from a first one up to another of each range, one after the other.
+
+    Raises:
+        NoRanges: the store has no way to give them alone.
+        DatabaseError: it cannot be reached, or the file ends before.
+    """
+
+    def parts() -> bytes:
+        found = []
+        for start, end in ranges:
+            file.seek(start)
+            found.append(file.read(end - start))
+        return b"".join(found)
+
+    return _answer(parts)
 
 
 def sha256(path: Path) -> str:
@@ -137,7 +187,9 @@ def _said(action: Callable[[], Answer]) -> Answer:
     except Exception as error:  # noqa: BLE001 (file systems of fsspec raise the errors of their own libraries)
         strerror = error.strerror if isinstance(error, OSError) else None
         said = " ".join((strerror or str(error) or type(error).__name__).split())
-        raise DatabaseError(said[:200]) from None
+        # As fsspec says it, of HTTP.
+        kind = NoRanges if "range requests" in said or "Cannot seek" in said else DatabaseError
+        raise kind(said[:200]) from None
 
 
 def _answer(action: Callable[[], Answer]) -> Answer:

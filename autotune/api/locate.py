@@ -12,7 +12,7 @@ from typing import Literal, Union
 
 from autotune.errors import DatabaseError
 from autotune.machine import environment, user_cache, user_database
-from autotune.records import Database, Layer, LayeredDatabase
+from autotune.records import Database, Layer, LayeredDatabase, silent
 
 _log = logging.getLogger(__name__)
 
@@ -88,12 +88,14 @@ def _over(top: Database | None, locations: Sequence[str], opened: ExitStack, tel
     """The database over those layers that have something."""
     found = [] if top is None else [top]
     for location in locations:
-        layer, problems = layer_at(location).open()
-        for problem in problems if tell else ():
-            _log.warning("%s", problem)
+        layer = layer_at(location).open(_say if tell else silent)
         if layer is not None:
             found.append(opened.enter_context(layer))
     return LayeredDatabase(found) if len(found) > 1 else next(iter(found), None)
+
+
+def _say(line: str) -> None:
+    _log.warning("%s", line)
 
 
 def layer_at(location: str) -> Layer:
@@ -105,4 +107,4 @@ def layer_at(location: str) -> Layer:
     folder = user_cache(environment())
     if folder is None:
         raise DatabaseError("layers need a folder for what was read of them; set HOME or XDG_CACHE_HOME")
-    return Layer(location, folder / "layers")
+    return Layer(location, folder / "layers", _say)

@@ -238,10 +238,10 @@ def verify(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption =
             trials += 0 if problems else records.stats(database).trials
     own = bool(problems)
     for location in layer or ():
-        below, faults = layer_at(location).open()
-        problems += faults
+        below = layer_at(location).open(problems.append)
         if below is not None:
             with below:
+                below.read_all()
                 found_there = records.verify(below)
                 trials += 0 if found_there else records.stats(below).trials
             problems += [f"layer {location}: {problem}" for problem in found_there]
@@ -342,7 +342,7 @@ def _workload_key(database: Database, given: str) -> str:
         from autotune.ops.parse import parse_workload
 
         start = parse_workload(given).key
-    keys = sorted({one.workload_key for one in database.workloads() if one.workload_key.startswith(start)})
+    keys = database.workload_keys(start)
     if not keys:
         raise DatabaseError(f"{database.path} has no workload {given!r}; `autotune db list` shows all")
     if len(keys) > 1:
