@@ -35,9 +35,9 @@ OPEN_S = 2.0
 METHOD = (
     "Trials of a few operators are drawn as for the benchmark `database`, written as lines of JSON as `autotune db "
     "export` writes them, and copied for as many workloads as are wanted, with other keys and times: one segment. Each "
-    "opening is of a process of its own, imports not counted, with an empty cache of the layer but for the second one; "
-    "memory is the process's in the end, less what it had before it opened. Without an index: a segment as older versions "
-    "wrote it. Served: by `python -m http.server` on this machine, which gives files as a whole only."
+    "opening is of a process of its own, imports not counted, with an empty cache but for the second one; "
+    "memory is the process's in the end, less what it had before it opened. No index: as older versions wrote it. "
+    "Served: by `python -m http.server` on this machine, which gives files as a whole only."
 )
 _FIELDS = re.compile(r'"(workload_key|config_key|family_key|seconds)":("[^"]*"|[^,}]*)')
 
