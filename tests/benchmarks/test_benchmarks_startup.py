@@ -25,7 +25,7 @@ def test_sessions_start_from_a_model_a_cache_and_a_compiled_file(model: Path, tm
     assert all(0 < row["session s"] < row["process s"] for row in found.values())
     assert list((tmp_path / "cache0").rglob("*")), "the object cache was not where the benchmark put it"
     report = Report("startup", "test")
-    startup.claims(report, "tiny", found)
+    startup.claims(report, "tiny", {f"{what}, from records": row for what, row in found.items()})
     assert [claim.bound for claim in report.claims] == [1.5, 0.4, 0.3]
 
 
