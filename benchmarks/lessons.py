@@ -3,10 +3,12 @@
 python -m benchmarks.lessons --out FILE                                   every task, one thread
 python -m benchmarks.lessons --out FILE --target "x86 -mcpu=haswell -num-cores=1" --task product
 python -m benchmarks.lessons --out FILE --op "matmul a=64,64 b=64,64"     another one
+python -m benchmarks.lessons --out FILE --again pack. --again depth       what has copies or partial sums once more
 
 Each round measures, of every task, what the model in use likes best (again, where that was slow), steps from what was
-best, and chance; the file grows by a round at a time. All of a round is built first and timed in one go: with --lock
-FILE, only while no other program holds the lock of that file.
+best, and chance; the file grows by a round at a time. Where the code of a knob's values became faster, --again times
+what is known of them once more. All of a round is built first and timed in one go: with --lock FILE, only while no
+other program holds the lock of that file.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import itertools
 import math
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -236,11 +238,27 @@ def candidates(space: TaskSpace, known: Mapping[Config, float], mix: Mixture, rn
     return list(dict.fromkeys([*found, *(config for config in others if config not in known)]))
 
 
+def using(space: TaskSpace, known: Mapping[Config, float], knobs: Sequence[str]) -> list[Config]:
+    """Of the configs measured so far, those in which a knob whose name begins so does something.
+
+    A knob does nothing at its first value.
+    """
+    idle = {name: {k.name: k.values[0] for k in m.space.knobs if k.name.startswith(tuple(knobs))}
+            for name, m in space.members.items()}  # fmt: skip
+    return [
+        c for c in known if any(c.get(name, first) != first for name, first in idle.get(c.template or "", {}).items())
+    ]
+
+
+Choose = Callable[[TaskSpace, Mapping[Config, float], random.Random], list[Config]]
+"""From the configs measured so far, with their seconds, to those to measure next."""
+
+
 def measured_round(
     tasks: Sequence[str],
     target: Target,
     known: Sequence[Measured],
-    mix: Mixture,
+    choose: Choose,
     seed: str,
     turn: Turn,
     runner: Runner,
@@ -259,7 +277,7 @@ def measured_round(
             workload = parse_workload(line)
             own = [one for one in known if (one.workload, one.target) == (line, target)]
             before[line] = {c.replace(**{TEMPLATE: one.template}): s for one in own for c, s in one.seconds.items()}
-            chosen = candidates(task_space(workload, target), before[line], mix, random.Random(f"{seed}/{line}"))
+            chosen = choose(task_space(workload, target), before[line], random.Random(f"{seed}/{line}"))
             inputs = [MeasureInput(workload, config, None, target) for config in chosen]
             futures[line] = {candidate: builder.submit(candidate) for candidate in inputs}
         for line, each in futures.items():
@@ -311,6 +329,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--task", action="append", choices=TASKS, help="only of this kind; may be repeated")
     options.add_argument("--unseen", action="store_true", help="the tasks that a model is judged by")
     options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
+    options.add_argument("--again", action="append", metavar="KNOB", help="time again what uses it; may be repeated")
     add_lock(options)
     given = options.parse_args(arguments)
     target = Target.parse(given.target)
@@ -318,12 +337,16 @@ def main(arguments: list[str] | None = None) -> int:
     tasks = [line for kind in kinds for line in (UNSEEN if given.unseen else TASKS)[kind]] + (given.op or [])
     turn = turn_of(given.lock)
     mix = Mixture(given.liked, given.steps, given.chance)
+
+    def choose(space: TaskSpace, known: Mapping[Config, float], rng: random.Random) -> list[Config]:
+        return using(space, known, given.again) if given.again else candidates(space, known, mix, rng)
+
     known = load(given.out) if given.out.exists() else []
     with Runner(target, POLICY) as runner:
         for number in range(given.rounds):
             seed = f"{target}/{sum(len(one.seconds) for one in known)}"
             progress(f"round {number + 1} of {given.rounds}, {target}")
-            save(given.out, [*known, *measured_round(tasks, target, known, mix, seed, turn, runner)])
+            save(given.out, [*known, *measured_round(tasks, target, known, choose, seed, turn, runner)])
             known = load(given.out)
     print(f"{given.out}: {sum(len(one.seconds) for one in known)} configs, {given.out.stat().st_size / 1024:.0f} KiB")
     return 0
