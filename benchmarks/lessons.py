@@ -341,7 +341,7 @@ def main(arguments: list[str] | None = None) -> int:
     def choose(space: TaskSpace, known: Mapping[Config, float], rng: random.Random) -> list[Config]:
         return using(space, known, given.again) if given.again else candidates(space, known, mix, rng)
 
-    known = load(given.out) if given.out.exists() else []
+    known = [one for each in (load(given.out) if given.out.exists() else []) if (one := each.today()).seconds]
     with Runner(target, POLICY) as runner:
         for number in range(given.rounds):
             seed = f"{target}/{sum(len(one.seconds) for one in known)}"

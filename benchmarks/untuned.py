@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = options.parse_args(arguments)
     report = Report("untuned", METHOD, given.quick)
     for path in given.files:
-        measured = load(path)
+        measured = [one for each in load(path) if (one := each.today()).seconds]
         for target in dict.fromkeys(one.target for one in measured):
             title = f"{path.name}, {target}"
             progress(title)

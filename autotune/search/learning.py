@@ -65,24 +65,43 @@ def lesson_of(
     Returns:
         None where nothing is left, or the features mean something for this task alone.
     """
-    try:
-        known = lookup(template)
-        space = known.space(workload, target) if known.applies(workload, target) else None
-    except (ConfigError, WorkloadError) as error:
-        _log.info("no lesson from the trials of %s: %s", name, error)
-        return None
+    space = _space(name, workload, target, template)
     if space is None or not space.portable:
         return None
-    # A knob that a space got later does nothing by default, as before there was one.
-    usual = {knob.name: knob.default for knob in space.knobs}
-    times = {Config.of({**usual, **dict(config.entries)}): time for config, time in seconds.items()}
-    valid = [config for config in times if _valid(space, config)]
-    if not valid:
+    times = of_space(space, seconds)
+    if not times:
         return None
+    valid = list(times)
     features = Features(space.feature_names, space.encode_all(valid))
     anchor = workload.anchor
     operator = anchor.op if anchor is not None else workload.nodes[0].op
     return Lesson(name, operator, target.key, features, np.array([times[config] for config in valid]))
+
+
+def times_today(
+    name: str, workload: Workload, target: Target, template: str, seconds: Mapping[Config, float]
+) -> dict[Config, float]:
+    """What was measured of one template's configs, by the configs that its space has today; see `lesson_of`."""
+    space = _space(name, workload, target, template)
+    return {} if space is None else of_space(space, seconds)
+
+
+def of_space(space: ConfigSpace, seconds: Mapping[Config, float]) -> dict[Config, float]:
+    """The times of the configs that a space has. A knob that it got later does nothing by default, as before there was
+    one; where a config is known with and without it, the later entry counts."""
+    usual = {knob.name: knob.default for knob in space.knobs}
+    times = {Config.of({**usual, **dict(config.entries)}): time for config, time in seconds.items()}
+    return {config: time for config, time in times.items() if _valid(space, config)}
+
+
+def _space(name: str, workload: Workload, target: Target, template: str) -> ConfigSpace | None:
+    """The space of a template; None where there is no such template, or none for this workload."""
+    try:
+        known = lookup(template)
+        return known.space(workload, target) if known.applies(workload, target) else None
+    except (ConfigError, WorkloadError) as error:
+        _log.info("no lesson from the trials of %s: %s", name, error)
+        return None
 
 
 def _valid(space: ConfigSpace, config: Config) -> bool:

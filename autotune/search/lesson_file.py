@@ -12,14 +12,14 @@ import lzma
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autotune.cost_model.training import Lesson
 from autotune.errors import AutotuneError, CostModelError
 from autotune.ops import parse_workload
-from autotune.search.learning import lesson_of
+from autotune.search.learning import lesson_of, times_today
 from autotune.search_spaces.space.config import Config
 from autotune.target import Target
 
@@ -48,6 +48,11 @@ class Measured:
         return lesson_of(
             f"{self.workload} on {self.target}", parse_workload(self.workload), self.target, self.template, self.seconds
         )
+
+    def today(self) -> Measured:
+        """Of the configs that the template's space still has, with the knobs that it got since; perhaps none."""
+        workload = parse_workload(self.workload)
+        return replace(self, seconds=times_today(self.workload, workload, self.target, self.template, self.seconds))
 
 
 def save(path: Path, measured: Iterable[Measured]) -> None:
