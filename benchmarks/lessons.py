@@ -38,7 +38,7 @@ from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.registry import task_space
 from autotune.search_spaces.space.space import TaskSpace
 from autotune.target import Target
-from benchmarks.prebuilt import Prebuilt, Turn, add_lock, turn_of
+from benchmarks.prebuilt import Prebuilt, Turn, add_turns, turn_of
 from benchmarks.report import progress
 
 TASKS: Mapping[str, Sequence[str]] = {
@@ -330,12 +330,11 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--unseen", action="store_true", help="the tasks that a model is judged by")
     options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
     options.add_argument("--again", action="append", metavar="KNOB", help="time again what uses it; may be repeated")
-    add_lock(options)
+    add_turns(options)
     given = options.parse_args(arguments)
     target = Target.parse(given.target)
     kinds = given.task or ([] if given.op else TASKS)
     tasks = [line for kind in kinds for line in (UNSEEN if given.unseen else TASKS)[kind]] + (given.op or [])
-    turn = turn_of(given.lock)
     mix = Mixture(given.liked, given.steps, given.chance)
 
     def choose(space: TaskSpace, known: Mapping[Config, float], rng: random.Random) -> list[Config]:
@@ -343,6 +342,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     known = [one for each in (load(given.out) if given.out.exists() else []) if (one := each.today()).seconds]
     with Runner(target, POLICY) as runner:
+        turn = turn_of(given, runner)
         for number in range(given.rounds):
             seed = f"{target}/{sum(len(one.seconds) for one in known)}"
             progress(f"round {number + 1} of {given.rounds}, {target}")

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 
 from autotune.measure.failure import Failure
+from autotune.measure.runner import Runner
 from autotune.measure.types import BuildResult, MeasureInput
 
 Turn = Callable[[], AbstractContextManager[None]]
@@ -31,14 +32,21 @@ class Prebuilt:
         return found
 
 
-def add_lock(options: argparse.ArgumentParser) -> None:
-    """The option --lock."""
+def add_turns(options: argparse.ArgumentParser) -> None:
+    """The options --lock and --real-time."""
     options.add_argument("--lock", type=Path, metavar="FILE", help="time only while holding the lock of this file")
+    options.add_argument("--real-time", type=int, metavar="N", help="time at this priority, build at the usual one")
 
 
-def turn_of(lock: Path | None) -> Turn:
-    """Holds the lock of a file, as `flock FILE` does; without one, whoever comes may time."""
-    return nullcontext if lock is None else lambda: _holding(lock)
+def turn_of(given: argparse.Namespace, runner: Runner) -> Turn:
+    """Holds the lock of a file, as `flock FILE` does, and times in real time, as the options of `add_turns` say."""
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        with _holding(given.lock) if given.lock else nullcontext(), real_time(given.real_time, runner.pids):
+            yield
+
+    return turn
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +35,7 @@ from autotune.search.trial import Trial
 from autotune.search_spaces.space.space import Space, TaskSpace
 from autotune.target import Target
 from benchmarks.lessons import POLICY
-from benchmarks.prebuilt import Prebuilt, Turn, add_lock, real_time, turn_of
+from benchmarks.prebuilt import Prebuilt, Turn, add_turns, turn_of
 from benchmarks.report import environment, progress
 
 TASKS = {
@@ -184,13 +183,12 @@ def record(
     out: Path,
     points: int,
     seconds: float,
-    turn: Turn,
-    priority: int | None = None,
+    given: argparse.Namespace,
 ) -> int:
     """Records until every task has its points or the time is spent; how many points there are.
 
     Args:
-        priority: at which kernels are timed, see `real_time`.
+        given: the options of `add_turns`.
     """
     end = time.monotonic() + seconds
     made = {name: TuningTask.of(parse_workload(line), target) for name, line in tasks}
@@ -208,12 +206,7 @@ def record(
                     yield drawing.round(min(ROUND, points - drawing.drawn), builder)
 
     with Runner(target, POLICY) as runner, Builder(machine.allowed_cores(), timeout=60.0) as builder:
-
-        @contextmanager
-        def quiet() -> Iterator[None]:
-            with turn(), real_time(priority, runner.pids):
-                yield
-
+        quiet = turn_of(given, runner)
         coming = rounds(builder)
         following = next(coming, None)
         while (drawn := following) is not None:
@@ -241,14 +234,12 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--target", default="native -num-cores=1", help="[default: native -num-cores=1]")
     options.add_argument("--task", action="append", choices=TASKS, help="only this one; may be repeated")
     options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
-    add_lock(options)
-    options.add_argument("--real-time", type=int, metavar="N", help="time at this priority, build at the usual one")
+    add_turns(options)
     given = options.parse_args(arguments)
     names = given.task or ([] if given.op else TASKS)
     tasks = [(name, TASKS[name]) for name in names] + [(line, line) for line in given.op or ()]
     given.out.mkdir(parents=True, exist_ok=True)
-    total = record(tasks, Target.parse(given.target), given.out, given.points, 60 * given.minutes,
-                   turn_of(given.lock), given.real_time)  # fmt: skip
+    total = record(tasks, Target.parse(given.target), given.out, given.points, 60 * given.minutes, given)
     size = sum(path.stat().st_size for path in given.out.glob("*.jsonl.gz"))
     print(f"{total} points of {len(tasks)} tasks in {given.out}, {size / 1e6:.1f} MB")
     return 0

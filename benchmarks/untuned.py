@@ -26,7 +26,7 @@ from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.registry import task_space
 from autotune.target import Target
 from benchmarks.lessons import TASKS, UNSEEN
-from benchmarks.prebuilt import Turn, add_lock, turn_of
+from benchmarks.prebuilt import add_turns, turn_of
 from benchmarks.report import Report, Row, parser, progress
 
 MEAN, WORST = 0.95, 0.80
@@ -45,8 +45,12 @@ def best_of(measured: list[Measured]) -> Config:
     return min(times, key=lambda config: times[config])
 
 
-def compared(measured: list[Measured], target: Target, turn: Turn) -> list[Row]:
-    """A row for each task of one target."""
+def compared(measured: list[Measured], target: Target, given: argparse.Namespace) -> list[Row]:
+    """A row for each task of one target.
+
+    Args:
+        given: the options of `add_turns`.
+    """
     rows: list[Row] = []
     with Runner(target) as runner, Builder(machine.allowed_cores(), timeout=60.0) as builder:
         futures = {}
@@ -57,7 +61,7 @@ def compared(measured: list[Measured], target: Target, turn: Turn) -> list[Row]:
             inputs = [MeasureInput(workload, config, None, target) for config in configs]
             futures[line] = [(candidate, builder.submit(candidate)) for candidate in inputs]
         built = {line: [(candidate, future.result()) for candidate, future in each] for line, each in futures.items()}
-        with turn():
+        with turn_of(given, runner)():
             for line, each in built.items():
                 good = [(candidate, build) for candidate, build in each if isinstance(build, BuildResult)]
                 found = runner.compare(good[0][0], [build for _, build in good], ROUNDS)
@@ -83,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     options.description = __doc__
     options.add_argument("files", type=Path, nargs="+", metavar="FILE", help="what benchmarks.lessons wrote")
-    add_lock(options)
+    add_turns(options)
     given = options.parse_args(arguments)
     report = Report("untuned", METHOD, given.quick)
     for path in given.files:
@@ -93,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
             progress(title)
             of_target = [one for one in measured if one.target == target]
             lines = list(dict.fromkeys(one.workload for one in of_target))[: 3 if given.quick else None]
-            rows = compared([one for one in of_target if one.workload in lines], target, turn_of(given.lock))
+            rows = compared([one for one in of_target if one.workload in lines], target, given)
             report.table(title, sorted(rows, key=lambda row: float(row["share"] or 0)))
             shares = {kind: [float(r["share"] or 0) for r in rows if r["kind"] == kind] for kind in
                       dict.fromkeys(str(row["kind"]) for row in rows)}  # fmt: skip
