@@ -17,10 +17,11 @@ import argparse
 import itertools
 import math
 import random
+import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from autotune import machine
@@ -35,8 +36,8 @@ from autotune.ops import parse_workload
 from autotune.search.lesson_file import Measured, load, save
 from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.search_spaces.space.config import TEMPLATE, Config
-from autotune.search_spaces.space.registry import task_space
-from autotune.search_spaces.space.space import TaskSpace
+from autotune.search_spaces.space.registry import lookup, task_space
+from autotune.search_spaces.space.space import ConfigSpace, TaskSpace
 from autotune.target import Target
 from benchmarks.prebuilt import Prebuilt, Turn, add_turns, turn_of
 from benchmarks.report import progress
@@ -238,16 +239,29 @@ def candidates(space: TaskSpace, known: Mapping[Config, float], mix: Mixture, rn
     return list(dict.fromkeys([*found, *(config for config in others if config not in known)]))
 
 
-def using(space: TaskSpace, known: Mapping[Config, float], knobs: Sequence[str]) -> list[Config]:
-    """Of the configs measured so far, those in which a knob whose name begins so does something.
+def using(space: ConfigSpace, config: Config, knobs: Sequence[str]) -> bool:
+    """Whether a knob whose name begins so does something, which it does not at its first value."""
+    return any(config.get(k.name) != k.values[0] for k in space.knobs if k.name.startswith(tuple(knobs)))
 
-    A knob does nothing at its first value.
-    """
-    idle = {name: {k.name: k.values[0] for k in m.space.knobs if k.name.startswith(tuple(knobs))}
-            for name, m in space.members.items()}  # fmt: skip
-    return [
-        c for c in known if any(c.get(name, first) != first for name, first in idle.get(c.template or "", {}).items())
-    ]
+
+def once_more(space: TaskSpace, known: Mapping[Config, float], knobs: Sequence[str]) -> list[Config]:
+    """Of the configs measured so far, those that use such knobs, and of the others the best, which tell the two days
+    apart."""
+    order = sorted((c for c, s in known.items() if math.isfinite(s)), key=lambda c: known[c])
+    stale = [c for c in order if c.template in space.members and using(space.members[c.template].space, c, knobs)]
+    return [*stale, *[c for c in order if c not in stale][:ELITE]] if stale else []
+
+
+def as_before(one: Measured, known: Sequence[Measured], knobs: Sequence[str]) -> Measured:
+    """The times of what uses such knobs, as they would have been when the others were measured: a machine that others
+    use, too, is not as fast on every day."""
+    template = lookup(one.template)
+    space = template.space(parse_workload(one.workload), one.target)
+    same = [k for k in known if (k.workload, k.target, k.template) == (one.workload, one.target, one.template)]
+    before = {c: s for k in same for c, s in k.seconds.items()}
+    fresh = {c: s for c, s in one.seconds.items() if using(space, c, knobs)}
+    drift = [s / before[c] for c, s in one.seconds.items() if c not in fresh and math.isfinite(s)]
+    return replace(one, seconds={c: s / statistics.median(drift or [1.0]) for c, s in fresh.items()})
 
 
 Choose = Callable[[TaskSpace, Mapping[Config, float], random.Random], list[Config]]
@@ -338,7 +352,7 @@ def main(arguments: list[str] | None = None) -> int:
     mix = Mixture(given.liked, given.steps, given.chance)
 
     def choose(space: TaskSpace, known: Mapping[Config, float], rng: random.Random) -> list[Config]:
-        return using(space, known, given.again) if given.again else candidates(space, known, mix, rng)
+        return once_more(space, known, given.again) if given.again else candidates(space, known, mix, rng)
 
     known = [one for each in (load(given.out) if given.out.exists() else []) if (one := each.today()).seconds]
     with Runner(target, POLICY) as runner:
@@ -346,7 +360,10 @@ def main(arguments: list[str] | None = None) -> int:
         for number in range(given.rounds):
             seed = f"{target}/{sum(len(one.seconds) for one in known)}"
             progress(f"round {number + 1} of {given.rounds}, {target}")
-            save(given.out, [*known, *measured_round(tasks, target, known, choose, seed, turn, runner)])
+            found = measured_round(tasks, target, known, choose, seed, turn, runner)
+            if given.again:
+                found = [as_before(one, known, given.again) for one in found]
+            save(given.out, [*known, *found])
             known = load(given.out)
     print(f"{given.out}: {sum(len(one.seconds) for one in known)} configs, {given.out.stat().st_size / 1024:.0f} KiB")
     return 0
