@@ -76,12 +76,15 @@ class Config(Mapping[str, KnobValue]):
 
     def replace(self, **knobs: object) -> Config:
         """A config with these knobs added or changed."""
-        if knobs.keys() <= self._values.keys():
-            return Config(tuple((n, check_value(n, knobs[n]) if n in knobs else v) for n, v in self.entries))
-        return Config.of(self, **knobs)
+        checked = {name: check_value(name, value) for name, value in knobs.items()}
+        if checked.keys() <= self._values.keys():
+            return Config(tuple({**self._values, **checked}.items()))
+        if checked.keys() == {TEMPLATE}:
+            return Config((*checked.items(), *self.entries))
+        return Config.of(self, **checked)
 
     def without(self, *names: str) -> Config:
-        return Config(tuple(entry for entry in self.entries if entry[0] not in names))
+        return Config(tuple([entry for entry in self.entries if entry[0] not in names]))
 
     def get_int(self, name: str) -> int:
         value = self[name]
@@ -131,11 +134,12 @@ class Config(Mapping[str, KnobValue]):
         return len(self.entries)
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, Config):
             return NotImplemented
-        return self.entries == other.entries and all(
-            type(mine) is type(theirs) for (_, mine), (_, theirs) in zip(self.entries, other.entries, strict=True)
-        )
+        same = self.entries == other.entries
+        return same and [*map(type, self._values.values())] == [*map(type, other._values.values())]
 
     def __hash__(self) -> int:
         return hash(self.entries)
