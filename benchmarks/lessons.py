@@ -248,7 +248,8 @@ def once_more(space: TaskSpace, known: Mapping[Config, float], knobs: Sequence[s
     """Of the configs measured so far, those that use such knobs, and of the others the best, which tell the two days
     apart."""
     order = sorted((c for c, s in known.items() if math.isfinite(s)), key=lambda c: known[c])
-    stale = [c for c in order if c.template in space.members and using(space.members[c.template].space, c, knobs)]
+    spaces = {name: member.space for name, member in space.members.items()}
+    stale = [c for c in order if c.template in spaces and using(spaces[str(c.template)], c, knobs)]
     return [*stale, *[c for c in order if c not in stale][:ELITE]] if stale else []
 
 

@@ -11,13 +11,14 @@ from autotune.cost_model.features import FEATURES_VERSION
 from autotune.cost_model.forest import Forest
 from autotune.cost_model.prior import SHIPPED
 from autotune.ops import parse_workload
-from autotune.search.lesson_file import load, save
+from autotune.search.lesson_file import Measured, load, save
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 from autotune.search_spaces.space.registry import task_space
 from autotune.target import Target
 from benchmarks import lessons, prior, untuned
 
 LINE = "matmul a=var:16,24 b=const:24,32"
+SKETCH = "sketch.contraction"
 ONE = Target.parse("native -num-cores=1")
 MOST_BYTES, MOST_MODEL = 3 << 20, 2 << 20
 
@@ -46,6 +47,21 @@ def test_a_round_never_measures_twice_what_is_known_but_what_is_doubted() -> Non
     assert not known.keys() & set(lessons.candidates(space, known, mix, random.Random(1)))
     doubted = {**known, first[0]: 2.0}
     assert first[0] in lessons.candidates(space, doubted, mix, random.Random(1))
+
+
+def test_what_became_faster_is_timed_again_as_on_the_day_of_the_others() -> None:
+    space, rng = task_space(parse_workload(LINE), ONE), random.Random(0)
+    sketch = space.members[SKETCH].space
+    drawn = list(dict.fromkeys(sketch.sample(rng) for _ in range(30)))
+    known = {config.replace(template=SKETCH): 1e-6 for config in drawn}
+    packed = [config for config in known if config.get("pack.in0") != "no"]
+    chosen = lessons.once_more(space, known, ["pack."])
+    assert chosen[: len(packed)] == packed and len(chosen) == len(packed) + lessons.ELITE
+    assert lessons.once_more(space, {c: 1e-6 for c in known if c not in packed}, ["pack."]) == []
+    before = Measured(LINE, ONE, SKETCH, dict.fromkeys(drawn, 1e-6))
+    today = Measured(LINE, ONE, SKETCH, {c.without("template"): 0.6e-6 if c in packed else 1.2e-6 for c in chosen})
+    found = lessons.as_before(today, [before], ["pack."])
+    assert dict(found.seconds) == {c.without("template"): 0.5e-6 for c in packed}
 
 
 def test_tasks_are_parsed_and_none_is_both_learned_and_judged_by() -> None:

@@ -65,6 +65,15 @@ def test_a_lesson_has_the_features_of_today_and_leaves_out_configs_that_are_gone
     assert Measured(LINE, TARGET, "no.such", one.seconds).lesson() is None
 
 
+def test_configs_get_the_knobs_of_today_and_lose_their_place_where_it_is_gone() -> None:
+    one = measured()
+    before = {config.without("unroll"): seconds for config, seconds in one.seconds.items()}
+    today = Measured(LINE, TARGET, SKETCH, {**before, Config.of(tile=3): 1e-6}).today()
+    assert today.seconds.keys() == {config.replace(unroll=1) for config in one.seconds}
+    assert today.today().seconds == today.seconds
+    assert not Measured(LINE, TARGET, "no.such", one.seconds).today().seconds
+
+
 @pytest.mark.parametrize("damage", ["cut", "other", "no file", "format"])
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "a"
