@@ -368,59 +368,52 @@ class _Counted:
                 spatial[self.rows_index, axis] = wide
                 loops.append((axis, turns, True))
                 cover.append((spatial.copy(), terms.copy()))
-        foot = np.stack([[self._footprint(k, f, s, t) for s, t in cover] for k, f in enumerate(c.factors)])
+        spatial_of, terms_of = (np.stack(each) for each in zip(*cover))
+        foot = np.stack([self._footprint(k, f, spatial_of, terms_of) for k, f in enumerate(c.factors)])
         total = foot.sum(0)  # (levels, many)
         inner = total[len(axes)]
-        moves = [
-            [moved & (turns > 1) for moved, (_, turns, _) in zip(self._moves(f, loops), loops, strict=True)]
-            for f in c.factors
-        ]
+        along, over = (np.array([[a.name in f.axes() for a in x] for f in c.factors]) for x in (c.spatial, c.reduce))
         # The same walk for each cache: all that fits stays, what does not comes again for every turn outside.
-        cycles = []
         core, target = self.core, self.target
         shared = target.num_threads
         rates = (core.l2, min(core.l3, core.l3_shared / shared), min(core.dram, core.dram_shared / shared))
-        for size, rate in zip((target.l1_bytes, target.l2_bytes, target.l3_bytes / shared), rates):
-            fits = total <= 0.75 * size
-            level = np.where(fits.any(0), len(cover) - 1 - np.argmax(fits[::-1], axis=0), 0)
-            bytes_ = np.zeros(self.many)
-            for k in range(len(c.factors)):
-                times, started = np.ones(self.many), np.zeros(self.many, bool)
-                first = level  # of neighbours, only what is new is read, where the lines of all rows are kept
-                kept = self._rivals(k, c.factors[k]) <= 1 if c.product else np.zeros(self.many, bool)
-                for place, (_, turns, _) in enumerate(loops):
-                    moving = (place >= level) & moves[k][place]
-                    begins = moving & ~started & kept
-                    first = np.where(begins, place + 1, first)
-                    started |= moving
-                    times = np.where(started & ~begins, times * turns, times)
-                bytes_ += foot[k][first, self.rows_index] * times
-            if not c.product:  # what lies behind the ends is not touched
-                bytes_ *= n.extents.prod() / (self.tiles * self.elements).prod(1)
-            whole = total[-1] <= 0.75 * size
-            cycles.append(np.where(whole & (size == target.l3_bytes / shared), 0.0, bytes_ / rate))
-        least = np.stack([foot[k][-1] for k in range(len(c.factors))]).sum(0)
+        room = 0.75 * np.array([target.l1_bytes, target.l2_bytes, target.l3_bytes / shared])
+        fits = total <= room[:, None, None]
+        level = np.where(fits.any(1), len(cover) - 1 - np.argmax(fits[:, ::-1], axis=1), 0)  # (caches, many)
+        # Of neighbours, only what is new is read, where the lines of all rows are kept.
+        kept = np.array([self._rivals(k, f) <= 1 for k, f in enumerate(c.factors)])[:, None] & c.product
+        first = np.broadcast_to(level, (len(c.factors), *level.shape))
+        times, started = np.ones(first.shape), np.zeros(first.shape, bool)
+        for place, (axis, turns, is_spatial) in enumerate(loops):
+            moves = (along if is_spatial else over)[:, axis] & (turns > 1)
+            moving = (place >= level) & moves[:, None]
+            begins = moving & ~started & kept
+            first = np.where(begins, place + 1, first)
+            started |= moving
+            times = np.where(started & ~begins, times * turns, times)
+        bytes_ = (np.take_along_axis(foot, first, axis=1) * times).sum(0)
+        if not c.product:  # what lies behind the ends is not touched
+            bytes_ *= n.extents.prod() / (self.tiles * self.elements).prod(1)
+        l1, l2, l3 = bytes_ / np.array(rates)[:, None]
         plain = sum(float(np.prod(f.shape)) * f.bytes for f in c.factors)
-        return cycles[0], cycles[1], cycles[2], inner, least / max(plain, 1.0)
-
-    def _moves(self, f: Factor, loops: list[tuple[Integers, Array, bool]]) -> list[Flags]:
-        of = np.array([a.name in f.axes() for a in self.c.spatial])
-        over = np.array([a.name in f.axes() for a in self.c.reduce])
-        return [of[axis] if spatial else over[axis] for axis, _, spatial in loops]
+        return l1, l2, np.where(total[-1] <= room[-1], 0.0, l3), inner, total[-1] / max(plain, 1.0)
 
     def _footprint(self, k: int, f: Factor, spatial: Array, terms: Array) -> Array:
-        """Bytes of the lines that a factor's part lies on."""
-        names = {a.name: spatial[:, i] for i, a in enumerate(self.c.spatial)}
-        names |= {a.name: terms[:, i] for i, a in enumerate(self.c.reduce)}
+        """(levels, many) bytes of the lines that a factor's part lies on.
+
+        Args:
+            spatial, terms: (levels, many, axes) elements of a part along each axis.
+        """
+        names = {a.name: spatial[..., i] for i, a in enumerate(self.c.spatial)}
+        names |= {a.name: terms[..., i] for i, a in enumerate(self.c.reduce)}
         spans = []
         for size, parts in zip(f.shape, f.steps):
-            span = np.ones(self.many)
+            span = np.ones(spatial.shape[:-1])
             for axis, step in parts:
                 span = span + abs(step) * (names[axis] - 1)
             spans.append(np.minimum(span, size))
         dense = np.prod(spans, axis=0) * f.bytes
-        run, rest = np.ones(self.many), np.ones(self.many)
-        open_ = np.ones(self.many, bool)
+        run, rest, open_ = np.ones(dense.shape), np.ones(dense.shape), np.ones(dense.shape, bool)
         for size, span in zip(reversed(f.shape), reversed(spans)):
             run = np.where(open_, run * span, run)
             rest = np.where(open_, rest, rest * span)
