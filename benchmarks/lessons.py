@@ -265,6 +265,13 @@ def as_before(one: Measured, known: Sequence[Measured], knobs: Sequence[str]) ->
     return replace(one, seconds={c: s / statistics.median(drift or [1.0]) for c, s in fresh.items()})
 
 
+def without(one: Measured, found: Sequence[Measured]) -> dict[Config, float]:
+    """The times that were not taken anew: the lower of two times of what is measured twice would flatter it."""
+    key = (one.workload, one.target, one.template)
+    anew = {c for x in found if (x.workload, x.target, x.template) == key for c in x.seconds}
+    return {c: s for c, s in one.seconds.items() if c not in anew}
+
+
 Choose = Callable[[TaskSpace, Mapping[Config, float], random.Random], list[Config]]
 """From the configs measured so far, with their seconds, to those to measure next."""
 
@@ -364,6 +371,7 @@ def main(arguments: list[str] | None = None) -> int:
             found = measured_round(tasks, target, known, choose, seed, turn, runner)
             if given.again:
                 found = [as_before(one, known, given.again) for one in found]
+                known = [replace(one, seconds=without(one, found)) for one in known]
             save(given.out, [*known, *found])
             known = load(given.out)
     print(f"{given.out}: {sum(len(one.seconds) for one in known)} configs, {given.out.stat().st_size / 1024:.0f} KiB")

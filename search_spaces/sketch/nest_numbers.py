@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.search_spaces.sketch.batch import Batch, Flags, Integers
+from autotune.search_spaces.sketch.batch import Batch, Integers
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
 from autotune.search_spaces.sketch.copies import copying_cycles
 from autotune.search_spaces.sketch.instructions import folded_products, gains, preparing, throughput

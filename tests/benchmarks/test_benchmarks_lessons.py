@@ -62,6 +62,7 @@ def test_what_became_faster_is_timed_again_as_on_the_day_of_the_others() -> None
     today = Measured(LINE, ONE, SKETCH, {c.without("template"): 0.6e-6 if c in packed else 1.2e-6 for c in chosen})
     found = lessons.as_before(today, [before], ["pack."])
     assert dict(found.seconds) == {c.without("template"): 0.5e-6 for c in packed}
+    assert lessons.without(before, [found]).keys() == set(drawn) - {c.without("template") for c in packed}
 
 
 def test_tasks_are_parsed_and_none_is_both_learned_and_judged_by() -> None:
