@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
@@ -17,7 +18,8 @@ from autotune.compiler.heap import trim
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision
 from autotune.compiler.prepared import PreparedModel
-from autotune.compiler.staged import MAX_LOOP_STEPS, StagedModel, compile_or_stage
+from autotune.compiler.staged import StagedModel, compile_or_stage
+from autotune.compiler.stages import MAX_LOOP_STEPS, Making
 from autotune.compiler.weights import PackedWeights
 from autotune.errors import InputError
 from autotune.graph import Graph, open_model
@@ -65,8 +67,6 @@ def load(
     """
     if on_new_shape not in ON_NEW_SHAPE:
         raise InputError(f"on_new_shape is one of {', '.join(ON_NEW_SHAPE)}, not {on_new_shape!r}")
-    optimizer = Optimizer(skip_passes, dump_graph)
-    steps = MAX_LOOP_STEPS if max_loop_steps is None else max_loop_steps
     wanted, cache, wish = Target.parse(target), object_cache(), Precision.parse(precision, max_error)
 
     def compiled(graph: Graph, weights: PackedWeights | None = None) -> CompiledModel:
@@ -76,20 +76,22 @@ def load(
                 precision=wish, strict_fp=strict_fp, max_memory=max_memory, weights=weights,
             )  # fmt: skip
 
+    steps = MAX_LOOP_STEPS if max_loop_steps is None else max_loop_steps
+    making = Making(compiled, Optimizer(skip_passes, dump_graph), steps)
+
     def staged(parsed: OnnxModel) -> StagedModel:
-        sharing = functools.partial(compiled, weights=PackedWeights())
+        sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))
         if on_new_shape == "error":
-            return PreparedModel(parsed, sharing, optimizer, steps)
-        bucketed = on_new_shape == "bucket"
-        usual = BucketedModel(parsed, sharing, optimizer, steps, wanted) if bucketed else None
+            return PreparedModel(parsed, sharing)
+        usual = BucketedModel(parsed, sharing, wanted) if on_new_shape == "bucket" else None
         caches = caches_of(parsed)
         if caches is not None:
-            return GrowingModel(parsed, sharing, optimizer, steps, caches, usual)
-        return StagedModel(parsed, sharing, optimizer, steps) if usual is None else usual
+            return GrowingModel(parsed, sharing, caches, usual)
+        return StagedModel(parsed, sharing) if usual is None else usual
 
     opened = [open_model(model, shapes, as_arrays(fixed), extents)]
     alone = opened[0].folder is None
-    found = compile_or_stage(opened.pop(), compiled, optimizer, steps, staged)  # not held here, too
+    found = compile_or_stage(opened.pop(), making, staged)  # not held here, too
     trim()
     if keep is not None and alone and isinstance(found, CompiledModel):
         keep(found)

@@ -10,7 +10,7 @@ from autotune.runtime.program import TensorSpec
 from autotune.tensor.formats import MINIFLOATS
 
 if TYPE_CHECKING:
-    from autotune.graph.frontend.inputs import ModelInput, ModelOutput
+    from autotune.tensor.declared import ModelInput, ModelOutput
 
 _ONNX_TYPES = {
     "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool", "string": "string",

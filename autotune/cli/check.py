@@ -18,7 +18,7 @@ from autotune.cli.status import working
 from autotune.cli.text import facts, print_json, print_table
 
 if TYPE_CHECKING:
-    from autotune.graph.frontend import ModelInput, ModelOutput
+    from autotune.tensor.declared import ModelInput, ModelOutput
 
 
 def check(
@@ -45,7 +45,7 @@ def check(
         {} if found.open or found.graph is None else {o.name: found.graph.values[o.value] for o in found.graph.outputs}
     )
     inputs = {declared.name: _form(declared) for declared in parsed.inputs}
-    unknown = [declared for declared in parsed.inputs if declared.is_tensor and declared.value is None]
+    unknown = [declared for declared in parsed.inputs if declared.is_tensor and declared.shape is None]
     outputs = {
         name: f"{values[name].dtype}{list(values[name].shape)}" if name in values else _form(declared)
         for name, declared in parsed.outputs.items()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-import numpy as np
+from collections.abc import Iterable
 
 from autotune.ops.workload import Workload
-from autotune.runtime.executor import Array
 from autotune.search_spaces.space.limit import Speed, products_per_cycle
 from autotune.target import Target
 
@@ -66,21 +63,3 @@ def enough(flops: float, nbytes: int, target: Target) -> int:
     arithmetic = flops / (speed.clock * target.num_threads * 2 * products_per_cycle(target.core, "f32"))
     wanted = READS * nbytes / speed.dram / max(arithmetic, 1e-12)
     return 1 << max(0, int(wanted) - 1).bit_length()
-
-
-def padded(array: Array, shape: tuple[int, ...]) -> Array:
-    """The array in a larger shape, zeros behind it."""
-    if array.shape == shape:
-        return array
-    found = np.zeros(shape, array.dtype)
-    found[tuple(map(slice, array.shape))] = array
-    return found
-
-
-def cropped(array: Array, extents: Mapping[int, int]) -> Array:
-    """What is no padding: so many elements along these axes."""
-    inside = [slice(None)] * array.ndim
-    for axis, extent in extents.items():
-        inside[axis] = slice(extent)
-    found = array[tuple(inside)]
-    return array if found.shape == array.shape else found.copy()

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from autotune.compiler.background import Background
-from autotune.compiler.buckets import cropped, padded
-from autotune.compiler.compile import CompiledModel
-from autotune.compiler.shapes import ShapeUse, extents_of
+from autotune.compiler.shapes import extents_in
 from autotune.compiler.specialisation import ProgramStep, Specialisation, Watch
 from autotune.compiler.staged import StagedModel
+from autotune.compiler.stages import Making
 from autotune.errors import InputError, ModelError
-from autotune.graph import Graph
 from autotune.graph.frontend import OnnxModel
 from autotune.graph.frontend.buckets import CannotPad, Padding, dimensions_of, padded_model, padding_of, valid_name
 from autotune.graph.frontend.caches import Cache, Caches, with_room
-from autotune.graph.frontend.inputs import bind_symbols
 from autotune.graph.host import HostValue
 from autotune.runtime.cache_memory import CacheMemories, CacheMemory
 from autotune.runtime.executor import Array
+from autotune.runtime.open_axes import cropped, padded
+from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
+from autotune.tensor.declared import bind_symbols
 
 _log = logging.getLogger(__name__)
 
@@ -103,14 +103,12 @@ class GrowingModel(StagedModel):
     def __init__(
         self,
         model: OnnxModel,
-        compile: Callable[[Graph], CompiledModel],
-        optimize: Callable[[Graph], Graph],
-        max_loop_steps: int,
+        making: Making,
         caches: Caches,
         usual: StagedModel | None = None,
     ) -> None:
-        super().__init__(model, compile, optimize, max_loop_steps)
-        self._make = (compile, optimize, max_loop_steps)
+        super().__init__(model, making)
+        self._making = making
         self._caches = caches
         self._usual = usual
         self._memories = CacheMemories()
@@ -133,7 +131,7 @@ class GrowingModel(StagedModel):
     ) -> list[Array]:
         """Outputs in the model's order; see `StagedModel.run`. Caches are read-only views of memory with room."""
         values = self.checked(feeds)
-        extents = extents_of(self.inputs, values)
+        extents = extents_in(self.inputs, values)
         steps = self._steps(extents)
         if steps is None:
             return self._as_usual(values, watch, trace)
@@ -190,7 +188,7 @@ class GrowingModel(StagedModel):
         ]
         roomy = with_room(replace(model, inputs=bind_symbols(inputs, others)), caches, rows, length)
         padding = padding_of(roomy, length)
-        return Steps(others, rows, lengths, padding, StagedModel(padded_model(roomy, padding), *self._make))
+        return Steps(others, rows, lengths, padding, StagedModel(padded_model(roomy, padding), self._making))
 
     def _step(
         self, steps: Steps, values: Mapping[str, HostValue], past: int, watch: Watch | None, trace: RunTrace | None

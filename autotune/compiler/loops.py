@@ -231,7 +231,7 @@ def _loop(run: LoopRun) -> Sequence[HostValue]:
     goes = _condition(run, run.inputs[1]) if run.inputs[1] is not None else True
     carried = list(run.inputs[2:])
     first = 1 + len(carried)  # of the outputs that collect
-    names, limit = run.names, run.call.workshop.max_steps
+    names, limit = run.names, run.call.workshop.making.max_loop_steps
     steps = limit if trips is None else min(trips, limit)
     parts: list[list[Array]] = [[] for _ in run.results[first:]]
     if not goes or steps <= 0:
@@ -311,7 +311,8 @@ def _grown(value: HostValue, tail: Appended, parts: Array) -> HostValue:
 
 def _scan(run: LoopRun) -> Sequence[HostValue]:
     """ONNX's Scan: carried values, sequences to go through, outputs that collect."""
-    form, limit, states = ScanForm.of(run.call.node), run.call.workshop.max_steps, ScanForm.of(run.call.node).states
+    form, limit = ScanForm.of(run.call.node), run.call.workshop.making.max_loop_steps
+    states = form.states
     carried = list(run.inputs[:states])
     scanned = []
     for n, axis in enumerate(form.axes):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.graph import Graph, Value, one_line, verify
-from autotune.graph.frontend import ModelInput, OnnxModel, Stage, convert_part, convert_whole, whole
+from autotune.graph import Graph, one_line, verify
+from autotune.graph.frontend import OnnxModel, Stage, convert_part, convert_whole, known_types, whole
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.body import is_loop
 from autotune.graph.host import host_function
@@ -41,11 +40,6 @@ def outline(model: OnnxModel) -> Outline:
         stage = convert_part(model, whole(model), known_types(model.inputs))
     hosts = tuple(label(model, index) for index in sorted({*stage.hosts, *possible_hosts(model, stage)}))
     return Outline(stage.graph, hosts, least_segments(stage), stage.rest is not None)
-
-
-def known_types(inputs: Sequence[ModelInput]) -> dict[str, Value]:
-    """The types of the inputs whose shapes are known."""
-    return {declared.name: declared.value for declared in inputs if declared.value is not None}
 
 
 def possible_hosts(model: OnnxModel, stage: Stage) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.compiler.compile import CompiledModel
-from autotune.compiler.shapes import extents_of
+from autotune.compiler.shapes import extents_in
 from autotune.compiler.specialisation import Watch
 from autotune.compiler.staged import StagedModel
 from autotune.errors import InputError
@@ -30,7 +30,7 @@ class PreparedModel(StagedModel):
         self, feeds: Mapping[str, object], watch: Watch | None = None, trace: RunTrace | None = None
     ) -> list[Array]:
         """See `StagedModel.run`. Raises InputError, besides, for a shape that was not prepared."""
-        extents = extents_of(self.inputs, self.checked(feeds))
+        extents = extents_in(self.inputs, self.checked(feeds))
         if extents not in self._prepared:
             given, known = _text(extents), "; ".join(map(_text, self._prepared))
             raise InputError(f"no program was prepared for {given} (on_new_shape='error'); prepared: {known or 'none'}")

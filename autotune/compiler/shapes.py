@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.compiler.specialisation import Specialisation
 from autotune.errors import InputError
-from autotune.graph.frontend import ModelInput
 from autotune.graph.host import HostValue
+from autotune.runtime.shape_use import ShapeUse
+from autotune.tensor.declared import ModelInput, extents_of
 from autotune.tensor.dtype import DType
-
-
-@dataclass(frozen=True, slots=True)
-class ShapeUse:
-    """A program that a session keeps.
-
-    Attributes:
-        inputs: shapes of what it reads, by name.
-        runs: how many it has served.
-        seconds: what it took to make.
-        weight_bytes: of the packed weights that it reads.
-        own_bytes: of those that no program before it in the list reads.
-        arena_bytes: of the intermediate values of a run.
-    """
-
-    inputs: Mapping[str, tuple[int, ...]]
-    runs: int
-    seconds: float
-    weight_bytes: int
-    own_bytes: int
-    arena_bytes: int
-
-    def __str__(self) -> str:
-        shapes = ", ".join(f"{name}{list(shape)}" for name, shape in self.inputs.items())
-        mib = [n / 2**20 for n in (self.own_bytes, self.weight_bytes, self.arena_bytes)]
-        return (
-            f"{shapes}: {self.runs} runs, made in {self.seconds:.2f} s,"
-            f" {mib[0]:.1f} of {mib[1]:.1f} MiB of weights its own, {mib[2]:.1f} MiB for a run"
-        )
 
 
 def shape_uses(specials: Iterable[Specialisation]) -> list[ShapeUse]:
@@ -60,14 +31,9 @@ def shape_uses(specials: Iterable[Specialisation]) -> list[ShapeUse]:
     return found
 
 
-def extents_of(inputs: Sequence[ModelInput], values: Mapping[str, HostValue]) -> dict[str, int]:
+def extents_in(inputs: Sequence[ModelInput], values: Mapping[str, HostValue]) -> dict[str, int]:
     """What the open dimensions are in a run; of feeds that fit."""
-    found: dict[str, int] = {}
-    for declared in inputs:
-        value = values[declared.name]
-        if isinstance(value, np.ndarray) and declared.dims is not None:
-            found.update({dim: extent for dim, extent in zip(declared.dims, value.shape) if isinstance(dim, str)})
-    return found
+    return extents_of(inputs, {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)})
 
 
 def zeros(inputs: Sequence[ModelInput], extents: Mapping[str, int]) -> dict[str, HostValue]:

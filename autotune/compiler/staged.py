@@ -14,37 +14,31 @@ import numpy as np
 
 from autotune import machine
 from autotune.compiler.compile import CompiledModel
-from autotune.compiler.outline import known_types, label, least_segments, possible_hosts
-from autotune.compiler.shapes import ShapeUse, shape_uses, zeros
+from autotune.compiler.outline import label, least_segments, possible_hosts
+from autotune.compiler.shapes import shape_uses, zeros
 from autotune.compiler.specialisation import NOBODY, Observers, Specialisation, Watch
-from autotune.compiler.stages import Stages, Workshop
+from autotune.compiler.stages import Making, Stages, Workshop
 from autotune.compiler.value_feeds import as_value
-from autotune.graph import Graph, one_line, optimize, verify
-from autotune.graph.frontend import ModelInput, ModelOutput, OnnxModel, check_feeds, convert_whole, whole
+from autotune.graph import one_line, verify
+from autotune.graph.frontend import OnnxModel, convert_whole, known_types, whole
 from autotune.graph.host import HostValue
 from autotune.metadata import ModelMetadata
-from autotune.runtime.executor import Array, as_feed
+from autotune.runtime.executor import Array, as_feed, dtype_name
+from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
+from autotune.tensor.declared import ModelInput, ModelOutput, check_feeds
 from autotune.tensor.dtype import DType
 
-MAX_LOOP_STEPS = 2**24
 MEMORY_OF_LOOPS = 0.5  # of the machine's: what one loop may carry along and collect
 
 
 def compile_or_stage(
-    model: OnnxModel,
-    compile: Callable[[Graph], CompiledModel],
-    optimize: Callable[[Graph], Graph] = optimize,
-    max_loop_steps: int = MAX_LOOP_STEPS,
-    stage: Callable[[OnnxModel], StagedModel] | None = None,
+    model: OnnxModel, making: Making, stage: Callable[[OnnxModel], StagedModel] | None = None
 ) -> CompiledModel | StagedModel:
     """One program where that is possible.
 
     Args:
-        compile: makes a program of an optimised graph.
-        optimize: runs the graph passes.
-        max_loop_steps: a loop that goes on for longer is refused.
-        stage: makes ready what is no single program; None for `StagedModel` and these arguments.
+        stage: makes ready what is no single program; None for `StagedModel` and the same making.
 
     Raises:
         UnsupportedError, ModelError: what no run could bring to work is refused at once.
@@ -52,11 +46,11 @@ def compile_or_stage(
     with one_line():
         graph = convert_whole(model)
     if graph is None:
-        return StagedModel(model, compile, optimize, max_loop_steps) if stage is None else stage(model)
+        return StagedModel(model, making) if stage is None else stage(model)
     del model  # weights are held once: not in the file's form, nor as they were before the passes
     verify(graph)
-    graph = optimize(graph)
-    return compile(graph)
+    graph = making.optimize(graph)
+    return making.compile(graph)
 
 
 class StagedModel:
@@ -64,26 +58,18 @@ class StagedModel:
 
     Args:
         model: the parsed model.
-        compile: makes a program of an optimised graph.
-        optimize: runs the graph passes.
-        max_loop_steps: a loop that goes on for longer is refused.
+        making: how its programs are made.
 
     Raises:
         UnsupportedError, ModelError: what no run could bring to work is refused at once.
     """
 
-    def __init__(
-        self,
-        model: OnnxModel,
-        compile: Callable[[Graph], CompiledModel],
-        optimize: Callable[[Graph], Graph] = optimize,
-        max_loop_steps: int = MAX_LOOP_STEPS,
-    ) -> None:
+    def __init__(self, model: OnnxModel, making: Making) -> None:
         self._model = model
         self._dtypes = {i.name: DType(i.dtype).numpy for i in model.inputs if i.is_tensor}
         self._others = {i.name: i for i in model.inputs if not i.is_tensor}
         self._fed: object = None  # names and types of the last feeds that were right
-        workshop = Workshop(compile, optimize, max_loop_steps, int(machine.memory_bytes() * MEMORY_OF_LOOPS))
+        workshop = Workshop(making, int(machine.memory_bytes() * MEMORY_OF_LOOPS))
         self._workshop = workshop
         self._stages = Stages(model, whole(model), tuple(model.outputs), workshop)
         types = known_types(model.inputs)
@@ -188,18 +174,10 @@ class StagedModel:
         types = [(name, value.dtype, value.shape) for name, value in values.items() if isinstance(value, np.ndarray)]
         if types != self._fed or others:
             arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-            given = {name: (_dtype_name(a), a.shape) for name, a in arrays.items() if name not in others}
+            given = {name: (dtype_name(a), a.shape) for name, a in arrays.items() if name not in others}
             for name, declared in others.items():
                 if name not in values and declared.wraps[:1] == ("optional",):
                     values[name] = None
             check_feeds(self._model.inputs, given, [name for name in others if name in values])
             self._fed = types
         return values
-
-
-def _dtype_name(array: Array) -> str:
-    """What an array's dtype is called; one that no tensor has fits no input."""
-    try:
-        return DType.of(array.dtype).value
-    except KeyError:
-        return str(array.dtype)

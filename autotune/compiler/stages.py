@@ -30,7 +30,7 @@ from autotune.compiler.specialisation import (
     nbytes_of,
 )
 from autotune.errors import ModelError
-from autotune.graph import Graph, Value, one_line, verify
+from autotune.graph import Graph, Value, one_line, optimize, verify
 from autotune.graph.frontend import OnnxModel, Part, Stage, convert_part
 from autotune.graph.frontend.body import body_model
 from autotune.graph.frontend.part import Body
@@ -47,20 +47,33 @@ MAX_SPECIALISATIONS = 512
 MAX_SPECIALISED_BYTES = 2**31  # packed weights of all of them
 
 
+MAX_LOOP_STEPS = 2**24
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How the programs of a model are made.
+
+    Attributes:
+        compile: makes a program of an optimised graph.
+        optimize: runs the graph passes.
+        max_loop_steps: a loop that goes on for longer is refused.
+    """
+
+    compile: Callable[[Graph], CompiledModel]
+    optimize: Callable[[Graph], Graph] = optimize
+    max_loop_steps: int = MAX_LOOP_STEPS
+
+
 @dataclass(eq=False)
 class Workshop:
     """What a model and the bodies of its loops have in common.
 
     Attributes:
-        compile: makes a program of an optimised graph.
-        optimize: runs the graph passes.
-        max_steps: of one loop; one that goes on is refused.
         max_bytes: of what one loop carries along and collects.
     """
 
-    compile: Callable[[Graph], CompiledModel]
-    optimize: Callable[[Graph], Graph]
-    max_steps: int
+    making: Making
     max_bytes: int
     cache: BoundedCache[Specialisation] = field(
         default_factory=lambda: BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, nbytes_of)
@@ -255,10 +268,10 @@ class Stages:
 
     def built(self, stage: Stage) -> Specialisation:
         """A stage with its program."""
-        workshop = self._workshop
+        making = self._workshop.making
         program, start = None, time.perf_counter()
         if stage.graph is not None:
-            program = workshop.compile(workshop.optimize(stage.graph))
+            program = making.compile(making.optimize(stage.graph))
             forms = ", ".join(f"{value.name} {list(value.shape)}" for value in stage.graph.inputs)
             _log.info("made a program for %s in %.2f s", forms or "what needs no inputs", time.perf_counter() - start)
         return Specialisation.of(stage, program, self._call, self._room, time.perf_counter() - start)

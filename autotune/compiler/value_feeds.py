@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.errors import InputError
-from autotune.graph.frontend import ModelInput
-from autotune.graph.frontend.source import STRING
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array, as_feed
+from autotune.tensor.declared import STRING, ModelInput
 from autotune.tensor.dtype import DType
 
 

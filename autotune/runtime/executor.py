@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from autotune.errors import InputError, MemoryLimitError
 from autotune.runtime.address import address as address_of
 from autotune.runtime.constants import Constants
 from autotune.runtime.kernels import link_kernels
+from autotune.runtime.lender import Lender
 from autotune.runtime.native import NativeRuntime, load_runtime, native_runtime
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Program, Ref, TensorSpec
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
@@ -27,6 +27,7 @@ ALIGN = 64
 MAX_CONTEXTS = 4
 _NOWHERE: tuple[Array, int] = (np.empty(0, np.uint8), 0)
 _FLAG = TensorSpec("", "i32", ())
+NOTHING: Mapping[int, Array] = {}
 
 
 class Form:
@@ -173,10 +174,16 @@ class Executor:
         self._runtime = native_runtime() if runtime is None else load_runtime(runtime)
         self._libraries = link_kernels(objects, self._runtime)
         self._kernels = [library.address("kernel") for library in self._libraries]
-        self._own_contexts()
+        make = functools.partial(Context, program, self._kernels, constants, self._libraries, self._runtime)
+        self._contexts = Lender(make, MAX_CONTEXTS)
         self.forms = [Form(spec) for spec, _ in program.outputs]
         self._updates = frozenset(program.updates)
         self._specs = {s.name: (n, s, DType(s.dtype).numpy) for n, s in enumerate(program.inputs)}
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """In the program's order."""
+        return self.program.inputs
 
     def run(
         self, feeds: Mapping[str, object], into: Mapping[str, Array] | None = None, trace: RunTrace | None = None
@@ -224,42 +231,52 @@ class Executor:
         )
 
     def _run(self, arrays: Sequence[Array], given: Mapping[int, Array], trace: RunTrace | None) -> list[Array]:
-        context = self._take()
+        context = self._contexts.take()
         try:
-            context.read_from(arrays)
-            direct: dict[int, Array] = {}
-            late = self._read_still(arrays, given) if given else ()
-            for n in context.direct:
-                if n in given and n not in late:
-                    direct[n], address = given[n], address_of(given[n])
-                else:
-                    direct[n], address = self.forms[n].fresh()
-                context.write_to(n, address)
-            if self.program.calls:
-                if trace is None:
-                    context.pool.run_plan(context.plan)
-                else:
-                    start = trace.now()
-                    seconds = context.pool.profile_plan(context.plan)
-                    trace.kernels((call.label for call in self.program.calls), start, seconds)
-            context.check()
-            results = []
-            for n, (spec, ref) in enumerate(self.program.outputs):
-                source = direct.get(n)
-                if source is None or n in late:
-                    if source is None:
-                        source = context.outputs[n]
-                    if source is None:
-                        source = (arrays if ref.space == INPUT else direct)[ref.offset].reshape(spec.shape)
-                    if n in given:
-                        np.copyto(given[n], source)
-                        source = given[n]
-                    else:
-                        source = source.copy()
-                results.append(source)
-            return results
+            return self.run_in(context, arrays, given, trace)
         finally:
-            self._give(context)
+            self._contexts.give(context)
+
+    def run_in(
+        self,
+        context: Context,
+        arrays: Sequence[Array],
+        given: Mapping[int, Array] = NOTHING,
+        trace: RunTrace | None = None,
+    ) -> list[Array]:
+        """`run_checked` in a context that is the caller's, see `bound`; MemoryError where there is no memory."""
+        context.read_from(arrays)
+        direct: dict[int, Array] = {}
+        late = self._read_still(arrays, given) if given else ()
+        for n in context.direct:
+            if n in given and n not in late:
+                direct[n], address = given[n], address_of(given[n])
+            else:
+                direct[n], address = self.forms[n].fresh()
+            context.write_to(n, address)
+        if self.program.calls:
+            if trace is None:
+                context.pool.run_plan(context.plan)
+            else:
+                start = trace.now()
+                seconds = context.pool.profile_plan(context.plan)
+                trace.kernels((call.label for call in self.program.calls), start, seconds)
+        context.check()
+        results = []
+        for n, (spec, ref) in enumerate(self.program.outputs):
+            source = direct.get(n)
+            if source is None or n in late:
+                if source is None:
+                    source = context.outputs[n]
+                if source is None:
+                    source = (arrays if ref.space == INPUT else direct)[ref.offset].reshape(spec.shape)
+                if n in given:
+                    np.copyto(given[n], source)
+                    source = given[n]
+                else:
+                    source = source.copy()
+            results.append(source)
+        return results
 
     def _read_still(self, arrays: Sequence[Array], given: Mapping[int, Array]) -> set[int]:
         """Outputs whose arrays are also an input that kernels read after they have begun to write the output."""
@@ -282,12 +299,12 @@ class Executor:
 
     def context(self) -> Context:
         """A context for benchmarks and profiling; give it back with `release`."""
-        context = self._take()
+        context = self._contexts.take()
         context.own_buffers()
         return context
 
     def release(self, context: Context) -> None:
-        self._give(context)
+        self._contexts.give(context)
 
     def _given(self, into: Mapping[str, Array]) -> dict[int, Array]:
         found: dict[int, Array] = {}
@@ -314,45 +331,6 @@ class Executor:
             arrays.append(array)
         return arrays
 
-    def _take(self) -> Context:
-        """A free context, a new one while there are few, or the next to become free."""
-        if os.getpid() != self._process:
-            self._own_contexts()  # threads do not survive a fork: the child starts with contexts of its own
-        try:
-            return self._free.pop()
-        except IndexError:
-            pass
-        with self._returned:
-            while self._made == MAX_CONTEXTS:
-                self._waiting += 1
-                try:
-                    if self._free or self._returned.wait():
-                        return self._free.pop()
-                except IndexError:
-                    continue  # somebody was faster
-                finally:
-                    self._waiting -= 1
-            self._made += 1
-        try:
-            return Context(self.program, self._kernels, self.constants, self._libraries, self._runtime)
-        except BaseException:
-            with self._returned:
-                self._made -= 1
-            raise
-
-    def _give(self, context: Context) -> None:
-        # Locks only when somebody waits: a list's append and pop are atomic, and this is on the path of every run.
-        self._free.append(context)
-        if self._waiting:
-            with self._returned:
-                self._returned.notify()
-
-    def _own_contexts(self) -> None:
-        self._process = os.getpid()
-        self._free: list[Context] = []  # the last used comes first: its arena is in the caches
-        self._made = self._waiting = 0
-        self._returned = threading.Condition()
-
 
 def as_feed(name: str, value: object, dtype: np.dtype[Any]) -> Array:
     """What was given for an input as an array. Lists and numbers have no dtype of their own: they get the input's.
@@ -373,6 +351,14 @@ def as_feed(name: str, value: object, dtype: np.dtype[Any]) -> Array:
     if array.dtype.kind in "iu" and dtype.kind in "iu" and (array.astype(dtype) == array).all():
         return array.astype(dtype)
     return array
+
+
+def dtype_name(array: Array) -> str:
+    """What an array's dtype is called; one that no tensor has fits no input."""
+    try:
+        return DType.of(array.dtype).value
+    except KeyError:
+        return str(array.dtype)
 
 
 def require_fit(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -10,13 +10,15 @@ import pytest
 from onnx import TensorProto, helper
 
 from autotune.api.session import InferenceSession
-from autotune.compiler.bucketed import Axes, BucketedModel
+from autotune.compiler.axes import Axes
+from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.buckets import enough, padded_size, padding_cost, pieces
 from autotune.compiler.prepared import PreparedModel
 from autotune.compiler.specialisation import Step
-from autotune.compiler.staged import MAX_LOOP_STEPS, StagedModel
+from autotune.compiler.staged import StagedModel
+from autotune.compiler.stages import Making
 from autotune.errors import AutotuneError, InputError
-from autotune.graph import open_model, optimize
+from autotune.graph import open_model
 from autotune.ops import parse_workload
 from autotune.target import Target
 from tests.compiler.test_compiler_staged import TARGET, Counting, data, model_of
@@ -41,19 +43,19 @@ def check(seed: int) -> tuple[str, ...]:
     """All three ways to run a random model agree; the dimensions that need not be exact."""
     source = random_open_model(seed)
     try:
-        exact = StagedModel(open_model(source), compiled)
+        exact = StagedModel(open_model(source), Making(compiled))
         wanted = [exact.run(feeds(*extents), watch) for extents in EXTENTS]
     except (AutotuneError, RecursionError):
         return ()  # no model at all
-    bucketed = BucketedModel(open_model(source), compiled, optimize, MAX_LOOP_STEPS, TARGET)
-    prepared = PreparedModel(open_model(source), compiled)
+    bucketed = BucketedModel(open_model(source), Making(compiled), TARGET)
+    prepared = PreparedModel(open_model(source), Making(compiled))
     for (batch, length), right in zip(EXTENTS, wanted):
         prepared.prepare({"b": batch, "l": length})
         for model in (bucketed, prepared):
             for one, other in zip(model.run(feeds(batch, length), watch), right, strict=True):
                 assert one.shape == other.shape and one.dtype == other.dtype
                 np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5, err_msg=str(seed))
-    return bucketed.axes.symbols
+    return tuple(axis.symbol for axis in bucketed.axes.open.free)
 
 
 def test_random_models_give_the_same_in_buckets() -> None:
@@ -98,13 +100,13 @@ def attention() -> onnx.ModelProto:
 
 def bucketed(counting: Counting) -> BucketedModel:
     source = open_model(attention().SerializeToString())
-    return BucketedModel(source, counting, optimize, MAX_LOOP_STEPS, TARGET)
+    return BucketedModel(source, Making(counting), TARGET)
 
 
 def test_shapes_in_one_bucket_have_one_program() -> None:
     counting = Counting()
     model = bucketed(counting)
-    exact = StagedModel(open_model(attention().SerializeToString()), Counting())
+    exact = StagedModel(open_model(attention().SerializeToString()), Making(Counting()))
     for length in (100, 97, 99):
         x = data(1, length, 16, seed=length)
         for one, other in zip(model.run({"x": x}), exact.run({"x": x}), strict=True):
@@ -142,7 +144,7 @@ def test_a_piece_runs_as_several_where_that_spares_a_wait() -> None:
     model = bucketed(counting)
     model.prepare({"batch": 1, "length": 16})
     x = data(3, 16, 16)
-    exact = StagedModel(open_model(attention().SerializeToString()), Counting())
+    exact = StagedModel(open_model(attention().SerializeToString()), Making(Counting()))
     for _ in range(2):  # in three runs, then in one
         for one, other in zip(model.run({"x": x}), exact.run({"x": x}), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
@@ -161,8 +163,8 @@ def test_what_a_bucket_cannot_run_runs_as_it_is() -> None:
     tensors = {"t": data(33, 4), "one": np.ones(1, np.int64), "zero": np.zeros(1, np.int64)}
     proto = model_of(nodes, {"x": (TensorProto.FLOAT, ["batch", "length", 4])}, tensors=tensors)
     source = open_model(proto.SerializeToString())
-    model = BucketedModel(source, Counting(), optimize, MAX_LOOP_STEPS, TARGET)
-    assert Axes.of(source).symbols == ("length", "batch")
+    model = BucketedModel(source, Making(Counting()), TARGET)
+    assert [axis.symbol for axis in Axes.of(source).open.free] == ["length", "batch"]
     x = data(2, 33, 4)
     np.testing.assert_array_equal(model.run({"x": x})[0], x + tensors["t"])
     with pytest.raises(AutotuneError):
@@ -171,7 +173,7 @@ def test_what_a_bucket_cannot_run_runs_as_it_is() -> None:
 
 def test_a_prepared_model_refuses_other_shapes() -> None:
     counting = Counting()
-    model = PreparedModel(open_model(attention().SerializeToString()), counting)
+    model = PreparedModel(open_model(attention().SerializeToString()), Making(counting))
     with pytest.raises(InputError, match=r"batch = 2, length = 3 .*prepared: none"):
         model.run({"x": data(2, 3, 16)})
     model.prepare({"batch": 2, "length": 3})

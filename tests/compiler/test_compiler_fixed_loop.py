@@ -13,6 +13,7 @@ from onnx import helper
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.fixed_loop import FixedLoop
 from autotune.compiler.staged import StagedModel, compile_or_stage
+from autotune.compiler.stages import Making
 from autotune.errors import InputError
 from autotune.graph import Graph, open_model
 from autotune.target import Target
@@ -26,7 +27,7 @@ def ready(model: onnx.ModelProto, threads: int = 1, **more: Any) -> StagedModel:
     def compiled(graph: Graph) -> CompiledModel:
         return compile_graph(graph, target)
 
-    found = compile_or_stage(open_model(model.SerializeToString()), compiled, **more)
+    found = compile_or_stage(open_model(model.SerializeToString()), Making(compiled, **more))
     assert isinstance(found, StagedModel)
     return found
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autotune.compiler.staged import StagedModel, compile_or_stage
+from autotune.compiler.stages import Making
 from autotune.errors import InputError, MemoryLimitError, ModelError
 from autotune.graph import open_model
 from tests.compiler.test_compiler_staged import Array, Counting, check, data, model_of, staged_model
@@ -262,7 +263,7 @@ def test_long_scans(attributes: dict[str, Any]) -> None:
         runs = []
         for steps in lengths:
             runs.append({"h": data(4, 4), "x": np.moveaxis(data(steps, 4, 4, seed=1), 0, axis).copy()})
-        found = compile_or_stage(open_model(model.SerializeToString()), Counting())
+        found = compile_or_stage(open_model(model.SerializeToString()), Making(Counting()))
         for feeds in runs:
             for array, expected in zip(found.run(feeds), scanned(model, feeds, attributes), strict=True):
                 np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
@@ -305,7 +306,7 @@ def test_sequences_that_a_loop_carries() -> None:
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Any], **more: Any) -> list[Array]:
-    found = compile_or_stage(open_model(model.SerializeToString()), Counting(), **more)
+    found = compile_or_stage(open_model(model.SerializeToString()), Making(Counting(), **more))
     assert isinstance(found, StagedModel)
     return found.run(feeds)
 

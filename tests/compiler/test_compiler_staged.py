@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from autotune.compiler import stages
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.staged import StagedModel, compile_or_stage
+from autotune.compiler.stages import Making
 from autotune.errors import InputError, MemoryLimitError, ModelError, UnsupportedError, WorkloadError
 from autotune.graph import Graph, load_model, open_model
 from autotune.target import Target
@@ -54,7 +55,7 @@ class Counting:
 
 
 def staged_model(model: onnx.ModelProto, compiler: Counting | None = None) -> StagedModel:
-    found = compile_or_stage(open_model(model.SerializeToString()), compiler or Counting())
+    found = compile_or_stage(open_model(model.SerializeToString()), Making(compiler or Counting()))
     assert isinstance(found, StagedModel)
     return found
 
@@ -117,7 +118,7 @@ def test_a_shape_that_is_an_input() -> None:
 
 def test_what_needs_no_value_is_one_program() -> None:
     model = model_of([helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": (1, [4])}, tensors={"s": ints(2, 2)})
-    assert isinstance(compile_or_stage(open_model(model.SerializeToString()), Counting()), CompiledModel)
+    assert isinstance(compile_or_stage(open_model(model.SerializeToString()), Making(Counting())), CompiledModel)
 
 
 def test_values_of_the_run_are_refused_where_one_program_is_wanted() -> None:

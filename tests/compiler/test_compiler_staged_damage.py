@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.fixed_loop import FixedLoop
 from autotune.compiler.staged import StagedModel, compile_or_stage
+from autotune.compiler.stages import Making
 from autotune.errors import AutotuneError
 from autotune.graph import Graph, evaluate_graph, open_model
 from autotune.runtime.constants import Constants
@@ -152,7 +153,7 @@ FEEDS = {
 
 
 def run(data: bytes) -> list[Any]:
-    found = compile_or_stage(open_model(data), compiled, max_loop_steps=50)
+    found = compile_or_stage(open_model(data), Making(compiled, max_loop_steps=50))
     feeds = {name: FEEDS[name] for name in found.input_names if name in FEEDS}
     # Told of each step, a staged model calls its programs one by one, which is all that these can do.
     return found.run(feeds, lambda step: None) if isinstance(found, StagedModel) else found.run(feeds)
@@ -174,7 +175,7 @@ def test_the_model_itself_runs() -> None:
     np.testing.assert_array_equal(chosen, [[-1], [-5], [-9]])
     assert ones.shape == (2, 3)
     np.testing.assert_array_equal(sums, [[0, 1, 2], [3, 5, 7]])
-    assert isinstance(compile_or_stage(open_model(small_model()), compiled), StagedModel)
+    assert isinstance(compile_or_stage(open_model(small_model()), Making(compiled)), StagedModel)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import numpy as np
 
 from autotune.compiler.compile import compile_graph
 from autotune.compiler.staged import compile_or_stage
+from autotune.compiler.stages import Making
 from autotune.errors import UnsupportedError
 from autotune.graph import open_model
 from autotune.measure.protocol import Json, Message
@@ -27,7 +28,9 @@ def run(seed: int, target: Target) -> str | None:
     proto = model.proto()
     try:
         # Without records, and without the object cache: few kernels come twice, and its folder is the user's.
-        compiled = compile_or_stage(open_model(proto.SerializeToString()), lambda graph: compile_graph(graph, target))
+        compiled = compile_or_stage(
+            open_model(proto.SerializeToString()), Making(lambda graph: compile_graph(graph, target))
+        )
     except UnsupportedError as error:
         return f"{REFUSED}{error}"
     feeds = {name: model.values[name] for name in model.inputs}

@@ -9,11 +9,11 @@ import onnx
 from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.expand import inlined
-from autotune.graph.frontend.inputs import ModelInput, ModelOutput
 from autotune.graph.frontend.model import Entry, OnnxModel, free_names, sorted_entries
 from autotune.graph.frontend.part import Body, Part
 from autotune.graph.frontend.source import tensor_array
 from autotune.graph.frontend.unroll import body_of
+from autotune.tensor.declared import ModelInput, ModelOutput
 
 LOOPS = frozenset(("Loop", "Scan", "SequenceMap"))
 

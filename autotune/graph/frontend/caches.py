@@ -13,9 +13,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from autotune.graph.frontend.inputs import ModelInput
 from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.ir import Array
+from autotune.tensor.declared import ModelInput
 
 OPSET = 24
 """Of the nodes that write to caches."""

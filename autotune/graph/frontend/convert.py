@@ -35,7 +35,7 @@ from autotune.graph.frontend import (
 from autotune.graph.frontend.body import is_loop
 from autotune.graph.frontend.contrib import FAMILIES as CONTRIBUTED
 from autotune.graph.frontend.expand import inlined, is_function
-from autotune.graph.frontend.inputs import require_static
+from autotune.graph.frontend.inputs import known_types, require_static
 from autotune.graph.frontend.learned import FAMILIES as LEARNED
 from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.node import most_inputs
@@ -83,14 +83,14 @@ def convert_whole(model: OnnxModel) -> Graph | None:
         ModelError, UnsupportedError: as for `convert_model`.
     """
     refuse_unknown_nodes(model)
-    if any(declared.value is None for declared in model.inputs):
+    if len(known_types(model.inputs)) < len(model.inputs):
         return None
     walk = _walked(model, FEW_STEP_NODES)
     return walk.graph(tuple(model.outputs)) if walk.is_whole else None
 
 
 def _walked(model: OnnxModel, step_nodes: int) -> Walk:
-    types = {declared.name: declared.value for declared in model.inputs if declared.value is not None}
+    types = known_types(model.inputs)
     walk = Walk(model, types, types, {}, {}, step_nodes=step_nodes)
     walk.convert(whole(model).nodes)
     return walk

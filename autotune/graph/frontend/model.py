@@ -12,21 +12,14 @@ from onnx import AttributeProto
 from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
-from autotune.graph.frontend.inputs import (
-    ModelInput,
-    ModelOutput,
-    bind_shapes,
-    bind_symbols,
-    declared_inputs,
-    declared_outputs,
-    fix_inputs,
-)
+from autotune.graph.frontend.inputs import declared_inputs, declared_outputs, fix_inputs
 from autotune.graph.frontend.learned.labels import with_numbers
 from autotune.graph.frontend.source import opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import loop_steps, map_steps, scan_steps
 from autotune.graph.ir import Array, Value
 from autotune.graph.order import topological_order
 from autotune.metadata import ModelMetadata
+from autotune.tensor.declared import ModelInput, ModelOutput, bind_shapes, bind_symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Union
 
@@ -14,12 +14,13 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
-from autotune.errors import ModelError, UnsupportedError, WorkloadError
+from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.packed import unpacked
 from autotune.graph.ir import Array
 from autotune.tensor import DType
+from autotune.tensor.declared import STRING, is_possible
 from autotune.tensor.formats import MINIFLOATS, width
-from autotune.tensor.stage import MAX_RANK, check_shape
+from autotune.tensor.stage import MAX_RANK
 
 ModelSource = Union[str, "os.PathLike[str]", bytes, onnx.ModelProto]
 """A file, its contents, or the model itself."""
@@ -37,9 +38,6 @@ _NAMES = {
 }  # fmt: skip
 _DTYPES: dict[int, DType] = {number: _NAMES[name] for name, number in TensorProto.DataType.items() if name in _NAMES}
 
-
-STRING = "string"
-"""What the elements of a tensor of strings are called; such tensors stay on the host."""
 
 COMPILED = b"ATMODEL"
 """How files of `autotune compile` begin (`runtime.artifact`)."""
@@ -232,15 +230,6 @@ def _string_array(tensor: TensorProto, dims: tuple[int, ...], where: str) -> Arr
     array = np.empty(len(tensor.string_data), object)
     array[:] = [text.decode("utf-8", "replace") for text in tensor.string_data]
     return array.reshape(dims)
-
-
-def is_possible(dims: Sequence[int]) -> bool:
-    """Whether a tensor may have these dimensions: what is beyond is damage or attack."""
-    try:
-        check_shape(dims, "")
-    except WorkloadError:
-        return False
-    return True
 
 
 def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None, where: str) -> Array:

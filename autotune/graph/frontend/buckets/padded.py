@@ -12,10 +12,10 @@ from onnx import helper
 
 from autotune.graph.frontend.buckets.analysis import Mask, Padding, Told
 from autotune.graph.frontend.buckets.facts import Extent, Shifted
-from autotune.graph.frontend.inputs import ModelInput
 from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Array
+from autotune.tensor.declared import ModelInput
 from autotune.tensor.dtype import DType
 
 OPSET = 17

@@ -1,0 +1,117 @@
+"""The sizes of programs that runs of a model should have, by what is known of its arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from autotune.compiler.buckets import LEFT_OUT, enough, padded_size, padding_cost, pieces
+from autotune.errors import ModelError
+from autotune.ops.workload import Workload
+from autotune.runtime.open_axes import Extents, OpenAxes, Piece
+from autotune.target import Target
+
+MOST_PROGRAMS = 512
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """
+    Attributes:
+        padding: what an element of the padding costs where kernels leave it out, of what any other does; an optimist's
+            guess until a program tells.
+        density: arithmetic by the product of all extents; None until a program tells.
+        weight_bytes: of that program.
+    """
+
+    axes: OpenAxes
+    target: Target
+    padding: float = 1 - LEFT_OUT
+    density: float | None = None
+    weight_bytes: int = 0
+
+    def told(self, extents: Extents, workloads: Iterable[Workload], weight_bytes: int) -> Sizes:
+        """What the kernels of a program of these extents tell."""
+        kernels = tuple(workloads)
+        density = sum(kernel.flops for kernel in kernels) / math.prod(extents)
+        return replace(self, padding=padding_cost(kernels), density=density, weight_bytes=weight_bytes)
+
+    def pieces(self, extents: Mapping[str, int]) -> list[Piece]:
+        """The pieces of a run, in the programs that they should have."""
+        costs, cut = self.costs, self.axes.cut
+        free = {axis.symbol for axis in self.axes.free}
+        bucket = {s: padded_size(n, costs[s]) if s in free else n for s, n in extents.items()}
+        if cut is None:
+            return [Piece(self._places(bucket), 0, 0)]
+        symbol = cut.symbol
+        lengths = pieces(extents[symbol], self._most({**bucket, symbol: 1}, extents[symbol]), whole=bool(cut.end))
+        starts = itertools.accumulate([0, *lengths[:-1]])
+        return [
+            Piece(self._places({**bucket, symbol: padded_size(length, costs[symbol])}), start, length)
+            for start, length in zip(starts, lengths)
+        ]
+
+    def programs(self, ranges: Mapping[str, range], why_exact: Mapping[str, str]) -> dict[Extents, float]:
+        """The programs that serve runs of these extents, and how often each runs in one of them on average, all being
+        equally likely. A dimension of a single extent is just that; none is larger than the largest run.
+
+        Args:
+            why_exact: reasons why dimensions cannot be padded.
+
+        Raises:
+            ModelError: they are more than a file or a session holds.
+        """
+        free = {axis.symbol for axis in self.axes.free}
+        cut = self.axes.cut.symbol if self.axes.cut is not None else None
+        counts = {
+            s: Counter(min(padded_size(n, self.costs[s]), r[-1]) if s in free and len(r) > 1 else n for n in r)
+            for s, r in ranges.items()
+            if s != cut or len(r) == 1
+        }
+        found: dict[Extents, float] = defaultdict(float)
+        for chosen in itertools.product(*(counts[s].items() for s in counts)):
+            self._refuse_many(len(found), ranges, why_exact)
+            bucket = {s: extent for s, (extent, _) in zip(counts, chosen)}
+            share = math.prod(count / len(ranges[s]) for s, (_, count) in zip(counts, chosen))
+            if cut is None or cut in bucket:
+                found[self._places(bucket)] += share
+                continue
+            at, runs = self.axes.symbols.index(cut), ranges[cut]
+            for extent in runs:
+                for piece in self.pieces({**bucket, cut: extent}):
+                    found[self._places({**bucket, cut: min(piece.bucket[at], runs[-1])})] += share / len(runs)
+        self._refuse_many(len(found) - 1, ranges, why_exact)
+        return dict(found)
+
+    def longer(self, made: Extents, wanted: Extents) -> float:
+        """How many times as long a larger program takes as one for just what is wanted."""
+        costs = self.costs
+        return math.prod(1 + (a / b - 1) * costs[s] for s, a, b in zip(self.axes.symbols, made, wanted))
+
+    @property
+    def costs(self) -> Mapping[str, float]:
+        """What padding costs along each dimension; where it tells nobody where it ends, as much as all else."""
+        ends = {axis.symbol for axis in self.axes.free if axis.end}
+        return {symbol: self.padding if symbol in ends else 1.0 for symbol in self.axes.symbols}
+
+    def _most(self, one: Mapping[str, int], extent: int) -> int:
+        """The largest piece, given the extents of a single element."""
+        if self.density is None:
+            return 1 << extent.bit_length()
+        return enough(self.density * math.prod(one.values()), self.weight_bytes, self.target)
+
+    def _places(self, extents: Mapping[str, int]) -> Extents:
+        return tuple(extents[symbol] for symbol in self.axes.symbols)
+
+    @staticmethod
+    def _refuse_many(count: int, ranges: Mapping[str, range], why_exact: Mapping[str, str]) -> None:
+        if count < MOST_PROGRAMS:
+            return
+        reasons = [f"{s} takes one for each extent: {why}" for s, why in why_exact.items() if len(ranges[s]) > 1]
+        raise ModelError(
+            f"these shapes take more than {MOST_PROGRAMS} programs; name fewer, or one of each that matters"
+            + (f" ({'; '.join(reasons)})" if reasons else "")
+        )
