@@ -33,19 +33,23 @@ if TYPE_CHECKING:
         SessionOptions,
         set_default_logger_severity,
     )
+    from autotune.api.shapes import compile_shapes
     from autotune.api.tune import TuneReport, tune
     from autotune.compiler.compile import CompiledModel
+    from autotune.compiler.compiled_shapes import CompiledShapes
     from autotune.errors import AutotuneError
     from autotune.metadata import ModelMetadata
     from autotune.ops.workload import Workload
     from autotune.records import Database
     from autotune.target import Target
+    from autotune.tensor.shape_range import ShapeRange
 
 # Name -> module; loaded on first use, so that a compiled model starts without ONNX, XGBoost or SQLite.
 _PUBLIC = {
     "AutotuneError": "autotune.errors",
     "BestSchedule": "autotune.api.best",
     "CompiledModel": "autotune.compiler.compile",
+    "CompiledShapes": "autotune.compiler.compiled_shapes",
     "Database": "autotune.records",
     "ExecutionMode": "autotune.api.session_options",
     "ExecutionOrder": "autotune.api.session_options",
@@ -59,11 +63,13 @@ _PUBLIC = {
     "OrtValue": "autotune.api.ort_value",
     "RunOptions": "autotune.api.session_options",
     "SessionOptions": "autotune.api.session_options",
+    "ShapeRange": "autotune.tensor.shape_range",
     "Target": "autotune.target",
     "TuneReport": "autotune.api.tune",
     "Workload": "autotune.ops.workload",
     "best_schedule": "autotune.api.best",
     "compile": "autotune.api.compile",
+    "compile_shapes": "autotune.api.shapes",
     "explain": "autotune.api.explain",
     "get_all_providers": "autotune.api.providers",
     "get_available_providers": "autotune.api.providers",
@@ -79,6 +85,7 @@ __all__ = [
     "AutotuneError",
     "BestSchedule",
     "CompiledModel",
+    "CompiledShapes",
     "Database",
     "ExecutionMode",
     "ExecutionOrder",
@@ -92,11 +99,13 @@ __all__ = [
     "OrtValue",
     "RunOptions",
     "SessionOptions",
+    "ShapeRange",
     "Target",
     "TuneReport",
     "Workload",
     "best_schedule",
     "compile",
+    "compile_shapes",
     "explain",
     "get_all_providers",
     "get_available_providers",

@@ -139,6 +139,17 @@ class Target:
         """Elements of `dtype_bytes` bytes in one vector."""
         return self.vector_bits // (8 * dtype_bytes)
 
+    def residency(self, weight_bytes: int) -> str:
+        """Where a model's weights are between two inferences: "L2", "L3" or "DRAM"; "" when they are said to be warm.
+
+        Times measured in one class say little about another, so it is part of a record's identity.
+        """
+        if weight_bytes == 0:
+            return ""
+        if weight_bytes <= self.l2_bytes:
+            return "L2"
+        return "L3" if weight_bytes <= self.l3_bytes else "DRAM"
+
     def has(self, *features: str) -> bool:
         """Whether code may use all of these features."""
         return set(features) <= set(self.features)

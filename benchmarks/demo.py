@@ -74,7 +74,7 @@ def demo(name: str, budget: str, threads: int | None, folder: Path) -> int:
     print(f"3. compile {compiled} ({size(compiled.stat().st_size)}); {Coverage.of(program.kernels).line()}")
 
     print("4. compare the file with ONNX Runtime, and time all in turn")
-    executor = Executor(*load_artifact(compiled))
+    executor = Executor(*load_artifact(compiled).alone())
     engines = [
         Ours(executor),
         Ours(autotune.compile(model, target, False).executor, "autotune untuned"),

@@ -103,6 +103,8 @@ def test_compiled_files_run_with_numpy_alone(wheel: Path, tmp_path: Path) -> Non
     )
     autotune.compile(model, "native -num-cores=2", database=False).save(tmp_path / "tiny.at")
     onnx.save(model, tmp_path / "tiny.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    autotune.compile_shapes(model, {"n": (4,)}, "native -num-cores=2", False).save(tmp_path / "several.at")
     x = np.random.default_rng(0).standard_normal((4, 16), dtype=np.float32)
     np.save(tmp_path / "x.npy", x)
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
@@ -115,6 +117,9 @@ def test_compiled_files_run_with_numpy_alone(wheel: Path, tmp_path: Path) -> Non
     run(python, "-c", code + "np.save('y.npy', s.run(None, {'x': x})[0])", cwd=tmp_path)
     (y,) = autotune.InferenceSession(tmp_path / "tiny.at").run(None, {"x": x})
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), y)
+    code = "import autotune, numpy as np; s = autotune.InferenceSession('several.at'); x = np.load('x.npy'); "
+    run(python, "-c", code + "np.save('y.npy', s.run(None, {'x': np.concatenate([x, x[:2]])})[0])", cwd=tmp_path)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.concatenate([y, y[:2]]))
 
     brings = "is not installed: pip install autotune-compiler brings it"
     for what, code in (

@@ -24,6 +24,7 @@ from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.report.coverage import Coverage
 from autotune.runtime.artifact import is_compiled_file, load_artifact
+from autotune.runtime.compiled_file import open_compiled
 from autotune.runtime.executor import Executor
 from autotune.runtime.signature import Trust, unsigned
 from autotune.target import Target
@@ -116,7 +117,7 @@ def settings(
         EngineError: the streams cannot share the threads, or a compiled file is asked for what it was not made for.
     """
     if is_compiled_file(model):
-        made = Target.from_json(load_artifact(model)[0].target)
+        made = Target.from_json(load_artifact(model).programs[0].target)
         target = made.with_threads(made.num_threads * streams)
         for wanted in threads:
             if wanted != target.num_threads:
@@ -226,9 +227,10 @@ def _file(ask: Ask, setting: Setting, note: Callable[[str], None]) -> _Loaded:
         )
     if ask.peers:
         note(f"{ask.model} is a compiled file, which other engines cannot read: they are left out")
-    program = load_artifact(ask.model, ask.trust)[0]
-    feeds = complete_feeds([NodeArg.of(spec) for spec in program.inputs], ask.inputs, 0)
-    return _Loaded([lambda number: Ours(Executor(*load_artifact(ask.model, ask.trust)))], feeds, program.flops, (), {})
+    opened = open_compiled(ask.model, ask.trust, ask.shapes)
+    feeds = complete_feeds([NodeArg.of(spec) for spec in opened.inputs], ask.inputs, 0)
+    flops = opened.program.flops if isinstance(opened, Executor) else opened.flops(feeds)
+    return _Loaded([lambda number: Ours(open_compiled(ask.model, ask.trust, ask.shapes))], feeds, flops, (), {})
 
 
 class _Ours:

@@ -21,7 +21,8 @@ from autotune.api.session_options import SessionOptions
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
-from autotune.runtime.artifact import is_compiled_file, load_artifact
+from autotune.runtime.artifact import is_compiled_file
+from autotune.runtime.compiled_file import Loaded, open_compiled
 from autotune.runtime.executor import Array, Executor, require_fit
 from autotune.runtime.program import Program
 from autotune.runtime.signature import KeyFiles, Trust, unsigned
@@ -31,9 +32,9 @@ from autotune.target import Target
 if TYPE_CHECKING:
     from autotune.api.kept import KeptProgram
     from autotune.api.locate import DatabaseLike  # brings SQLite, which a compiled model does not need
-    from autotune.compiler.shapes import ShapeUse
     from autotune.compiler.staged import StagedModel
     from autotune.graph.frontend import ModelSource
+    from autotune.runtime.shape_use import ShapeUse
 
 OWN = "autotune"
 
@@ -48,7 +49,7 @@ class InferenceSession:
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
-            by the inputs of each run: the first run of a shape compiles.
+            by the inputs of each run: the first run of a shape compiles, unless it is a compiled file's.
         fixed, strict_fp, max_memory, skip_passes, dump_graph, precision, max_error: as for `autotune.compile`; a
             compiled file has been made.
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
@@ -56,6 +57,7 @@ class InferenceSession:
             refused, too. None takes any.
         on_new_shape: what a run does whose shape has no program yet: "compile" one for exactly that, "bucket" to run
             padded, where that gives the same, in one that serves others, too, "error" unless `prepare` was called.
+            None is "compile"; of a compiled file, which has no compiler, it is "bucket".
         fallback: "onnxruntime" has ONNX Runtime run, as the model says and untuned, what autotune does not support. A
             `FallbackWarning` tells so; `engine`, `repr` and `get_modelmeta()` do for as long as the session lives.
 
@@ -85,7 +87,7 @@ class InferenceSession:
         max_error: float | None = None,
         fallback: str | None = None,
         trust: KeyFiles | None = None,
-        on_new_shape: str = "compile",
+        on_new_shape: str | None = None,
     ) -> None:
         check_fallback(fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
@@ -94,7 +96,7 @@ class InferenceSession:
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
         if path is not None and is_compiled_file(path):
             trusted = None if trust is None else Trust.load(trust)
-            self._model: Executor | StagedModel | FallbackModel = Executor(*load_artifact(path, trusted))
+            self._model: Loaded | StagedModel | FallbackModel = open_compiled(path, trusted, shapes, on_new_shape)
         elif trust is not None:
             raise unsigned(path or "the model")
         else:
@@ -117,7 +119,7 @@ class InferenceSession:
                 "max_loop_steps": max_loop_steps,
                 "precision": precision,
                 "max_error": max_error,
-                "on_new_shape": on_new_shape,
+                "on_new_shape": "compile" if on_new_shape is None else on_new_shape,
             }
             try:
                 self._model = _ready(KeptProgram(path_or_bytes, wanted, database, options))
@@ -192,7 +194,7 @@ class InferenceSession:
         model = self._model
         if isinstance(model, FallbackModel):
             return model.inputs
-        return [NodeArg.of(s) for s in (model.program.inputs if isinstance(model, Executor) else model.inputs)]
+        return [NodeArg.of(declared) for declared in model.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         model = self._model
@@ -373,7 +375,7 @@ def _ready(kept: KeptProgram) -> Executor | StagedModel:
     """The model compiled and linked, or as it was kept."""
     artifact = kept.recall()
     if artifact is not None:
-        return Executor(*artifact)
+        return Executor(*artifact.alone())
     with needing_all("compiling a model"):
         from autotune.api.load import load
         from autotune.compiler.compile import CompiledModel

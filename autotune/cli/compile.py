@@ -22,7 +22,7 @@ from autotune.cli.options import (
     MaxMemoryOption,
     ModelArgument,
     PrecisionOption,
-    ShapeOption,
+    ShapesOption,
     SkipPassOption,
     StrictOption,
     TargetOption,
@@ -30,16 +30,17 @@ from autotune.cli.options import (
     check_writable,
     database_of,
     load_imports,
-    parse_shapes,
+    parse_ranges,
     parse_size,
 )
 from autotune.cli.status import working
-from autotune.cli.text import facts, finite, print_json, print_table, size
+from autotune.cli.text import facts, finite, print_json, print_table, size, table
 from autotune.errors import InputError
 from autotune.report.text import counted, duration, percent
 
 if TYPE_CHECKING:
     from autotune.compiler.compile import CompiledModel
+    from autotune.compiler.compiled_shapes import CompiledShapes
     from autotune.report.coverage import Coverage
 
 HeaderOption = Annotated[
@@ -77,7 +78,7 @@ def compile_model(
     model: ModelArgument,
     out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
     target: TargetOption = "native",
-    shape: ShapeOption = None,
+    shape: ShapesOption = None,
     db: DbOption = None,
     layer: LayerOption = None,
     untuned: UntunedOption = False,
@@ -98,18 +99,24 @@ def compile_model(
 ) -> None:
     """Compile a model with the best schedules known: to one file, or, as FILE.so, to a shared library for C.
 
-    A library needs no Python to run, and a C compiler to be made.
+    A library needs no Python to run, and a C compiler to be made. Of several shapes, or ranges of them, a file holds
+    the programs that serve them, and the weights once.
     """
     from autotune.aot import save_library
     from autotune.aot.interface import identifiers
     from autotune.api.compile import compile
     from autotune.report.coverage import Coverage
     from autotune.runtime.signature import Signer
+    from autotune.tensor.shape_range import only_shape
 
+    ranges = parse_ranges(shape)
+    shapes = only_shape(ranges)
     library = out.suffix.lower() in LIBRARY
     refuse_other_kinds(out)
     if not library and (header or prefix or weights or also):
         raise InputError("--header, --prefix, --weights and --also are about libraries: name the output FILE.so")
+    if library and shapes is None:
+        raise InputError("a library is a program of one shape: give one, or name the output FILE.at")
     for file in (out, header, weights):
         if file is not None:
             check_writable(file)
@@ -120,13 +127,35 @@ def compile_model(
     load_imports(imports)
     limit = parse_size(max_memory)
     start = time.perf_counter()
+    if shapes is None:
+        from autotune.api.shapes import compile_shapes
+
+        with working(f"compiling {model}"):
+            every = compile_shapes(
+                model,
+                ranges,
+                target,
+                False if untuned else database_of(db, layer),
+                fixed=load_arrays(fix, "--fix"),
+                strict_fp=strict_fp,
+                max_memory=limit,
+                skip_passes=skip_pass or (),
+                dump_graph=dump_graph,
+                precision=precision,
+                max_error=max_error,
+            )
+            every.save(out, sign)
+        words = [*layer_words(layer), *precision_words(precision, max_error)]
+        command = tune_command(model, target, shape, fix, db, more=words)
+        show_shapes(out, every, time.perf_counter() - start, command, as_json)
+        return
     with working(f"compiling {model}"):
         variants = [
             compile(
                 model,
                 one,
                 False if untuned else database_of(db, layer),
-                shapes=parse_shapes(shape),
+                shapes=shapes,
                 fixed=load_arrays(fix, "--fix"),
                 strict_fp=strict_fp,
                 max_memory=limit,
@@ -161,6 +190,33 @@ def compile_model(
     )
     asked = Asked(target, shape, fix, db, layer, precision, max_error, imports)
     print_coverage(coverage, asked.tune_command(model))
+
+
+def show_shapes(out: Path, compiled: CompiledShapes, seconds: float, command: str, as_json: bool) -> None:
+    """What became of several shapes.
+
+    Args:
+        seconds: that it took.
+        command: what tunes them.
+    """
+    from autotune.report.coverage import Coverage
+
+    coverage = Coverage.of([kernel for model in compiled.models.values() for kernel in model.kernels])
+    weights = compiled.artifact.constants.nbytes
+    if as_json:
+        programs = [{"extents": use.extents, "arena_bytes": use.arena_bytes, "own_bytes": use.own_bytes}
+                    for use in compiled.uses]  # fmt: skip
+        values = {"file": str(out), "bytes": out.stat().st_size, "seconds": seconds, "programs": programs,
+                  "weight_bytes": weights, "coverage": coverage.to_dict()}  # fmt: skip
+        print_json(values)
+        return
+    shown = table(*compiled.symbols, "memory of a run", "weights of its own", right=(*compiled.symbols,))
+    for use in compiled.uses:
+        shown.add_row(*map(str, use.extents.values()), size(use.arena_bytes), size(use.own_bytes))
+    print_table(shown)
+    found = f"{len(compiled.models)} programs of {len(compiled.artifact.objects)} objects"
+    print(f"{out}: {found}, {size(weights)} of weights ({size(out.stat().st_size)}, written in {seconds:.1f} s)")
+    print_coverage(coverage, command)
 
 
 def refuse_other_kinds(out: Path, more: Mapping[str, str] | None = None) -> None:

@@ -18,6 +18,7 @@ from autotune.errors import DatabaseError, InputError
 if TYPE_CHECKING:
     from autotune.api.locate import DatabaseLike
     from autotune.records import Database
+    from autotune.tensor.shape_range import ShapeRange
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)]
 RunnableArgument = Annotated[
@@ -28,6 +29,15 @@ ShapeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--shape", metavar="NAME=D,D,...", help="The shape of an input, or of one open dimension (batch=8); repeat."
+    ),
+]
+ShapesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=D,...[=WEIGHT]",
+        help="The shape of an input, or of one open dimension; D is a number or a range: batch=1..8. Repeat: a name"
+        " given again is one more shape, with a weight how often it comes (batch=1=9).",
     ),
 ]
 TargetOption = Annotated[
@@ -147,8 +157,46 @@ def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
         try:
             shapes[name] = tuple(int(d) for d in value.split(",") if d.strip())
         except ValueError:
-            raise InputError(f"--shape {name}={value}: dimensions are whole numbers, as in data=1,3,224,224") from None
+            hint = "; ranges and weights are for compile and tune" if ".." in value or "=" in value else ""
+            raise InputError(
+                f"--shape {name}={value}: dimensions are whole numbers, as in data=1,3,224,224{hint}"
+            ) from None
     return shapes
+
+
+def parse_ranges(texts: Sequence[str] | None) -> list[ShapeRange]:
+    """What `--shape NAME=D,...[=WEIGHT]` says, all ways to combine what names have several of; nothing where none is
+    given.
+
+    Raises:
+        InputError: not of this form, or a weight that is no number above 0.
+    """
+    from autotune.tensor.shape_range import ShapeRange, combinations
+
+    choices: dict[str, list[tuple[tuple[int | range, ...], float]]] = {}
+    for text in texts or ():
+        name, *rest = text.split("=")
+        if not name or len(rest) not in (1, 2):
+            raise InputError(f"--shape {text!r} is not NAME=D,...[=WEIGHT]; write for example --shape tokens=1..8,128")
+        dims = tuple(_extent(text, part.strip()) for part in rest[0].split(",") if part.strip())
+        try:
+            weight = float(rest[1]) if len(rest) == 2 else 1.0
+            ShapeRange({name: dims}, weight)
+        except (ValueError, InputError):
+            raise InputError(f"--shape {text}: the weight is a number above 0, as in batch=1=9") from None
+        choices.setdefault(name, []).append((dims, weight))
+    return combinations(choices) if choices else []
+
+
+def _extent(option: str, text: str) -> int | range:
+    """8, or range(1, 9) of "1..8"."""
+    first, dots, last = text.partition("..")
+    numbers = [int(part) for part in (first, last or first) if part.isdecimal()]
+    if len(numbers) < 2 or (dots and not last):
+        raise InputError(f"--shape {option}: dimensions are whole numbers or ranges, as in tokens=1..8,128")
+    if numbers[0] > numbers[1]:
+        raise InputError(f"--shape {option}: a range begins with the smaller number, as in {numbers[1]}..{numbers[0]}")
+    return range(numbers[0], numbers[1] + 1) if dots else numbers[0]
 
 
 def require_cluster(address: str | None) -> str:

@@ -137,7 +137,7 @@ class CompiledModel:
     @functools.cached_property
     def executor(self) -> Executor:
         """The linked program."""
-        return Executor(*self.artifact)
+        return Executor(*self.artifact.alone())
 
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         """Outputs in order; see `Executor.run`."""
@@ -167,7 +167,7 @@ class CompiledModel:
     @property
     def artifact(self) -> Artifact:
         """All that runs it."""
-        return Artifact(self.program, self.objects, self.constants, self.runtime)
+        return Artifact((self.program,), self.objects, self.constants, self.runtime)
 
 
 def compile_graph(

@@ -32,13 +32,13 @@ class KernelTask:
     Attributes:
         workload: what it computes.
         interface: the layouts it has in the model; None when its template leads and chooses them itself.
-        uses: how often the model runs it per inference.
+        uses: how often the model runs it per inference, on average over its shapes.
         origins: for each use, the names of the ONNX nodes that the kernel computes, the anchor's first.
     """
 
     workload: Workload
     interface: Interface | None
-    uses: int
+    uses: float
     origins: tuple[tuple[str, ...], ...] = ()
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     # Not at run time: a process that holds another engine imports nothing of ours that would count as its memory.
     from autotune.compiler.compile import CompiledModel
     from autotune.compiler.staged import StagedModel
-    from autotune.runtime.executor import Executor
+    from autotune.runtime.compiled_file import Loaded
 
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, npt.NDArray[np.generic]]
@@ -32,7 +32,7 @@ class Engine(Protocol):
 class Ours:
     """A compiled model of this package, or one that is compiled while it runs."""
 
-    def __init__(self, executor: Executor | CompiledModel | StagedModel, name: str = "autotune") -> None:
+    def __init__(self, executor: Loaded | CompiledModel | StagedModel, name: str = "autotune") -> None:
         self.name = name
         self.version = installed("autotune-compiler")
         self._executor = executor

@@ -163,7 +163,7 @@ def serve(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure]:
 
     def handle(request: Message) -> Message | Failure:
         body = cast("dict[str, Any]", request.body)
-        loaded = {name: Executor(*load_artifact(Path(path))) for name, path in body["programs"].items()}
+        loaded = {name: Executor(*load_artifact(Path(path)).alone()) for name, path in body["programs"].items()}
         feeds = _feeds(next(iter(loaded.values())).program, request.blobs)
         engines = [Ours(executor, name) for name, executor in loaded.items()]
         found = compare(engines, feeds, target, flops=body["flops"], rounds=body["rounds"], reference=body["reference"])

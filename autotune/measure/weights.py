@@ -15,22 +15,9 @@ import numpy.typing as npt
 
 from autotune.measure.buffers import ALIGNMENT
 from autotune.runtime.threads import aligned_empty
-from autotune.target import Target
 
 _TILE = 1 << 18  # numbers drawn; the block repeats them
 _MOST_SETS = 1024  # per batch: laying out a set costs about as long as a tiny kernel runs
-
-
-def residency(weight_bytes: int, target: Target) -> str:
-    """Where a model's weights are between two inferences: "L2", "L3" or "DRAM"; "" when they are said to be warm.
-
-    Times measured in one class say little about another, so it is part of a record's identity.
-    """
-    if weight_bytes == 0:
-        return ""
-    if weight_bytes <= target.l2_bytes:
-        return "L2"
-    return "L3" if weight_bytes <= target.l3_bytes else "DRAM"
 
 
 class WeightBlock:

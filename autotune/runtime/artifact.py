@@ -1,4 +1,4 @@
-"""Compiled model files: a header, a JSON plan, objects and packed weights. No pickle, nothing executed before checks.
+"""Compiled model files: a header, JSON plans, objects and packed weights. No pickle, nothing executed before checks.
 
 bytes 0..8    magic and version     8..16  length of the header     16..48  SHA-256 of all that follows
 header JSON, then blobs at multiples of 4096 bytes: the objects, the runtime, and the constants (mapped, not read)
@@ -13,6 +13,7 @@ import os
 import struct
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -22,10 +23,11 @@ import numpy.typing as npt
 from autotune.errors import CompiledModelError, TargetError
 from autotune.runtime.constants import Constants
 from autotune.runtime.program import Program
+from autotune.runtime.selection import Selection
 from autotune.runtime.signature import TRAILER_BYTES, Signer, Trust
 from autotune.target import Target
 
-MAGIC = b"ATMODEL\x03"
+MAGIC = b"ATMODEL\x04"
 _PAGE = 4096
 _HEAD = struct.Struct("<8sQ32s")
 _LENGTH = struct.Struct("<Q")
@@ -47,13 +49,38 @@ def is_compiled_file(path: Path) -> bool:
         return False
 
 
-class Artifact(NamedTuple):
-    """A compiled model, all that `Executor` takes: `objects` and `runtime` are object files."""
+class Alone(NamedTuple):
+    """All that `Executor` takes: `objects` and `runtime` are object files."""
 
     program: Program
     objects: Sequence[bytes]
     constants: Constants
     runtime: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A compiled model: a program, or those of several shapes, which share objects and constants.
+
+    Attributes:
+        objects, runtime: object files.
+        selection: which program a run takes; None where there is one for all.
+    """
+
+    programs: Sequence[Program]
+    objects: Sequence[bytes]
+    constants: Constants
+    runtime: bytes
+    selection: Selection | None = None
+
+    def alone(self, number: int = 0) -> Alone:
+        """One of the programs, with the objects that it calls."""
+        program = self.programs[number]
+        if len(self.programs) == 1:
+            return Alone(program, self.objects, self.constants, self.runtime)
+        used = {at: n for n, at in enumerate(dict.fromkeys(call.object for call in program.calls))}
+        calls = tuple(replace(call, object=used[call.object]) for call in program.calls)
+        return Alone(replace(program, calls=calls), [self.objects[at] for at in used], self.constants, self.runtime)
 
 
 def save_artifact(path: Path, artifact: Artifact, signer: Signer | None = None) -> None:
@@ -107,12 +134,14 @@ def from_memory(memory: npt.NDArray[np.uint8]) -> Artifact:
     (length,) = _LENGTH.unpack(memory[: _LENGTH.size].data)
     end = _LENGTH.size + length
     header = json.loads(memory[_LENGTH.size : end].tobytes())
-    return _assembled(Program.from_json(header["program"]), _blobs(memory, end, header["sizes"]))
+    return _assembled(header, _blobs(memory, end, header["sizes"]))
 
 
 def _header(artifact: Artifact) -> bytes:
     sizes = [*map(len, artifact.objects), len(artifact.runtime), artifact.constants.nbytes]
-    header = {"program": artifact.program.to_json(), "sizes": sizes}
+    selection = None if artifact.selection is None else artifact.selection.to_json()
+    programs = [program.to_json() for program in artifact.programs]
+    header = {"programs": programs, "selection": selection, "sizes": sizes}
     return json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -146,8 +175,14 @@ def _blobs(memory: npt.NDArray[np.uint8], position: int, sizes: Sequence[int]) -
     return found
 
 
-def _assembled(program: Program, blobs: Sequence[npt.NDArray[np.uint8]]) -> Artifact:
-    return Artifact(program, [blob.tobytes() for blob in blobs[:-2]], Constants.of(blobs[-1]), blobs[-2].tobytes())
+def _assembled(header: Any, blobs: Sequence[npt.NDArray[np.uint8]]) -> Artifact:
+    """What a header and the parts behind it say. Raises KeyError, TypeError or ValueError where it does not fit."""
+    programs = [Program.from_json(plan) for plan in header["programs"]]
+    selection = None if header["selection"] is None else Selection.from_json(header["selection"])
+    if len(programs) != (1 if selection is None else len(selection.candidates)) or not programs or len(blobs) < 2:
+        raise ValueError("programs that nothing chooses among")
+    objects = [blob.tobytes() for blob in blobs[:-2]]
+    return Artifact(programs, objects, Constants.of(blobs[-1]), blobs[-2].tobytes(), selection)
 
 
 def load_artifact(path: Path, trust: Trust | None = None) -> Artifact:
@@ -176,7 +211,6 @@ def load_artifact(path: Path, trust: Trust | None = None) -> Artifact:
     try:
         header = json.loads(text)
         sizes = [int(n) for n in header["sizes"]]
-        plan = header["program"]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(path) from error
     try:
@@ -186,11 +220,14 @@ def load_artifact(path: Path, trust: Trust | None = None) -> Artifact:
     check = hashlib.sha256(text)
     for blob in blobs:
         check.update(blob.data)
-    if check.digest() != digest or len(blobs) < 2:
+    if check.digest() != digest:
         raise _damaged(path)
-    program = Program.from_json(plan)
-    _check_cpu(path, program)
-    return _assembled(program, blobs)
+    try:
+        artifact = _assembled(header, blobs)
+    except (KeyError, ValueError, TypeError) as error:
+        raise _damaged(path) from error
+    _check_cpu(path, artifact.programs[0])
+    return artifact
 
 
 def _check_cpu(path: Path, program: Program) -> None:

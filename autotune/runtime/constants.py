@@ -36,13 +36,13 @@ class Constants:
 
     def view(self, offset: int, nbytes: int) -> Array:
         """The u8 array (nbytes,) at a place."""
-        start, part = self._at(offset)
-        return part[offset - start : offset - start + nbytes]
+        number, within = self.locate(offset)
+        return self.parts[number][within : within + nbytes]
 
     def address(self, offset: int) -> int:
         """Where in memory the byte at a place is."""
-        start, part = self._at(offset)
-        return address_of(part) + offset - start
+        number, within = self.locate(offset)
+        return address_of(self.parts[number]) + within
 
     def chunks(self) -> Iterator[Array]:
         """All bytes in order, zeros where nothing is."""
@@ -60,6 +60,7 @@ class Constants:
         """Bytes of each part by where it is: what several programs share counts once in a union."""
         return {address_of(part): part.nbytes for part in self.parts}
 
-    def _at(self, offset: int) -> tuple[int, Array]:
-        n = bisect.bisect_right(self.starts, offset) - 1
-        return self.starts[n], self.parts[n]
+    def locate(self, offset: int) -> tuple[int, int]:
+        """The number of the part that holds the byte at a place, and where in the part it is."""
+        number = bisect.bisect_right(self.starts, offset) - 1
+        return number, offset - self.starts[number]

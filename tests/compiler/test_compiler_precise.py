@@ -143,7 +143,7 @@ def test_a_model_of_half_floats_computes_in_them_where_that_is_faster(
 def test_files_say_their_precision(graph: Graph, tmp_path: Path) -> None:
     model = compile_precisely(graph, NATIVE, precision=Precision("bf16"))
     model.save(tmp_path / "model.at")
-    program = load_artifact(tmp_path / "model.at")[0]
+    (program,) = load_artifact(tmp_path / "model.at").programs
     assert program.precision == "bf16 in 3 of 3 products"
 
 

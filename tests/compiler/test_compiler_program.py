@@ -172,15 +172,15 @@ def test_a_compiled_file_compiles_nothing(
         raise AssertionError("the runtime was compiled again")
 
     monkeypatch.setattr(runtime_ir, "runtime_object", never)
-    np.testing.assert_array_equal(Executor(*load_artifact(path)).run(feeds(6))[0], expected)
+    np.testing.assert_array_equal(Executor(*load_artifact(path).alone()).run(feeds(6))[0], expected)
 
 
 def test_file_round_trip(model: CompiledModel, tmp_path: Path) -> None:
     path = tmp_path / "fire.atm"
     model.save(path)
-    program, objects, constants, runtime = load_artifact(path)
-    assert program == model.program
-    (y,) = Executor(program, objects, constants, runtime).run(feeds(6))
+    found = load_artifact(path)
+    assert found.programs == [model.program] and found.selection is None
+    (y,) = Executor(*found.alone()).run(feeds(6))
     np.testing.assert_array_equal(y, model.run(feeds(6))[0])
 
 

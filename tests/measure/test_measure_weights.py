@@ -7,7 +7,7 @@ import pytest
 
 from autotune.cores import core_of
 from autotune.measure.reference import Array
-from autotune.measure.weights import WeightBlock, residency
+from autotune.measure.weights import WeightBlock
 from autotune.target import Target
 
 
@@ -34,7 +34,7 @@ def test_asks_for_no_more_than_there_is() -> None:
 def test_residency_follows_the_caches() -> None:
     target = Target("x86_64", "skylake", ("avx2", "fma"), 1, 1 << 15, 1 << 20, 1 << 25, core_of("skylake", ()))
     sizes = (0, 1, 1 << 20, (1 << 20) + 1, 1 << 25, (1 << 25) + 1)
-    assert [residency(size, target) for size in sizes] == ["", "L2", "L2", "L3", "L3", "DRAM"]
+    assert [target.residency(size) for size in sizes] == ["", "L2", "L2", "L3", "L3", "DRAM"]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8])

@@ -1,0 +1,140 @@
+"""Which of the programs of a compiled file serve a run: the least expected time, pieces and padding included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from autotune.errors import InputError
+from autotune.runtime.open_axes import Extents, OpenAxes, Piece
+
+SHOWN = 8
+"""How many programs an error names."""
+
+
+class Candidate(NamedTuple):
+    """A program of a file.
+
+    Attributes:
+        extents: that it was made for.
+        seconds: that a run of them should take; only their proportions matter.
+        weight_bytes: of the packed weights that it reads.
+        own_bytes: of those that no program before it in the file reads.
+    """
+
+    extents: Extents
+    seconds: float
+    weight_bytes: int
+    own_bytes: int
+
+
+@dataclass(frozen=True)
+class Selection:
+    """
+    Attributes:
+        padding: by open dimension, what an element of the padding costs, of what any other does.
+        candidates: the programs, in the order of the file.
+    """
+
+    axes: OpenAxes
+    padding: tuple[float, ...]
+    candidates: tuple[Candidate, ...]
+
+    @cached_property
+    def numbers(self) -> Mapping[Extents, int]:
+        """The places of the programs in the file."""
+        return {candidate.extents: n for n, candidate in enumerate(self.candidates)}
+
+    def exactly(self, extents: Extents) -> tuple[Piece, ...]:
+        """A run in the program that was made for its shape. Raises InputError where there is none."""
+        if extents not in self.numbers:
+            raise self._nothing(extents, " of exactly that shape (on_new_shape='error')")
+        cut = self.axes.cut
+        return (Piece(extents, 0, 0 if cut is None else extents[self.axes.symbols.index(cut.symbol)]),)
+
+    def pieces(self, extents: Extents) -> tuple[Piece, ...]:
+        """A run in the programs that should take the least time. Raises InputError where none serve."""
+        if extents in self.numbers or 0 in extents:
+            return self.exactly(extents)
+        cut = self.axes.cut
+        at = None if cut is None else self.axes.symbols.index(cut.symbol)
+        free = {axis.symbol for axis in self.axes.free}
+        wanted = [(n, s, extent) for n, (s, extent) in enumerate(zip(self.axes.symbols, extents)) if n != at]
+        fits = [
+            candidate for candidate in self.candidates
+            if all(candidate.extents[n] >= extent if s in free else candidate.extents[n] == extent
+                   for n, s, extent in wanted)
+        ]  # fmt: skip
+        if not fits:
+            raise self._nothing(extents, "")
+        if at is None:
+            return (Piece(min(fits, key=lambda found: self._seconds(found, extents)).extents, 0, 0),)
+        return self._cut(extents, at, fits)
+
+    def _cut(self, extents: Extents, at: int, fits: Sequence[Candidate]) -> tuple[Piece, ...]:
+        """A run in pieces along a dimension, the least time of all ways to cut it."""
+
+        def seconds(candidate: Candidate, length: int) -> float:
+            return self._seconds(candidate, (*extents[:at], length, *extents[at + 1 :]))
+
+        lengths: list[tuple[Extents, int]] = []
+        whole = extents[at]
+        fastest = min(fits, key=lambda found: seconds(found, found.extents[at]) / found.extents[at])
+        while whole > 2 * max(found.extents[at] for found in fits):  # what is left is searched
+            lengths.append((fastest.extents, fastest.extents[at]))
+            whole -= fastest.extents[at]
+        best: list[tuple[float, Extents, int]] = [(0.0, (), 0)]
+        for length in range(1, whole + 1):
+            found = []
+            for candidate in fits:
+                first = min(candidate.extents[at], length)
+                found.append((seconds(candidate, first) + best[length - first][0], candidate.extents, first))
+            best.append(min(found))
+        while whole:
+            _, bucket, length = best[whole]
+            lengths.append((bucket, length))
+            whole -= length
+        starts = [sum(length for _, length in lengths[:n]) for n in range(len(lengths))]
+        return tuple(Piece(bucket, start, length) for (bucket, length), start in zip(lengths, starts))
+
+    def _seconds(self, candidate: Candidate, extents: Extents) -> float:
+        """What a program takes for a run of these extents or smaller ones."""
+        shares = (n / made for n, made in zip(extents, candidate.extents))
+        return candidate.seconds * math.prod(u + (1 - u) * cost for u, cost in zip(shares, self.padding))
+
+    def _nothing(self, extents: Extents, how: str) -> InputError:
+        known = [self.described(candidate.extents) for candidate in self.candidates[:SHOWN]]
+        more = len(self.candidates) - len(known)
+        return InputError(
+            f"the compiled file has no program for {self.described(extents)}{how}; it was made for "
+            + "; ".join(known) + (f" and {more} more" if more else "") + ": compile it for this shape, too"
+        )  # fmt: skip
+
+    def described(self, extents: Extents) -> str:
+        """Extents as messages write them."""
+        return ", ".join(f"{symbol} = {extent}" for symbol, extent in zip(self.axes.symbols, extents))
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain JSON value; `from_json` is its inverse."""
+        return {
+            "axes": self.axes.to_json(),
+            "padding": list(self.padding),
+            "candidates": [[list(c.extents), *c[1:]] for c in self.candidates],
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> Selection:
+        """Raises KeyError, TypeError or ValueError for what is none."""
+        axes = OpenAxes.from_json(data["axes"])
+        candidates = tuple(
+            Candidate(tuple(map(int, extents)), float(seconds), int(weights), int(own))
+            for extents, seconds, weights, own in data["candidates"]
+        )
+        found = Selection(axes, tuple(map(float, data["padding"])), candidates)
+        ranks = {len(found.padding), *(len(candidate.extents) for candidate in candidates)}
+        if ranks != {len(axes.symbols)} or any(min(candidate.extents) < 0 for candidate in candidates):
+            raise ValueError("extents that are not those of the open dimensions")
+        return found
