@@ -326,6 +326,9 @@ def test_old_forms_of_attributes() -> None:
     slope = random(3, seed=1)
     expected = np.where(x["x"] < 0, x["x"] * slope.reshape(3, 1), x["x"])
     check(build(helper.make_node("PRelu", ["x", "s"], ["y"]), x, {"s": slope}, opset=6), x, [expected])
+    for whole in (slope.reshape(3, 1), random(2, 3, 4, seed=2)):
+        expected = np.where(x["x"] < 0, x["x"] * whole, x["x"])
+        check(build(helper.make_node("PRelu", ["x", "s"], ["y"]), x, {"s": whole}, opset=6), x, [expected])
     value = np.where(x["x"] < 0, 1.6732 * (np.exp(x["x"]) - 1), x["x"]) * 1.0507
     check(build(helper.make_node("Selu", ["x"], ["y"]), x, opset=1), x, [value.astype(np.float32)])
 

@@ -73,9 +73,9 @@ def gelu(node: OnnxNode) -> str:
 
 @converts("PRelu")
 def prelu(node: OnnxNode) -> str:
-    """The slope broadcasts; before opset 7 one slope per channel is along axis 1."""
+    """The slope broadcasts; before opset 7 a row of slopes, one per channel, is along axis 1."""
     slope = node.input(1)
-    if node.opset < 7 and node.rank() > 1 and math.prod(node.shape(1)) > 1:
+    if node.opset < 7 and node.rank() > 1 and len(node.shape(1)) == 1 and math.prod(node.shape(1)) > 1:
         slope = node.reshaped(slope, (1, math.prod(node.shape(1)), *(1,) * (node.rank() - 2)))
     return node.emit("prelu", node.input(0), slope)
 
