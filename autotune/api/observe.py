@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from autotune.api.feeds import complete_feeds, shapes_with
 from autotune.api.node_arg import NodeArg
@@ -11,22 +13,33 @@ from autotune.codegen.object_cache import object_cache
 from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.precise import in_precision
 from autotune.compiler.precision import AS_THE_MODEL, Precision
+from autotune.compiler.shape_programs import ShapePrograms
 from autotune.compiler.specialisation import ProgramStep, Step
 from autotune.compiler.staged import StagedModel
+from autotune.compiler.stages import Making
+from autotune.compiler.weights import PackedWeights
 from autotune.errors import InputError, ModelError
 from autotune.graph import Graph, one_line, open_model, optimize, verify
 from autotune.graph.frontend import ModelSource, convert_whole
 from autotune.records import Database
 from autotune.runtime.executor import Array
+from autotune.runtime.feeds import random_feeds
+from autotune.runtime.program import TensorSpec
 from autotune.target import Target
+from autotune.tensor.shape_range import ShapeRange
 
 
 @dataclass(frozen=True)
 class ObservedProgram:
-    """An optimised graph, and what it was given in the run."""
+    """An optimised graph, and what it was given in the run.
+
+    Attributes:
+        weight: how often a run of the model runs it, on average over its shapes.
+    """
 
     graph: Graph
     feeds: Mapping[str, Array]
+    weight: float = 1.0
 
 
 def observe(
@@ -78,7 +91,36 @@ def observe(
         if isinstance(step, ProgramStep):
             found.append(ObservedProgram(graphs[id(step.program)], dict(step.feeds)))
 
-    run_observed(StagedModel(parsed, compiled), feeds, given, watch)
+    run_observed(StagedModel(parsed, Making(compiled)), feeds, given, watch)
+    return tuple(found)
+
+
+def observe_shapes(
+    model: ModelSource,
+    target: Target,
+    ranges: Sequence[ShapeRange],
+    database: Database | None = None,
+    *,
+    seed: int = 0,
+    strict_fp: bool = False,
+    precision: Precision = AS_THE_MODEL,
+) -> tuple[ObservedProgram, ...]:
+    """The programs that serve these shapes, each with how often a run of them needs it, and inputs that are drawn.
+
+    Raises:
+        ModelError, UnsupportedError: the model is impossible in these shapes, or values decide what its programs are.
+    """
+    programs = ShapePrograms.of(open_model(model), ranges, target, optimize)
+    cache, weights, total = object_cache(), PackedWeights(), sum(one.weight for one in ranges)
+    held: dict[Hashable, Array] = {}  # passes make new weights of the model's, the same ones for all shapes
+    found = []
+    for extents, graph in programs:
+        graph = in_precision(graph, target, database, cache, precision=precision, strict_fp=strict_fp)[0]
+        constants = {name: held.setdefault(weights.identity(a), a) for name, a in graph.constants.items()}
+        feeds = random_feeds([TensorSpec(v.name, v.dtype, v.shape) for v in graph.inputs], seed)
+        ends = {axis.end: programs.axes.open.symbols.index(axis.symbol) for axis in programs.axes.open.free}
+        feeds |= {name: np.asarray(extents[ends[name]], np.int64) for name in feeds if name in ends}
+        found.append(ObservedProgram(replace(graph, constants=constants), feeds, programs.weights[extents] / total))
     return tuple(found)
 
 

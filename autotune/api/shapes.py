@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from autotune.api.feeds import as_arrays
-from autotune.api.locate import DatabaseLike, object_cache, reading
+from autotune.api.locate import DatabaseLike, reading
+from autotune.codegen.object_cache import object_cache
 from autotune.compiler.compiled_shapes import CompiledShapes
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision

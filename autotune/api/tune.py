@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from autotune.api.allowance import Allowance
 from autotune.api.locate import DatabaseLike, reading, writing
-from autotune.api.observe import ObservedProgram, observe
+from autotune.api.observe import ObservedProgram, observe, observe_shapes
 from autotune.api.phase import Phase, TuneCallback
 from autotune.api.progress import showing
+from autotune.api.shapes import WantedShapes, shape_ranges
 from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
 from autotune.api.workplace import Workplace, open_workplace
 from autotune.codegen.object_cache import object_cache
@@ -27,7 +28,6 @@ from autotune.graph import partition
 from autotune.measure.extensions import load_extensions
 from autotune.measure.peaks import Peak, expected_peak
 from autotune.measure.pipeline import Pipeline
-from autotune.measure.weights import residency
 from autotune.ops import Workload, parse_workload
 from autotune.records import Database
 from autotune.report.text import counted
@@ -46,6 +46,7 @@ from autotune.search import tune as search
 from autotune.search.recording import earlier_trials
 from autotune.search_spaces.space.limit import Speed, limit
 from autotune.target import Target
+from autotune.tensor.shape_range import only_shape
 
 if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
@@ -165,7 +166,7 @@ def tune(
     strategy: str = DEFAULT_STRATEGY,
     effort: str = DEFAULT_EFFORT,
     seed: int = 0,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: WantedShapes | None = None,
     inputs: Mapping[str, object] | None = None,
     strict_fp: bool = False,
     precision: str = "model",
@@ -193,7 +194,8 @@ def tune(
         effort: how thoroughly to spend the budget, a name among `autotune.search.EFFORTS`: "quick", "default" or
             "thorough".
         seed: of everything random.
-        shapes: dimensions of a model's inputs by name, where it leaves them open.
+        shapes: dimensions of a model's inputs by name, where it leaves them open; ranges, or several `ShapeRange`, for
+            the programs that serve them, the more time for each the more often it runs.
         inputs: arrays by name, to time the model with; the others are drawn. A model whose shapes depend on values is
             run once with them, and the programs of that run are tuned.
         strict_fp, precision, max_error: as for `autotune.compile`.
@@ -267,11 +269,7 @@ class _Run:
         if isinstance(subject, Workload):
             task = TuningTask.of(subject, self.target, ideal_seconds=self._ideal(subject), strict_fp=self.strict_fp)
             return self._search("tuning", [task], self.time.search(budget), pipeline)
-        found = merged(
-            task
-            for program in subject
-            for task in kernel_tasks(program.graph, self.target, None, object_cache(), strict_fp=self.strict_fp)
-        )
+        found = self._tasks(kernel_tasks, subject, None)
         weight_bytes = self.weight_bytes(subject)
         first = [self._task(task, weight_bytes) for task in found]
         outcome = self._search("tuning", first, self.time.first_search(budget, _flops(subject)), pipeline)
@@ -295,7 +293,8 @@ class _Run:
         """Of a model; an operator's weights are warm."""
         if isinstance(subject, Workload):
             return 0
-        return sum(array.nbytes for program in subject for array in program.graph.constants.values())
+        arrays = {id(array): array.nbytes for program in subject for array in program.graph.constants.values()}
+        return sum(arrays.values())
 
     def _follow_up(
         self, programs: Sequence[ObservedProgram], weight_bytes: int, outcome: TuneOutcome, pipeline: Pipeline
@@ -305,12 +304,8 @@ class _Run:
         for _ in range(ROUNDS):
             choose = Chooser(self.target, self.database, strict_fp=self.strict_fp)
             known = {(task.task.workload.key, task.task.interface) for task in outcome.tasks}
-            found = merged(
-                task
-                for find in (kernel_tasks, alternative_tasks)
-                for program in programs
-                for task in find(program.graph, self.target, self.database, object_cache(), strict_fp=self.strict_fp)
-            )
+            every = (self._tasks(find, programs, self.database) for find in (kernel_tasks, alternative_tasks))
+            found = merged(task for tasks in every for task in tasks)
             fresh = [
                 self._task(task, weight_bytes)
                 for task in found
@@ -325,9 +320,22 @@ class _Run:
             outcome = _merged(outcome, self._search("tuning kernels in their new layouts", fresh, budget, pipeline))
         return outcome
 
+    def _tasks(
+        self,
+        find: Callable[..., tuple[KernelTask, ...]],
+        programs: Sequence[ObservedProgram],
+        database: Database | None,
+    ) -> tuple[KernelTask, ...]:
+        """The kernels of all programs, as often as a run needs them."""
+        return merged(
+            replace(task, uses=task.uses * program.weight)
+            for program in programs
+            for task in find(program.graph, self.target, database, object_cache(), strict_fp=self.strict_fp)
+        )
+
     def _judge(self, observed: ObservedProgram, session_id: str, racer: RacerLike) -> ModelVerdict:
         _tell(self.callbacks, Phase("timing the model, tuned and untuned in turn"))
-        return judge(
+        verdict = judge(
             observed,
             self.target,
             self.database,
@@ -337,9 +345,10 @@ class _Run:
             strict_fp=self.strict_fp,
             wish=self.wish,
         )
+        return replace(verdict, weight=observed.weight)
 
     def _task(self, task: KernelTask, weight_bytes: int) -> TuningTask:
-        where = residency(weight_bytes, self.target)
+        where = self.target.residency(weight_bytes)
         return TuningTask.of(
             task.workload,
             self.target,
@@ -410,7 +419,7 @@ def _budget(budget: str | float | Budget | None, trials: int | None, usual: str)
 def _subject(
     given: ModelSource | Workload,
     target: Target,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: WantedShapes | None = None,
     inputs: Mapping[str, object] | None = None,
     seed: int = 0,
     strict_fp: bool = False,
@@ -424,8 +433,14 @@ def _subject(
         if shapes or inputs:
             raise InputError("shapes and inputs are for a model; an operator's text has its shapes already")
         return given if isinstance(given, Workload) else parse_workload(str(given))
+    ranges = shape_ranges(shapes) if shapes else []
+    one = only_shape(ranges)
+    if one is None:
+        if inputs:
+            raise InputError("inputs have shapes of their own: give either them or several shapes")
+        return observe_shapes(given, target, ranges, database, seed=seed, strict_fp=strict_fp, precision=precision)
     found = observe(
-        given, target, database, shapes=shapes, inputs=inputs, seed=seed, strict_fp=strict_fp, precision=precision
+        given, target, database, shapes=one, inputs=inputs, seed=seed, strict_fp=strict_fp, precision=precision
     )
     return tuple({id(program.graph): program for program in found}.values())
 

@@ -45,6 +45,7 @@ class ModelVerdict:
         repeated: nothing has changed since an earlier verdict, which stands.
         asked_for: somebody wanted it so, whatever was measured.
         disturbance: what other programs took while it was timed, in words; empty where the machine was quiet.
+        weight: how often a run of the model runs the program, on average over its shapes.
     """
 
     tuned_seconds: float
@@ -57,6 +58,7 @@ class ModelVerdict:
     repeated: bool = False
     asked_for: bool = False
     disturbance: str = ""
+    weight: float = 1.0
 
     @property
     def same(self) -> bool:
@@ -70,14 +72,14 @@ class ModelVerdict:
 
 
 def combined(verdicts: Sequence[ModelVerdict]) -> ModelVerdict:
-    """Of several programs that run one after another."""
-    tuned = sum(verdict.tuned_seconds for verdict in verdicts)
-    untuned = sum(verdict.untuned_seconds for verdict in verdicts)
+    """Of several programs that run one after another, each as often as its weight says."""
+    tuned = sum(verdict.weight * verdict.tuned_seconds for verdict in verdicts)
+    untuned = sum(verdict.weight * verdict.untuned_seconds for verdict in verdicts)
 
     def over_all(ratios: Sequence[float]) -> float:
         """Of the sums, when each program has such a ratio."""
         pairs = zip(verdicts, ratios, strict=True)
-        return untuned / sum(verdict.untuned_seconds / ratio for verdict, ratio in pairs)
+        return untuned / sum(verdict.weight * verdict.untuned_seconds / ratio for verdict, ratio in pairs)
 
     intervals = [verdict.interval for verdict in verdicts if verdict.interval is not None]
     known = len(intervals) == len(verdicts)

@@ -21,9 +21,11 @@ from autotune.cli.options import (
     MaxErrorOption,
     PrecisionOption,
     ShapeOption,
+    ShapesOption,
     TargetOption,
     database_of,
     load_imports,
+    parse_ranges,
     parse_shapes,
 )
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from autotune.api.locate import DatabaseLike
     from autotune.target import Target
+    from autotune.tensor.shape_range import ShapeRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,17 @@ class Asked:
     def tune_command(self, model: Path, target: str | None = None) -> str:
         """What to type to tune the model, for this or another target."""
         return shlex.join(["autotune", "tune", str(model), *self.words(target), "--budget", "5m"])
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRanges(Asked):
+    """`Asked`, of several shapes."""
+
+    shape: ShapesOption = None
+
+    @property
+    def ranges(self) -> list[ShapeRange]:
+        return parse_ranges(self.shape)
 
 
 def _repeated(option: str, texts: Sequence[str] | None) -> list[str]:

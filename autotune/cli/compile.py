@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.asked import Asked
+from autotune.cli.asked import AskedRanges
 from autotune.cli.feeds import FixOption, load_arrays
 from autotune.cli.options import (
     DbOption,
@@ -30,7 +30,6 @@ from autotune.cli.options import (
     check_writable,
     database_of,
     load_imports,
-    parse_ranges,
     parse_size,
 )
 from autotune.cli.status import working
@@ -109,7 +108,8 @@ def compile_model(
     from autotune.runtime.signature import Signer
     from autotune.tensor.shape_range import only_shape
 
-    ranges = parse_ranges(shape)
+    asked = AskedRanges(target, shape, fix, db, layer, precision, max_error, imports)
+    ranges = asked.ranges
     shapes = only_shape(ranges)
     library = out.suffix.lower() in LIBRARY
     refuse_other_kinds(out)
@@ -145,9 +145,7 @@ def compile_model(
                 max_error=max_error,
             )
             every.save(out, sign)
-        words = [*layer_words(layer), *precision_words(precision, max_error)]
-        command = tune_command(model, target, shape, fix, db, more=words)
-        show_shapes(out, every, time.perf_counter() - start, command, as_json)
+        show_shapes(out, every, time.perf_counter() - start, asked.tune_command(model), as_json)
         return
     with working(f"compiling {model}"):
         variants = [
@@ -188,7 +186,6 @@ def compile_model(
             ("rounding", f"{compiled.expected_error:.1e} of the outputs' range expected"),
         )
     )
-    asked = Asked(target, shape, fix, db, layer, precision, max_error, imports)
     print_coverage(coverage, asked.tune_command(model))
 
 

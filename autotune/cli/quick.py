@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Collection, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from autotune.cli.asked import Asked
+from autotune.cli.asked import Asked, AskedRanges
 from autotune.cli.bench import bench
 from autotune.cli.compile import LIBRARY, compile_model, refuse_other_kinds
 from autotune.cli.loudness import quiet
@@ -47,7 +48,7 @@ def quick(
         refuse_other_kinds(made, LIBRARY)
         check_writable(made)
     _say(f"{model} can be compiled; tuning for {budget}")
-    tune(model, asked=asked, budget=budget)
+    tune(model, asked=AskedRanges(*astuple(asked)), budget=budget)
     if whole:
         _say(f"compiling to {made}")
         compile_model(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.asked import Asked
+from autotune.cli.asked import AskedRanges
 from autotune.cli.ending import INTERRUPTED, failure
 from autotune.cli.loudness import quiet
 from autotune.cli.options import (
@@ -35,7 +35,7 @@ def tune(
         typer.Option("--op", metavar="TEXT", help='Or one operator: "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1".'),
     ] = None,
     *,
-    asked: Asked,
+    asked: AskedRanges,
     budget: Annotated[
         str | None,
         typer.Option("--budget", metavar="TIME", help="How long: 90s, 5m, 1h30m [default: as --effort says]."),
@@ -114,7 +114,7 @@ def tune(
             effort=effort,
             strategy=strategy,
             seed=seed,
-            shapes=asked.shapes,
+            shapes=asked.ranges,
             inputs=asked.arrays(),
             strict_fp=strict_fp,
             precision=asked.precision,
@@ -141,14 +141,17 @@ def tune(
         raise typer.Exit(INTERRUPTED)
 
 
-def _following(report: TuneReport, model: Path | None, op: str, asked: Asked, command: str) -> str:
+def _following(report: TuneReport, model: Path | None, op: str, asked: AskedRanges, command: str) -> str:
     """The command to go on with: more of the same where nothing was gained, else one that uses what was found."""
     if model is None:
-        known = Asked(asked.target, db=asked.db, layer=asked.layer)
+        known = AskedRanges(asked.target, db=asked.db, layer=asked.layer)
         return shlex.join(["autotune", "db", "best", op, *known.words()])
     if report.model is None or not report.model.tuned:
         return command
-    if len(report.programs) > 1 or asked.inputs:  # its shapes may depend on values: a session compiles what a run needs
+    from autotune.tensor.shape_range import only_shape
+
+    several = only_shape(asked.ranges) is None
+    if asked.inputs or (len(report.programs) > 1 and not several):  # values decide: a session compiles
         return shlex.join(["autotune", "bench", str(model), *asked.words()])
     return shlex.join(["autotune", "compile", str(model), *asked.words(), "-o", str(model.with_suffix(".at"))])
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import autotune
 from autotune.api.tune import _budget, _subject
+from autotune.api.verdict import ModelVerdict, combined
 from autotune.compiler.compile import compile_graph
 from autotune.compiler.tasks import kernel_tasks, model_key
 from autotune.errors import ConfigError, DatabaseError, InputError, ModelError, WorkloadError
@@ -19,6 +21,7 @@ from autotune.records import Database, Plan, Tier
 from autotune.search import EFFORTS, Budget, TuneOptions
 from autotune.target import Target
 from tests.cli.cli_models import conv_model, save
+from tests.compiler.test_compiler_bucketed import attention
 
 TARGET = "native -num-cores=1"
 
@@ -126,3 +129,27 @@ def test_the_effort_reaches_the_search(tmp_path: Path, monkeypatch: pytest.Monke
     assert [options.finalists for options, _ in seen] == [effort.finalists for effort in EFFORTS.values()]
     limits = [budget.seconds or 0.0 for _, budget in seen]
     assert limits == sorted(limits) and limits[-1] > 10 * limits[0]
+
+
+def test_ranges_of_shapes_are_programs_with_weights() -> None:
+    target, model = Target.parse(TARGET), attention()
+    shapes = [
+        autotune.ShapeRange({"batch": (1,), "length": (range(13, 17),)}, 3.0),
+        autotune.ShapeRange({"batch": (2,), "length": (16,)}, 1.0),
+    ]
+    found = _subject(model, target, shapes)
+    assert isinstance(found, tuple)
+    assert [(one.feeds["x"].shape, one.weight) for one in found] == [((2, 16, 16), 0.25), ((1, 16, 16), 0.75)]
+    assert [int(one.feeds[name]) for one in found for name in one.feeds if name != "x"] == [16, 2, 16, 1]
+    arrays = [array for one in found for array in one.graph.constants.values()]
+    contents = {(array.shape, array.tobytes()) for array in arrays}
+    assert len({id(array) for array in arrays}) == len(contents) < len(arrays)
+    with pytest.raises(InputError, match="inputs have shapes of their own"):
+        _subject(model, target, {"batch": (1,), "length": (range(8, 17),)}, {"x": np.zeros((1, 8, 16), np.float32)})
+
+
+def test_what_often_runs_counts_more() -> None:
+    often = ModelVerdict(1.0, 2.0, 2.0, True, 0.0, weight=0.75)
+    found = combined([often, ModelVerdict(4.0, 4.0, 1.0, True, 0.0, weight=0.25)])
+    assert (found.tuned_seconds, found.untuned_seconds) == (1.75, 2.5)
+    assert found.speedup == pytest.approx(2.5 / 1.75)

@@ -177,6 +177,30 @@ def test_bad_shapes(shape: str, named: str, tmp_path: Path) -> None:
     assert named in refused("tasks", dynamic(tmp_path), "--shape", shape)
 
 
+@pytest.mark.parametrize(
+    ("shape", "named"),
+    [
+        ("x", "--shape 'x' is not NAME=D,...[=WEIGHT]"),
+        ("x=1..,3,8,8", "whole numbers or ranges"),
+        ("x=8..1,3,8,8", "a range begins with the smaller number, as in 1..8"),
+        ("x=1..2,3,8,8=often", "the weight is a number above 0"),
+        ("x=1..2,3,8,8=0", "the weight is a number above 0"),
+        ("x=1..2,4,8,8", "'x': 4 contradicts 3"),
+        ("z=1..8", "there is no input 'z'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["compile", "tune"])
+def test_bad_ranges(command: str, shape: str, named: str, tmp_path: Path) -> None:
+    more = ["-o", f"{tmp_path}/m.at"] if command == "compile" else ["--trials", "1", "--db", f"{tmp_path}/db.sqlite"]
+    assert named in refused(command, dynamic(tmp_path), "--shape", shape, *more)
+
+
+def test_ranges_are_for_files_and_tuning(tmp_path: Path) -> None:
+    assert "for compile and tune" in refused("tasks", dynamic(tmp_path), "--shape", "x=1..8,3,8,8")
+    shared = refused("compile", dynamic(tmp_path), "--shape", "x=1..8,3,8,8", "-o", tmp_path / "m.so")
+    assert "a library is a program of one shape" in shared
+
+
 def test_a_shape_given_twice(tmp_path: Path) -> None:
     assert "twice" in refused("tasks", dynamic(tmp_path), "--shape", "x=1,3,8,8", "--shape", "x=2,3,8,8")
 
@@ -367,10 +391,10 @@ def other_version(source: Path, out: Path) -> None:
 
 def other_cpu(source: Path, out: Path) -> None:
     artifact = load_artifact(source)
-    program = artifact.program
+    (program,) = artifact.programs
     target = json.loads(program.target)
     target["features"] = sorted([*target["features"], "sse9"])
-    save_artifact(out, artifact._replace(program=replace(program, target=json.dumps(target))))
+    save_artifact(out, replace(artifact, programs=[replace(program, target=json.dumps(target))]))
 
 
 @pytest.mark.parametrize(
