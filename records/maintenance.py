@@ -36,7 +36,11 @@ def stats(db: Database) -> Stats:
     """What is in the database. DatabaseError where a time or a name in it is none."""
 
     def counts(sql: str) -> dict[str, int]:
-        return {fields.key("a kind or state", row["name"]): row["n"] for row in db.connection.rows(sql)}
+        rows = db.connection.rows(sql)
+        try:
+            return {fields.key("a kind or state", row["name"]): row["n"] for row in rows}
+        except DatabaseError as error:
+            raise DatabaseError(f"{db.path} is damaged: {error}; run `autotune db verify`") from None
 
     unread = [summary for _, summary in db.unread()]
     trials = db.connection.rows(  # each from an index: the rows themselves may be gigabytes

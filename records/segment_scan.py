@@ -89,14 +89,6 @@ def scan(path: Path, progress: Callable[[int], None]) -> Scan:
     return Scan([*blocks, *(block.finished() for block in growing.values())], digest.hexdigest())
 
 
-def summary_of(records: list[TuningRecord]) -> Summary:
-    """What the trials come to; there must be one."""
-    counting = _Counting()
-    for record in records:
-        counting.add(_facts_of(record))
-    return counting.finished()
-
-
 def _look(line: bytes, started: bool, tasks: dict[tuple[str, str], Task]) -> _Facts | Session | None:
     """What counts of a line; a task that is new goes to `tasks`."""
     found = _found(line) if started else None

@@ -145,3 +145,14 @@ def test_rows_on_sound_pages_survive_broken_ones(tmp_path: Path) -> None:
     with Database.open(path, read_only=True) as db:
         assert 45 <= export_records(db, tmp_path / "saved.jsonl", damaged) < 50
     assert damaged
+
+
+def test_counts_of_a_damaged_file_name_it(tmp_path: Path) -> None:
+    path = tmp_path / "db.sqlite"
+    with Database.open(path) as db:
+        db.add(make_failure(1))
+        db.connection.execute("UPDATE trials SET failure_kind = ?", ("X" * 2**20,))
+        with pytest.raises(DatabaseError) as raised:
+            stats(db)
+    assert str(raised.value).startswith(f"{path} is damaged: a kind or state must be 1 to 128 printable characters")
+    assert len(str(raised.value)) < 400

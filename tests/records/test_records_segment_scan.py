@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from autotune.errors import DatabaseError
 from autotune.records import TuningRecord, segment_scan
-from autotune.records.block import Block, Task
+from autotune.records.block import Block, Summary, Task
 from autotune.records.exchange import parse_line
 from tests.records.records_samples import make_failure, make_record, make_session, records
 
@@ -26,6 +27,17 @@ def ignored(done: int) -> None:
 def trial(record: TuningRecord, respaced: bool = False) -> str:
     line = f'{{"trial":{record.to_json()}}}'
     return json.dumps(json.loads(line)) if respaced else line
+
+
+def summary_of(records: list[TuningRecord]) -> Summary:
+    verified = [record for record in records if record.verified]
+    best = min(verified, key=lambda record: (record.disturbed, record.seconds), default=None)
+    dates = [record.created for record in records]
+    return Summary(
+        trials=len(records), verified=len(verified),
+        failures=Counter(record.failure_kind for record in records if record.failure_kind),
+        best_seconds=None if best is None else best.seconds, oldest=min(dates), newest=max(dates),
+    )  # fmt: skip
 
 
 def blocks_of(path: Path) -> list[Block]:
@@ -52,7 +64,7 @@ def test_blocks_are_those_of_the_records(
     found = segment_scan.scan(path, ignored)
     assert found.sha256 == hashlib.sha256(text.encode()).hexdigest()
     assert {block.task: block.summary for block in found.blocks} == {
-        task: segment_scan.summary_of(those) for task, those in tasks.items()
+        task: summary_of(those) for task, those in tasks.items()
     }
     for block in found.blocks:
         assert block.task is not None
