@@ -2,6 +2,7 @@
 
 python -m benchmarks.fleet                    all parts
 python -m benchmarks.fleet --part kills       scheduler, 2 builders and 1 runner as processes, each killed 20 times
+python -m benchmarks.fleet --part same        a model tuned locally and by 2 builders and 1 runner: which schedules win
 python -m benchmarks.fleet --part overhead    trials through the cluster against the local ones, in turn
 python -m benchmarks.fleet --part scale       simulated build and run times, 4 to 64 workers, 1,000 tasks
 python -m benchmarks.fleet --part targets     two groups of runners, haswell and native, tuned at the same time
@@ -27,6 +28,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import onnx
+
 import autotune
 from autotune.api.phase import Phase
 from autotune.fleet.engine import Fleet, Patience
@@ -43,12 +46,18 @@ from autotune.ops import parse_workload
 from autotune.records import Database
 from autotune.search import Budget, Event, TrialFinished, TuneOptions, TuningTask
 from autotune.search import tune as search
+from autotune.search.outcome import TaskOutcome
 from autotune.target import Target
+from benchmarks import zoo
 from benchmarks.report import ROOT, Report, Row, parser, progress
 
 OPERATOR = "conv2d data=1,64,28,28 weight=64,64,3,3 pad=1"
 HERE, HASWELL = "native -num-cores=1", "x86 -mcpu=haswell -num-cores=1"
+PARTS = ("kills", "same", "overhead", "scale", "targets")
 KILLS = 20
+MODEL, MODEL_TRIALS = "squeezenet", 240
+SAME = 1.03
+"""Two runs of the same search differ by about as much."""
 STUCK_SECONDS = 20.0
 """The next process is killed after another trial was reported, or after so long without one."""
 WORKERS = (4, 16, 64)
@@ -60,13 +69,15 @@ TRIALS_EACH = 24
 METHOD = (
     "All processes run on this machine. kills: while a process tunes on the cluster, the scheduler, each builder and "
     "the runner get SIGKILL in random order at random moments, each that many times, and are started again; every "
-    "trial that was reported must be in the database, and the run must end by its own budget. overhead: the same "
-    "kernel timed by a local runner and by a cluster's, in turn, less what the runner says that it took; alone, one at "
-    "a time; queued, all at once, by their number. scale: workers that sleep instead of building and running, half of "
-    "them builders, half runners, in 4 processes, while a tuner works through 1,000 tasks with random search; trials "
-    "per second of the middle two thirds against what as many workers could do, and the tuner's CPU seconds by wall "
-    "time then. targets: two tuners at once, two runners with different target keys, one builder, one scheduler, one "
-    "database: no row may be of another target, no kernel in both."
+    "trial that was reported must be in the database, and the run must end by its own budget. same: a model is tuned "
+    "locally, then by such processes, with as many trials, then the two best kernels of every task are timed in turn,"
+    " and their times added by the uses of each kernel. overhead: the same kernel timed by a local runner and by a "
+    "cluster's, in turn, less what the runner says that it took; alone, one at a time; queued, all at once, by their "
+    "number. scale: workers that sleep instead of building and running, half of them builders, half runners, in 4 "
+    "processes, while a tuner works through 1,000 tasks with random search; trials per second of the middle two "
+    "thirds against what as many workers could do, and the tuner's CPU seconds by wall time then. targets: two tuners"
+    " at once, two runners with different target keys, one builder, one scheduler, one database: no row may be of "
+    "another target, no kernel in both."
 )
 
 
@@ -215,6 +226,44 @@ WORKERS_KILLED = {
     "builder 2": ("--build", "--jobs", "1"),
     "runner": ("--run", "--target", HERE),
 }
+
+
+def same(trials: int, folder: Path) -> list[Row]:
+    """The best kernel of every task of a model, tuned locally and on a cluster, timed in turn."""
+    path = folder / f"{MODEL}.onnx"
+    onnx.save(zoo.build(MODEL), path)
+
+    def tuned(place: str, cluster: str | None) -> list[TaskOutcome]:
+        progress(f"{MODEL}: {trials} trials, {place}")
+        found = autotune.tune(
+            str(path), HERE, folder / f"{place}.sqlite", trials=trials, verdict="tuned", cluster=cluster
+        )
+        return sorted(found.search.tasks, key=lambda outcome: outcome.task.workload.key)
+
+    alone = tuned("local", None)
+    with processes() as started:
+        started.scheduler()
+        for name, options in WORKERS_KILLED.items():
+            started.worker(name, *options)
+        started.ready(list(WORKERS_KILLED))
+        together = tuned("cluster", started.address)
+    rows: list[Row] = []
+    with Runner(Target.parse(HERE)) as runner:
+        for one, other in zip(alone, together, strict=True):
+            assert one.task.workload.key == other.task.workload.key and one.best and other.best
+            candidates = [one.task.candidate(best.config) for best in (one.best, other.best)]
+            builds = [made for made in map(build, candidates) if isinstance(made, BuildResult)]
+            results = runner.compare(candidates[0], builds)
+            seconds = [result.seconds for result in results if isinstance(result, MeasureResult)]
+            assert len(seconds) == 2, f"{one.task.name}: {results}"
+            rows.append(
+                {
+                    "operator": one.task.name, "uses": one.task.weight, "trials": one.trials, "cluster": other.trials,
+                    "same kernel": builds[0].kernel.ir_hash == builds[1].kernel.ir_hash,
+                    "local µs": 1e6 * seconds[0], "cluster µs": 1e6 * seconds[1], "ratio": seconds[1] / seconds[0],
+                }
+            )  # fmt: skip
+    return rows
 
 
 def overhead(rounds: int) -> Row:
@@ -386,8 +435,9 @@ def targets(trials: int, folder: Path) -> Row:
 def main(arguments: list[str] | None = None) -> int:
     options = parser("fleet", __doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
-    options.add_argument("--part", action="append", choices=("kills", "overhead", "scale", "targets"))
+    options.add_argument("--part", action="append", choices=PARTS)
     options.add_argument("--kills", type=int, default=KILLS, help="of each process")
+    options.add_argument("--trials", type=int, default=MODEL_TRIALS, help="of each tuning of the model")
     options.add_argument("--sleep", help=argparse.SUPPRESS)
     given = options.parse_args(arguments)
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -395,7 +445,7 @@ def main(arguments: list[str] | None = None) -> int:
         address, each = json.loads(given.sleep)
         sleepers(address, each, each)
         return 0
-    parts = given.part or ["kills", "overhead", "scale", "targets"]
+    parts = given.part or PARTS
     report = Report("fleet", METHOD, given.quick)
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory(prefix="autotune-fleet-") as name:
@@ -405,6 +455,16 @@ def main(arguments: list[str] | None = None) -> int:
             report.table("kills", [row])
             report.claim("acknowledged trials lost", float(row["lost"] or 0), "at most", 0)
             report.claim("kills survived to the end of the run", float(row["ended"] == "finished"), "at least", 1)
+        if "same" in parts:
+            rows = same(30 if given.quick else given.trials, folder)
+            report.table("same", rows)
+            local, cluster = (
+                sum(float(row["uses"] or 0) * float(row[place] or 0) for row in rows)
+                for place in ("local µs", "cluster µs")
+            )
+            equal = sum(bool(row["same kernel"]) for row in rows)
+            note = f"{equal} of {len(rows)} kernels are the same"
+            report.claim(f"{MODEL}: the cluster's by the local schedules", cluster / local, "at most", SAME, "", note)
         if "overhead" in parts:
             row = overhead(5 if given.quick else 60)
             report.table("overhead", [row])
