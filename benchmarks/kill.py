@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -155,10 +156,14 @@ def left_over(pids: set[int]) -> set[int]:
 
 def lost(trials: list[tuple[str, str]], database: Path) -> int:
     """How many of the trials are not in the database."""
+    said = set(trials)  # before the database is read: a tuner that lives goes on
     with Database.open(database, read_only=True) as opened:
-        return sum(
-            all(record.config_key != config for record in opened.trials(workload)) for workload, config in set(trials)
-        )
+        kept = {
+            (workload, record.config_key)
+            for workload in {workload for workload, _ in said}
+            for record in opened.trials(workload)
+        }
+    return len(said - kept)
 
 
 def kill_tuner(subject: str, target: str, database: Path, kills: int, rng: random.Random) -> list[Row]:
@@ -218,10 +223,16 @@ def kill_workers(subject: str, target: str, database: Path, kills: int, rng: ran
     return rows
 
 
-def measure(report: Report, subject: str, target: str, folder: Path, kills: int, seed: int) -> None:
+VICTIMS = {"tuner": kill_tuner, "workers": kill_workers}
+
+
+def measure(
+    report: Report, subject: str, target: str, folder: Path, kills: int, seed: int, victims: Sequence[str]
+) -> None:
     """Fill the report."""
     rng = random.Random(seed)
-    for name, run in (("tuner", kill_tuner), ("workers", kill_workers)):
+    for name in victims:
+        run = VICTIMS[name]
         progress(f"killing {name}")
         rows = run(subject, target, folder / f"{name}.sqlite", kills, rng)
         report.table(f"kill -9 on {name}", rows)
@@ -244,6 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--model", choices=zoo.names(), help="tune a model instead")
     options.add_argument("--target", default="native -num-cores=1")
     options.add_argument("--kills", type=int, help="of each kind (default: 20, with a model 10)")
+    options.add_argument("--of", choices=VICTIMS, action="append", help="kill only these (default: both)")
     options.add_argument("--seed", type=int, default=0, help="of the random moments")
     options.add_argument("--child", help=argparse.SUPPRESS)
     given = options.parse_args(arguments)
@@ -259,7 +271,7 @@ def main(arguments: list[str] | None = None) -> int:
         if given.model:
             subject = str(folder / f"{given.model}.onnx")
             onnx.save(zoo.build(given.model), subject)
-        measure(report, subject, given.target, folder, kills, given.seed)
+        measure(report, subject, given.target, folder, kills, given.seed, given.of or list(VICTIMS))
     report.finish(given.json)
     return 0
 
