@@ -89,7 +89,7 @@ def show(
     for trial, origin in zip(fastest, origins):
         table.add_row(
             duration(trial.seconds),
-            "-" if trial.spread is None else percent(trial.spread),
+            percent(trial.spread),
             "-" if trial.max_abs_err is None else f"{trial.max_abs_err:.2g}",
             "-" if trial.tolerance is None else f"{trial.tolerance:.2g}",
             text.date(trial.created),

@@ -99,7 +99,7 @@ def _show(found: Profile, top: int, command: str) -> None:
             *common,
             f"{row.gflops:.1f}",
             size(row.report.nbytes),
-            percent(row.of_limit),
+            percent(found.limit_share(row)),
             duration(row.report.seconds),
             "-" if against is None else f"{against:.2f}×",
             cell(kernel_name(row.report.origins)),

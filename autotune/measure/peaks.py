@@ -32,8 +32,8 @@ _MOST_SWEEPS = 6
 _PAUSE_SECONDS = 0.2
 _SCALES = 0.8  # of the threads' number, what throughput that threads do not share reaches at least
 _SHARED_SCALES = 0.9  # of one thread's rate, what the threads reach together where they share
-_PEAK_SECONDS = 5e-4  # of a round of `fma_peak`, so short that some fall between two disturbances
-_PEAK_ROUNDS = 500  # before the next look at the machine
+_PEAK_SECONDS = 5e-4  # of a try of `fma_peak`, so short that some fall between two disturbances
+_PEAK_ROUNDS = 170  # of some tries each, before the next look at the machine
 _LEAST_SHARE = {"measured": 0.85, "shipped": 0.75, "given": 0.75, "features": 0.4}
 """By where a core's figures are from: what of their peak a machine reaches at least, when nobody disturbs it."""
 _LEAST_OF_MEASURED = 0.97  # and of a peak that was measured in quiet with as many threads

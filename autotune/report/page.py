@@ -149,8 +149,9 @@ def _row(profile: Profile, row: KernelProfile | HostProfile) -> dict[str, Any]:
                 "gain": 0.0}  # fmt: skip
     return {
         "name": kernel_name(row.report.origins) or "-", "what": row.report.description, "template": row.template,
-        "seconds": row.seconds, "share": profile.share(row), "of_limit": row.of_limit, "record": row.report.seconds,
-        "against": row.against_record, "tier": row.report.tier.value, "gain": max(row.seconds - row.least, 0.0),
+        "seconds": row.seconds, "share": profile.share(row), "of_limit": profile.limit_share(row),
+        "record": row.report.seconds, "against": row.against_record, "tier": row.report.tier.value,
+        "gain": max(row.seconds - row.least, 0.0),
     }  # fmt: skip
 
 
@@ -161,7 +162,7 @@ def _gains(profile: Profile) -> Mapping[str, Any]:
     return {
         "least": least,
         "share": 1 - least / profile.seconds if profile.seconds else 0.0,
-        "kernels": [(_name(k), k.seconds - k.least, k.of_limit) for k in over if k.seconds > k.least],
+        "kernels": [(_name(k), k.seconds - k.least, profile.limit_share(k)) for k in over if k.seconds > k.least],
     }
 
 

@@ -104,6 +104,10 @@ class Profile:
         """Whether the limits are too low for sure, as kernels beat them, or likely so."""
         return bool(self.doubts) or any(k.of_limit > BEYOND for k in self.kernels if k.seconds > SURE_SECONDS)
 
+    def limit_share(self, kernel: KernelProfile) -> float | None:
+        """The kernel's `of_limit`; None when the limits are in doubt, and nothing should be compared with them."""
+        return None if self.disturbed else kernel.of_limit
+
     @property
     def recorded(self) -> tuple[int, float, float]:
         """The kernels with a record: how many, their seconds in the model, and those on record."""
@@ -163,7 +167,7 @@ class Profile:
         from autotune.report.text import duration, percent
 
         rows = [
-            (duration(k.seconds), percent(self.share(k)), percent(k.of_limit), kernel_name(k.report.origins),
+            (duration(k.seconds), percent(self.share(k)), percent(self.limit_share(k)), kernel_name(k.report.origins),
              k.report.description)
             for k in self.kernels
         ]  # fmt: skip

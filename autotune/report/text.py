@@ -21,8 +21,9 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def percent(share: float | None) -> str:
+    """96.7 %; "-" where it is unknown."""
+    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def counted(count: int, what: str) -> str:
