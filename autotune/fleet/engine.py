@@ -149,7 +149,7 @@ class Fleet:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _begin(self) -> None:
-        await require_reachable(self.scheduler)
+        await require_reachable(self.scheduler, "client")
         self._client = await self._connected()
         await self._look()
         self._watching = asyncio.ensure_future(self._watch())

@@ -81,7 +81,7 @@ async def serve(
     """
     stop = stop or asyncio.Event()
     first = True
-    await require_reachable(scheduler)
+    await require_reachable(scheduler, "worker")
     with tempfile.TemporaryDirectory(prefix="autotune-worker-") as folder:
         while not stop.is_set():
             worker = None

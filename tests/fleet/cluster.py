@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import dask
 from distributed import Scheduler
 
 from autotune.fleet.engine import Fleet, Patience
@@ -38,7 +39,10 @@ class Cluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _begin(self, port: int) -> Scheduler:
-        return await Scheduler(host="127.0.0.1", port=port, dashboard=False, dashboard_address="127.0.0.1:0")
+        protocol = "tls" if dask.config.get("distributed.comm.require-encryption") else "tcp"
+        return await Scheduler(
+            host="127.0.0.1", port=port, protocol=protocol, dashboard=False, dashboard_address="127.0.0.1:0"
+        )
 
     def restart(self) -> None:
         """The scheduler forgets everything, as one that was killed and started again."""
