@@ -223,8 +223,8 @@ def tune(
     patience = PEAK_SECONDS if limit.seconds is None else min(PEAK_SECONDS, PEAK_SHARE * limit.seconds)
     with showing(progress) as shown:
         listeners: tuple[TuneCallback, ...] = (*callbacks, *([shown] if shown is not None else []))
-        _tell(listeners, Phase("reading the model"))
         with open_workplace(target, cluster, imports) as place:
+            _tell(listeners, Phase("reading the model"))
             with _earlier(database) as opened:
                 wish = Precision.parse(precision, max_error)
                 subject = _subject(model_or_op, place.target, shapes, inputs, seed, strict_fp, wish, opened)
