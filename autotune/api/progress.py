@@ -70,7 +70,8 @@ class TuneProgress:
                 self._best.update((_key(task), _Best(task.weight, task.ideal_seconds)) for task in event.tasks)
                 self._last, self._new, self._compared, self._pace = None, 0, 0, Pace()
                 of = f": {counted(len(event.tasks), 'task')}" if event.tasks else ""
-                self._note(event.name + of)
+                if self._best:  # before, all may still end in an error, which is then the only line
+                    self._note(event.name + of)
             case TrialFinished():
                 self._last = event
                 self._new += 1

@@ -78,7 +78,8 @@ def test_nobody_looks_at_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with showing(None) as silent, showing(False) as unwanted, showing(True) as wanted:
         assert silent is None and unwanted is None and wanted is not None
         wanted(Phase("reading the model"))
-    assert capsys.readouterr().err == "reading the model\n"
+        wanted(Phase("tuning", TASKS))
+    assert capsys.readouterr().err == "tuning: 2 tasks\n"
 
 
 def test_a_pace_needs_twice_the_time() -> None:
