@@ -67,7 +67,7 @@ class Choice:
         """By which the anchor is computed."""
         if self.recorded is not None:
             return self.recorded.algorithm
-        return str(getattr(lookup(self.config.template or "").rules, "algorithm", "direct"))
+        return lookup(self.config.template or "").algorithm_of(self.config)
 
     def is_strict(self, workload: Workload) -> bool:
         """Whether errors are those of another order of summation; so the template says, or what the steps stand on."""

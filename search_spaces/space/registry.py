@@ -72,6 +72,11 @@ class Template:
         found = getattr(self.rules, "algorithm", None)
         return found if isinstance(found, str) else None
 
+    def algorithm_of(self, config: Config) -> str:
+        """By which the kernel of a config is computed."""
+        found = getattr(self.rules, "algorithm", "direct")
+        return str(found(config) if callable(found) else found)
+
     def applies(self, workload: Workload, target: Target) -> bool:
         has_op = self.op is None or any(node.op == self.op for node in workload.nodes)
         return has_op and self.rules.applies(workload, target)

@@ -111,3 +111,8 @@ def test_two_templates_of_one_name_are_refused(templates: dict[str, Template]) -
     with pytest.raises(ConfigError, match="two templates named 'matmul'"):
         template("matmul", op="matmul")(type(templates["matmul"].rules))
     assert lookup("matmul") is templates["matmul"]
+
+
+@pytest.mark.parametrize("name, algorithm", [("conv2d.direct", "direct"), ("conv2d.winograd_f4", "winograd_f4")])
+def test_a_template_names_the_algorithm_of_a_config(name: str, algorithm: str) -> None:
+    assert lookup(name).algorithm_of(Config.of(template=name)) == algorithm
