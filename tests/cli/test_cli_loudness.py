@@ -52,7 +52,10 @@ def test_quiet_commands_say_their_errors() -> None:
 
 
 @pytest.mark.parametrize(("words", "detail"), [(("-v",), False), (("-vv",), True), (("--verbose", "--verbose"), True)])
-def test_verbose_tells_passes_kernels_and_weights(words: tuple[str, ...], detail: bool, tmp_path: Path) -> None:
+def test_verbose_tells_passes_kernels_and_weights(
+    words: tuple[str, ...], detail: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # with no program of an earlier session
     model = save(conv_model(), tmp_path / "m.onnx")
     result = invoke("run", model, "--random", "0", "--json", "--untuned", *words)
     assert result.exit_code == 0
