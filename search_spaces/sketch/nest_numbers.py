@@ -412,7 +412,7 @@ class _Counted:
             for axis, step in parts:
                 span = span + abs(step) * (names[axis] - 1)
             spans.append(np.minimum(span, size))
-        dense = np.prod(spans, axis=0) * f.bytes
+        dense = np.prod([np.ones(spatial.shape[:-1]), *spans], axis=0) * f.bytes  # a scalar has no spans
         run, rest, open_ = np.ones(dense.shape), np.ones(dense.shape), np.ones(dense.shape, bool)
         for size, span in zip(reversed(f.shape), reversed(spans)):
             run = np.where(open_, run * span, run)
