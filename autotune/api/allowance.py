@@ -38,6 +38,11 @@ class Allowance:
         """Seconds; None for no limit."""
         return None if self.seconds is None else self.started + self.seconds - self.clock()
 
+    def over(self) -> bool:
+        """Whether there is no time left."""
+        left = self.left()
+        return left is not None and left <= 0
+
     def search(self, budget: Budget, kept: float = 0.0) -> Budget:
         """The budget of a search that ends so many seconds before the call."""
         left = self.left()

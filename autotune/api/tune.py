@@ -65,7 +65,8 @@ class TuneReport:
     Attributes:
         search: what became of every task.
         programs: the verdicts on the programs of the model: none for an operator, and when the run was interrupted
-            before; several where values of the run decide shapes.
+            before; several where values of the run decide shapes, or where ranges of shapes were asked for.
+        untimed: programs that there was no time to judge; the same call again goes on with them.
         peak: fp32 FMA peak of the target's threads, measured at the start, and whether it can be trusted.
         interrupted: ended by Ctrl-C; everything measured is kept, and the same call continues.
     """
@@ -74,6 +75,7 @@ class TuneReport:
     database: Path
     search: TuneOutcome
     programs: tuple[ModelVerdict, ...]
+    untimed: int
     peak: Peak
     interrupted: bool
 
@@ -104,6 +106,7 @@ class TuneReport:
             "peak": asdict(self.peak),
             "model": asdict(self.model) if self.model else None,
             "programs": [asdict(program) for program in self.programs],
+            "untimed": self.untimed,
             "tasks": [
                 {
                     "workload": task.task.workload.key,
@@ -277,16 +280,21 @@ class _Run:
 
     def judged(self, outcome: TuneOutcome, programs: Sequence[ObservedProgram]) -> TuneReport:
         """What the run came to, the verdicts on its programs included."""
-        verdicts: list[ModelVerdict] = []
         if not programs or outcome.interrupted:
-            return self._report(outcome, verdicts, outcome.interrupted)
+            return self._report(outcome, (), 0, outcome.interrupted)
+        verdicts: dict[int, ModelVerdict] = {}
+        # Those that most of a run's time goes into come first: there may be no time for all.
+        shares = [program.weight * flops for program, flops in zip(programs, _flops(programs), strict=True)]
+        todo = sorted(range(len(programs)), key=lambda place: shares[place], reverse=True)
+        interrupted = False
         try:
             with self.place.racer() as racer:
-                for program in programs:
-                    verdicts.append(self._judge(program, outcome.session_id, racer))
+                while todo and not (verdicts and self.time.over()):
+                    verdicts[todo[0]] = self._judge(programs[todo[0]], outcome.session_id, racer)
+                    del todo[0]
         except KeyboardInterrupt:
-            return self._report(outcome, verdicts, True)
-        return self._report(outcome, verdicts, False)
+            interrupted = True
+        return self._report(outcome, [verdicts[place] for place in sorted(verdicts)], len(todo), interrupted)
 
     @staticmethod
     def weight_bytes(subject: Workload | Sequence[ObservedProgram]) -> int:
@@ -375,9 +383,11 @@ class _Run:
             command=self.command,
         )
 
-    def _report(self, outcome: TuneOutcome, verdicts: Sequence[ModelVerdict], interrupted: bool) -> TuneReport:
+    def _report(
+        self, outcome: TuneOutcome, verdicts: Sequence[ModelVerdict], untimed: int, interrupted: bool
+    ) -> TuneReport:
         peak = self.peak.against(self.peak.gflops * max((self._of_peak(task) for task in outcome.tasks), default=0.0))
-        return TuneReport(self.target, self.database.path, outcome, tuple(verdicts), peak, interrupted)
+        return TuneReport(self.target, self.database.path, outcome, tuple(verdicts), untimed, peak, interrupted)
 
     def _of_peak(self, found: TaskOutcome) -> float:
         """What share of the peak its best kernel reaches for sure: with as few multiplications as it can have."""

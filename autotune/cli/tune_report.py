@@ -76,6 +76,9 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
         lines.append(f"the model was timed beside others: {verdict.disturbance}")
     if verdict.repeated:
         lines.append("nothing has changed since that was measured: the verdict stands (--verdict again measures anew)")
+    if report.untimed:
+        left = counted(report.untimed, "further program")
+        lines.append(f"no time was left to compare {left}: the same command goes on")
     return [*lines, *_decision(report, verdict)]
 
 

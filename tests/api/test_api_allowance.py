@@ -55,3 +55,12 @@ def test_a_verdict_has_fewer_rounds_when_time_is_short_but_always_some() -> None
     clock.now = 200.0
     assert allowance.rounds(LARGE) == MODEL_ROUNDS[0]
     assert allowance.follow_up(8, [SMALL]) is None
+
+
+def test_a_time_is_over_when_nothing_is_left() -> None:
+    clock = Clock()
+    allowance = Allowance(10.0, 100.0, clock.now, clock)
+    assert not allowance.over()
+    clock.now += 10
+    assert allowance.over()
+    assert not Allowance(None, 100.0, 0.0).over()

@@ -153,3 +153,14 @@ def test_what_often_runs_counts_more() -> None:
     found = combined([often, ModelVerdict(4.0, 4.0, 1.0, True, 0.0, weight=0.25)])
     assert (found.tuned_seconds, found.untuned_seconds) == (1.75, 2.5)
     assert found.speedup == pytest.approx(2.5 / 1.75)
+
+
+def test_a_time_that_is_over_leaves_programs_to_the_next_call_the_heaviest_come_first(tmp_path: Path) -> None:
+    shapes = [
+        autotune.ShapeRange({"batch": (2,), "length": (16,)}, 1.0),
+        autotune.ShapeRange({"batch": (1,), "length": (16,)}, 9.0),
+    ]
+    report = autotune.tune(attention(), TARGET, tmp_path / "db.sqlite", budget=0.01, shapes=shapes)
+    assert report.untimed == 1
+    assert [verdict.weight for verdict in report.programs] == [0.9]
+    assert report.to_dict()["untimed"] == 1
