@@ -1,4 +1,4 @@
-"""Gauge: what the cores of a thread pool give at this moment, beside the best that they are known to give.
+"""Gauge: what the cores of a thread pool give at this moment, beside what they usually give.
 
 Three short loops run on every thread: a chain of additions that wait for each other, whose rate is the clock and
 nothing else; multiply-adds, which a lower clock slows down and a neighbour who multiplies too; and loads, which need
@@ -17,13 +17,14 @@ from autotune.measure.pool_probe import PoolProbe
 from autotune.measure.probes import fma_kernel
 from autotune.measure.quiet import waiting_seconds
 from autotune.measure.timing import Moment
+from autotune.measure.usual import Usual
 from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
 
 _SECONDS = 2e-5  # of each try of a loop
 _FIRST_LOOKS = 20
 _QUIET = 0.9
-"""Of the best, what a quiet moment reaches: clocks vary by less, a neighbour takes more."""
+"""Of what is usual, what a quiet moment reaches: clocks vary by less, a neighbour takes more."""
 _WAITED = 0.1  # of the time since the last look, spent waiting for a core: others were there
 
 
@@ -42,30 +43,32 @@ class Gauge:
         self._clock = PoolProbe(clock_kernel(target.vector_bits), target, pool, _SECONDS)
         self._multiplies = PoolProbe(fma_kernel(target), target, pool, _SECONDS)
         self._loads = PoolProbe(load_kernel(target), target, pool, _SECONDS)
-        # Beside neighbours even the best of some looks is slow: then what the CPU should do is the yardstick.
-        self._best = Moment(0.0, least_peak(target.with_threads(1)), least_loads(target))
+        # Beside neighbours even what is usual is slow: then what the CPU should do is the yardstick.
+        self._usual_ghz = Usual()
+        self._usual_gflops = Usual(least_peak(target.with_threads(1)))
+        self._usual_loads = Usual(least_loads(target))
         for _ in range(_FIRST_LOOKS):
             self.look()
 
     def look(self) -> Moment:
         """What the slowest of the cores gives now, and how long threads have waited for one since the last look."""
         moment = Moment(self._clock.run(), self._multiplies.run(), self._loads.run(), self._waited())
-        best = self._best
-        self._best = Moment(max(best.ghz, moment.ghz), max(best.gflops, moment.gflops), max(best.loads, moment.loads))
+        self._usual_ghz.add(moment.ghz)
+        self._usual_gflops.add(moment.gflops)
+        self._usual_loads.add(moment.loads)
         return moment
 
     @property
     def ghz(self) -> float:
-        """The best clock that was seen."""
-        return self._best.ghz
+        """The clock at which kernels are timed."""
+        return self._usual_ghz.value
 
     def quiet(self, moment: Moment) -> bool:
-        """Whether nobody disturbed the machine then, by the best that is known of it now."""
-        best = self._best
+        """Whether nobody disturbed the machine then, by what is known of it now."""
         near = (
-            moment.ghz >= _QUIET * best.ghz
-            and moment.gflops >= _QUIET * best.gflops
-            and moment.loads >= _QUIET * best.loads
+            moment.ghz >= _QUIET * self._usual_ghz.value
+            and moment.gflops >= _QUIET * self._usual_gflops.value
+            and moment.loads >= _QUIET * self._usual_loads.value
         )
         return near and moment.waited <= _WAITED
 

@@ -1,6 +1,6 @@
 """One clock, one statistic per purpose. Whoever turns samples into a number does it here.
 
-- A round of a kernel takes the *minimum* of its batches, at the best clock: what others do only adds time, and the
+- A round of a kernel takes the *minimum* of its batches, at the usual clock: what others do only adds time, and the
   clock, which nobody here governs, moves all kernels alike. A kernel's time is the *lower quartile* of its rounds: a
   minimum would follow the one round whose clock was misread (ADR 0017).
 - A model's latency is the *median* of interleaved rounds: what a user sees.
@@ -57,13 +57,13 @@ class GaugeLike(Protocol):
 
     @property
     def ghz(self) -> float:
-        """The best clock that is known."""
+        """The clock at which kernels are timed: what is usual."""
 
     def look(self) -> Moment:
         """The machine at this moment."""
 
     def quiet(self, moment: Moment) -> bool:
-        """Whether nobody disturbed the machine then, by the best that is known of it now."""
+        """Whether nobody disturbed the machine then, by what is known of it now."""
 
 
 def kernel_seconds(rounds: Sequence[float]) -> float:

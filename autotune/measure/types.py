@@ -97,7 +97,7 @@ class MeasureResult:
     """The time of a verified kernel.
 
     Attributes:
-        seconds: per call, at the best clock; see `timing`.
+        seconds: per call, at the usual clock; see `timing`.
         spread: (median - minimum) / minimum of the batches.
         batches, number: how many batches of how many calls.
         probe_gflops: best FMA probe between the rounds.

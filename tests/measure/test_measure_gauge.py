@@ -17,12 +17,12 @@ HOST = Target.parse("native")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_look_is_near_the_best_or_says_that_it_is_not(threads: int) -> None:
+def test_a_look_is_near_what_is_usual_or_says_that_it_is_not(threads: int) -> None:
     with ThreadPool(threads) as pool:
         gauge = Gauge(HOST.with_threads(threads), pool)
         looks = [gauge.look() for _ in range(5)]
-        best = Moment(gauge.ghz, max(look.gflops for look in looks), max(look.loads for look in looks))
-        assert all(0 < look.ghz <= gauge.ghz for look in looks)
+        best = Moment(max(look.ghz for look in looks), max(look.gflops for look in looks), max(look.loads for look in looks))
+        assert all(look.ghz > 0 for look in looks) and gauge.ghz > 0
         assert all(look.gflops > 0 and look.loads > 0 and look.waited >= 0 for look in looks)
         for slow in (
             replace(best, ghz=best.ghz / 2),
