@@ -15,7 +15,7 @@ from autotune.measure.core_probes import clock_kernel, load_kernel
 from autotune.measure.peaks import least_loads, least_peak
 from autotune.measure.pool_probe import PoolProbe
 from autotune.measure.probes import fma_kernel
-from autotune.measure.quiet import waiting_seconds
+from autotune.measure.quiet import Waiting
 from autotune.measure.timing import Moment
 from autotune.measure.usual import Usual
 from autotune.runtime.threads import ThreadPool
@@ -39,7 +39,8 @@ class Gauge:
     def __init__(self, target: Target, pool: ThreadPool) -> None:
         target.require_host()
         self._threads = pool.num_threads
-        self._waiting = (time.monotonic(), waiting_seconds())
+        self._waiting = Waiting()
+        self._waited_before = (time.monotonic(), self._waiting.seconds())
         self._clock = PoolProbe(clock_kernel(target.vector_bits), target, pool, _SECONDS)
         self._multiplies = PoolProbe(fma_kernel(target), target, pool, _SECONDS)
         self._loads = PoolProbe(load_kernel(target), target, pool, _SECONDS)
@@ -73,6 +74,6 @@ class Gauge:
         return near and moment.waited <= _WAITED
 
     def _waited(self) -> float:
-        (then, before), now = self._waiting, (time.monotonic(), waiting_seconds())
-        self._waiting = now
+        (then, before), now = self._waited_before, (time.monotonic(), self._waiting.seconds())
+        self._waited_before = now
         return max(0.0, now[1] - before) / max(now[0] - then, 1e-9) / self._threads

@@ -13,8 +13,11 @@ told and decides nothing: it follows half a minute late, and counts who waits fo
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +31,7 @@ QUIET_STEAL = 0.03
 _WINDOW_SECONDS = 0.25  # of one look while waiting: the counters advance by hundredths of a second
 _IDLE = (3, 4)  # columns of /proc/stat: idle, and waiting for a disk
 _STEAL = 7
+_COUNTERS_BYTES = 128  # three numbers of 64 bits
 _MOST = 0.25  # of what others took: a program that took so much is named
 _COLUMNS = 8  # those behind them are parts of the first
 _ROOT = Path("/")
@@ -176,16 +180,57 @@ def _most_of(now: Mapping[int, tuple[str, float]], before: Mapping[int, tuple[st
             yield name
 
 
-def waiting_seconds(root: Path = _ROOT) -> float:
-    """How long the living threads of this process have waited for a core that others had, all together.
+@final
+class Waiting:
+    """How long threads of this process have waited for a core that others had, all together.
 
-    Exact to the nanosecond, unlike a `Watch`, so it tells of a single trial; 0 where the kernel does not count it.
+    Exact to the nanosecond, unlike a `Watch`, so it tells of a single trial; 0 where the kernel does not count it. The
+    threads are those that live when it is made, and whoever asks: their counters stay open, for this is asked between
+    any two rounds of a trial.
+
+    Args:
+        root: of the file system with /proc.
     """
-    total = 0
-    for path in (root / "proc/self/task").glob("*/schedstat"):
-        fields = _text(path).split()  # nanoseconds on a core, nanoseconds waiting for one, turns
-        total += int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 0
-    return total * 1e-9
+
+    def __init__(self, root: Path = _ROOT) -> None:
+        self._tasks = root / "proc/self/task"
+        self._files: dict[int, int] = {}  # descriptors by thread
+        self._last: dict[int, int] = {}  # nanoseconds by thread
+        self._others = 0  # of threads that have ended; less what one had waited before it was counted
+        self._finalizer = weakref.finalize(self, _close, self._files)
+        for folder in self._tasks.glob("[0-9]*"):
+            self._open(int(folder.name))
+
+    def seconds(self) -> float:
+        """Until now; never less than before."""
+        own = threading.get_native_id()
+        if own not in self._files:
+            self._open(own)
+            self._others -= self._read(own)
+        for thread in list(self._files):
+            self._read(thread)
+        return (self._others + sum(self._last.values())) * 1e-9
+
+    def _open(self, thread: int) -> None:
+        with contextlib.suppress(OSError):  # it has ended, or nothing is counted here
+            self._files[thread] = os.open(self._tasks / str(thread) / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _read(self, thread: int) -> int:
+        if thread not in self._files:
+            return 0
+        try:
+            fields = os.pread(self._files[thread], _COUNTERS_BYTES, 0).split()  # nanoseconds on a core, waiting; turns
+        except OSError:  # it has ended
+            os.close(self._files.pop(thread))
+            self._others += self._last.pop(thread, 0)
+            return 0
+        self._last[thread] = int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 0
+        return self._last[thread]
+
+
+def _close(files: dict[int, int]) -> None:
+    for file in files.values():
+        os.close(file)
 
 
 def wait_until_quiet(

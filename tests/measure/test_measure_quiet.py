@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from autotune.measure.quiet import Disturbance, Watch, wait_until_quiet, waiting_seconds
+from autotune.measure.quiet import Disturbance, Waiting, Watch, wait_until_quiet
 
 OWN = 100
 TICKS = 100  # per second, as sysconf has it on Linux
@@ -180,12 +181,30 @@ def test_waiting_has_an_end(fake: FakeMachine) -> None:
 
 
 def test_waiting_for_a_core_is_summed_over_the_threads(tmp_path: Path) -> None:
-    assert waiting_seconds(tmp_path) == 0.0
+    assert Waiting(tmp_path).seconds() == 0.0
     for name, text in (("1", "5 2000000000 7"), ("2", "5 500000000 7"), ("3", ""), ("4", "a b c")):
         (tmp_path / "proc/self/task" / name).mkdir(parents=True)
         (tmp_path / "proc/self/task" / name / "schedstat").write_text(text)
-    assert waiting_seconds(tmp_path) == 2.5
-    assert waiting_seconds() >= 0
+    waiting = Waiting(tmp_path)
+    assert waiting.seconds() == 2.5
+    (tmp_path / "proc/self/task/2/schedstat").write_text("6 700000000 8")
+    assert waiting.seconds() == pytest.approx(2.7), "the counters are read again"
+
+
+def test_threads_that_end_and_begin_neither_fail_nor_count_back() -> None:
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait)
+    thread.start()
+    waiting = Waiting()
+    found = [waiting.seconds()]
+    go.set()
+    thread.join()
+    found.append(waiting.seconds())
+    late = threading.Thread(target=lambda: found.append(waiting.seconds()))
+    late.start()
+    late.join()
+    found.append(waiting.seconds())
+    assert found == sorted(found)
 
 
 def test_this_machine_can_be_watched() -> None:
