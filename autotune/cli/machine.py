@@ -82,6 +82,7 @@ def _measure(here: Machine, target: Target, as_json: bool, force: bool) -> None:
     from autotune.cores import core_of, keep_measured
     from autotune.machine import environment
     from autotune.measure.calibrate import measure_core
+    from autotune.measure.seen_peaks import forget_peaks
     from autotune.target import Target
 
     found = measure_core(target)
@@ -96,6 +97,7 @@ def _measure(here: Machine, target: Target, as_json: bool, force: bool) -> None:
             f"not kept: other programs disturbed {_listed(found.doubts)}; measure again when it is quiet, or --force"
         )
     path = keep_measured(core, here, environment())
+    forget_peaks()  # what was seen before may be of a faster machine than this has become
     key = Target.parse("native").with_threads(target.num_threads).key
     if as_json:
         print_json(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 from autotune.codegen.jit import assembly, compile_ir
 from autotune.codegen.link import load_objects
 from autotune.errors import TargetError
-from autotune.measure.peaks import Peak, doubt_of, expected_peak, measure_peaks, settle, steady_peak
+from autotune.measure.peaks import Peak, doubt_of, expected_peak, fma_peak, measure_peaks, settle, steady_peak
 from autotune.measure.probes import (
     Kernel,
     Probe,
@@ -24,12 +26,19 @@ from autotune.measure.probes import (
     int8_kernel,
     read_kernel,
 )
+from autotune.measure.seen_peaks import forget_peaks, keep_peak, seen_peak
 from autotune.target import Target
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 HOST = replace(Target.parse("native"), num_threads=1)
 AVX2 = Target.parse("x86 -mcpu=haswell -num-cores=1")
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No peak that this machine was seen to reach."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
 def loop_of(kernel: Kernel, target: Target) -> str:
@@ -186,6 +195,60 @@ def test_a_low_peak_is_measured_again_in_a_quiet_moment() -> None:
     found = peak(99.0)
     assert found.gflops == 0.2 * expected and found.doubt
     assert now == 8.0, "patience has an end"
+
+
+def test_a_peak_that_was_never_measured_in_quiet_is_in_doubt() -> None:
+    expected, now = expected_peak(AVX2), 0.0
+
+    def wait(seconds: float) -> None:
+        nonlocal now
+        now += 1.0
+
+    def quiet_from(moment: float) -> Peak:
+        return steady_peak(AVX2, lambda: expected, wait, 5.0, lambda: now, lambda: now >= moment)
+
+    assert quiet_from(0.0) == Peak(expected)
+    assert quiet_from(2.0) == Peak(expected) and now == 2.0
+    assert quiet_from(99.0).doubt == "other programs ran, and it was never measured in quiet"
+
+
+def test_one_round_that_no_other_comes_near_is_no_peak() -> None:
+    expected = expected_peak(AVX2)
+    rates = iter([9 * expected, 8 * expected, *[expected] * 999])
+    assert steady_peak(AVX2, lambda: next(rates), lambda seconds: None, 0.0) == Peak(expected)
+
+
+def test_what_was_seen_once_is_what_later_peaks_are_held_against() -> None:
+    first = fma_peak(HOST, 0.0).gflops
+    keep_peak(HOST, 2 * first)
+    keep_peak(HOST, first)
+    assert seen_peak(HOST) == expected_peak(HOST) == 2 * first
+    assert doubt_of(HOST, 1.96 * first) == ""
+    assert doubt_of(HOST, 1.93 * first) == f"this CPU should reach {2 * first:.0f} GFLOP/s"
+    assert fma_peak(HOST, 0.0).doubt
+    assert seen_peak(HOST) == 2 * first
+    for other in (HOST.with_threads(7), replace(HOST, cpu="i486")):
+        assert seen_peak(other) == 0.0
+    forget_peaks()
+    assert seen_peak(HOST) == 0.0
+    forget_peaks()
+
+
+@pytest.mark.parametrize("change", [None, {"model": "Opteron"}, {"peaks": 3}, {"peaks": {"1 x 512 bits": "fast"}}])
+def test_what_was_seen_elsewhere_or_is_damaged_does_not_count(tmp_path: Path, change: dict[str, object] | None) -> None:
+    keep_peak(HOST, 100.0)
+    (path,) = (tmp_path / "autotune" / "cores").iterdir()
+    path.write_text("damaged" if change is None else json.dumps({**json.loads(path.read_text()), **change}))
+    assert seen_peak(HOST) == 0.0
+    keep_peak(HOST, 90.0)
+    assert seen_peak(HOST) == 90.0
+
+
+def test_what_cannot_be_remembered_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    keep_peak(HOST, 90.0)
+    assert seen_peak(HOST) == 0.0
 
 
 def test_a_peak_that_a_kernel_beats_is_in_doubt() -> None:
