@@ -30,6 +30,7 @@ class Plan:
         error: largest difference between the answers of the two, relative to the output's range.
         programs: identity of the two programs that were timed; empty where nobody noted it.
         asked_for: somebody wanted it so, whatever was measured.
+        disturbance: what other programs took while they were timed, in words; empty where it was quiet.
         created: seconds since the epoch.
     """
 
@@ -45,6 +46,7 @@ class Plan:
     error: float | None = None
     programs: str = ""
     asked_for: bool = False
+    disturbance: str = ""
     session_id: str | None = None
     created: float
 
@@ -61,6 +63,7 @@ class Plan:
         fields.error_size("error", self.error)
         fields.short_name("programs", self.programs)
         fields.flag("asked_for", self.asked_for)
+        fields.text("disturbance", self.disturbance)
         fields.optional_key("session_id", self.session_id)
         fields.number("created", self.created)
 

@@ -163,6 +163,11 @@ def _compact(db: SqliteDatabase) -> None:
         db.execute(f"DROP TABLE old_{table}")
 
 
+def _beside(db: SqliteDatabase) -> None:
+    """What ran beside a verdict's rounds, so that a repeated one says it, too."""
+    db.execute("ALTER TABLE plans ADD COLUMN disturbance TEXT NOT NULL DEFAULT ''")
+
+
 # Trials first: they refer to the others.
 _RENUMBERED = {
     "trials": "",
@@ -257,4 +262,5 @@ STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
     "0005_evidence": _evidence,
     "0006_disturbed": _disturbed,
     "0007_compact": _compact,
+    "0008_beside": _beside,
 }

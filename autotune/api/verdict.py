@@ -226,6 +226,7 @@ def _plan(verdict: ModelVerdict, key: str, target_key: str, programs: str, sessi
         error=verdict.error,
         programs=programs,
         asked_for=verdict.asked_for,
+        disturbance=verdict.disturbance,
         session_id=session_id or None,
         created=time.time(),
     )
@@ -242,4 +243,5 @@ def _stored(plan: Plan) -> ModelVerdict:
         plan.rounds or 0,
         repeated=True,
         asked_for=plan.asked_for,
+        disturbance=plan.disturbance,
     )

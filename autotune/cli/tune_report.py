@@ -73,7 +73,7 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
         times += f" ({verdict.interval[0]:.2f} to {verdict.interval[1]:.2f})"
     lines = [f"{subject}: {medians}, {times}, {verdict.rounds} rounds on {threads}"]
     if verdict.disturbance:
-        lines.append(f"the model was timed beside others: {verdict.disturbance}")
+        lines.append(f"the model was timed beside others: {cell(verdict.disturbance)}")
     if verdict.repeated:
         lines.append("nothing has changed since that was measured: the verdict stands (--verdict again measures anew)")
     if report.untimed:
