@@ -11,7 +11,7 @@ from autotune.errors import DatabaseError
 from autotune.records import fields
 from autotune.records.database import Database
 from autotune.records.fields import text_key
-from autotune.records.rows import iterate_trials, listed
+from autotune.records.rows import ALONE, iterate_trials, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _broken_trials(db: Database) -> Iterator[str]:
     damaged: list[str] = []
     for _ in iterate_trials(db.connection, "1", {}, damaged):
         pass
-    yield from damaged
+    yield from (line for line in damaged if not line.endswith(ALONE))  # told as broken references
 
 
 def prune(db: Database, keep: int) -> int:

@@ -42,6 +42,7 @@ _READ_TRIALS = (
 )
 _PAGE = 500
 _LISTED = 3
+ALONE = "what it refers to (workload, target or layouts) is not there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +205,18 @@ def _pages(
 
 
 def _read_page(connection: Connection, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """The rows in this order, but for those that were deleted meanwhile; of one that is alone, its number only."""
     marks = ", ".join("?" * len(ids))
     rows = {row["id"]: row for row in connection.rows(f"{_READ_TRIALS} WHERE trials.id IN ({marks})", ids)}
+    if len(rows) < len(ids):  # no JOIN says which: of another table's row, or of this one
+        there = connection.rows(f"SELECT id FROM trials NOT INDEXED WHERE id IN ({marks})", ids)
+        rows = {row["id"]: row for row in there} | rows
     return [rows[number] for number in ids if number in rows]
 
 
 def _make(row: Mapping[str, Any]) -> TuningRecord:
+    if "details" not in row:
+        raise DatabaseError(ALONE)
     values = {name: value for name, value in row.items() if name not in ("id", "details", "base")}
     values |= {name: bool(values[name]) for name in ("verified", "disturbed")}
     found = unpack(row["details"], row["base"])

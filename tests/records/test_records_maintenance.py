@@ -131,6 +131,22 @@ def test_what_can_be_read_of_a_damaged_database_can_be_exported(tmp_path: Path) 
         assert list(saved.trials()) == [make_record(1), make_record(3)]
 
 
+@pytest.mark.parametrize("table", ["workloads", "targets", "interfaces"])
+def test_trials_whose_task_is_lost_are_named(tmp_path: Path, table: str) -> None:
+    """As when nothing was written, and nothing said."""
+    path = tmp_path / "db.sqlite"
+    with Database.open(path) as db:
+        db.add_many([make_record(1), make_record(2)])
+    damage(path, f"DELETE FROM {table}")
+    damaged: list[str] = []
+    with Database.open(path, read_only=True) as db:
+        assert export_records(db, tmp_path / "saved.jsonl", damaged) == 0
+        with pytest.raises(DatabaseError, match="trial 1 is damaged: what it refers to .* is not there"):
+            list(db.trials())
+    (line,) = damaged
+    assert line.startswith("trials 1, 2: what it refers to")
+
+
 def test_rows_on_sound_pages_survive_broken_ones(tmp_path: Path) -> None:
     path = tmp_path / "db.sqlite"
     with Database.open(path) as db:
