@@ -15,6 +15,7 @@ from autotune.records.record import TuningRecord
 MAX_BYTES = 64 * 2**20
 """Of one block: a task with more has several. What a hostile index claims costs no more memory than that."""
 _SHA256 = 64
+_LEAST_LINE = len('{"trial":{}}\n')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +119,7 @@ class Block:
     extent: Extent
     task: Task | None = None
     summary: Summary | None = None
+
+    def __post_init__(self) -> None:
+        if self.summary is not None and self.summary.trials * _LEAST_LINE > self.extent.size:
+            raise DatabaseError(f"{self.extent.size} bytes cannot hold {self.summary.trials} trials")

@@ -131,9 +131,11 @@ class Layer:
             segments.forget(layer_cache.forget(cache.connection, wanted))
             news = sorted(wanted.keys() - layer_cache.segments(cache.connection).keys())
             progress = self._doing("reading indexes", len(news))
+            doubted = layer_cache.doubted(cache.connection)
             for number, name in enumerate(news):
                 progress(number)
-                self._read(segments, name, wanted[name], indexes.get(name), cache.connection, problems)
+                index = None if name in doubted else indexes.get(name)
+                self._read(segments, name, wanted[name], index, cache.connection, problems)
             problems += layer_cache.problems(cache.connection)
 
     def _read(

@@ -45,6 +45,7 @@ _TABLES = (
     """,
     "CREATE INDEX layer_blocks_task ON layer_blocks (workload_id, target_id)",
 )
+_DOUBTED = "CREATE TABLE IF NOT EXISTS layer_doubted (name TEXT PRIMARY KEY)"
 UNREAD = "b.is_read = 0 AND b.problem IS NULL"
 _PAGE = 500
 _SHARED_TEXTS = {"workloads": "key, anchor_key, family_key, json, description", "targets": "key, json"}
@@ -58,6 +59,7 @@ class Unread:
         size: of its segment in bytes.
         task: keys of the workload and of the target; None for sessions.
         description: of the workload, for people.
+        summary: what the index says that its trials come to; None of sessions.
     """
 
     id: int
@@ -66,7 +68,7 @@ class Unread:
     extent: Extent
     task: tuple[str, str] | None
     description: str
-    trials: int
+    summary: Summary | None
 
 
 def prepare(cache: Connection) -> None:
@@ -75,6 +77,7 @@ def prepare(cache: Connection) -> None:
         if not cache.rows("SELECT 1 FROM sqlite_master WHERE name = 'layer_blocks'"):
             for statement in ("DELETE FROM trials", "DELETE FROM sessions", "DROP TABLE IF EXISTS segments", *_TABLES):
                 cache.execute(statement)
+        cache.execute(_DOUBTED)
 
 
 def segments(cache: Connection) -> dict[str, tuple[int, str | None]]:
@@ -192,6 +195,24 @@ def mark(cache: Connection, block: Unread, problem: str | None) -> None:
     )
 
 
+def doubt(cache: Connection, name: str) -> bool:
+    """Notes that the index of a segment counts other trials than there are: the next look reads the segment itself.
+
+    Returns:
+        Whether that is news.
+    """
+    cache.execute(_DOUBTED)
+    news = cache.execute("INSERT OR IGNORE INTO layer_doubted (name) VALUES (?)", (name,)) > 0
+    if news:
+        cache.execute("UPDATE layer_segments SET bytes = -1 WHERE name = ?", (name,))
+    return news
+
+
+def doubted(cache: Connection) -> set[str]:
+    """The segments whose indexes are not to be believed."""
+    return {row["name"] for row in cache.rows("SELECT name FROM layer_doubted")}
+
+
 def unread(cache: Connection, condition: str, parameters: dict[str, object]) -> Iterator[Unread]:
     """The blocks (b) of workloads (w) on targets (g) that are not read yet and meet the condition."""
     found = cache.rows(f"SELECT b.id {_JOINED} AND ({condition}) ORDER BY b.id", parameters)
@@ -200,21 +221,28 @@ def unread(cache: Connection, condition: str, parameters: dict[str, object]) -> 
         page = ids[start : start + _PAGE]
         rows = cache.rows(
             "SELECT b.id, s.name AS segment, s.bytes AS size, b.ranges, b.sha256, w.key AS workload_key, "
-            f"g.key AS target_key, w.description, b.trials {_JOINED} AND b.id IN ({', '.join('?' * len(page))})",
+            f"g.key AS target_key, w.description, {_COUNTS} {_JOINED} AND b.id IN ({', '.join('?' * len(page))})",
             page,
         )
         for row in rows:
             yield Unread(
                 id=row["id"], segment=row["segment"], size=row["size"], extent=_extent(row),
                 task=None if row["workload_key"] is None else (row["workload_key"], row["target_key"]),
-                description=row["description"] or "sessions", trials=row["trials"] or 0,
+                description=row["description"] or "sessions",
+                summary=None if row["workload_key"] is None else _summary(row),
             )  # fmt: skip
 
 
+_SUMMARY = ("trials", "verified", "failures", "best_seconds", "oldest", "newest")
+_COUNTS = ", ".join(f"b.{name}" for name in _SUMMARY)
 _JOINED = (
     "FROM layer_blocks b JOIN layer_segments s ON s.id = b.segment_id LEFT JOIN workloads w ON w.id = b.workload_id "
     f"LEFT JOIN targets g ON g.id = b.target_id WHERE {UNREAD}"
 )
+
+
+def _summary(row: dict[str, Any]) -> Summary:
+    return Summary(**{**{name: row[name] for name in _SUMMARY}, "failures": json.loads(row["failures"])})
 
 
 def _extent(row: dict[str, Any]) -> Extent:
@@ -226,15 +254,10 @@ def summaries(cache: Connection) -> Iterator[tuple[Task, Summary]]:
     """Of the tasks that are one block, which is not read yet."""
     rows = cache.rows(
         "SELECT w.key AS workload_key, w.json AS workload, w.anchor_key, w.family_key, w.description, "
-        "g.key AS target_key, g.json AS target, b.trials, b.verified, b.failures, b.best_seconds, b.oldest, b.newest "
+        f"g.key AS target_key, g.json AS target, {_COUNTS} "
         "FROM layer_blocks b JOIN workloads w ON w.id = b.workload_id JOIN targets g ON g.id = b.target_id "
         f"WHERE {UNREAD} AND NOT EXISTS (SELECT 1 FROM trials WHERE trials.workload_id = b.workload_id "
         "AND trials.target_id = b.target_id) GROUP BY b.workload_id, b.target_id HAVING count(*) = 1"
     )
-    names = Task.__slots__
     for row in rows:
-        row["failures"] = json.loads(row["failures"])
-        yield (
-            Task(**{name: row[name] for name in names}),
-            Summary(**{name: value for name, value in row.items() if name not in names}),
-        )
+        yield Task(**{name: row[name] for name in Task.__slots__}), _summary(row)

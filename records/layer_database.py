@@ -15,8 +15,11 @@ from autotune.records.exchange import add_items, parse_line
 from autotune.records.layer_cache import UNREAD, Unread
 from autotune.records.progress import Progress, Say
 from autotune.records.record import TuningRecord
+from autotune.records.segment_scan import Counting
 from autotune.records.segments import ALTERED, Segments
 from autotune.records.session import Session
+
+DOUBTED = "the index beside segment {} counts other trials than there are; it is not believed any more"
 
 
 class LayerDatabase(Database):
@@ -191,8 +194,13 @@ class LayerDatabase(Database):
         writer, problem = self._writer, None
         try:
             with writer.transaction():
-                add_items(writer, _parsed(lines, block))
+                counting = Counting()
+                add_items(writer, counting.through(_parsed(lines, block)))
                 layer_cache.mark(writer.connection, block, None)
+                wrong = block.summary is not None and counting.finished() != block.summary
+                doubted = wrong and layer_cache.doubt(writer.connection, block.segment)
+            if doubted:
+                self._tell(f"layer {self.name}: {DOUBTED.format(fields.shortened(block.segment))}")
         except DatabaseError as error:
             if isinstance(error.__cause__, sqlite3.Error):
                 raise

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from autotune.errors import DatabaseError
 from autotune.records.block import MAX_BYTES, Block, Extent, Summary, Task
 from autotune.records.exchange import numbered_lines, parse_line
 from autotune.records.record import HIGH_SPREAD, TuningRecord
 from autotune.records.session import Session
+
+Item = TypeVar("Item")
 
 _STEP = 4096
 """Lines between two words about how far it is."""
@@ -136,14 +139,21 @@ def _facts_of(record: TuningRecord) -> _Facts:
     )  # fmt: skip
 
 
-class _Counting:
-    """Trials, one after the other."""
+class Counting:
+    """What trials come to, one after the other."""
 
     def __init__(self) -> None:
         self._trials = self._verified = 0
         self._failures: dict[str, int] = {}
         self._best: tuple[bool, float] | None = None
         self._oldest = self._newest = 0.0
+
+    def through(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The same items; trials among them are counted as they pass."""
+        for item in items:
+            if isinstance(item, TuningRecord):
+                self.add(_facts_of(item))
+            yield item
 
     def add(self, facts: _Facts) -> None:
         self._oldest = min(self._oldest, facts.created) if self._trials else facts.created
@@ -171,7 +181,7 @@ class _Growing:
         self._task = task
         self._ranges: list[tuple[int, int]] = []
         self._digest = hashlib.sha256()
-        self._counting = _Counting()
+        self._counting = Counting()
 
     def add(self, start: int, line: bytes, item: _Facts | Session) -> None:
         end = start + len(line)

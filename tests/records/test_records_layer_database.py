@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.records import Database, Layer, TuningRecord, merge_database, progress, stats, store
+from autotune.records import Database, Layer, TuningRecord, fields, merge_database, progress, stats, store
 from autotune.records.block import Block
-from autotune.records.layer_database import LayerDatabase
+from autotune.records.layer_database import DOUBTED, LayerDatabase
 from autotune.records.segment_index import read_index, write_index
 from tests.records.records_samples import TARGET, TARGET_KEY, make_failure, make_record, make_session, records
 
@@ -153,6 +154,29 @@ def test_a_block_whose_index_lies_is_remembered(tmp_path: Path) -> None:
             assert left in (make_record(1), OTHER)
             (line,) = told
             assert line.endswith("left out: line 1 of the task is of another")
+
+
+def test_an_index_that_counts_wrongly_is_not_believed_again(tmp_path: Path) -> None:
+    """Its claims serve lists until a task of it is read; then the segment itself is counted."""
+    shared = tmp_path / "shared"
+    publish(shared, tmp_path, make_record(1), make_record(2), OTHER)
+    (segment,), (index,) = shared.glob("*.jsonl"), shared.glob("*.index.gz")
+    blocks = list(read_index(index, segment.stat().st_size))
+    index.unlink()
+    lies = [
+        Block(one.extent, one.task, one.summary and replace(one.summary, trials=9, best_seconds=1e-12))
+        for one in blocks
+    ]
+    write_index(lies, segment.stat().st_size, index)
+    index.rename(shared / f"{segment.stem}.{store.sha256(index)}.index.gz")
+    with opened(shared, tmp_path) as (db, told):
+        assert stats(db).trials == 18
+        assert db.top(KEY, TARGET_KEY, 9) == [make_record(1), make_record(2)]
+        assert [line.partition(": ")[2] for line in told] == [DOUBTED.format(fields.shortened(segment.name))]
+    with opened(shared, tmp_path) as (db, told):
+        assert stats(db).trials == 3
+        assert {one.best_seconds for one in db.workloads()} == {make_record(1).seconds, OTHER.seconds}
+        assert told == []
 
 
 def test_a_segment_that_is_gone_when_it_is_asked_for(tmp_path: Path) -> None:
