@@ -7,10 +7,12 @@ code that we will run, so the folder belongs to the user alone, and each file ca
 from __future__ import annotations
 
 import contextlib
+import grp
 import hashlib
 import json
 import logging
 import os
+import pwd
 import random
 import shutil
 import stat
@@ -74,10 +76,8 @@ class ObjectCache:
                 status = directory.stat()
                 if status.st_uid != os.getuid() or status.st_mode & 0o022:
                     self._switch_off("other users could replace the code in it; make it yours, with mode 0700")
-                elif (open_folder := _open_above(directory)) is not None:
-                    self._switch_off(
-                        f"other users could exchange it, for all may write to {open_folder}; chmod o-w that"
-                    )
+                elif (why := _open_above(directory)) is not None:
+                    self._switch_off(f"other users could exchange it, for {why}")
             except OSError as error:
                 self._switch_off(str(error))
 
@@ -146,7 +146,7 @@ class ObjectCache:
                 _log.info("%d bytes are too many for the object cache", size)
                 return
             try:
-                with temporary.open("wb") as file:
+                with open(temporary, "wb", opener=_private) as file:
                     file.seek(_CHECKSUM)
                     for part in parts:
                         checksum.update(part)
@@ -204,13 +204,35 @@ def object_cache() -> ObjectCache:
     return ObjectCache(default_cache_directory(environment()))
 
 
-def _open_above(directory: Path) -> Path | None:
-    """The first folder above, in which everybody may rename what belongs to others: writable to all, and not sticky."""
-    for folder in directory.resolve().parents:
-        mode = folder.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return folder
+def _private(path: str, flags: int) -> int:
+    """Opens a file that nobody else may write to, whatever the user's umask says."""
+    return os.open(path, flags, 0o600)
+
+
+def _open_above(directory: Path) -> str | None:
+    """Why others could put another folder in this one's place: one above it, or above a link to it, lets them."""
+    own = os.getuid()
+    for folder in dict.fromkeys((*directory.resolve().parents, *directory.absolute().parents)):
+        status = folder.stat()
+        if status.st_uid not in (0, own):  # who owns a folder may rename what is in it, be it sticky or not
+            return f"{folder} belongs to somebody else; name a cache folder of yours by XDG_CACHE_HOME"
+        if status.st_mode & stat.S_ISVTX:  # as /tmp: nobody renames what belongs to others
+            continue
+        if status.st_mode & stat.S_IWOTH:
+            return f"all may write to {folder}; chmod o-w that"
+        if status.st_mode & stat.S_IWGRP and _has_others(status.st_gid, own):
+            return f"the group of {folder} may write to it; chmod g-w that"
     return None
+
+
+def _has_others(group: int, own: int) -> bool:
+    """Whether others than this user and root may be in a group: in all but root's and that of his own name."""
+    try:
+        user = pwd.getpwuid(own).pw_name
+        found = grp.getgrgid(group)
+    except KeyError:  # as in containers, whose users and groups have no names
+        return group not in (0, os.getgid())
+    return found.gr_name not in (user, "root") or not {user, "root"}.issuperset(found.gr_mem)
 
 
 def _key(ir_hash: str, cpu: str, features: str) -> str:

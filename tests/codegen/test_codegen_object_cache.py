@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import llvmlite.binding as llvm
 import pytest
@@ -164,6 +165,59 @@ def test_a_folder_that_others_could_exchange_is_not_used(tmp_path: Path, caplog:
     parent.chmod(0o1777)  # as /tmp: nobody renames what belongs to others
     put(ObjectCache(parent / "objects"), fake("a"))
     assert get(ObjectCache(parent / "objects"), "a") is not None
+
+
+@pytest.mark.parametrize(("group", "members", "used"), [("me", [], True), ("me", ["you"], False), ("all", [], False)])
+def test_a_folder_that_a_group_could_exchange_is_not_used(
+    tmp_path: Path, group: str, members: list[str], used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of one's own, as many systems give everybody one, has nobody else in it."""
+    monkeypatch.setattr("pwd.getpwuid", lambda number: SimpleNamespace(pw_name="me"))
+    monkeypatch.setattr("grp.getgrgid", lambda number: SimpleNamespace(gr_name=group, gr_mem=members))
+    parent = tmp_path / "open"
+    parent.mkdir()
+    parent.chmod(0o775)
+    put(ObjectCache(parent / "objects"), fake("a"))
+    assert (get(ObjectCache(parent / "objects"), "a") is not None) == used
+
+
+def test_a_folder_below_that_of_somebody_else_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when root runs in a user's home: its owner may rename whatever is in it."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    plain = Path.stat
+
+    def other_owner(path: Path, **options: bool) -> os.stat_result:
+        found = plain(path, **options)
+        return os.stat_result((*found[:4], 4711, *found[5:])) if path == theirs else found
+
+    monkeypatch.setattr(Path, "stat", other_owner)
+    put(ObjectCache(theirs / "objects"), fake("a"))
+    assert not list((theirs / "objects").iterdir())
+    assert f"{theirs} belongs to somebody else" in caplog.text
+
+
+def test_a_link_that_others_could_exchange_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    for folder in (shared, own):
+        folder.mkdir()
+    (shared / "link").symlink_to(own)
+    shared.chmod(0o777)
+    put(ObjectCache(shared / "link" / "objects"), fake("a"))
+    assert f"all may write to {shared}" in caplog.text
+
+
+def test_nobody_else_may_write_to_the_files(tmp_path: Path) -> None:
+    """Where the folder can be entered, the user's umask does not decide."""
+    before = os.umask(0)
+    try:
+        put(ObjectCache(tmp_path / "objects"), fake("a"))
+    finally:
+        os.umask(before)
+    (path,) = (tmp_path / "objects").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_no_folder_means_no_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
