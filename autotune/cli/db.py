@@ -64,9 +64,8 @@ def show(
     with opened(db, layer) as database:
         key = _workload_key(database, workload)
         trials = list(database.trials(key))
-        if not trials:
-            raise DatabaseError(f"{database.path} is damaged: the trials of {key} lack what they refer to; "
-                                "run `autotune db verify`")  # fmt: skip
+        if not trials:  # of a layer, which has told why
+            raise DatabaseError(f"none of the trials of {key} can be read; `autotune db verify --layer` says why")
         fastest = sorted((trial for trial in trials if trial.verified), key=lambda trial: trial.seconds or 0.0)[:top]
         origins = [database.origin(trial) for trial in fastest]
     failures: dict[str, int] = {}

@@ -169,7 +169,7 @@ def test_verify(db: Path) -> None:
         ("UPDATE workloads SET description = x'00ff'", "list", "description must be a string, got b'"),
         ("ALTER TABLE sessions ADD COLUMN more TEXT", "list", "'sessions' has other columns"),
         ("DROP TABLE plans", "list", "there is no table 'plans'"),
-        ("DELETE FROM interfaces", "show", "lack what they refer to"),
+        ("DELETE FROM interfaces", "show", "what it refers to"),
         ("UPDATE trials SET created = 'now'", "stats", "created must be a number, got 'now'"),
         ("CREATE TRIGGER t AFTER UPDATE ON trials BEGIN DELETE FROM trials; END", "verify", "'trials' has a trigger"),
     ],
