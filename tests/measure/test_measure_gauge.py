@@ -21,7 +21,8 @@ def test_a_look_is_near_what_is_usual_or_says_that_it_is_not(threads: int) -> No
     with ThreadPool(threads) as pool:
         gauge = Gauge(HOST.with_threads(threads), pool)
         looks = [gauge.look() for _ in range(5)]
-        best = Moment(max(look.ghz for look in looks), max(look.gflops for look in looks), max(look.loads for look in looks))
+        most = [max(figures) for figures in zip(*((look.ghz, look.gflops, look.loads) for look in looks), strict=True)]
+        best = Moment(*most)
         assert all(look.ghz > 0 for look in looks) and gauge.ghz > 0
         assert all(look.gflops > 0 and look.loads > 0 and look.waited >= 0 for look in looks)
         for slow in (
