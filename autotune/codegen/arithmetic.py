@@ -32,10 +32,14 @@ _INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "rounde
 
 
 class Arithmetic:
-    """Emits scalar and vector arithmetic."""
+    """Emits scalar and vector arithmetic.
 
-    def __init__(self, writer: Writer) -> None:
-        self.w = writer
+    Args:
+        rounds_to_bf16: by the CPU's instruction, which takes subnormal numbers for zero.
+    """
+
+    def __init__(self, writer: Writer, *, rounds_to_bf16: bool = False) -> None:
+        self.w, self._rounds_to_bf16 = writer, rounds_to_bf16
         self._raw: dict[str, tuple[str, DType, int]] = {}  # by value read from memory: its text there, dtype and lanes
 
     def operand(self, v: Value, lanes: int) -> str:
@@ -386,6 +390,9 @@ class Arithmetic:
             return Value(self.w.value(f"zext {v}i1{close} {text} to {v}i8{close}"), dtype, n)
         if dtype is not DType.bf16:
             return Value(text, dtype, n)
+        if self._rounds_to_bf16:
+            narrow = self.w.value(f"fptrunc {v}float{close} {text} to {v}bfloat{close}")
+            return Value(self.w.value(f"bitcast {v}bfloat{close} {narrow} to {v}i16{close}"), dtype, n)
         f32 = Value(text, DType.f32, n)
         bits = self.reinterpret(f32, DType.u32)
         low = self.binary("and", self.binary("shr", bits, constant(16, DType.u32)), constant(1, DType.u32))

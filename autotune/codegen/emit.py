@@ -57,19 +57,27 @@ def scratch_offsets(program: LoopProgram, scope: str) -> tuple[dict[str, int], i
     return offsets, total
 
 
-def emit(program: LoopProgram, vector_bits: int, *, permutes_bytes: bool = False) -> str:
+def emit(program: LoopProgram, vector_bits: int, *, permutes_bytes: bool = False, rounds_to_bf16: bool = False) -> str:
     """LLVM IR of the kernel `void name(ptr frame, i64 thread_id, i64 num_threads)`.
 
     The frame holds one pointer per operand, then shared scratch, per-thread scratch, and the barrier.
+
+    Args:
+        permutes_bytes, rounds_to_bf16: instructions that the CPU has. The second takes subnormal numbers for zero, so
+            only kernels that add up use it: there those are less than what is rounded anyway.
     """
-    return _Emitter(program, vector_bits, permutes_bytes).module()
+    return _Emitter(program, vector_bits, permutes_bytes, rounds_to_bf16 and _adds_up(program)).module()
+
+
+def _adds_up(program: LoopProgram) -> bool:
+    return any(isinstance(stmt, Store) and stmt.fold == "sum" for stmt in statements(program.body))
 
 
 class _Emitter:
-    def __init__(self, program: LoopProgram, vector_bits: int, permutes_bytes: bool) -> None:
+    def __init__(self, program: LoopProgram, vector_bits: int, permutes_bytes: bool, rounds_to_bf16: bool) -> None:
         self.program, self.vector_bits = program, vector_bits
         self.w = Writer()
-        self.a = Arithmetic(self.w)
+        self.a = Arithmetic(self.w, rounds_to_bf16=rounds_to_bf16)
         self.x = Indexer(self.w, self._opaque_index)
         self.m = Memory(self.w, self.a, self.x)
         self.m.evaluate, self.m.permutes_bytes = self.value, permutes_bytes

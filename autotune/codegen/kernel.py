@@ -65,7 +65,13 @@ def generate(schedule: Schedule, target: Target, name: str = SYMBOL, *, check: b
     program = lower(schedule, name, check=check)
     check_instructions(program, target)
     check_tiles(program, target)
-    return KernelSource(program, emit(program, target.vector_bits, permutes_bytes=target.has(byte_tables.FEATURE)))
+    text = emit(
+        program,
+        target.vector_bits,
+        permutes_bytes=target.has(byte_tables.FEATURE),
+        rounds_to_bf16=target.has("avx512bf16") and target.has("avx512vl"),
+    )
+    return KernelSource(program, text)
 
 
 class CompileIr(Protocol):

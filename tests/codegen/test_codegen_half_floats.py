@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.codegen.kernel import build_kernel
+from autotune.codegen.jit import assembly
+from autotune.codegen.kernel import build_kernel, generate
 from autotune.ops import parse_workload
 from autotune.runtime.function import KernelFunction
 from autotune.search_spaces import default_config, make_schedule
@@ -55,6 +56,38 @@ def test_f32_to_half(dtype: str, target: str, seed: int, near: bool) -> None:
 def test_every_half_to_f32(dtype: str, target: str) -> None:
     values = np.arange(1 << 16, dtype=np.uint16).view(HALF[dtype])
     compare(run(dtype, "f32", values, target), values, np.dtype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("operator", "cpu", "instruction"),
+    [
+        ("matmul a=8,64 b=64,64", "znver4", True),
+        ("relu data=512", "znver4", False),
+        ("matmul a=8,64 b=64,64", "icelake-server", False),
+    ],
+)
+def test_sums_are_rounded_by_the_instruction_for_it(operator: str, cpu: str, *, instruction: bool) -> None:
+    """It takes subnormal numbers for zero, which only what is summed up may do."""
+    target = Target.parse(f"x86 -mcpu={cpu} -num-cores=1")
+    workload = parse_workload(f"{operator} + cast to=bf16")
+    source = generate(make_schedule(workload, default_config(workload, target), target), target)
+    text = assembly(source.ir, cpu=target.cpu, features=target.llvm_features)
+    assert ("vcvtneps2bf16" in text) is instruction
+
+
+def test_sums_become_the_nearest_bf16() -> None:
+    """Every bf16, the ties between them and their neighbours, subnormal ones left out."""
+    rng = np.random.default_rng(0)
+    bits = rng.permutation(
+        (np.arange(1 << 16, dtype=np.uint32) << 16) + np.tile([0, 0x7FFF, 0x8000, 0x8001], 1 << 14).astype(np.uint32)
+    )
+    values = bits.view(np.float32).reshape(-1, 16)
+    values = np.where(np.abs(values) < np.finfo(np.float32).tiny, np.float32(0), values)
+    target = Target.parse("native -num-cores=1")
+    workload = parse_workload(f"reduce_sum data={len(values)},1,16 axes=1 keepdims=false + cast to=bf16")
+    schedule = make_schedule(workload, default_config(workload, target), target)
+    (found,) = KernelFunction(schedule.compute.inputs, build_kernel(schedule, target), target)(values[:, None])
+    compare(np.asarray(found) + 0, values + 0, HALF["bf16"])
 
 
 def run(source: str, to: str, values: NDArray[Any], target: str) -> NDArray[Any]:
