@@ -8,7 +8,7 @@ larger is answered by that, while a better one is made in the background.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from autotune.compiler.axes import Axes
@@ -25,6 +25,7 @@ from autotune.graph.frontend import OnnxModel
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array
 from autotune.runtime.open_axes import Extents, Piece
+from autotune.runtime.selection import least_pieces
 from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
 from autotune.target import Target
@@ -47,6 +48,7 @@ class BucketedModel(StagedModel):
         self._axes = Axes.of(model)
         self._padded = StagedModel(self._axes.masked, making)
         self._made: dict[Extents, CompiledModel | None] = {}
+        self._chosen: dict[tuple[Extents, int], tuple[Sequence[Piece], float]] = {}  # by bucket and length of a piece
         self._sizes = Sizes(self._axes.open, target)
         self._refused: set[Extents] = set()
         self._background = Background()
@@ -114,37 +116,43 @@ class BucketedModel(StagedModel):
         arrays = cast("Mapping[str, Array]", values)  # inputs of known ranks are tensors
         return self._axes.open.run(arrays, extents, ready, lambda _, given: self._padded.run(given, watch, trace))
 
-    def _ready(self, piece: Piece) -> list[Piece]:
+    def _ready(self, piece: Piece) -> Sequence[Piece]:
         """A piece in a bucket that has a program: its own unless others will do for now, cut further perhaps."""
         wanted = piece.bucket
         if wanted not in self._made:
-            found = self._found(piece)
-            if found:
-                if len(found) > 1 or self._sizes.longer(found[0].bucket, wanted) > 1 + PADDING:
+            key = wanted, piece.length
+            chosen = self._chosen.get(key)
+            if chosen is None:
+                chosen = self._chosen[key] = self._found(wanted, piece.length)
+            found, longer = chosen
+            if found and longer <= WASTE:
+                if longer > 1 + PADDING:
                     self._background.offer(lambda: self._make(wanted))
-                return found
+                return [Piece(bucket, piece.start + start, length) for bucket, start, length in found]
             self._make(wanted)
         return [piece]
 
-    def _found(self, piece: Piece) -> list[Piece]:
-        """A piece in programs that there are; nothing where they would take much longer than its own."""
-        wanted, start, length = piece
-        symbols, cut = self._axes.open.symbols, self._axes.open.cut
-        fixed = [n for n, symbol in enumerate(symbols) if symbol in self._axes.exact]
-        longer = self._sizes.longer
+    def _found(self, wanted: Extents, length: int) -> tuple[Sequence[Piece], float]:
+        """A piece in those programs that there are that should take the least time, and how many times as long as its
+        own would; nothing where none fit."""
+        symbols, cut, sizes = self._axes.open.symbols, self._axes.open.cut, self._sizes
+        at = None if cut is None else symbols.index(cut.symbol)
         fits = [
             made for made in list(self._made)
-            if all(a >= b for a, b in zip(made, wanted)) and all(made[n] == wanted[n] for n in fixed)
-            and longer(made, wanted) <= WASTE
+            if all(a == b if s in self._axes.exact else a >= b or n == at
+                   for n, (s, a, b) in enumerate(zip(symbols, made, wanted)))
         ]  # fmt: skip
-        if fits:
-            return [Piece(min(fits, key=lambda made: longer(made, wanted)), start, length)]
-        if length < 2 or cut is None:
-            return []
-        at, half = symbols.index(cut.symbol), length // 2
-        halves = [(start, half), (start + half, length - half)]
-        found = [self._found(Piece((*wanted[:at], n, *wanted[at + 1 :]), begin, n)) for begin, n in halves]
-        return [ready for part in found for ready in part] if all(found) else []
+        if not fits:
+            return (), 0.0
+
+        def seconds(made: Extents, count: int) -> float:
+            return sizes.seconds(made, wanted if at is None else (*wanted[:at], count, *wanted[at + 1 :]))
+
+        if at is None:
+            best = min(fits, key=lambda made: seconds(made, length))
+            return (Piece(best, 0, length),), seconds(best, length) / seconds(wanted, length)
+        found = least_pieces(length, at, fits, seconds)
+        return found, sum(seconds(bucket, count) for bucket, _, count in found) / seconds(wanted, length)
 
     def _make(self, bucket: Extents) -> None:
         """Have a program for a bucket."""
@@ -161,3 +169,4 @@ class BucketedModel(StagedModel):
             kernels = (kernel.workload for kernel in program.kernels)
             self._sizes = self._sizes.told(bucket, kernels, program.program.constant_bytes)
         self._made[bucket] = program
+        self._chosen.clear()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autotune.ops.workload import Workload
-from autotune.search_spaces.space.limit import Speed, products_per_cycle
-from autotune.target import Target
 
 PADDING = 1 / 16
 """What padding may add to a run."""
@@ -52,14 +50,12 @@ def pieces(extent: int, most: int, whole: bool = False) -> list[int]:
     return found
 
 
-def enough(flops: float, nbytes: int, target: Target) -> int:
+def enough(arithmetic: float, reading: float) -> int:
     """The power of two of elements along a dimension whose arithmetic hides that weights are read for each piece.
 
     Args:
-        flops: of one element.
-        nbytes: of all weights.
+        arithmetic: seconds of one element's.
+        reading: seconds in which all weights are read.
     """
-    speed = Speed.of(target)
-    arithmetic = flops / (speed.clock * target.num_threads * 2 * products_per_cycle(target.core, "f32"))
-    wanted = READS * nbytes / speed.dram / max(arithmetic, 1e-12)
+    wanted = READS * reading / max(arithmetic, 1e-21)
     return 1 << max(0, int(wanted) - 1).bit_length()

@@ -12,6 +12,7 @@ from autotune.compiler.buckets import LEFT_OUT, enough, padded_size, padding_cos
 from autotune.errors import ModelError
 from autotune.ops.workload import Workload
 from autotune.runtime.open_axes import Extents, OpenAxes, Piece
+from autotune.search_spaces.space.limit import Speed, products_per_cycle
 from autotune.target import Target
 
 MOST_PROGRAMS = 512
@@ -87,9 +88,14 @@ class Sizes:
         return dict(found)
 
     def longer(self, made: Extents, wanted: Extents) -> float:
-        """How many times as long a larger program takes as one for just what is wanted."""
+        """How many times as long the arithmetic of a larger program takes as of one for just what is wanted."""
         costs = self.costs
         return math.prod(1 + (a / b - 1) * costs[s] for s, a, b in zip(self.axes.symbols, made, wanted))
+
+    def seconds(self, made: Extents, wanted: Extents) -> float:
+        """About what a run takes in a larger program, or, of equal extents, in its own: all weights are read, whatever
+        the run is, and there is its arithmetic. Only their proportions matter."""
+        return self._reading + self._arithmetic(wanted) * self.longer(made, wanted)
 
     @property
     def costs(self) -> Mapping[str, float]:
@@ -101,7 +107,17 @@ class Sizes:
         """The largest piece, given the extents of a single element."""
         if self.density is None:
             return 1 << extent.bit_length()
-        return enough(self.density * math.prod(one.values()), self.weight_bytes, self.target)
+        return enough(self._arithmetic(tuple(one.values())), self._reading)
+
+    @property
+    def _reading(self) -> float:
+        """Seconds in which all weights are read."""
+        return self.weight_bytes / Speed.of(self.target).dram
+
+    def _arithmetic(self, extents: Extents) -> float:
+        """Seconds of it, the least that it can take; of a product an element where nobody counts any."""
+        clock, per_cycle = Speed.of(self.target).clock, 2 * products_per_cycle(self.target.core, "f32")
+        return (self.density or 1.0) * math.prod(extents) / (clock * self.target.num_threads * per_cycle)
 
     def _places(self, extents: Mapping[str, int]) -> Extents:
         return tuple(extents[symbol] for symbol in self.axes.symbols)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -72,33 +72,11 @@ class Selection:
             raise self._nothing(extents, "")
         if at is None:
             return (Piece(min(fits, key=lambda found: self._seconds(found, extents)).extents, 0, 0),)
-        return self._cut(extents, at, fits)
 
-    def _cut(self, extents: Extents, at: int, fits: Sequence[Candidate]) -> tuple[Piece, ...]:
-        """A run in pieces along a dimension, the least time of all ways to cut it."""
+        def seconds(made: Extents, length: int) -> float:
+            return self._seconds(self.candidates[self.numbers[made]], (*extents[:at], length, *extents[at + 1 :]))
 
-        def seconds(candidate: Candidate, length: int) -> float:
-            return self._seconds(candidate, (*extents[:at], length, *extents[at + 1 :]))
-
-        lengths: list[tuple[Extents, int]] = []
-        whole = extents[at]
-        fastest = min(fits, key=lambda found: seconds(found, found.extents[at]) / found.extents[at])
-        while whole > 2 * max(found.extents[at] for found in fits):  # what is left is searched
-            lengths.append((fastest.extents, fastest.extents[at]))
-            whole -= fastest.extents[at]
-        best: list[tuple[float, Extents, int]] = [(0.0, (), 0)]
-        for length in range(1, whole + 1):
-            found = []
-            for candidate in fits:
-                first = min(candidate.extents[at], length)
-                found.append((seconds(candidate, first) + best[length - first][0], candidate.extents, first))
-            best.append(min(found))
-        while whole:
-            _, bucket, length = best[whole]
-            lengths.append((bucket, length))
-            whole -= length
-        starts = [sum(length for _, length in lengths[:n]) for n in range(len(lengths))]
-        return tuple(Piece(bucket, start, length) for (bucket, length), start in zip(lengths, starts))
+        return least_pieces(extents[at], at, [found.extents for found in fits], seconds)
 
     def _seconds(self, candidate: Candidate, extents: Extents) -> float:
         """What a program takes for a run of these extents or smaller ones."""
@@ -138,3 +116,34 @@ class Selection:
         if ranks != {len(axes.symbols)} or any(min(candidate.extents) < 0 for candidate in candidates):
             raise ValueError("extents that are not those of the open dimensions")
         return found
+
+
+def least_pieces(
+    whole: int, at: int, fits: Sequence[Extents], seconds: Callable[[Extents, int], float]
+) -> tuple[Piece, ...]:
+    """A run in pieces along a dimension, the least time of all ways to cut it.
+
+    Args:
+        whole: how long the run is there.
+        at: the place of the dimension.
+        fits: the programs, one or more, in which the run fits along all others.
+        seconds: that a program takes for so many elements along it, no more than it has.
+    """
+    lengths: list[tuple[Extents, int]] = []
+    fastest = min(fits, key=lambda made: seconds(made, made[at]) / made[at])
+    while whole > 2 * max(made[at] for made in fits):  # what is left is searched
+        lengths.append((fastest, fastest[at]))
+        whole -= fastest[at]
+    best: list[tuple[float, Extents, int]] = [(0.0, (), 0)]
+    for length in range(1, whole + 1):
+        found = []
+        for made in fits:
+            first = min(made[at], length)
+            found.append((seconds(made, first) + best[length - first][0], made, first))
+        best.append(min(found))
+    while whole:
+        _, bucket, length = best[whole]
+        lengths.append((bucket, length))
+        whole -= length
+    starts = [sum(length for _, length in lengths[:n]) for n in range(len(lengths))]
+    return tuple(Piece(bucket, start, length) for (bucket, length), start in zip(lengths, starts))

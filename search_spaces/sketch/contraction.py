@@ -15,6 +15,7 @@ from autotune.ops.registry import compute_def
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.dot_products import DOT_PRODUCTS, LANES, DotProduct
+from autotune.schedule.skip import looked_at
 from autotune.schedule.state import StageState, State
 from autotune.search_spaces.library.access import innermost, stride, widest
 from autotune.search_spaces.library.anchored import with_layouts
@@ -189,6 +190,14 @@ class Contraction:
     def folding(self, name: str) -> Folding | None:
         """The use of an instruction by its name, None where it does not fit."""
         return next((f for f in self.foldings if f.dot.name == name), None)
+
+    @property
+    def ended(self) -> list[int]:
+        """Numbers of the spatial axes behind whose ends, which data decides, nobody reads anything."""
+        state = self.schedule.state
+        found = looked_at(state, state.stage(self.total))
+        known = {str(condition.a) for condition in found if isinstance(condition, Binary)}
+        return [n for n, a in enumerate(self.spatial) if a.name in known]
 
     @property
     def deep(self) -> int:

@@ -131,6 +131,7 @@ class SketchSpace(ConfigSpace):
             Choice(k.name, tuple(v for v in k.values if k.name != "dot" or v not in slower))
             for k in self.knobs if k.name != "ahead"
         ]  # fmt: skip
+        learned = [Choice(k.name, self._along_one_end(k.values)) if k.name == "tile" else k for k in learned]
         others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name == "ahead")
         if self.numbers.c.lanewise:  # nothing is read twice but by neighbours: tiles follow one another as in memory
             learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
@@ -148,6 +149,18 @@ class SketchSpace(ConfigSpace):
             if len(found) == count:
                 break
         return list(found)
+
+    def _along_one_end(self, tiles: tuple[KnobValue, ...]) -> tuple[KnobValue, ...]:
+        """Register tiles along one axis, the longest, of those that end where a run does: along several, a run that
+        ends early along each has most of its tiles half full. All of them where there is no such tile."""
+        spatial, ended = self.numbers.c.spatial, self.numbers.c.ended
+        if len(ended) < 2:
+            return tiles
+        longest = max(ended, key=lambda n: spatial[n].extent)
+        kept = tuple(
+            t for t in tiles if isinstance(t, tuple) and all(t[n] == 1 for n in ended if n != longest)
+        )  # fmt: skip
+        return kept or tiles
 
     def _whole_lines(self, config: Config) -> Config:
         """With as many tiles along vectors in a block as fill a cache line of narrow results: threads that write halves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from autotune.compiler.axes import Axes
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.buckets import enough, padded_size, padding_cost, pieces
 from autotune.compiler.prepared import PreparedModel
+from autotune.compiler.sizes import Sizes
 from autotune.compiler.specialisation import Step
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
@@ -79,10 +81,10 @@ def test_padding_adds_a_sixteenth_at_most_and_pieces_are_the_whole() -> None:
 
 
 def test_a_piece_is_as_large_as_hides_reading_the_weights() -> None:
-    target = Target.parse("x86 -mcpu=znver5 -num-cores=1")
-    few, many = (enough(flops, 10**8, target) for flops in (1e10, 1e6))
-    assert few == 1 < many
-    assert enough(1e6, 0, target) == 1
+    assert enough(1.0, 1 / 32) == 1
+    assert enough(0.1, 0.1) == 16
+    assert enough(0.1, 0.11) == 32
+    assert enough(0.1, 0.0) == enough(0.0, 0.0) == 1
 
 
 def attention() -> onnx.ModelProto:
@@ -98,9 +100,13 @@ def attention() -> onnx.ModelProto:
     return model_of(nodes, {"x": (TensorProto.FLOAT, ["batch", "length", 16])}, ("y", "z"), {"w": data(16, 16)})
 
 
+SIZED = Target.parse("x86 -mcpu=znver5 -num-cores=1")
+"""For what sizes are chosen: what is hidden behind what differs from CPU to CPU."""
+
+
 def bucketed(counting: Counting) -> BucketedModel:
     source = open_model(attention().SerializeToString())
-    return BucketedModel(source, Making(counting), TARGET)
+    return BucketedModel(source, Making(counting), SIZED)
 
 
 def test_shapes_in_one_bucket_have_one_program() -> None:
@@ -150,6 +156,26 @@ def test_a_piece_runs_as_several_where_that_spares_a_wait() -> None:
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
         model.wait()
     assert [use.runs for use in model.shapes()] == [3, 1]
+
+
+def test_a_program_is_larger_for_less_where_reading_the_weights_takes_most_of_the_time() -> None:
+    axes = Axes.of(open_model(attention().SerializeToString())).open
+    small, large = (Sizes(axes, SIZED, 0.1, 1e3, nbytes) for nbytes in (0, 10**9))
+    wanted, made = (1, 16), (1, 64)
+    assert small.seconds(made, wanted) / small.seconds(wanted, wanted) == pytest.approx(1.3)
+    assert large.seconds(made, wanted) / large.seconds(wanted, wanted) < 1.001
+
+
+def test_pieces_that_would_read_the_weights_again_are_no_answer() -> None:
+    def runs(nbytes: int) -> list[int]:
+        model = bucketed(Counting())
+        model.prepare({"batch": 1, "length": 16})
+        model._sizes = replace(model._sizes, weight_bytes=nbytes, density=1e3)
+        model.run({"x": data(4, 16, 16)})
+        model.wait()
+        return [use.runs for use in model.shapes()]
+
+    assert runs(10**7) == [0, 1]
 
 
 def test_what_a_bucket_cannot_run_runs_as_it_is() -> None:

@@ -16,7 +16,7 @@ from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.search_spaces import Config, lookup, make_schedule, task_space, templates_for
 from autotune.search_spaces.sketch.batch import Batch, Decoder
-from autotune.search_spaces.sketch.contraction import contraction
+from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.rules import turns_ahead
 from autotune.search_spaces.sketch.space import SketchSpace, tiling
 from autotune.search_spaces.sketch.tiling import NO
@@ -39,6 +39,12 @@ def space_of(text: str, target: Target = FIXED) -> SketchSpace:
     space = lookup("sketch.contraction").space(parse_workload(text), target)
     assert isinstance(space, SketchSpace)
     return space
+
+
+def contraction_of(text: str) -> Contraction:
+    found = contraction(parse_workload(text), FIXED)
+    assert found is not None
+    return found
 
 
 @settings(max_examples=60, deadline=None)
@@ -121,6 +127,16 @@ def test_every_config_is_valid_and_says_one_nest_in_one_way() -> None:
         t = space.tiling(config)
         assert math.prod(t.tile) <= FIXED.num_vector_registers
         config = space.mutate(config, rng) if rng.random() < 0.7 else space.crossover(config, space.sample(rng), rng)
+
+
+def test_untuned_tiles_lie_along_one_of_the_axes_that_end_with_a_run() -> None:
+    product, ends = "matmul a=4,24,64 b=64,48", "until end=scalar:i64 axis="
+    assert contraction_of(product).ended == [] and contraction_of(f"{product} + {ends}1").ended == [1]
+    space = space_of(f"{product} + {ends}0 + {ends}1")
+    assert space.numbers.c.ended == [0, 1]
+    for config in space.foreseen(20):
+        assert config.get_ints("tile")[0] == 1
+    assert any(isinstance(tile, tuple) and tile[0] > 1 for tile in space.knob("tile").values)  # the search tries all
 
 
 def test_near_tiles_differ_by_one_size() -> None:
