@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -29,3 +30,11 @@ def test_one_thing_is_done_at_a_time_and_the_rest_is_not(caplog: pytest.LogCaptu
     assert background.offer(lambda: done.append(3))
     background.wait()
     assert done == [1, 3]
+
+
+def test_runs_wait_less_for_the_interpreter_meanwhile() -> None:
+    usual, seen = sys.getswitchinterval(), list[float]()
+    background = Background()
+    background.offer(lambda: seen.append(sys.getswitchinterval()))
+    background.wait()
+    assert seen[0] < usual == sys.getswitchinterval()
