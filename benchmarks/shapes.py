@@ -36,11 +36,13 @@ IMAGES = (1, 4, 16, 64)
 OURS, PREPARED, PEER = "bucket", "prepared", "onnxruntime"
 WARM = 50
 FIXED = 12  # exact shapes that tell what a shape takes by itself
+SLOWEST = 0.03  # share of the calls, the slowest by that, whose shapes are timed by themselves
 METHOD = (
     "Each engine in a process of its own, on the cores that the benchmark may use; every call is made by one engine, "
     "then by the other. Seconds are those of run() alone, compiling included, but what is compiled in the background "
     "where a core is free. What a shape takes by itself is b l (p + q l) + r, fitted to the best of four runs of "
-    "programs for {FIXED} exact shapes. Memory: the largest resident size, less that before the model was loaded."
+    "programs for {FIXED} exact shapes; of the slowest {SLOWEST:.0%} of the calls by that, the best of four runs of "
+    "programs for their very shapes. Memory: the largest resident size, less that before the model was loaded."
 )
 
 
@@ -182,13 +184,27 @@ def measure_bert(report: Report, path: Path, threads: int, calls: int, cache: Pa
             if n % 50 == 49:
                 progress(f"{n + 1} calls")
     fixed = drawn[:: max(1, calls // FIXED)][:FIXED]
-    with Caller("compile", "bert", path, threads, cache) as exact:
-        alone = [min(exact.call(*shape)["seconds"] for _ in range(4)) for shape in fixed]
-    terms = np.asarray([(b * n, b * n * n, 1.0) for b, n in fixed])
-    weights = np.linalg.lstsq(terms / np.asarray(alone)[:, None], np.ones(len(fixed)), rcond=None)[0]
-    by_itself = np.asarray([(b * n, b * n * n, 1.0) for b, n in drawn]) @ weights
     seconds, others = (np.asarray([found["seconds"] for found in of]) for of in (ours, peer))
-    slower = (seconds / by_itself)[min(WARM, calls // 2) :]
+    with Caller("compile", "bert", path, threads, cache) as exact:
+
+        def alone(shape: tuple[int, int]) -> float:
+            return min(exact.call(*shape)["seconds"] for _ in range(4))
+
+        terms = np.asarray([(b * n, b * n * n, 1.0) for b, n in fixed])
+        times = np.asarray([alone(shape) for shape in fixed])
+        weights = np.linalg.lstsq(terms / times[:, None], np.ones(len(fixed)), rcond=None)[0]
+        by_itself = np.asarray([(b * n, b * n * n, 1.0) for b, n in drawn]) @ weights
+        warm = min(WARM, calls // 2)
+        slowest = warm + np.argsort((by_itself / seconds)[warm:])[: max(2, round(calls * SLOWEST))]
+        for n in slowest:
+            by_itself[n] = alone(drawn[n])
+    slower = (seconds / by_itself)[warm:]
+    found_slow: list[Row] = [
+        {"call": int(n), "batch": drawn[n][0], "length": drawn[n][1], "ms": seconds[n] * 1e3,
+         "by itself ms": by_itself[n] * 1e3, "times": seconds[n] / by_itself[n]}
+        for n in sorted(slowest, key=lambda n: -seconds[n] / by_itself[n])
+    ]  # fmt: skip
+    report.table(f"BERT-base, {threads} threads, the slowest calls by their shapes", found_slow)
     error = max(abs(a["told"] / b["told"] - 1) for a, b in zip(ours, peer))
     rows: list[Row] = [
         {"engine": name, "calls": calls, "seconds": float(s.sum()), "after 50 calls": float(s[WARM:].sum()),
@@ -234,7 +250,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--cache", type=Path, help="folder of compiled kernels; an empty one if not given")
     given = options.parse_args(arguments)
     calls, images = (6, 2) if given.quick else (given.calls, given.images)
-    report = Report("shapes", METHOD.format(FIXED=FIXED), given.quick)
+    report = Report("shapes", METHOD.format(FIXED=FIXED, SLOWEST=SLOWEST), given.quick)
     with tempfile.TemporaryDirectory(prefix="autotune-shapes-") as folder:
         cache = given.cache or Path(folder) / "cache"
         if calls:
