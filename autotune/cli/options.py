@@ -63,7 +63,11 @@ TrustOption = Annotated[
 ]
 UntunedOption = Annotated[bool, typer.Option("--untuned", help="Use no records: every kernel gets its default.")]
 StrictOption = Annotated[
-    bool, typer.Option("--strict-fp", help="No algorithm with larger rounding errors: no Winograd convolution.")
+    bool,
+    typer.Option(
+        "--strict-fp",
+        help="No algorithm with larger rounding errors: no Winograd convolution, no digits for 4-bit weights.",
+    ),
 ]
 PrecisionOption = Annotated[
     str,

@@ -7,12 +7,13 @@ from autotune.codegen.index import Offset, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.value import Value, stored_type
 from autotune.errors import CodegenError
-from autotune.lower.ir import For, Load, LoopProgram, Store, statements
+from autotune.lower.ir import For, Index, Load, LoopProgram, Store, statements, variables
 from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
 from autotune.schedule.state import VECTORIZE
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr
+from autotune.tensor.fields import Field, field_of
 from autotune.tensor.linear import Linear
 
 _WITHOUT_SUM = ("vpmaddwd",)
@@ -90,21 +91,28 @@ def _halves(m: Memory, words: str, signed: bool) -> tuple[str, str]:
     return low, high
 
 
-def _factor(e: Expr) -> Load | Const:
-    """What is multiplied: elements, or what surrounds them."""
+def _factor(e: Expr) -> Load | Const | Field:
+    """What is multiplied: elements, or what surrounds them, or the bits of a word that they are."""
+    field = field_of(e.a) if isinstance(e, Cast) else None
+    if field is not None and isinstance(field.word, Load):
+        return field
     if not isinstance(e, Cast) or not isinstance(e.a, (Load, Const)):
         raise CodegenError(f"`{e}` is no plain widened element; a dot-product instruction needs one")
     return e.a
 
 
-def _dtype(factor: Load | Const) -> DType:
+def _dtype(factor: Load | Const | Field) -> DType:
+    if isinstance(factor, Field):
+        return DType.u8
     return factor.buffer.dtype if isinstance(factor, Load) else factor.dtype
 
 
-def _packed(m: Memory, a: Arithmetic, loop: For, load: Load | Const, dot: DotProduct) -> str:
+def _packed(m: Memory, a: Arithmetic, loop: For, load: Load | Const | Field, dot: DotProduct) -> str:
     """`<lanes x i32>`: in each lane, the 4 bytes that the loop over `dot.extent` elements reads."""
     if isinstance(load, Const):
         return _repeated(load, m.lanes)
+    if isinstance(load, Field):
+        return _masked(m, a, loop, load)
     offset, step = _places(m, loop, load, dot)
     if offset.lane == 1:
         return _interleaved(m, a, loop, load, dot, offset, step)
@@ -133,6 +141,29 @@ def _packed(m: Memory, a: Arithmetic, loop: For, load: Load | Const, dot: DotPro
     if offset.lane:
         return text
     return m.w.value(f"shufflevector {kind} {text}, {kind} poison, <{m.lanes} x i32> zeroinitializer")
+
+
+def _masked(m: Memory, a: Arithmetic, loop: For, field: Field) -> str:
+    """`<lanes x i32>`: of each byte of a word the bits that a turn of the loop asks for."""
+    word, amount = field.word, field.amount
+    assert isinstance(word, Load)
+    starts = []
+    for turn in range(loop.extent):
+        m.x.bind(loop.var, turn)
+        starts.append(m.x.offset(amount.value) if isinstance(amount, Index) else None)
+    m.x.bind(loop.var, 0)
+    first = starts[0]
+    even = first is not None and starts == [Offset(first.const + 8 * n, (), 0) for n in range(loop.extent)]
+    if first is None or not even or loop.var in variables(word):
+        raise CodegenError(
+            f"`{word}` is shifted by {amount} bits, not by whole bytes along {loop.var}; unroll the rest"
+        )
+    kind = f"<{m.lanes} x i32>"
+    text = a.operand(m.load(word.buffer, word.indices, word.when, word.otherwise), m.lanes)
+    if first.const:
+        text = m.w.value(f"lshr {kind} {text}, splat (i32 {first.const})")
+    mask = int.from_bytes(bytes([field.mask] * 4), "little", signed=True)
+    return m.w.value(f"and {kind} {text}, splat (i32 {mask})")
 
 
 def _repeated(value: Const | None, lanes: int) -> str:

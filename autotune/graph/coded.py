@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Array
-from autotune.ops.coded import BYTES, WORD, WORDS, code_bits, codes_per_element
+from autotune.ops.coded import BYTES, WORD, WORDS, code_bits, code_shift, codes_per_element
 from autotune.tensor import DType
 from autotune.tensor.formats import INTEGER_BITS, integer_range
 
@@ -53,7 +53,7 @@ def coded_weight(numbers: Array, form: str, scale: Array, zero: Array | None, bl
         each = numbers[n::per]
         bits = each.view(np.uint8) if low == 0 else each.astype(np.int8) - np.int8(low)
         field = bits.astype(WORD.numpy) & np.uint32((1 << code_bits(form)) - 1)
-        codes[: len(each)] |= field << np.uint32(n * code_bits(form))
+        codes[: len(each)] |= field << np.uint32(code_shift(form, n))
     return CodedWeight(codes, scale, zero, block, form)
 
 

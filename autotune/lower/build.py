@@ -29,8 +29,9 @@ from autotune.lower.ir import (
     map_expr,
 )
 from autotune.lower.protect import exists, protected
+from autotune.lower.sequence import joined
 from autotune.lower.skips import ends, skippable
-from autotune.lower.surroundings import SURROUNDINGS, surroundings
+from autotune.lower.surroundings import surroundings
 from autotune.lower.zeros import vanishes
 from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.schedule.region import Regions
@@ -98,19 +99,11 @@ class NestBuilder:
         done: set[str | None] = {None}
         for s in self.state.stages:
             if s.at is None and s.stage.recurrence not in done:
-                body += self._separator(body)
-                body.append(self._in_turns(s.stage.recurrence))
+                body = joined(body, [self._in_turns(s.stage.recurrence)])
                 done.add(s.stage.recurrence)
             elif s.at is None and s.stage.recurrence is None:
-                body += self._separator(body)
-                body += _shared(s, self._nest(s))
+                body = joined(body, _shared(s, self._nest(s)))
         return tuple(body)
-
-    def _separator(self, body: Sequence[Stmt]) -> list[Stmt]:
-        """What must stand between the stages so far and the next one."""
-        staged = any(not isinstance(x, For) or not x.var.startswith(SURROUNDINGS) for x in body)
-        meets = bool(body) and isinstance(body[-1], For) and body[-1].body[-1:] == (Barrier(),)
-        return [Barrier()] if staged and not meets else []
 
     def _in_turns(self, recurrence: str | None) -> Stmt:
         """One loop over the steps of a recurrence: the nest of each of its stages, all threads meeting after each.

@@ -6,6 +6,7 @@ Codes are scaled block by block along the sum, so each block is summed up first,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from autotune.tensor.expr import Expr, binary, cast, lookup, read
 from autotune.tensor.formats import INTEGER_BITS, integer_range, width
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
+NAME = "matmul_coded"
 WORD = DType.u32
 NF4 = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
@@ -31,8 +33,9 @@ TABLES = {"nf4": NF4, "fp4": (*_FP4, *(-v for v in _FP4))}
 """Formats of bitsandbytes, which are no element types: what each code of 4 bits stands for."""
 
 WORDS = ("i4", "u4", "i2", "u2", "f4e2m1", *TABLES)
-"""Formats of which a word holds several, the first in the lowest bits. Signed integers are counted from the least."""
+"""Formats of which a word holds several, see `code_shift`. Signed integers are counted from the least."""
 BYTES = ("i8", "u8")
+BYTES_PER_WORD = 4
 
 
 def code_bits(form: str) -> int:
@@ -56,60 +59,113 @@ def codes_per_element(form: str) -> int:
     return WORD.bits // code_bits(form) if form in WORDS else 1
 
 
+def code_shift(form: str, place: int) -> int:
+    """Where in a word the code of an element lies: neighbours in neighbouring bytes, then in the next higher bits."""
+    return 8 * (place % BYTES_PER_WORD) + code_bits(form) * (place // BYTES_PER_WORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """The operands of a product with coded weights, checked.
+
+    Attributes:
+        a: (rows, depth) real; `codes`: (count * block / per, columns); `scale`, `zero`: (count, columns).
+        form, block: as the operator's attributes; `per`: codes that an element of `codes` holds.
+    """
+
+    a: Tensor
+    codes: Tensor
+    scale: Tensor
+    zero: Tensor | None
+    form: str
+    block: int
+    per: int
+
+    @property
+    def rows(self) -> int:
+        return self.a.shape[0]
+
+    @property
+    def columns(self) -> int:
+        return self.scale.shape[1]
+
+    @property
+    def count(self) -> int:
+        """Blocks of a column."""
+        return self.scale.shape[0]
+
+    def element(self, i: Expr, k: Expr) -> Expr:
+        """An element of `a` in f32, 0 behind its last one."""
+        depth = self.a.shape[1]
+        inside = self.count * self.block > depth
+        return cast(DType.f32, read(self.a, (i, k), when=k < depth) if inside else self.a[i, k])
+
+
+def coded_of(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Coded:
+    """The operands of a `matmul_coded`.
+
+    Raises:
+        WorkloadError: they do not fit each other or the attributes.
+    """
+    a, codes, scale, *zeros = inputs
+    form = word(NAME, attrs, "format", (*WORDS, *BYTES))
+    block, per = integer(NAME, attrs, "block", 1), codes_per_element(form)
+    for t, name in ((a, "a"), (codes, "codes"), (scale, "scale"), *((z, "zero") for z in zeros)):
+        rank_of(NAME, t, 2, name)
+    floating(NAME, a)
+    floating(NAME, scale)
+    depth, (count, columns) = a.shape[1], scale.shape
+    kept = WORD if form in WORDS else DType(form)
+    require(codes.dtype is kept, f"{NAME}: codes of {form} lie in {kept}, not {codes.dtype}")
+    require(block % per == 0, f"{NAME}: blocks of {block} end within a word of {per} codes")
+    require(count == -(-depth // block), f"{NAME}: {count} scales for {depth} elements in blocks of {block}")
+    wanted = (count * block // per, columns)
+    require(codes.shape == wanted, f"{NAME}: codes of shape {codes.shape}, {wanted} are needed")
+    require(
+        all(z.shape == scale.shape for z in zeros), f"{NAME}: the zero points need the shape {scale.shape} of scale"
+    )
+    return Coded(a, codes, scale, zeros[0] if zeros else None, form, block, per)
+
+
 @operator(
-    "matmul_coded", operands="a codes scale zero?", weights="codes scale", traits="leads_layout",
+    NAME, operands="a codes scale zero?", weights="codes scale", traits="leads_layout",
     block=Needed.integer, format="i4",
 )  # fmt: skip
 def matmul_coded(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """result[i, j] = sum over k of a[i, k] * (value[k, j] - zero[k // block, j]) * scale[k // block, j].
 
-    `codes` holds words of neighbours along k (formats of 8 bits: each by itself), for whole blocks; what lies behind
-    the last element of `a` does not count. `scale` and `zero` have a row for each block.
+    `codes` holds words of neighbours along k (`code_shift`; formats of 8 bits: each by itself), for whole blocks; what
+    lies behind the last element of `a` does not count. `scale` and `zero` have a row for each block.
     """
-    op = "matmul_coded"
-    a, codes, scale, *zeros = inputs
-    form = word(op, attrs, "format", (*WORDS, *BYTES))
-    block, per = integer(op, attrs, "block", 1), codes_per_element(form)
-    for t, name in ((a, "a"), (codes, "codes"), (scale, "scale"), *((z, "zero") for z in zeros)):
-        rank_of(op, t, 2, name)
-    floating(op, a)
-    floating(op, scale)
-    (rows, depth), (count, columns) = a.shape, scale.shape
-    kept = WORD if form in WORDS else DType(form)
-    require(codes.dtype is kept, f"{op}: codes of {form} lie in {kept}, not {codes.dtype}")
-    require(block % per == 0, f"{op}: blocks of {block} end within a word of {per} codes")
-    require(count == -(-depth // block), f"{op}: {count} scales for {depth} elements in blocks of {block}")
-    wanted = (count * block // per, columns)
-    require(codes.shape == wanted, f"{op}: codes of shape {codes.shape}, {wanted} are needed")
-    require(all(z.shape == scale.shape for z in zeros), f"{op}: the zero points need the shape {scale.shape} of scale")
-
-    g, e = reduce_axis(block // per, "g"), reduce_axis(per, "e")
-    values = code_values(form) if form in WORDS else ()
-
-    def element(i: Expr, b: Expr, place: Expr) -> Expr:
-        k = b * block + place
-        return cast(DType.f32, read(a, (i, k), when=k < depth) if count * block > depth else a[i, k])
+    c = coded_of(inputs, attrs)
+    block, per = c.block, c.per
+    values = code_values(c.form) if c.form in WORDS else ()
+    g, h = reduce_axis(block // per, "g"), reduce_axis(max(per // BYTES_PER_WORD, 1), "h")
+    q = reduce_axis(BYTES_PER_WORD, "q")
 
     def value(b: Expr, j: Expr) -> Expr:
-        code = codes[b * (block // per) + g.var, j]
+        code = c.codes[b * (block // per) + g.var, j]
         if not values:
             return cast(DType.f32, code)
-        return lookup(values, binary("shr", code, cast(WORD, e.var * code_bits(form))))
+        return lookup(values, binary("shr", code, cast(WORD, q.var * 8 + h.var * code_bits(c.form))))
 
     def product(i: Expr, j: Expr, b: Expr) -> Reduction:
-        return sum_(element(i, b, g.var * per + e.var if values else g.var) * value(b, j), [g, e] if values else [g])
+        place = g.var * per + h.var * BYTES_PER_WORD + q.var if values else g.var
+        return sum_(c.element(i, b * block + place) * value(b, j), [g, h, q] if values else [g])
 
-    part = compute((rows, columns, count), product, f"{op}_part", ["i", "j", "b"])
-    blocks = reduce_axis(count, "b")
-    if zeros:
+    part = compute((c.rows, c.columns, c.count), product, f"{NAME}_part", ["i", "j", "b"])
+    blocks = reduce_axis(c.count, "b")
+    if c.zero is not None:
         k = reduce_axis(block, "k")
-        sums = compute((rows, count), lambda i, b: sum_(element(i, b, k.var), k), f"{op}_sums", ["i", "b"])
+        sums = compute(
+            (c.rows, c.count), lambda i, b: sum_(c.element(i, b * block + k.var), k), f"{NAME}_sums", ["i", "b"]
+        )
 
     def scaled(i: Expr, j: Expr) -> Reduction:
         b = blocks.var
         found: Expr = part[i, j, b]
-        if zeros:
-            found = found - cast(DType.f32, zeros[0][b, j]) * sums[i, b]
-        return sum_(found * cast(DType.f32, scale[b, j]), blocks)
+        if c.zero is not None:
+            found = found - cast(DType.f32, c.zero[b, j]) * sums[i, b]
+        return sum_(found * cast(DType.f32, c.scale[b, j]), blocks)
 
-    return rounded(compute((rows, columns), scaled, op, ["i", "j"]), a, op)
+    return rounded(compute((c.rows, c.columns), scaled, NAME, ["i", "j"]), c.a, NAME)

@@ -10,6 +10,7 @@ from autotune.schedule.state import SERIAL, VECTORIZE, StageState, State
 from autotune.schedule.tiles import check_product, check_store
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Expr, Read
+from autotune.tensor.fields import field_of
 from autotune.tensor.reducer import is_builtin
 
 
@@ -18,7 +19,8 @@ def tensorize(state: State, stage: str, loop: str, instruction: str) -> State:
     """Execute the innermost loops with one instruction: a dot product, or a product or copy of tiles.
 
     "vpdpbusd" multiplies 4 pairs of u8 and i8 per i32 lane, "vdpbf16ps" 2 pairs of bf16 per f32 lane. The elements
-    that the loop reads must lie next to each other, and the lanes either share them or follow one another.
+    that the loop reads must lie next to each other, and the lanes either share them or follow one another; bytes may
+    also be the same few bits of each byte of a word.
 
     "tdpbusd" and its kind do so for up to 16 rows and 16 groups of neighbours; `loop` is the one over the rows, and
     the sum is kept in tiles. "tilestored" copies such rows to scratch memory.
@@ -81,5 +83,10 @@ def _fits(s: StageState, dot: DotProduct) -> bool:
 
 
 def _source(e: Expr) -> DType | None:
-    """The dtype of the tensor that a widened read comes from."""
-    return e.a.dtype if isinstance(e, Cast) and isinstance(e.a, Read) else None
+    """The dtype of the tensor that a widened read comes from; bytes are also fields of a word that is read."""
+    if not isinstance(e, Cast):
+        return None
+    field = field_of(e.a)
+    if field is not None and isinstance(field.word, Read):
+        return DType.u8
+    return e.a.dtype if isinstance(e.a, Read) else None

@@ -241,10 +241,10 @@ class Contraction:
         return found
 
 
-def with_one_output(workload: Workload) -> Schedule | None:
-    """The workload with nothing decided yet; None when it has no compute definition, or several outputs."""
+def with_one_output(workload: Workload, algorithm: str = "direct") -> Schedule | None:
+    """The workload with nothing decided yet; None when the algorithm does not compute it, or it has several outputs."""
     try:
-        schedule = Schedule(compute_def(workload))
+        schedule = Schedule(compute_def(workload, algorithm))
     except WorkloadError:
         return None
     return schedule if len(schedule.compute.outputs) == 1 else None

@@ -26,7 +26,7 @@ from autotune.search_spaces.space.registry import template
 from autotune.search_spaces.space.space import ConfigSpace, Constraint
 from autotune.target import Target
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Read, Var, walk
+from autotune.tensor.expr import Binary, Const, Read, Var, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.reducer import is_builtin
 
@@ -51,7 +51,9 @@ class ScaledSum:
         schedule: in which elementwise work is inlined.
         output, total, part: stages; `total` adds up what `part` sums. Stages beside them are computed before all else.
         rows, columns: extents of the result. Weights lie along its columns.
+        sums: of an element, that a part has: one for each digit of what weights are multiplied by.
         steps: turns of the loop over the codes of a block; `codes`: decoded in a turn.
+        folded: codes that one instruction multiplies.
         panels: constants with a row for each code or block, and a column for each of the result.
     """
 
@@ -61,9 +63,16 @@ class ScaledSum:
     part: str
     rows: int
     columns: int
+    sums: int
     steps: int
     codes: int
     panels: tuple[str, ...]
+    folded: int = 1
+
+    @property
+    def turns(self) -> int:
+        """Multiplications of a step and a sum."""
+        return self.codes // self.folded
 
 
 def is_sum(s: StageState) -> bool:
@@ -71,16 +80,22 @@ def is_sum(s: StageState) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def scaled_sum(workload: Workload) -> ScaledSum | None:
-    """How the workload is a sum of scaled parts; None when it is something else."""
-    schedule = with_one_output(workload)
+def scaled_sum(
+    workload: Workload, algorithm: str = "direct", prepared: frozenset[str] = frozenset()
+) -> ScaledSum | None:
+    """How the workload is a sum of scaled parts; None when it is something else.
+
+    Args:
+        prepared: elementwise stages that are computed before all else, too.
+    """
+    schedule = with_one_output(workload, algorithm)
     if schedule is None:
         return None
     (output,) = schedule.compute.outputs
     heavy = [s for s in schedule.state.stages if s.stage.reducer is not None]
     if any(s.stage.scan_axis or s.stage.extern or s.stage.recurrence for s in schedule.state.stages):
         return None
-    if len(heavy) < 2 or not all(is_sum(s) for s in heavy):
+    if len(heavy) < 2 or not is_sum(heavy[-1]):
         return None
     total, name = heavy[-1], heavy[-1].name
     parts = [s for s in heavy[:-1] if _is_part(s, total)]
@@ -88,7 +103,7 @@ def scaled_sum(workload: Workload) -> ScaledSum | None:
         return None
     try:
         for s in schedule.state.stages:
-            if s.stage.reducer is None and s.name != output:
+            if s.stage.reducer is None and s.name != output and s.name not in prepared:
                 schedule = schedule.inline(s.name)
         if name == output:
             schedule = schedule.cache_write(output)
@@ -96,7 +111,7 @@ def scaled_sum(workload: Workload) -> ScaledSum | None:
     except ScheduleError:
         return None
     part = schedule.state.stage(parts[0].name)
-    column = part.stage.axes[1].name
+    column = part.stage.axes[-2].name
     panels = dict.fromkeys(
         r.tensor.name
         for s in (part, schedule.state.stage(name))
@@ -108,42 +123,57 @@ def scaled_sum(workload: Workload) -> ScaledSum | None:
     if not panels or lanes_apart:
         return None
     steps, *codes = (a.extent for a in part.stage.reduce_axes)
-    shape = (total.stage.axes[0].extent, total.stage.axes[1].extent)
-    return ScaledSum(schedule, output, name, part.name, *shape, steps, codes[0] if codes else 1, tuple(panels))
+    rows, columns = (a.extent for a in total.stage.axes)
+    sums = math.prod(a.extent for a in part.stage.axes[:-3])
+    return ScaledSum(schedule, output, name, part.name, rows, columns, sums, steps, math.prod(codes), tuple(panels))
 
 
 def _is_part(s: StageState, total: StageState) -> bool:
-    """The total adds up elements of `s`: (row, column, number of the part)."""
+    """The total adds up elements of `s`: (which of several, row, column, number of the part)."""
     reads = [r for r in total.reads() if r.tensor.name == s.name]
     axes = [a.name for a in (*total.stage.axes, *total.stage.reduce_axes)]
-    wanted = len(axes) == 3 and len(s.stage.reduce_axes) in (1, 2) and isinstance(s.stage.body[0], Binary)
-    return wanted and len(reads) == 1 and [str(i) for i in reads[0].indices] == axes
+    wanted = len(axes) == 3 and len(s.stage.axes) in (3, 4) and is_sum(s) and isinstance(s.stage.body[0], Binary)
+    first = all(isinstance(i, Const) for r in reads for i in r.indices[:-3])
+    return wanted and bool(reads) and first and all([str(i) for i in r.indices[-3:]] == axes for r in reads)
 
 
 def _variables(r: Read) -> set[str]:
     return {e.name for i in r.indices for e in walk(i) if isinstance(e, Var)}
 
 
-@template("sketch.scaled", op=None, priority=PRIORITY)
-class SketchedScaledSum:
+class ScaledTiles:
     """Vectors lie along the columns; a tile of rows and vectors shares what is decoded."""
 
+    def found(self, workload: Workload, target: Target) -> ScaledSum | None:
+        """What there is to schedule; None where there is nothing."""
+        raise NotImplementedError
+
+    def busy(self, c: ScaledSum, rows: int, vectors: int, target: Target) -> float:
+        """Cycles in which a tile decodes a step's codes and multiplies by them."""
+        raise NotImplementedError
+
+    def prepare(self, edit: Editor, c: ScaledSum, target: Target) -> None:
+        """Schedule what is computed before all else."""
+
+    def fold(self, edit: Editor, c: ScaledSum, loop: str, target: Target) -> None:
+        """Make an instruction of the innermost loop over codes."""
+
     def applies(self, workload: Workload, target: Target) -> bool:
-        return scaled_sum(workload) is not None
+        return self.found(workload, target) is not None
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        c = _known(workload)
+        c = self._known(workload, target)
         most = target.num_vector_registers
 
         def fits(config: Config) -> bool:
             rows, vectors = config.get_int("rows"), config.get_int("vectors")
-            kept = 2 if config.get_bool("registers") else 1
+            kept = c.sums + config.get_bool("registers")
             return kept * rows * vectors + vectors + 2 <= most
 
         def code_size(config: Config) -> bool:
             rows, vectors = config.get_int("rows"), config.get_int("vectors")
             ragged = bool(c.rows % rows) + bool(c.columns % (config.get_int("lanes") * vectors))
-            return rows * vectors * config.get_int("unroll") * c.codes << ragged <= MOST_BODY
+            return rows * vectors * config.get_int("unroll") * c.sums * c.turns << ragged <= MOST_BODY
 
         widest = target.lanes(DType.f32.bytes)
         knobs = (
@@ -162,7 +192,7 @@ class SketchedScaledSum:
 
     def default(self, workload: Workload, target: Target) -> Config:
         """Of the tiles that take about the least time by what the core does in a cycle, the smallest."""
-        c, space = _known(workload), self.space(workload, target)
+        c, space = self._known(workload, target), self.space(workload, target)
         lanes, steps = target.lanes(DType.f32.bytes), Steps.of(target)
 
         def cycles(config: Config) -> float:
@@ -170,8 +200,8 @@ class SketchedScaledSum:
             rows, vectors = config.get_int("rows"), config.get_int("vectors")
             units = math.ceil(c.columns / (lanes * vectors))
             turns = math.ceil(c.rows / rows) * math.ceil(units / target.num_threads)
-            busy = max((rows + DECODE) * vectors, steps.pipe.in_flight) / steps.pipe.per_cycle
-            return turns * (busy + HIDDEN * (rows + vectors / c.codes) / steps.loads)
+            loads = HIDDEN * (c.sums * rows + vectors / c.turns) / steps.loads
+            return turns * (self.busy(c, rows, vectors, target) + loads)
 
         def size(config: Config) -> tuple[bool, int, bool, bool, bool, int]:
             """Without a last one that is not full, if possible; its accumulators; then what costs least.
@@ -182,7 +212,7 @@ class SketchedScaledSum:
             rows, vectors, unroll = (config.get_int(name) for name in ("rows", "vectors", "unroll"))
             ragged = bool(c.columns % (lanes * vectors) or c.rows % rows)
             costly = not config.get_bool("registers"), config.get_int("ahead") != FETCHED
-            short = rows * vectors * unroll * c.codes < steps.pipe.in_flight
+            short = rows * vectors * unroll * c.sums * c.turns < steps.pipe.in_flight
             return ragged, rows * vectors, *costly, short, unroll
 
         known = {x: cycles(x) for x in space.enumerate() if x.get_int("lanes") == lanes}
@@ -190,10 +220,11 @@ class SketchedScaledSum:
         return min((x for x, time in known.items() if time <= NEAR * least), key=size)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        c = _known(workload)
+        c = self._known(workload, target)
         lanes, rows, vectors = (config.get_int(name) for name in ("lanes", "rows", "vectors"))
         panel = Layout.blocked(2, [(1, lanes * vectors)], order=(1, 0))
         edit = Editor(with_layouts(c.schedule, interface, dict.fromkeys(c.panels, panel)))
+        self.prepare(edit, c, target)
         i, j = (a.name for a in edit.stage(c.output).stage.axes)
         tiles, row = edit.split(c.output, i, rows)
         panels, column = edit.split(c.output, j, lanes * vectors)
@@ -204,7 +235,7 @@ class SketchedScaledSum:
         edit.compute_at(c.total, c.output, tiles, REGISTER if config.get_bool("registers") else LOCAL)
         inside = self._tile(edit, c.total, lanes)
         edit.compute_at(c.part, c.total, inside, REGISTER)
-        turns = self._sum(edit, c.part, lanes, config.get_int("unroll"))
+        turns = self._sum(edit, c, config, target)
         if config.get_int("ahead"):
             lines = config.get_int("ahead"), lanes * vectors
             self._fetch(edit, c, c.part, turns, lines, config.get_int("unroll"))
@@ -226,17 +257,23 @@ class SketchedScaledSum:
         edit.pad(total, j)
         return part
 
-    def _sum(self, edit: Editor, part: str, lanes: int, unroll: int) -> str:
+    def _sum(self, edit: Editor, c: ScaledSum, config: Config, target: Target) -> str:
         """The loops of a part in a tile; the one over its codes is given back."""
-        i, j, b = (a.name for a in edit.stage(part).stage.axes)
+        part, lanes = c.part, config.get_int("lanes")
+        *which, i, j, b = (a.name for a in edit.stage(part).stage.axes)
         step, *codes = (a.name for a in edit.stage(part).stage.reduce_axes)
-        edit.layout(part, Layout.blocked(3, [(1, lanes)], order=(0, 2, 1)))
+        rank = len(which) + 3
+        edit.layout(part, Layout.blocked(rank, [(rank - 2, lanes)], order=(*range(rank - 2), rank - 1, rank - 2)))
         over, lane = edit.split(part, j, lanes)
-        turns, each = edit.split(part, step, unroll)
-        edit.order(part, [b, turns, each, *codes, i, over, lane])
-        edit.unroll(part, [each, *codes, i, over])
+        turns, each = edit.split(part, step, config.get_int("unroll"))
+        folded = codes[-1:] if c.folded > 1 else []
+        written_out = [each, *codes[: len(codes) - len(folded)], *which, i, over]
+        edit.order(part, [b, turns, *written_out, lane, *folded])
+        edit.unroll(part, written_out)
         edit.vectorize(part, lane)
         edit.pad(part, j)
+        for loop in folded:
+            self.fold(edit, c, loop, target)
         return turns
 
     def _fetch(self, edit: Editor, c: ScaledSum, stage: str, loop: str, lines: tuple[int, int], rows: int) -> None:
@@ -247,8 +284,21 @@ class SketchedScaledSum:
             turn = -(-rows * columns * t.dtype.bytes // LINE)
             edit.prefetch(stage, t.name, loop, -(-ahead // turn), 2)
 
+    def _known(self, workload: Workload, target: Target) -> ScaledSum:
+        found = self.found(workload, target)
+        assert found is not None
+        return found
 
-def _known(workload: Workload) -> ScaledSum:
-    c = scaled_sum(workload)
-    assert c is not None
-    return c
+
+@template("sketch.scaled", op=None, priority=PRIORITY)
+class SketchedScaledSum(ScaledTiles):
+    """Codes are decoded to floats, and parts are sums of floats."""
+
+    algorithm = "direct"
+
+    def found(self, workload: Workload, target: Target) -> ScaledSum | None:
+        return scaled_sum(workload)
+
+    def busy(self, c: ScaledSum, rows: int, vectors: int, target: Target) -> float:
+        pipe = Steps.of(target).pipe
+        return max((rows + DECODE) * vectors, pipe.in_flight) / pipe.per_cycle

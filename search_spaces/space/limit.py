@@ -113,15 +113,15 @@ def multiplying(workload: Workload, core: Core, *, strict_fp: bool = False) -> t
 
 
 def multiplications(workload: Workload, *, strict_fp: bool = False) -> float:
-    """How many the best algorithm takes at least; for other work than convolutions, half of the operations."""
+    """How many the best algorithm takes at least; of other definitions than convolutions', half of the operations."""
     anchor = workload.anchor
-    if anchor is None or anchor.op not in CONVOLUTIONS:
-        return workload.flops / 2
-    types = workload.types()
-    x, weight = (types[i] for i in anchor.inputs[:2])
-    p = Conv.of(anchor.op, x.shape, weight.shape, dict(anchor.attrs))
+    plain = workload.flops / 2
+    if anchor is not None and anchor.op in CONVOLUTIONS:
+        types = workload.types()
+        x, weight = (types[i] for i in anchor.inputs[:2])
+        plain = Conv.of(anchor.op, x.shape, weight.shape, dict(anchor.attrs)).multiplications
     fewer = fewest_multiplications(workload, strict_fp=strict_fp)
-    return p.multiplications if fewer is None else min(fewer, p.multiplications)
+    return plain if fewer is None else min(fewer, plain)
 
 
 def products_per_cycle(core: Core, *dtypes: str) -> float:

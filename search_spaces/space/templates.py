@@ -16,6 +16,7 @@ from autotune.search_spaces.operators import (
     recurrent,
 )
 from autotune.search_spaces.sketch import scaled as sketch_scaled
+from autotune.search_spaces.sketch import scaled_digits as sketch_scaled_digits
 from autotune.search_spaces.sketch import template as sketch_contraction
 
 TEMPLATE_MODULES = (
@@ -32,4 +33,5 @@ TEMPLATE_MODULES = (
     recurrent,
     sketch_contraction,
     sketch_scaled,
+    sketch_scaled_digits,
 )

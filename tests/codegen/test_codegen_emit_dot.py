@@ -10,6 +10,7 @@ from autotune.errors import CodegenError, ScheduleError
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.tensor import ComputeDef, Expr, Layout, cast, compute, placeholder, read, reduce_axis, sum_
+from autotune.tensor.expr import binary
 from tests.conftest import Right
 
 
@@ -175,3 +176,34 @@ def test_refusals() -> None:
         s.tensorize("C", "k.1", "vpdpbusd").reorder("C", "k.1", "j")
     with pytest.raises(ScheduleError, match="already marked vpdpbusd"):
         s.tensorize("C", "k.1", "vpdpbusd").unroll("C", "k.1")
+
+
+def fields(shift: int, mask: int = 15) -> Schedule:
+    """Bytes times the same bits of each byte of a word."""
+    a, b = placeholder((8, 64), "i8", "in0"), placeholder((16, 32), "u32", "in1", constant=True)
+    g, q = reduce_axis(16, "g"), reduce_axis(4, "q")
+
+    def term(i: Expr, j: Expr) -> Expr:
+        word = binary("shr", b[g, j], cast("u32", q.var * shift + 4))
+        return sum_(cast("i32", binary("and", word, mask)) * cast("i32", a[i, g.var * 4 + q.var]), [g, q])
+
+    c = compute((8, 32), term, name="C")
+    d = compute((8, 32), lambda i, j: c[i, j] + c[i, j] * 2, name="D")
+    s = Schedule(ComputeDef.build([a, b], [d])).layout("in1", Layout.blocked(2, [(1, 16)]))
+    s = s.split("D", "i", 4).split("D", "j", 16).reorder("D", "i.0", "j.0", "i.1", "j.1")
+    s = s.unroll("D", "i.1").vectorize("D", "j.1").compute_at("C", "D", "j.0", "register")
+    return s.reorder("C", "g", "i", "j", "q").unroll("C", "i").vectorize("C", "j")
+
+
+@pytest.mark.isa("avx512vnni")
+@pytest.mark.parametrize("mask", [15, 3, 255])
+def test_fields_of_words_are_bytes(mask: int, right: Right) -> None:
+    right(fields(8, mask).tensorize("C", "q", "vpdpbusd"))
+
+
+def test_fields_that_are_no_bytes() -> None:
+    target = Target.parse("x86 -mcpu=znver4 -num-cores=1")
+    with pytest.raises(CodegenError, match="not by whole bytes along"):
+        generate(fields(4).tensorize("C", "q", "vpdpbusd"), target)
+    with pytest.raises(ScheduleError, match="needs a sum of"):
+        fields(8, 511).tensorize("C", "q", "vpdpbusd")

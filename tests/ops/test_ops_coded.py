@@ -7,7 +7,7 @@ import pytest
 
 from autotune.errors import WorkloadError
 from autotune.ops import compute_def, parse_workload
-from autotune.ops.coded import BYTES, NF4, WORDS, code_bits, code_values, codes_per_element
+from autotune.ops.coded import BYTES, NF4, WORDS, code_shift, code_values, codes_per_element
 from autotune.tensor import DType
 from autotune.tensor.evaluate import evaluate
 from tests.search_spaces.coded_cases import coded
@@ -29,7 +29,7 @@ def test_against_numpy(form: str, zero: bool) -> None:
         values = codes.astype(np.float64)
     else:
         codes = rng.integers(0, 1 << 32, (blocks * block // per, columns), dtype=np.uint32)
-        fields = np.stack([codes >> np.uint32(n * code_bits(form)) for n in range(per)], 1).reshape(-1, columns)
+        fields = np.stack([codes >> np.uint32(code_shift(form, n)) for n in range(per)], 1).reshape(-1, columns)
         values = np.array(code_values(form))[fields % len(code_values(form))]
     weight = (values - (np.repeat(points, block, 0) if zero else 0)) * np.repeat(scale, block, 0)
     given = {"in0": a, "in1": codes, "in2": scale} | ({"in3": points} if zero else {})

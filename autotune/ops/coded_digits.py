@@ -1,0 +1,124 @@
+"""Products with coded weights in integers: activations are three digits of eight bits, scaled by their block's maximum.
+
+A CPU that multiplies bytes adds up four products a lane where it does one of floats, and codes of integers are bytes
+as they lie in words: nothing is looked up. So three such products, one for each digit, cost less than one of floats.
+What the digits say is within 1.25 / 8355709 of the largest activation in a block (2^-22.7), and their sums are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.ops.checks import require
+from autotune.ops.coded import BYTES_PER_WORD, NAME, WORDS, code_bits, coded_of
+from autotune.ops.precision import rounded
+from autotune.ops.registry import algorithm
+from autotune.ops.workload import TensorType
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Expr, binary, cast, minimum, unary
+from autotune.tensor.formats import INTEGER_BITS, integer_range
+from autotune.tensor.stage import Reduction, Tensor, compute, max_, reduce_axis, sum_
+
+DIGITS = 3
+_ONES = 1 + 256 + 65536
+MOST = 127 * _ONES - 2
+"""Of the largest activation. Roundings add one at most, and digits of 127 * _ONES are all at most 127."""
+_LIFT = 128 * _ONES
+"""Makes digits from -128 the bytes of a number that is not negative."""
+WIDEST = 256
+"""Activations of a block at most: so many of their integers add up in an i32, and products of digits exactly in f32."""
+_FASTEST = 2.0**125
+"""The most that activations are multiplied by: its reciprocal is a normal number."""
+
+PREPARED = ("rate", "unit", "digits", "middle")
+"""Stages without a sum, by what follows the operator's name, that are computed before all else."""
+
+
+def part_of(form: str, block: int, count: int) -> int | None:
+    """Activations that share a unit: a block of weights, or of a column with one scale a part; None where nothing fits.
+
+    Args:
+        form, block: as the operator's attributes. count: of blocks in a column.
+    """
+    known = {dtype.value for dtype in INTEGER_BITS}
+    if form not in WORDS or form not in known:
+        return None
+    if block <= WIDEST:
+        return block
+    step = DType.u32.bits // code_bits(form)
+    return max(n for n in range(step, WIDEST + 1, step) if block % n == 0) if count == 1 else None
+
+
+def _as_many_as(types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
+    """In multiply-adds of vectors: three instructions for four products a lane."""
+    (rows, depth), columns = types[0].shape, types[2].shape[1]
+    if part_of(attrs["format"], attrs["block"], types[2].shape[0]) is None:
+        return None
+    return -(-rows * depth * columns * DIGITS // BYTES_PER_WORD)
+
+
+@algorithm(NAME, "digits", multiplications=_as_many_as, strict=False)
+def matmul_coded_digits(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+    """sum over blocks of unit[i, b] * scale[b, j] * sum over k of digits(a)[i, k] * (code[k, j] - middle).
+
+    An infinite activation makes its row NaN where the definition's would be infinite or NaN.
+    """
+    c = coded_of(inputs, attrs)
+    part = part_of(c.form, c.block, c.count)
+    require(part is not None, f"{NAME}: there are no digits for codes of {c.form} in {c.count} blocks of {c.block}")
+    assert part is not None
+    per, bits = c.per, code_bits(c.form)
+    parts = c.count * c.block // part
+    first = integer_range(DType(c.form))[0]  # what a code of 0 stands for
+
+    def named(what: str) -> str:
+        return f"{NAME}_{what}"
+
+    k = reduce_axis(part, "k")
+    peak = compute(
+        (c.rows, parts), lambda i, b: max_(unary("abs", c.element(i, b * part + k.var)), k), named("peak"), ["i", "b"]
+    )
+    # The reciprocal of what was multiplied by, not the quotient the other way round: its rounding is the only one.
+    rate = compute((c.rows, parts), lambda i, b: minimum(MOST / peak[i, b], _FASTEST), named("rate"), ["i", "b"])
+    unit = compute((c.rows, parts), lambda i, b: 1.0 / rate[i, b], named("unit"), ["i", "b"])
+
+    def number(i: Expr, b: Expr, place: Expr) -> Expr:
+        return cast(DType.i32, unary("round", c.element(i, b * part + place) * rate[i, b]))
+
+    def digit(n: Expr, i: Expr, b: Expr, place: Expr) -> Expr:
+        lifted = cast(DType.u32, number(i, b, place) + _LIFT)
+        return cast(DType.i8, binary("xor", binary("shr", lifted, cast(DType.u32, n * 8)), 128))
+
+    digits = compute((DIGITS, c.rows, parts, part), digit, named("digits"), ["n", "i", "b", "k"])
+    g, h = reduce_axis(part // per, "g"), reduce_axis(per // BYTES_PER_WORD, "h")
+    q = reduce_axis(BYTES_PER_WORD, "q")
+
+    def product(n: Expr, i: Expr, j: Expr, b: Expr) -> Reduction:
+        word = c.codes[b * (part // per) + g.var, j]
+        code = binary("and", binary("shr", word, cast(DType.u32, q.var * 8 + h.var * bits)), (1 << bits) - 1)
+        place = g.var * per + h.var * BYTES_PER_WORD + q.var
+        return sum_(cast(DType.i32, code) * cast(DType.i32, digits[n, i, b, place]), [g, h, q])
+
+    dots = compute((DIGITS, c.rows, c.columns, parts), product, named("part"), ["n", "i", "j", "b"])
+    lifted = first != 0 or c.zero is not None
+    if lifted:
+        sums = compute((c.rows, parts), lambda i, b: sum_(number(i, b, k.var), k), named("sums"), ["i", "b"])
+        middle = compute((c.rows, parts), lambda i, b: cast(DType.f32, sums[i, b]), named("middle"), ["i", "b"])
+    b, whole = reduce_axis(parts, "b"), c.count == parts
+
+    def total(i: Expr, j: Expr) -> Reduction:
+        low, mid, high = (cast(DType.f32, dots[n, i, j, b.var]) for n in range(DIGITS))
+        found = (high * 256.0 + mid) * 256.0 + low
+        if lifted:
+            points = 0.0 if c.zero is None else cast(DType.f32, c.zero[b.var if whole else 0, j])
+            found = found - (points - float(first)) * middle[i, b.var]
+        return sum_(found * (unit[i, b.var] * cast(DType.f32, c.scale[b.var, j]) if whole else unit[i, b.var]), b)
+
+    result = compute((c.rows, c.columns), total, NAME if whole else named("total"), ["i", "j"])
+    if not whole:
+        summed = result
+        result = compute(
+            (c.rows, c.columns), lambda i, j: summed[i, j] * cast(DType.f32, c.scale[0, j]), NAME, ["i", "j"]
+        )
+    return rounded(result, inputs[0], NAME)

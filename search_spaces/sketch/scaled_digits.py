@@ -1,0 +1,76 @@
+"""Sums of scaled parts in integers: instructions for bytes multiply fields of words by the digits of activations.
+
+Digits are made before all else, by one thread where there are fewer rows than threads: they are few beside the weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autotune.ops.coded import NAME
+from autotune.ops.coded_digits import PREPARED
+from autotune.ops.workload import Workload
+from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
+from autotune.schedule.editor import Editor
+from autotune.search_spaces.sketch.scaled import PRIORITY, ScaledSum, ScaledTiles, scaled_sum
+from autotune.search_spaces.space.registry import template
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+from autotune.tensor.stage import Stage
+
+DECODE = 1.5
+"""Instructions that take a vector of bytes out of words: a mask, and every second time a shift."""
+_STAGES = frozenset(f"{NAME}_{what}" for what in PREPARED)
+
+
+def instruction(target: Target) -> DotProduct | None:
+    """What multiplies bytes as they lie in one step, on the widest vectors; None where the CPU has no such thing."""
+    fitting = (
+        d for d in DOT_PRODUCTS.values()
+        if d.multiplies(DType.u8, DType.i8) and not d.tiled and not d.widened
+        and d.runs(target.features, target.lanes(d.total.bytes))
+    )  # fmt: skip
+    return next(fitting, None)
+
+
+@template("sketch.scaled_digits", op=NAME, priority=PRIORITY, strict=False)
+class SketchedDigits(ScaledTiles):
+    """A part has a sum for each digit; what is taken out of words is multiplied by all of them."""
+
+    algorithm = "digits"
+
+    def found(self, workload: Workload, target: Target) -> ScaledSum | None:
+        dot = instruction(target)
+        c = scaled_sum(workload, self.algorithm, _STAGES) if dot is not None else None
+        return replace(c, folded=dot.extent) if c is not None and dot is not None else None
+
+    def busy(self, c: ScaledSum, rows: int, vectors: int, target: Target) -> float:
+        dot = instruction(target)
+        pipe = target.core.pipe(dot.pipe, target.vector_bits) if dot is not None else None
+        assert pipe is not None  # it has the instruction
+        return max((c.sums * rows + DECODE) * vectors, pipe.in_flight) / pipe.per_cycle
+
+    def fold(self, edit: Editor, c: ScaledSum, loop: str, target: Target) -> None:
+        dot = instruction(target)
+        assert dot is not None
+        edit.tensorize(c.part, loop, dot.name)
+
+    def prepare(self, edit: Editor, c: ScaledSum, target: Target) -> None:
+        for s in edit.schedule.state.stages:
+            if s.name not in (c.output, c.total, c.part):
+                _prepare(edit, s.stage, target)
+
+
+def _prepare(edit: Editor, stage: Stage, target: Target) -> None:
+    """Vectors along what lies side by side: the activations of a block, or else blocks."""
+    loops, lanes = edit.loops(stage.name), target.lanes(DType.f32.bytes)
+    last = stage.all_axes[-1]
+    whole = max(n for n in (lanes, lanes // 2, lanes // 4, 1) if last.extent % n == 0)
+    outer, inner = edit.split(stage.name, last.name, whole if whole > 1 else lanes)
+    *first, row = loops[: len(stage.axes) - (2 if len(stage.axes) > 2 else 1)]
+    rest = [x for x in loops if x not in (*first, row, last.name)]
+    edit.order(stage.name, [row, *rest, outer, *first, inner])
+    edit.unroll(stage.name, first)
+    edit.vectorize(stage.name, inner)
+    if edit.extent(stage.name, row) >= target.num_threads > 1:
+        edit.parallel(stage.name, row)
