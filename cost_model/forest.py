@@ -6,6 +6,7 @@ not pay for importing it. A file holds arrays and JSON, no code; a file that doe
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
@@ -68,13 +69,9 @@ class Forest:
         check_same(Features(self.names, np.empty((0, len(self.names)), np.float32), self.version), features)
         rows, columns = features.values.shape
         values, start = np.ascontiguousarray(features.values).ravel(), (np.arange(rows) * columns)[:, None]
-        # A leaf is its own first child and no value reaches its threshold, so that all walk on for as long as any does.
-        leaf = self.feature < 0
-        feature = np.where(leaf, 0, self.feature).astype(np.int64)
-        threshold = np.where(leaf, np.inf, self.threshold).astype(np.float32)
-        child = np.where(leaf, np.arange(len(leaf)), self.child).astype(np.int64)
+        feature, threshold, child, depth = _walk(self)
         node = np.broadcast_to(self.roots.astype(np.int64), (rows, len(self.roots)))
-        while not leaf.take(node).all():
+        for _ in range(depth):
             node = child.take(node) + (values.take(start + feature.take(node)) >= threshold.take(node))
         leaves = self.threshold.take(node).astype(np.float64)
         models = int(self.members.max(initial=-1)) + 1
@@ -190,6 +187,23 @@ class Forest:
         except OSError as error:
             raise CostModelError(f"cannot read the cost model {path}: {error.strerror}") from error
         return Forest.from_bytes(data, str(path))
+
+
+@functools.lru_cache(maxsize=4)
+def _walk(forest: Forest) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64], int]:
+    """Feature, threshold and first child of each node, and how many steps lead to a leaf from every root.
+
+    A leaf is its own first child and no value reaches its threshold, so that all may walk on for as long as any does.
+    """
+    leaf = forest.feature < 0
+    feature = np.where(leaf, 0, forest.feature).astype(np.int64)
+    threshold = np.where(leaf, np.inf, forest.threshold).astype(np.float32)
+    child = np.where(leaf, np.arange(len(leaf)), forest.child).astype(np.int64)
+    depth, level = 0, forest.roots[~leaf[forest.roots]]
+    while len(level):
+        below = np.concatenate([forest.child[level], forest.child[level] + 1])
+        depth, level = depth + 1, below[~leaf[below]]
+    return feature, threshold, child, depth
 
 
 def starting_score(features: Features, start: str, weight: float) -> NDArray[np.float64]:

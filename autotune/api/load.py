@@ -14,7 +14,7 @@ from autotune.codegen.object_cache import object_cache
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.growing import GrowingModel
-from autotune.compiler.heap import trim
+from autotune.compiler.heap import trim, without_collector
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision
 from autotune.compiler.prepared import PreparedModel
@@ -70,7 +70,7 @@ def load(
     wanted, cache, wish = Target.parse(target), object_cache(), Precision.parse(precision, max_error)
 
     def compiled(graph: Graph, weights: PackedWeights | None = None) -> CompiledModel:
-        with reading(database) as opened:
+        with reading(database) as opened, without_collector():
             return compile_precisely(
                 graph, wanted, opened, cache,
                 precision=wish, strict_fp=strict_fp, max_memory=max_memory, weights=weights,

@@ -6,6 +6,7 @@ division by zero gives zero and never traps.
 
 from __future__ import annotations
 
+import functools
 import math
 
 from autotune.codegen.value import (
@@ -28,6 +29,8 @@ _FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INT = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 _UNSIGNED = {d: DType(d.value.replace("i", "u")) for d in DType if d.is_int}
 _COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+_CONVERTED = (DType.f16, DType.bf16, DType.bool)
+"""Other dtypes in memory than in registers."""
 _INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
 
 
@@ -50,6 +53,9 @@ class Arithmetic:
             return v.text
         if v.lanes:
             raise CodegenError(f"a vector of {v.lanes} lanes is used where {lanes or 'a scalar'} is needed")
+        known = self.w.known(("splat", v.text, lanes))
+        if known is not None:
+            return known
         vector, scalar = computed_type(v.dtype, lanes), computed_type(v.dtype)
         first = self.w.once(("insert", v.text, lanes), f"insertelement {vector} poison, {scalar} {v.text}, i64 0")
         return self.w.once(
@@ -65,12 +71,10 @@ class Arithmetic:
 
     def intrinsic(self, name: str, dtype: DType, *values: Value) -> Value:
         """Call `llvm.<name>` on values of one dtype."""
-        lanes = max(v.lanes for v in values)
-        kind = computed_type(dtype, lanes)
-        base = {DType.f32: "f32", DType.f64: "f64"}.get(dtype) or f"i{dtype.bits}"
-        symbol = f"@llvm.{name}.{f'v{lanes}' if lanes else ''}{base}"
-        self.w.declare(f"{kind} {symbol}({', '.join([kind] * len(values))})")
-        arguments = ", ".join(f"{kind} {self.operand(v, lanes)}" for v in values)
+        lanes = max([v.lanes for v in values])
+        kind, symbol, declared = _function(name, dtype, lanes, len(values))
+        self.w.declare(declared)
+        arguments = ", ".join([f"{kind} {self.operand(v, lanes)}" for v in values])
         return Value(self.w.value(f"call {kind} {symbol}({arguments})"), dtype, lanes)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
@@ -382,14 +386,14 @@ class Arithmetic:
         if raw is not None and raw[1:] == (dtype, n):
             return Value(raw[0], dtype, n)
         text = self.operand(a, n)
+        if dtype not in _CONVERTED:
+            return Value(text, dtype, n)
         v = f"<{n} x " if n else ""
         close = ">" if n else ""
         if dtype is DType.f16:
             return Value(self.w.value(f"fptrunc {v}float{close} {text} to {v}half{close}"), dtype, n)
         if dtype is DType.bool:
             return Value(self.w.value(f"zext {v}i1{close} {text} to {v}i8{close}"), dtype, n)
-        if dtype is not DType.bf16:
-            return Value(text, dtype, n)
         if self._rounds_to_bf16:
             narrow = self.w.value(f"fptrunc {v}float{close} {text} to {v}bfloat{close}")
             return Value(self.w.value(f"bitcast {v}bfloat{close} {narrow} to {v}i16{close}"), dtype, n)
@@ -404,6 +408,8 @@ class Arithmetic:
 
     def from_storage(self, text: str, dtype: DType, lanes: int) -> Value:
         """A value from memory in the dtype computed in. Stored as it is, it goes back unconverted."""
+        if dtype not in _CONVERTED:
+            return Value(text, dtype, lanes)
         value = self._from_storage(text, dtype, lanes)
         if value.text != text:
             self._raw[value.text] = (text, dtype, lanes)
@@ -416,10 +422,17 @@ class Arithmetic:
             return Value(self.w.value(f"fpext {v}half{close} {text} to {v}float{close}"), DType.f32, lanes)
         if dtype is DType.bool:
             return Value(self.w.value(f"trunc {v}i8{close} {text} to {v}i1{close}"), dtype, lanes)
-        if dtype is not DType.bf16:
-            return Value(text, dtype, lanes)
         wide = Value(self.w.value(f"zext {v}i16{close} {text} to {v}i32{close}"), DType.u32, lanes)
         return self.reinterpret(self.binary("shl", wide, constant(16, DType.u32)), DType.f32)
+
+
+@functools.cache
+def _function(name: str, dtype: DType, lanes: int, count: int) -> tuple[str, str, str]:
+    """The type, symbol and declaration of an intrinsic on `count` values of one dtype."""
+    kind = computed_type(dtype, lanes)
+    base = {DType.f32: "f32", DType.f64: "f64"}.get(dtype) or f"i{dtype.bits}"
+    symbol = f"@llvm.{name}.{f'v{lanes}' if lanes else ''}{base}"
+    return kind, symbol, f"{kind} {symbol}({', '.join([kind] * count)})"
 
 
 def _fold(op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar | None:

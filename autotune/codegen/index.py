@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, Union
 
-from autotune.codegen.writer import Writer
+from autotune.codegen.writer import INLINE, Writer
 from autotune.lower.ir import OPERAND, Buffer
 from autotune.tensor.expr import Expr
 from autotune.tensor.linear import Div, Linear, Mod
@@ -28,6 +28,15 @@ class Offset(NamedTuple):
     lane: int
 
 
+class _Part(NamedTuple):
+    """An `Offset` without what `numbers`, the variables of unrolled loops, add to its constant."""
+
+    const: int
+    terms: tuple[tuple[str, int], ...]
+    lane: int
+    numbers: tuple[tuple[str, int], ...]
+
+
 class PerLane(Exception):
     """The index is not affine in the lane: the caller evaluates it lane by lane."""
 
@@ -42,9 +51,16 @@ class Indexer:
         self._evaluate = evaluate
         self._flat: dict[int, tuple[object, Linear]] = {}
         self._offsets: dict[int, tuple[Linear, Offset]] = {}
+        self._kinds: dict[str, str | Lane | None] = {}  # what variables were when last bound, None for any number
+        self._parts: dict[int, tuple[Linear, _Part | None]] = {}  # as long as no variable is of another kind
+        self._pointers: dict[tuple[str, tuple[tuple[str, int], ...], str], str] = {}
 
     def bind(self, variable: str, value: Binding) -> None:
         """What a loop variable is from now on."""
+        kind = None if isinstance(value, int) else value
+        if variable not in self._kinds or self._kinds[variable] != kind:
+            self._kinds[variable] = kind
+            self._parts.clear()
         self._env[variable] = value
         self._offsets.clear()
 
@@ -73,6 +89,28 @@ class Indexer:
         return kept[1]
 
     def _offset(self, value: Linear) -> Offset:
+        kept = self._parts.get(id(value))
+        if kept is None:
+            kept = self._parts[id(value)] = (value, self._part(value))
+        part, env = kept[1], self._env
+        if part is None:
+            return self._whole(value)
+        const, terms, lane, numbers = part
+        for name, c in numbers:
+            const += c * env[name]  # type: ignore[operator]  # they are numbers
+        return Offset(const, terms, lane)
+
+    def _part(self, value: Linear) -> _Part | None:
+        """The form but for its numbers, which change from turn to turn of unrolled loops; None of divisions and reads,
+        which are instructions."""
+        plain = {term: c for term, c in value.terms.items() if isinstance(term, str)}
+        if len(plain) != len(value.terms):
+            return None
+        numbers = tuple((name, c) for name, c in plain.items() if self._kinds[name] is None)
+        const, terms, lane = self._whole(Linear(value.const, {t: c for t, c in plain.items() if self._kinds[t]}))
+        return _Part(const, terms, lane, numbers)
+
+    def _whole(self, value: Linear) -> Offset:
         const, lane = value.const, 0
         terms: dict[str, int] = {}
         for term, c in value.terms.items():
@@ -146,15 +184,23 @@ class Indexer:
         """Address of an element; parts that change in outer loops are added outside the inner ones."""
         pointer = self.bases[buffer.name]
         if offset.terms:
-            by_depth: dict[int, list[tuple[str, int]]] = {}
-            for name, c in offset.terms:
-                by_depth.setdefault(self.writer.depth(name), []).append((name, c))
-            for depth in sorted(by_depth):
-                index = self._sum(depth, tuple(by_depth[depth]))
-                pointer = self.writer.hoisted(depth, f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
+            key = pointer, offset.terms, element
+            pointer = self._pointers.get(key) or self._moved(*key)
         if offset.const:
             text = f"getelementptr inbounds {element}, ptr {pointer}, i64 {offset.const}"
             pointer = self.writer.once(text, text)
+        return pointer
+
+    def _moved(self, pointer: str, terms: tuple[tuple[str, int], ...], element: str) -> str:
+        by_depth: dict[int, list[tuple[str, int]]] = {}
+        for name, c in terms:
+            by_depth.setdefault(self.writer.depth(name), []).append((name, c))
+        key = pointer, terms, element
+        for depth in sorted(by_depth):
+            index = self._sum(depth, tuple(by_depth[depth]))
+            pointer = self.writer.hoisted(depth, f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
+        if INLINE not in by_depth:  # a name is of one loop, so that what follows from it holds where the name does
+            self._pointers[key] = pointer
         return pointer
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ _STORED = {
 }  # fmt: skip
 
 
+@functools.cache
 def stored_type(dtype: DType, lanes: int = 0) -> str:
     """LLVM type of an element in memory."""
     return f"<{lanes} x {_STORED[dtype]}>" if lanes else _STORED[dtype]
@@ -51,6 +53,7 @@ def computed(dtype: DType) -> DType:
     return DType.f32 if dtype in (DType.f16, DType.bf16) else dtype
 
 
+@functools.cache
 def computed_type(dtype: DType, lanes: int = 0) -> str:
     """LLVM type of a value in registers."""
     base = "i1" if dtype is DType.bool else _STORED[computed(dtype)]

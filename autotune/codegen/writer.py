@@ -75,6 +75,13 @@ class Writer:
         self.scopes[-1].body.append(f"  {name} = {text}")
         return name
 
+    def known(self, key: object) -> str | None:
+        """What `once` gives where it needs no instruction."""
+        for scope in reversed(self.scopes):
+            if key in scope.known:
+                return scope.known[key]
+        return None
+
     def mark(self) -> tuple[int, int]:
         """The current place, for `interleave`."""
         return len(self.scopes), len(self.scopes[-1].body)
@@ -94,9 +101,9 @@ class Writer:
 
     def once(self, key: object, text: str) -> str:
         """Like `value`, but reuses an equal value that is in scope."""
-        for scope in reversed(self.scopes):
-            if key in scope.known:
-                return scope.known[key]
+        found = self.known(key)
+        if found is not None:
+            return found
         name = self.value(text)
         self.scopes[-1].known[key] = name
         return name
@@ -128,7 +135,8 @@ class Writer:
     def forget(self, buffer: str) -> None:
         """A store: what was read from that buffer may have changed."""
         for scope in self.scopes:
-            scope.loads.pop(buffer, None)
+            if buffer in scope.loads:
+                del scope.loads[buffer]
 
     def barrier(self, shared: Sequence[str]) -> None:
         """Wait for all threads; afterwards the memory at the pointers `shared` holds what they wrote."""

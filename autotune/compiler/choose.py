@@ -6,7 +6,7 @@ replayed, and used while they do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from autotune.codegen.kernel import generate
@@ -142,6 +142,15 @@ class Chooser:
                     found[Interface.from_json(form)] = choice
             self._measured[workload] = found
         return self._measured[workload]
+
+    def without_record(self, workloads: Iterable[Workload]) -> Iterator[tuple[Workload, bool]]:
+        """Those for which there is no exact record in any layouts, with whether only strict templates are allowed."""
+        for workload in dict.fromkeys(workloads):
+            tier = Tier.MISS
+            if self.database is not None:
+                tier = self.database.best(workload.key, self.target.key, self.target.to_json()).tier
+            if tier is not Tier.EXACT:
+                yield workload, self._strict(workload)
 
     def _remembered(self, workload: Workload, form: str | None) -> Choice:
         key = (workload, form)

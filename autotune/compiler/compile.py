@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from autotune.codegen.beside import Beside
 from autotune.codegen.kernel import KernelObject
 from autotune.codegen.object_cache import ObjectCache
 from autotune.codegen.runtime_ir import runtime_object
 from autotune.compiler.alike import as_packed
 from autotune.compiler.choose import Chooser
+from autotune.compiler.defaults import Defaults
 from autotune.compiler.in_place import in_place, updated
-from autotune.compiler.kernel_cache import remembered_defaults
 from autotune.compiler.kernels import Kernels, compiler
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import Lifetime, plan_memory
@@ -205,17 +206,18 @@ def compile_graph(
         if plan is not None and not plan.tuned:
             database, without = None, "tuned schedules made this model slower as a whole"
     plain: set[Workload] = set(strict_workloads)
-    untuned = remembered_defaults(cache, target)
-    if weights is not None:
-        untuned = as_packed(untuned, weights, target)
     while True:
-        chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
-        assignment = assign(graph, groups, chooser, cache)
-        kernels = Kernels(target, cache, chooser)
-        _log.info("building the kernels of %d groups for %s", len(assignment.steps), target)
-        start = time.perf_counter()
-        built = kernels.build(assignment.steps)
-        _log.info("built %d kernels in %.2f s", len(kernels.objects), time.perf_counter() - start)
+        with Beside() as beside:
+            defaults = Defaults(cache, target, beside)
+            untuned = defaults if weights is None else as_packed(defaults, weights, target)
+            chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
+            defaults.ahead(chooser.without_record(group.workload for group in groups if not group.is_view))
+            assignment = assign(graph, groups, chooser, cache)
+            kernels = Kernels(target, cache, chooser, beside)
+            _log.info("building the kernels of %d groups for %s", len(assignment.steps), target)
+            start = time.perf_counter()
+            built = kernels.build(assignment.steps)
+            _log.info("built %d kernels in %.2f s", len(kernels.objects), time.perf_counter() - start)
         try:
             return _link(graph, target, assignment, built, kernels, weights, max_memory)
         except TooLarge as found:

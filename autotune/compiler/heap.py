@@ -1,8 +1,11 @@
-"""The C library's heap: what compiling leaves behind is given back to the system."""
+"""The heap while a model is compiled: what that leaves behind is given back, and Python looks for cycles afterwards."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
+from collections.abc import Iterator
 
 
 def trim() -> None:
@@ -14,3 +17,16 @@ def trim() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Python does not look for cycles meanwhile: graphs and IR have none, and looking at all of them again and again
+    takes a fourteenth of a compilation."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from autotune.codegen.kernel import KernelObject
 from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.codegen.object_cache import ObjectCache
-from autotune.compiler.choose import Choice, Untuned
-from autotune.cost_model.prior import prior_key
+from autotune.compiler.choose import Choice
 from autotune.ops.workload import Workload
-from autotune.search_spaces import Config, Interface, default_config
+from autotune.search_spaces import Interface
 from autotune.search_spaces.space.code_version import code_version
-from autotune.search_spaces.space.registry import names
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
@@ -60,27 +58,6 @@ def cached_layouts(
     layouts = find()
     cache.remember(name, Interface(layouts).to_json().encode())
     return layouts
-
-
-def remembered_defaults(cache: ObjectCache | None, target: Target) -> Untuned:
-    """What kernels get without a record, from the cache, or found and put there: a learned model takes its time."""
-    templates = " ".join(names())  # a user's own may come first
-    trained = prior_key()
-
-    def untuned(workload: Workload, strict: bool) -> Config:
-        version = code_version(workload, None)
-        if cache is None or version is None:
-            return default_config(workload, target, strict_fp=strict)
-        parts = ("default", version, templates, trained, workload.to_json(), target.to_json(), str(strict))
-        name = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        found = cache.recall(name)
-        if found is not None:
-            return Config.from_json(found.tobytes().decode())
-        config = default_config(workload, target, strict_fp=strict)
-        cache.remember(name, config.to_json().encode())
-        return config
-
-    return untuned
 
 
 def _name(kind: str, workload: Workload, choice: Choice, target: Target, *more: str) -> str | None:

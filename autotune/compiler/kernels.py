@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
-from autotune.codegen.compilers import Compilers
+from autotune.codegen.beside import Beside
+from autotune.codegen.helper import Helper
 from autotune.codegen.jit import compile_ir
 from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, generate
 from autotune.codegen.object_cache import ObjectCache
@@ -47,13 +48,16 @@ def _generated(schedule: Schedule, target: Target, cache: ObjectCache | None) ->
 class Kernels:
     """Builds each distinct kernel once.
 
+    Args:
+        beside: where LLVM compiles kernels, while others are written here.
+
     Attributes:
         objects: code of the kernels, each once.
         number: of an object by the hash of its IR.
     """
 
-    def __init__(self, target: Target, cache: ObjectCache | None, chooser: Chooser) -> None:
-        self.target, self.cache, self.chooser = target, cache, chooser
+    def __init__(self, target: Target, cache: ObjectCache | None, chooser: Chooser, beside: Beside) -> None:
+        self.target, self.cache, self.chooser, self._beside = target, cache, chooser, beside
         self.objects: list[bytes] = []
         self.number: dict[str, int] = {}
         self._built: dict[tuple[str, str, str], Future[KernelObject]] = {}
@@ -125,12 +129,12 @@ class Kernels:
                 else:
                     self._built[key] = _settled(kernel)
                     _log.debug("the cache has the kernel for %s", step.workload.describe())
-        with Compilers(len(missing)) as compilers:
-            for key, step in missing.items():
-                self._built[key] = self._start(step, compilers)
-            compilers.finish()
+        self._beside.expect(len(missing))
+        for key, step in missing.items():
+            self._built[key] = self._start(step)
+        self._beside.finish()
 
-    def _start(self, step: KernelStep, compilers: Compilers) -> Future[KernelObject]:
+    def _start(self, step: KernelStep) -> Future[KernelObject]:
         """Generate the code, and have it compiled."""
         start = time.perf_counter()
         try:
@@ -141,9 +145,9 @@ class Kernels:
             return _settled(error)
         generated = time.perf_counter() - start
 
-        def compile(by: CompileIr) -> KernelObject:
+        def compile(helper: Helper | None) -> KernelObject:
             start = time.perf_counter()
-            kernel = compiled(by)
+            kernel = compiled(compile_ir if helper is None else helper.compile)
             keep_kernel(self.cache, self._name(step), kernel)
             seconds = time.perf_counter() - start
             _log.debug(
@@ -151,7 +155,7 @@ class Kernels:
             )
             return kernel
 
-        return compilers.submit(compile)
+        return self._beside.submit(compile)
 
     def _name(self, step: KernelStep) -> str | None:
         """What the cache calls the kernel."""

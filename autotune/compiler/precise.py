@@ -8,8 +8,8 @@ from dataclasses import replace
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.compile import CompiledModel, compile_graph
+from autotune.compiler.defaults import Defaults
 from autotune.compiler.exact import compile_within
-from autotune.compiler.kernel_cache import remembered_defaults
 from autotune.compiler.precision import AS_IT_IS, AS_THE_MODEL, MAX_ERROR, Precise, Precision
 from autotune.compiler.weights import PackedWeights
 from autotune.graph import Graph, partition
@@ -151,7 +151,7 @@ def _gains(
     nodes = [node for node in narrowable(graph) if not too_large(graph, node, dtype)]
     before = _by_origin(graph)
     after = _by_origin(narrowed(graph, dtype, [node.name for node in nodes]))
-    choose = Chooser(target, database, strict_fp=strict_fp, untuned=remembered_defaults(cache, target))
+    choose = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target))
     gains: dict[str, float] = {}
     for node in nodes:
         origin = node.origins[0] if node.origins else ""

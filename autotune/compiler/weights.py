@@ -7,14 +7,17 @@ the model are told apart by their contents, looked at once as long as they live.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from autotune import machine
 from autotune.compiler.memory import ALIGN
 from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array
@@ -106,13 +109,20 @@ class Packing:
             key: held for key, *_ in self._fills if (held := self._shared.get(key)) is not None
         }  # fmt: skip
         new = [entry for entry in self._fills if entry[0] not in found]
-        memory, end = aligned_empty(max(sum(_aligned(nbytes) for _, _, nbytes, _ in new), ALIGN)), 0
-        for key, _, nbytes, fill in new:
-            packed = memory[end : end + nbytes]
+        ends = list(itertools.accumulate((_aligned(nbytes) for _, _, nbytes, _ in new), initial=0))
+        memory = aligned_empty(max(ends[-1], ALIGN))
+
+        def pack(entry: tuple[Hashable, int, int, Fill], at: int) -> tuple[Hashable, Array]:
+            key, _, nbytes, fill = entry
+            packed = memory[at : at + nbytes]
             first_touch(packed, self._seats)
             fill(packed)
-            found[key] = packed if self._shared is None else self._shared.hold(key, packed)
-            end += _aligned(nbytes)
+            return key, packed if self._shared is None else self._shared.hold(key, packed)
+
+        # NumPy computes and copies without Python's lock.
+        with ThreadPoolExecutor(machine.allowed_cores(), "autotune-pack") as threads:
+            found |= threads.map(pack, new, ends)
+        end = ends[-1]
         seconds = time.perf_counter() - start
         _log.info("packed %d of %d bytes of weights in %.2f s", end, self.size, seconds)
         if self._shared is None:

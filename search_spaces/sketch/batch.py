@@ -222,6 +222,12 @@ class Decoder:
 
 
 def _block_sizes(count: Integers, wanted: Integers, whole: Flags) -> Integers:
-    kinds, places = np.unique(np.stack([count, wanted, whole], axis=1), axis=0, return_inverse=True)
-    sizes = np.array([block_size(int(n), int(w), bool(v)) for n, w, v in kinds], np.int64)
-    return sizes[places.reshape(-1)]
+    """`block_size` of each row."""
+    most = np.where(wanted > 0, np.minimum(wanted, count), count)
+    sizes = -(-count // -(-count // most))
+    rows = np.flatnonzero(whole)
+    if len(rows):
+        limit = int(count.max()) + 1
+        kinds, places = np.unique(count[rows] * limit + most[rows], return_inverse=True)
+        sizes[rows] = np.array([block_size(*divmod(kind, limit), True) for kind in kinds.tolist()], np.int64)[places]
+    return np.asarray(sizes)

@@ -1,14 +1,15 @@
-"""What compiling leaves free in the heap is no longer resident."""
+"""What compiling leaves free in the heap is no longer resident; cycles are looked for when it is over."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 from pathlib import Path
 
 import pytest
 
-from autotune.compiler.heap import trim
+from autotune.compiler.heap import trim, without_collector
 
 
 def resident() -> int:
@@ -30,3 +31,12 @@ def test_free_pages_between_what_stays_go_back() -> None:
 def test_other_c_libraries_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     trim()
+
+
+def test_the_collector_is_as_it_was_afterwards() -> None:
+    assert gc.isenabled()
+    with without_collector():
+        with without_collector():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()

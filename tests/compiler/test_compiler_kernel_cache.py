@@ -11,11 +11,9 @@ from onnx import TensorProto, helper
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import choose, kernel_cache
 from autotune.compiler.compile import compile_model
-from autotune.cost_model.prior import SHIPPED, own_path
-from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
-from autotune.search_spaces import Config, Interface, default_config, make_schedule
+from autotune.search_spaces import Config, Interface, make_schedule
 from autotune.target import Target
 
 TARGET = Target.parse("native -num-cores=1")
@@ -67,25 +65,3 @@ def test_a_damaged_entry_is_built_again(model: bytes, tmp_path: Path) -> None:
     for path in tmp_path.iterdir():
         path.write_bytes(path.read_bytes()[:-1])
     assert compile_model(model, TARGET, cache=ObjectCache(tmp_path)).objects == first.objects
-
-
-def test_untuned_choices_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    cache, target = ObjectCache(tmp_path / "objects"), Target.parse("x86 -mcpu=haswell -num-cores=1")
-    workload, asked = parse_workload("einsum data=var:24,16 data=var:16,32 equation=ik,kj->ij"), []
-
-    def counted(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
-        asked.append(strict_fp)
-        return default_config(workload, target, strict_fp=strict_fp)
-
-    monkeypatch.setattr(kernel_cache, "default_config", counted)
-    first = kernel_cache.remembered_defaults(cache, target)(workload, False)
-    assert kernel_cache.remembered_defaults(cache, target)(workload, False) == first and asked == [False]
-    kernel_cache.remembered_defaults(cache, target)(workload, True)
-    assert asked == [False, True]
-    own = own_path()
-    assert own is not None
-    own.parent.mkdir(parents=True, exist_ok=True)
-    own.write_bytes(SHIPPED.read_bytes() + b"x")  # another model, another key, even if it is damaged
-    kernel_cache.remembered_defaults(cache, target)(workload, False)
-    assert asked == [False, True, False]

@@ -1,18 +1,18 @@
-"""LLVM in processes of its own: the same objects and the same refusals, whoever compiles, and whatever dies."""
+"""Work in processes of its own: the same objects and the same refusals, whoever compiles, and whatever dies."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from unittest.mock import ANY
 
 import pytest
 
 from autotune import machine
-from autotune.codegen import compilers
-from autotune.codegen.compilers import FEW, Compilers
+from autotune.codegen import beside as module
+from autotune.codegen.beside import FEW, Beside
+from autotune.codegen.helper import Helper
 from autotune.codegen.jit import CompiledObject, compile_ir
-from autotune.codegen.kernel import CompileIr
-from autotune.codegen.llvm_process import LlvmProcess
 from autotune.errors import CodegenError
 from autotune.target import Target
 
@@ -24,12 +24,15 @@ def function(number: int) -> str:
     return f"define i32 @kernel() {{ ret i32 {number} }}"
 
 
-def compiled(number: int) -> Callable[[CompileIr], CompiledObject]:
-    return lambda by: by(function(number), cpu=CPU, features=FEATURES)
+def compiled(number: int) -> Callable[[Helper | None], CompiledObject]:
+    def work(helper: Helper | None) -> CompiledObject:
+        return (compile_ir if helper is None else helper.compile)(function(number), cpu=CPU, features=FEATURES)
+
+    return work
 
 
 def test_a_process_compiles_and_refuses_as_one_does_here() -> None:
-    process = LlvmProcess()
+    process = Helper()
     try:
         here = compile_ir(function(7), cpu=CPU, features=FEATURES)
         assert process.compile(function(7), cpu=CPU, features=FEATURES) == here
@@ -46,10 +49,11 @@ def test_all_is_done_when_finish_returns(cores: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(machine, "allowed_cores", lambda: cores)
     count = FEW + 2
 
-    def bug(by: CompileIr) -> CompiledObject:
+    def bug(helper: Helper | None) -> CompiledObject:
         raise ZeroDivisionError
 
-    with Compilers(count) as beside:
+    with Beside() as beside:
+        beside.expect(count)
         wrong = beside.submit(bug)
         found = [beside.submit(compiled(number)) for number in range(count)]
         beside.finish()
@@ -60,25 +64,40 @@ def test_all_is_done_when_finish_returns(cores: int, monkeypatch: pytest.MonkeyP
 
 
 def test_few_pieces_and_embedded_pythons_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never() -> LlvmProcess:
+    def never() -> Helper:
         raise AssertionError("started a process")
 
     monkeypatch.setattr(machine, "allowed_cores", lambda: 4)
-    monkeypatch.setattr(compilers, "LlvmProcess", never)
+    monkeypatch.setattr(module, "Helper", never)
     for count, executable in ((FEW, "/usr/bin/python3"), (FEW + 1, "/usr/sbin/uwsgi"), (FEW + 1, "")):
         monkeypatch.setattr(sys, "executable", executable)
-        with Compilers(count) as beside:
+        with Beside() as beside:
+            beside.expect(count)
             found = beside.submit(compiled(1))
             beside.finish()
             assert found.result() == compile_ir(function(1), cpu=CPU, features=FEATURES)
 
 
 def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> LlvmProcess:
+    def full() -> Helper:
         raise OSError("no more processes")
 
     monkeypatch.setattr(machine, "allowed_cores", lambda: 4)
-    monkeypatch.setattr(compilers, "LlvmProcess", full)
-    with Compilers(FEW + 1) as beside:
+    monkeypatch.setattr(module, "Helper", full)
+    with Beside() as beside:
+        beside.expect(FEW + 1)
         found = [beside.submit(compiled(number)) for number in range(FEW + 1)]
         assert all(one.result(60) for one in found)
+
+
+def test_a_helper_says_what_was_wrong_and_goes_on() -> None:
+    helper = Helper()
+    try:
+        asked = "autotune.search_spaces.space.asked:default_of"
+        assert helper.call(asked, "{}", TARGET.to_json(), False) == ({"error": ANY}, b"")
+        assert helper.call("autotune.codegen.helper:compiled", function(1), CPU, FEATURES) is not None
+        helper._process.kill()
+        helper._process.wait()
+        assert helper.call("autotune.codegen.helper:compiled", function(1), CPU, FEATURES) is None
+    finally:
+        helper.close()

@@ -1,0 +1,91 @@
+"""What kernels get without a record: remembered in the object cache, and found on other cores, too."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable
+from concurrent.futures import Future
+
+from autotune.codegen.beside import Beside
+from autotune.codegen.helper import Helper
+from autotune.codegen.object_cache import ObjectCache
+from autotune.cost_model.prior import prior_key
+from autotune.ops.workload import Workload
+from autotune.plugins import extended
+from autotune.search_spaces import Config, default_config
+from autotune.search_spaces.space.code_version import code_version
+from autotune.search_spaces.space.registry import names
+from autotune.target import Target
+
+
+class Defaults:
+    """What kernels get without a record, from the cache, or found and put there: a learned model takes its time.
+
+    Args:
+        cache: None finds all anew.
+        beside: where some can be found meanwhile.
+    """
+
+    def __init__(self, cache: ObjectCache | None, target: Target, beside: Beside | None = None) -> None:
+        self._cache, self._target, self._beside = cache, target, beside
+        self._templates = " ".join(names())  # a user's own may come first
+        self._trained = prior_key()
+        self._found: dict[tuple[Workload, bool], Config] = {}
+        self._begun: dict[tuple[Workload, bool], Future[Config]] = {}
+
+    def __call__(self, workload: Workload, strict: bool) -> Config:
+        """The config. Raises WorkloadError: no template can compute the workload."""
+        key = workload, strict
+        if key in self._begun:
+            assert self._beside is not None
+            self._beside.finish()
+            self._found[key] = self._keep(key, self._begun.pop(key).result())
+        if key not in self._found:
+            found = self._recall(key)
+            self._found[key] = self._keep(key, self._find(key, None)) if found is None else found
+        return self._found[key]
+
+    def ahead(self, wanted: Iterable[tuple[Workload, bool]]) -> None:
+        """Have those begun that will be asked for, unless they are known: on all cores, when one is asked for."""
+        if self._beside is None or extended():  # a helper has not what users have registered here
+            return
+        missing: list[tuple[Workload, bool]] = []
+        for key in dict.fromkeys(wanted):
+            found = self._recall(key)
+            if found is None:
+                missing.append(key)
+            else:
+                self._found[key] = found
+        self._beside.expect(len(missing))
+        for key in missing:
+            self._begun[key] = self._beside.submit(functools.partial(self._find, key))
+
+    def _find(self, key: tuple[Workload, bool], helper: Helper | None) -> Config:
+        workload, strict = key
+        if helper is not None:
+            asked = "autotune.search_spaces.space.asked:default_of"
+            reply = helper.call(asked, workload.to_json(), self._target.to_json(), strict)
+            if reply is not None and "config" in reply[0]:
+                return Config.from_json(reply[0]["config"])
+        return default_config(workload, self._target, strict_fp=strict)
+
+    def _recall(self, key: tuple[Workload, bool]) -> Config | None:
+        name = self._name(key)
+        found = None if self._cache is None or name is None else self._cache.recall(name)
+        return None if found is None else Config.from_json(found.tobytes().decode())
+
+    def _keep(self, key: tuple[Workload, bool], config: Config) -> Config:
+        name = self._name(key)
+        if self._cache is not None and name is not None:
+            self._cache.remember(name, config.to_json().encode())
+        return config
+
+    def _name(self, key: tuple[Workload, bool]) -> str | None:
+        """Of the entry; None where nothing must be kept."""
+        workload, strict = key
+        version = code_version(workload, None)
+        if self._cache is None or version is None:
+            return None
+        parts = ("default", version, self._templates, self._trained, workload.to_json(), self._target.to_json())
+        return hashlib.sha256("\n".join((*parts, str(strict))).encode()).hexdigest()
