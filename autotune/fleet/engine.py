@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import itertools
 import logging
 import threading
@@ -166,8 +167,12 @@ class Fleet:
             client = Client(
                 self.scheduler, asynchronous=True, set_as_default=False, name="autotune", timeout=connect_seconds()
             )
-            return await client
-        except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError, ImportError, RuntimeError) as error:
+            # Dask's own patience ends with the connection: who accepts it and is silent is waited for without end.
+            return await asyncio.wait_for(_started(client), 2 * connect_seconds())
+        except Exception as error:  # what Dask raises depends on what it takes the other side's bytes for
+            if client is not None:
+                with contextlib.suppress(Exception):
+                    await asyncio.wait_for(client.close(timeout=1), connect_seconds())
             raise ClusterError(unreachable(self.scheduler, error)) from error
 
     async def _alive(self) -> Client:
@@ -371,6 +376,10 @@ class Fleet:
     def _say_aside(self, address: str, reason: str) -> None:
         member = self._members.get(address)
         _log.warning("worker %s is set aside: %s", member.name if member else address, reason)
+
+
+async def _started(client: Client) -> Client:
+    return await client
 
 
 @dataclass(frozen=True, slots=True)

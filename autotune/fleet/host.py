@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import tempfile
 from collections.abc import Callable
@@ -88,10 +89,12 @@ async def serve(
             try:
                 worker = worker_for(service, scheduler, name, folder)
                 await asyncio.wait_for(worker.start(), connect_seconds())
-            except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError, RuntimeError) as error:
+            except Exception as error:  # what Dask raises depends on what it takes the other side's bytes for
                 _log.info("cannot join %s: %s", scheduler, error)
                 if worker is not None:
-                    await worker.close(reason="autotune-not-joined", nanny=False)
+                    with contextlib.suppress(Exception):
+                        closing = worker.close(reason="autotune-not-joined", nanny=False)
+                        await asyncio.wait_for(closing, connect_seconds())
                 if first:
                     raise ClusterError(unreachable(scheduler, error)) from error
                 await _until(stop, _AGAIN_SECONDS)

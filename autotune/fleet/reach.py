@@ -34,7 +34,7 @@ async def require_reachable(scheduler: str, role: Literal["client", "worker"]) -
         connecting = asyncio.open_connection(*parse_host_port(place), ssl=tls)
         _, writer = await asyncio.wait_for(connecting, connect_seconds())
         writer.close()
-    except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError) as error:
+    except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError, OverflowError) as error:
         raise ClusterError(unreachable(scheduler, error)) from error
 
 

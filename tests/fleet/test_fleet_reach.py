@@ -1,8 +1,12 @@
-"""TLS as Dask is configured for it: who has a certificate of the cluster's authority is let in, and nobody else."""
+"""Who is reached and let in: by TLS who has a certificate of the cluster's authority; what is no scheduler, never."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,3 +49,33 @@ def test_a_cluster_with_certificates_lets_in_who_has_one(tmp_path: Path) -> None
         nowhere = {"distributed.comm.tls.ca-file": str(tmp_path / "nowhere.pem")}
         with dask.config.set(nowhere), pytest.raises(ClusterError, match="No such file"):
             Fleet(made.address, ME)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:99999", "tcp://127.0.0.1", "nowhere", "http://127.0.0.1:80"])
+def test_what_is_no_address_is_one_line(address: str) -> None:
+    with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address}"):
+        Fleet(address, ME)
+
+
+@pytest.mark.parametrize("says", [lambda one: None, lambda one: one.sendall(os.urandom(4096)), socket.socket.close])
+def test_who_is_no_scheduler_is_not_waited_for(says: Callable[[socket.socket], object]) -> None:
+    """As a server of another kind behind a port that was mistyped: it is silent, talks nonsense, or hangs up."""
+    taken: list[socket.socket] = []
+
+    def take() -> None:
+        while True:
+            try:
+                one, _ = server.accept()
+            except OSError:
+                return
+            taken.append(one)
+            says(one)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=take, daemon=True).start()
+        with dask.config.set({"autotune.connect-timeout": 0.5}), pytest.raises(ClusterError) as raised:
+            Fleet(f"tcp://127.0.0.1:{server.getsockname()[1]}", ME)
+        server.shutdown(socket.SHUT_RDWR)
+    assert "\n" not in str(raised.value) and "no Dask scheduler answers" in str(raised.value)
+    for one in taken:
+        one.close()
