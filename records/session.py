@@ -70,10 +70,13 @@ class Session:
         return cls(**values)
 
     def is_stale(self, now: float, timeout: float, host: str) -> bool:
-        """Whether a running session has died: its process is gone from this host, or its heart has stopped."""
+        """Whether a running session has died: its process is gone from this host, or its heart has stopped.
+
+        One that beat in the future stopped before a clock was set right: it would beat by that clock.
+        """
         if self.state is not SessionState.RUNNING:
             return False
-        return now - self.heartbeat > timeout or (self.host == host and not _process_exists(self.pid))
+        return abs(now - self.heartbeat) > timeout or (self.host == host and not _process_exists(self.pid))
 
 
 def _process_exists(pid: int) -> bool:

@@ -46,16 +46,18 @@ def test_stale_sessions_are_marked_interrupted(tmp_path: Path) -> None:
         db.add_session(make_session("alive", heartbeat=195.0, host=HERE, pid=os.getpid()))
         db.add_session(make_session("gone", heartbeat=195.0, host=HERE, pid=dead.pid))
         db.add_session(make_session("absurd", heartbeat=195.0, host=HERE, pid=2**62))
+        db.add_session(make_session("ahead", heartbeat=9e9))
         db.add_session(make_session("done", state="finished", finished=100.0))
         marked = db.mark_stale_sessions(200.0, host=HERE, timeout=60.0)
         states = {session.id: session.state.value for session in db.sessions()}
-        assert {session.id for session in marked} == {"silent", "gone", "absurd"}
+        assert {session.id for session in marked} == {"silent", "gone", "absurd", "ahead"}
         assert states == {
             "fresh": "running",
             "silent": "interrupted",
             "alive": "running",
             "gone": "interrupted",
             "absurd": "interrupted",
+            "ahead": "interrupted",
             "done": "finished",
         }
         assert db.mark_stale_sessions(200.0, host=HERE, timeout=60.0) == []
