@@ -66,7 +66,7 @@ class Layer:
         except DatabaseError as error:
             problems.append(f"{error}")
         database = None
-        if self._cache.exists():
+        if self._cache.is_file() and self._cache.stat().st_size:  # a full disk leaves an empty one
             try:
                 database = self._opened(segments, tell)
             except DatabaseError as error:

@@ -68,7 +68,9 @@ def save_library(
                 Path(header).write_text(declared)
             _move(made, path)
         except OSError as error:
-            raise CompiledModelError(f"cannot write {error.filename or path}: {error.strerror}") from error
+            raise CompiledModelError(
+                f"cannot write {error.filename2 or error.filename or path}: {error.strerror}"
+            ) from error
 
 
 def _linked(

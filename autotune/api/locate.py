@@ -51,7 +51,7 @@ def reading(database: DatabaseLike, *, tell: bool = True) -> Iterator[Database |
     with ExitStack() as opened:
         if isinstance(database, Layered):
             one = database.database
-            missing = isinstance(one, (str, os.PathLike)) and not Path(one).exists()
+            missing = isinstance(one, (str, os.PathLike)) and absent(Path(one))
             top = None if missing else opened.enter_context(reading(one))
             yield _over(top, database.layers, opened, tell)
         elif database is False:
@@ -60,8 +60,24 @@ def reading(database: DatabaseLike, *, tell: bool = True) -> Iterator[Database |
             yield database
         else:
             path = user_database(environment()) if database is None else Path(database)
-            missing = database is None and not path.exists()
+            missing = database is None and absent(path)
             yield None if missing else opened.enter_context(Database.open(path, read_only=True))
+
+
+def file_of(database: OneDatabase) -> Path | None:
+    """The file that is meant; None where none is wanted, or the database is open already.
+
+    Raises:
+        DatabaseError: the default one, which has no place.
+    """
+    if isinstance(database, Database) or database is False:
+        return None
+    return user_database(environment()) if database is None else Path(database)
+
+
+def absent(path: Path) -> bool:
+    """Whether there is no database in a file: none was made, or a full disk left an empty one."""
+    return not path.exists() or (path.is_file() and not path.stat().st_size)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.api.allowance import Allowance
-from autotune.api.locate import DatabaseLike, reading, writing
+from autotune.api.locate import DatabaseLike, Layered, absent, file_of, reading, writing
 from autotune.api.observe import ObservedProgram, observe, observe_shapes
 from autotune.api.phase import Phase, TuneCallback
 from autotune.api.progress import showing
@@ -409,8 +408,13 @@ def _flops(programs: Sequence[ObservedProgram]) -> list[int]:
 @contextmanager
 def _earlier(database: DatabaseLike) -> Iterator[Database | None]:
     """What runs before this one have left, where there is anything."""
-    missing = isinstance(database, (str, os.PathLike)) and not Path(database).exists()
-    with reading(False if missing else database, tell=False) as opened:
+    one = database.database if isinstance(database, Layered) else database
+    path = file_of(one)
+    missing = path is not None and absent(path)
+    if path is not None and not missing:
+        with writing(one):  # which upgrades what an older autotune wrote: readers do not
+            pass
+    with reading(False if missing and one is database else database, tell=False) as opened:
         yield opened
 
 

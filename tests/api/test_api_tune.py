@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,20 @@ def test_text_is_an_operator_or_a_file(tmp_path: Path) -> None:
 def test_tuning_without_a_database_is_refused() -> None:
     with pytest.raises(DatabaseError, match="a database is needed"):
         autotune.tune("matmul a=8,8 b=8,8", TARGET, False, trials=1)
+
+
+def test_what_a_full_disk_or_an_older_autotune_left_is_gone_on_with(tmp_path: Path) -> None:
+    """An empty file, as an upgrade or a creation that met a full disk leaves it, and a file of an older schema."""
+    empty, older = tmp_path / "empty.sqlite", tmp_path / "older.sqlite"
+    empty.touch()
+    raw = sqlite3.connect(older)
+    raw.executescript((Path(__file__).parents[1] / "records" / "schemas" / "0006_disturbed.sql").read_text())
+    raw.close()
+    for path in (empty, older):
+        for database in (path, autotune.Layered(path)):
+            autotune.tune("relu data=8", TARGET, database, trials=1)
+        with Database.open(path, read_only=True) as opened:
+            assert opened.workload_keys(parse_workload("relu data=8").key)
 
 
 def test_the_library_call_tunes_and_best_schedule_finds_it(tmp_path: Path) -> None:
