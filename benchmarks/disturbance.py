@@ -7,6 +7,7 @@ python -m benchmarks.disturbance --minutes 2 --times 20   a shorter run
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import subprocess
@@ -43,7 +44,8 @@ METHOD = (
 
 
 def compile_on(seed: int) -> None:
-    """The neighbour: builds random schedules until it is killed."""
+    """The neighbour: builds random schedules until it is killed, as an ordinary process whatever we are."""
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     task = TuningTask.of(parse_workload(OPERATORS[0]), Target.parse("native -num-cores=1"))
     rng = random.Random(seed)
     while True:

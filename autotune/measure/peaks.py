@@ -143,8 +143,8 @@ def doubt_of(target: Target, gflops: float) -> str:
 def fma_peak(target: Target, patience: float = 2.0) -> Peak:
     """The best of many short rounds; while it is in doubt, quiet moments are waited for, so many seconds at most.
 
-    In doubt is what stays below what this machine was seen to reach; where nothing was seen yet, also what was measured
-    while other programs ran, on whatever core: clocks are lower then.
+    In doubt is what stays below what this machine was seen to reach. Where nothing was seen yet, all of that time is
+    taken, since clocks wander, and what was measured while other programs ran is in doubt, too: clocks are lower then.
 
     Raises:
         TargetError: this machine lacks a feature of the target.
@@ -152,7 +152,7 @@ def fma_peak(target: Target, patience: float = 2.0) -> Peak:
     probe, every_core, before = FmaPeak(target), Watch(machine.allowed_cores()), seen_peak(target)
     found = steady_peak(
         target, probe.run, lambda seconds: wait_until_quiet(every_core, seconds), patience,
-        quiet=lambda: bool(before) or every_core.look().quiet,
+        quiet=lambda: bool(before) or every_core.look().quiet, first=not before,
     )  # fmt: skip
     if before or not found.doubt:
         keep_peak(target, found.gflops)
@@ -166,12 +166,14 @@ def steady_peak(
     patience: float,
     clock: Callable[[], float] = time.monotonic,
     quiet: Callable[[], bool] = lambda: True,
+    first: bool = False,
 ) -> Peak:
     """`fma_peak` by any probe.
 
     Args:
         wait: returns with the next quiet moment, after so many seconds at most.
         quiet: whether nothing has disturbed the machine since this was asked last; some rounds must say so.
+        first: nothing is known that the peak could be held against: all of the time is used.
     """
     end = clock() + patience
     best, calm = 0.0, False
@@ -182,7 +184,7 @@ def steady_peak(
         calm = quiet() or calm
         doubt = doubt_of(target, best) or ("" if calm else "other programs ran, and it was never measured in quiet")
         left = end - clock()
-        if not doubt or left <= 0:
+        if left <= 0 or not (doubt or first):
             return Peak(best, doubt)
         wait(left)
 

@@ -212,6 +212,17 @@ def test_a_peak_that_was_never_measured_in_quiet_is_in_doubt() -> None:
     assert quiet_from(99.0).doubt == "other programs ran, and it was never measured in quiet"
 
 
+def test_the_first_peak_takes_its_time_since_clocks_wander() -> None:
+    expected, now = expected_peak(AVX2), 0.0
+
+    def wait(seconds: float) -> None:
+        nonlocal now
+        now += 1.0
+
+    found = steady_peak(AVX2, lambda: expected * (1 + now / 100), wait, 3.0, lambda: now, first=True)
+    assert found == Peak(1.03 * expected)
+
+
 def test_one_round_that_no_other_comes_near_is_no_peak() -> None:
     expected = expected_peak(AVX2)
     rates = iter([9 * expected, 8 * expected, *[expected] * 999])
