@@ -86,10 +86,12 @@ class Layer:
         Rows that cannot be read are left out, and named in `damaged`. DatabaseError where the layer cannot be read or
         written.
         """
-        store = open_store(self.location)
-        store.make()
+        with self._reached():
+            store = open_store(self.location)
+            store.make()
+            sizes = store.sizes()
         segments = self._segments(store)
-        self._read_news(segments, store.sizes(), [])
+        self._read_news(segments, sizes, [])
         cache = Connection.open(self._cache, True, _BUSY_SECONDS)
         with (
             LayerDatabase(cache, self.location, segments, silent, self._progress) as known,
@@ -100,10 +102,18 @@ class Layer:
             if count:
                 found = scan(path, self._doing("indexing what is new", path.stat().st_size))
                 segment_index.write_index(found.blocks, path.stat().st_size, index)
-                # First the index: whoever sees the segment sees it, too.
-                store.put(index, f"{found.sha256}.{sha256(index)}{segment_index.SUFFIX}")
-                store.put(path, found.sha256 + SUFFIX)
+                with self._reached():  # first the index: whoever sees the segment sees it, too
+                    store.put(index, f"{found.sha256}.{sha256(index)}{segment_index.SUFFIX}")
+                    store.put(path, found.sha256 + SUFFIX)
         return count
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Names the place where something went wrong, as stores do not."""
+        try:
+            yield
+        except DatabaseError as error:
+            raise DatabaseError(f"layer {self.location}: {error}") from None
 
     def _opened(self, segments: Segments | None, tell: Say) -> LayerDatabase:
         cache = Connection.open(self._cache, read_only=True, busy_seconds=_BUSY_SECONDS)

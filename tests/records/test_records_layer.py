@@ -134,6 +134,14 @@ def test_a_store_that_does_not_answer(shared: Path, tmp_path: Path, monkeypatch:
     assert read(shared, tmp_path)[1] == [f"layer {shared} is left out: no answer in 0.05 s"]
 
 
+def test_what_cannot_be_published_names_the_place(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    layer = Layer(str(tmp_path / "file" / "shared"), tmp_path / "cache")
+    with Database.open(tmp_path / "db.sqlite") as db, pytest.raises(DatabaseError) as raised:
+        layer.add(db, [])
+    assert str(raised.value) == f"layer {tmp_path / 'file' / 'shared'}: Not a directory"
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
