@@ -49,6 +49,7 @@ class Lesson:
     Attributes:
         name: of the task. `operator`, `target`: what it computes, and on what, for tests that leave them out.
         features: a row per candidate. `seconds`: its time; infinity where it failed.
+        machine: where it was measured, if that is known: one machine has several targets.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Lesson:
     target: str
     features: Features
     seconds: NDArray[np.float64]
+    machine: str = ""
 
     @property
     def useful(self) -> bool:
@@ -174,18 +176,18 @@ def left_out(
     """Scores of all lessons by forests trained without them, on top of `base`.
 
     Args:
-        by: what is left out together: "task", "operator" or "target".
-        folds: into how many parts tasks are dealt; operators and targets are left out one at a time.
+        by: what is left out together: "task", "operator", "target" or "machine".
+        folds: into how many parts tasks are dealt; all else is left out one at a time.
     """
     useful = [lesson for lesson in lessons if lesson.useful]
     if by == "task":
         names = sorted({lesson.name for lesson in useful})
         parts = {name: str(n % folds) for n, name in enumerate(np.random.default_rng(0).permutation(names))}
         part_of = [parts[lesson.name] for lesson in useful]
-    elif by in ("operator", "target"):
+    elif by in ("operator", "target", "machine"):
         part_of = [str(getattr(lesson, by)) for lesson in useful]
     else:
-        raise CostModelError(f"cannot leave out by {by!r}; choose task, operator or target")
+        raise CostModelError(f"cannot leave out by {by!r}; choose task, operator, target or machine")
     found = []
     for part in sorted(set(part_of)):
         others = [lesson for lesson, own in zip(useful, part_of) if own != part]

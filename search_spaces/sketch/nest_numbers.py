@@ -18,12 +18,11 @@ from autotune.search_spaces.sketch.batch import Batch, Integers
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
 from autotune.search_spaces.sketch.copies import copying_cycles
 from autotune.search_spaces.sketch.instructions import folded_products, gains, preparing, throughput
+from autotune.search_spaces.sketch.lines import LINE, torn_loads, written
 from autotune.search_spaces.sketch.windows import Windows
 from autotune.target import Target
 
 Array = NDArray[np.float64]
-LINE = 64
-"""Bytes that come from a cache together."""
 TILE_WORD = 4
 """Bytes along a row of a tile register that belong to one column."""
 PAGE = 4096
@@ -75,6 +74,13 @@ NAMES = (
     "folds",
     "product",
     "step",
+    "testing",
+    "masked",
+    "again",
+    "held",
+    "torn",
+    "written",
+    "joined",
 )
 
 
@@ -141,11 +147,13 @@ class _Counted:
         steps = n.terms.prod() / self.folded
         rate, latency = throughput(c, self.target, n.kind, self.b)
         windows = Windows(c, self.b)
-        left, shared = windows.shared()
+        left, held = windows.shared()
         asking = np.where(self.b.ahead > 0, vectors, 0.0)  # takes as long as loading
-        loads = self._loads(vectors, left) + asking
+        every = self._loads(vectors, [np.ones(self.many)] * len(left))
+        once = self._loads(vectors, left)
+        loads = (once if c.lanewise else every) + asking  # broadcasts are parts of multiply-adds
         live = size + np.minimum(vectors, rows) + 1
-        over = np.maximum(live + (shared if c.lanewise else 0.0) - self.target.num_vector_registers, 0)
+        over = np.maximum(live + (held if c.lanewise else 0.0) - self.target.num_vector_registers, 0)
         multiplies, waiting, loading = self._steps(size, rate, latency, loads, over)
         multiplies = multiplies + preparing(c, self.b, self.packs) * self.tiles.prod(1) / self.n.rate
         kept = windows.kept()
@@ -212,6 +220,12 @@ class _Counted:
             np.log2(self.folded),
             np.full(self.many, float(c.product)),
             self._innermost(),
+            testing / bound,
+            windows.masked(),
+            1.0 - once / np.maximum(every, 1.0),
+            held / self.target.num_vector_registers,
+            torn_loads(c, self.b, self.packs) * kept * steps * self.tiles.prod(1) / self.core.loads / bound,
+            *written(c, self.b),
         )
         return np.stack([np.broadcast_to(x, (self.many,)) for x in columns], axis=1)
 
@@ -364,7 +378,10 @@ class _Counted:
             for k in reversed(range(rank)):
                 axis = order[:, k]
                 turns = count[self.rows_index, axis]
-                wide = np.minimum(spatial[self.rows_index, axis] * turns, n.extents[axis])
+                size = spatial[self.rows_index, axis]
+                wide = np.minimum(size * turns, n.extents[axis])
+                if not c.product:  # what lies behind the ends is not touched; panels have it
+                    turns = np.where(turns > 1, wide / size, turns)
                 spatial[self.rows_index, axis] = wide
                 loops.append((axis, turns, True))
                 cover.append((spatial.copy(), terms.copy()))
@@ -392,8 +409,6 @@ class _Counted:
             started |= moving
             times = np.where(started & ~begins, times * turns, times)
         bytes_ = (np.take_along_axis(foot, first, axis=1) * times).sum(0)
-        if not c.product:  # what lies behind the ends is not touched
-            bytes_ *= n.extents.prod() / (self.tiles * self.elements).prod(1)
         l1, l2, l3 = bytes_ / np.array(rates)[:, None]
         plain = sum(float(np.prod(f.shape)) * f.bytes for f in c.factors)
         return l1, l2, np.where(total[-1] <= room[-1], 0.0, l3), inner, total[-1] / max(plain, 1.0)

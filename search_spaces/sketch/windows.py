@@ -71,7 +71,7 @@ class Windows:
         self.written = self._written_out()
 
     def shared(self) -> tuple[list[Array], Array]:
-        """What neighbours of a tile read, and other terms in its code read again: it is loaded once.
+        """What neighbours of a tile read, and other terms in its code read again: it need be loaded but once.
 
         (per factor, the share of its loads that are left; registers that hold what is read again)
         """
@@ -85,8 +85,7 @@ class Windows:
             kinds, places = np.unique(shapes, axis=0, return_inverse=True)
             counts = np.array([overlap(int(m), int(t), w.step, w.apart) for m, t in kinds])
             read, kept = counts.T[:, places.reshape(-1)]
-            if c.lanewise:  # broadcasts are parts of multiply-adds
-                left[w.factor] *= read / shapes.prod(1)
+            left[w.factor] *= read / shapes.prod(1)
             # Sliding, sums keep a window and its weights; term by term, all that the tile reads again.
             sliding = 2.0 * (shapes[:, 1] - 1) * b.tile[self.rows, b.vector]
             last = b.terms[:, -1] == self._loop(w.term)
@@ -114,6 +113,17 @@ class Windows:
             last = place == b.terms.shape[1] - 1
             total += share * np.where(b.slide & last, tile.prod(1), each)
         return total
+
+    def masked(self) -> Array:
+        """Share of the vectors of a row that are not whole: at the end of their axis, or where padding begins."""
+        c, b, found = self.c, self.b, np.zeros(len(self.rows))
+        extents = np.array([a.extent for a in c.spatial], np.float64)[b.vector]
+        count = np.ceil(extents / b.lanes)
+        for w in self.known:
+            if w.axis in c.edges:
+                low, high = w.at_ends(c, b.lanes.astype(np.float64))
+                found = np.where(b.vector == w.axis, np.maximum(found, low + high), found)
+        return np.asarray(np.minimum(np.maximum(found, (extents % b.lanes > 0) * 1.0) / count, 1.0))
 
     def kept(self) -> Array:
         """Share of the terms that is left when those in padding are left out, for all of a tile or none of it."""

@@ -23,7 +23,7 @@ def lesson(n: int, rows: int = 80, twist: float = 0.0) -> Lesson:
     values = rng.uniform(0, 1, (rows, 3)).astype(np.float32)
     cost = 1 + 3 * values[:, 0] + np.abs(values[:, 1] - 0.5) + twist * values[:, 2]
     seconds = 10.0 ** (n % 4 - 6) * cost.astype(np.float64)
-    return Lesson(f"task {n}", f"op {n % 3}", f"cpu {n % 2}", Features(NAMES, values), seconds)
+    return Lesson(f"task {n}", f"op {n % 3}", f"cpu {n % 2}", Features(NAMES, values), seconds, f"machine {n // 3 % 2}")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_labels_are_logarithms_of_the_distance_from_the_best() -> None:
     assert labels.tolist() == pytest.approx([-np.log(2), 0, -np.log(12), -np.log(12)])
 
 
-@pytest.mark.parametrize("by", ["task", "operator", "target"])
+@pytest.mark.parametrize("by", ["task", "operator", "target", "machine"])
 def test_every_lesson_is_scored_by_a_forest_that_has_not_seen_it(by: str) -> None:
     lessons = [lesson(n) for n in range(6)]
     found = left_out(lessons, by, SMALL, folds=3)

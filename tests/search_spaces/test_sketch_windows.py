@@ -119,3 +119,15 @@ def test_loads_that_are_shared_and_tests_of_padding() -> None:
     assert left[0][0] == pytest.approx(16 / 42) and left[0][1] == 1.0
     tests = counted.tests()
     assert tests[0] < tests[1]
+    assert counted.masked().tolist() == [pytest.approx(1 / 3)] * 2  # 40 channels: the last of three vectors is half
+
+
+def test_vectors_along_padding_are_masked_at_its_ends() -> None:
+    text = "max_pool data=1,8,64,64 kernel=3,3 stride=1,1 pad=1,1,1,1"
+    space = lookup("sketch.map").space(parse_workload(text), FIXED)
+    assert isinstance(space, SketchSpace)
+    config = space.default()
+    t = space.tiling(config)
+    assert t.vector == 3
+    masked = space.encode(config)[space.feature_names.index("masked")]
+    assert masked == pytest.approx(2 * t.lanes / 64)
