@@ -31,7 +31,7 @@ TimedLoop = Callable[[int, int], Sequence[float]]
 HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
 _UNCERTAIN = 0.01  # of a kernel's time; with more, further rounds are tried
-_MARKED_UNCERTAIN = 0.03  # and with this much, in the end, the time is marked
+_MARKED_UNCERTAIN = 0.03  # and with this much, in the end, the time is marked; a kernel that has lost may have it
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
 
 
@@ -71,13 +71,17 @@ def kernel_seconds(rounds: Sequence[float]) -> float:
     return sorted(rounds)[(len(rounds) - 1) // 4]
 
 
-def uncertainty(rounds: Sequence[float]) -> float:
-    """How wide the interval is that `kernel_seconds` lies in whatever the times are like, relative to its lower end.
-
-    From the octile to the median of the rounds: at least four times in five with eight of them, and oftener with more.
-    """
+def interval(rounds: Sequence[float]) -> tuple[float, float]:
+    """Within which `kernel_seconds` lies whatever the times are like: from the octile to the median of the rounds, at
+    least four times in five with eight of them, and oftener with more."""
     ordered, last = sorted(rounds), len(rounds) - 1
-    return ordered[last // 2] / ordered[last // 8] - 1
+    return ordered[last // 8], ordered[last // 2]
+
+
+def uncertainty(rounds: Sequence[float]) -> float:
+    """How wide the `interval` of some rounds is, relative to its lower end."""
+    low, high = interval(rounds)
+    return high / low - 1
 
 
 def latency(rounds: Sequence[float]) -> float:
@@ -211,7 +215,8 @@ class Timing:
 def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
     """Time a kernel that has run before (code and data are as warm as they will be).
 
-    A kernel clearly slower than the incumbent gets fewer rounds: its time is then rough, and enough.
+    A kernel clearly slower than the incumbent gets fewer rounds: its time is then rough, and enough. One that is slower
+    for sure, if only by a little, need not be known as well as one that may be the best.
     """
     moment = gauge.look()
 
@@ -229,7 +234,9 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
         wanted = policy.deserved(best, incumbent)
         most = policy.most_rounds if wanted == policy.rounds else wanted
         quiet = [min(found.at(gauge.ghz)) for found in rounds if found.quiet(gauge)]
-        enough = len(quiet) >= wanted and uncertainty(quiet) <= _UNCERTAIN
+        beaten = bool(quiet) and incumbent is not None and interval(quiet)[0] > incumbent
+        allowed = _MARKED_UNCERTAIN if beaten else _UNCERTAIN
+        enough = len(quiet) >= wanted and uncertainty(quiet) <= allowed
         if rounds and (enough or len(rounds) >= most or spent >= policy.max_seconds):
             return Timing.of(rounds, number, gauge, wanted)
         rounds.append(timed(number, batches))

@@ -97,6 +97,18 @@ def test_the_interval_of_a_time_grows_with_what_the_rounds_disagree_about() -> N
     assert uncertainty([0.5, *[1.0] * 15]) == 0, "one that is too fast is no news"
 
 
+def test_a_kernel_that_has_lost_for_sure_need_not_be_known_well() -> None:
+    policy = TimingPolicy(rounds=8, most_rounds=32, round_seconds=0.01, batch_seconds=0.01)
+
+    def rounds(incumbent: float | None) -> int:
+        kernel = FakeKernel(0.001, (1.0, 1.02, 1.02, 1.0, 1.02))
+        time_kernel(kernel, FakeGauge(), policy, incumbent)
+        return len(kernel.calls) - 1
+
+    assert rounds(incumbent=0.00099) == 8
+    assert rounds(incumbent=0.00101) == rounds(incumbent=None) > 8
+
+
 def test_a_hopeless_kernel_is_measured_once() -> None:
     slow = FakeKernel(0.031)
     timing = time_kernel(slow, FakeGauge(), POLICY, incumbent=0.010)
