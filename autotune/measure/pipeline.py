@@ -5,6 +5,7 @@ Nothing here waits for one candidate: each moves on as soon as its build, or its
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from autotune.measure.failure import Failure
 from autotune.measure.kept_builds import KeptBuilds
 from autotune.measure.local_runner import RunOptions
 from autotune.measure.runner import Runner
+from autotune.measure.shared_cores import SharedCores
 from autotune.measure.spill_filter import SpillFilter
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
@@ -102,6 +104,7 @@ class Pipeline:
         take_turns: bool = False,
         weight_bytes: int = 0,
         spill_filter: SpillFilter | None = None,
+        cores: SharedCores | None = None,
     ) -> None:
         """
         Args:
@@ -112,12 +115,14 @@ class Pipeline:
                 more than the cores.
             weight_bytes: size of the model's weights, 0 for a single operator; see `RunOptions`.
             spill_filter: what need not be run; None runs all that builds.
+            cores: whose turn it is, where builders and runner share cores; None begins all at once.
         """
         self._builder = builder
         self._runner = runner
         self._ahead = ahead
         self._take_turns = take_turns
         self._spill_filter = spill_filter
+        self._cores = cores
         self._options = RunOptions(weight_bytes=weight_bytes)
         self._best: dict[str, float] = {}
         self._known: dict[tuple[str, str], MeasureResult | Failure] = {}
@@ -138,7 +143,7 @@ class Pipeline:
             while True:
                 if not (self._take_turns and flights):
                     for candidate in islice(source, max(0, self._most() - len(flights))):
-                        flights.append(_Flight(candidate, self._builder.submit(candidate)))
+                        flights.append(_Flight(candidate, self._start_build(candidate)))
                         flights[-1].building.add_done_callback(lambda _: moved.set())
                     if self._take_turns:
                         wait([flight.building for flight in flights])
@@ -177,6 +182,16 @@ class Pipeline:
         key = candidate.workload.key
         self._best[key] = min(seconds, self._best.get(key, seconds))
 
+    def _start_build(self, candidate: MeasureInput) -> Future[BuildResult | Failure]:
+        start = functools.partial(self._builder.submit, candidate)
+        return start() if self._cores is None else self._cores.build(start)
+
+    def _start_run(
+        self, candidate: MeasureInput, build: BuildResult, options: RunOptions
+    ) -> Future[MeasureResult | Failure]:
+        start = functools.partial(self._runner.submit, candidate, build, options)
+        return start() if self._cores is None else self._cores.run(start)
+
     def _most(self) -> int:
         if self._ahead is not None:
             return self._ahead
@@ -200,7 +215,7 @@ class Pipeline:
                 busy.add(flight.code)
                 options = replace(self._options, incumbent=self._best.get(flight.candidate.workload.key))
                 flight.started = time.monotonic()
-                flight.running = self._runner.submit(flight.candidate, build, options)
+                flight.running = self._start_run(flight.candidate, build, options)
                 flight.running.add_done_callback(lambda _: moved.set())
             if flight.running is not None and flight.running.done():
                 result = self._known[flight.code] = flight.running.result()
@@ -228,7 +243,9 @@ class Pipeline:
                 self.incumbent(result.seconds, candidate)
             if self._spill_filter:
                 self._spill_filter.observe(candidate, build, result)
-        running = now - flight.started if flight.running is not None else 0.0
+        running = 0.0
+        if flight.running is not None:  # its turn alone: what it waited for was others' builds
+            running = result.wall_seconds if isinstance(result, MeasureResult) else now - flight.started
         return Measurement(candidate, build, result, build.seconds + running)
 
 
@@ -243,7 +260,7 @@ def open_pipeline(
 ) -> Iterator[tuple[Pipeline, Runner]]:
     """Builders, a runner and the pipeline between them, fitted to this machine; the processes end with the context.
 
-    Where cores are left beside the kernel's threads, they build meanwhile; else all cores build, then all run.
+    All cores build; while a kernel is timed, those that it leaves. Where it leaves none, all build, then all run.
 
     Raises:
         TargetError: this machine cannot run code for `target`.
@@ -265,15 +282,15 @@ def pipeline_of(
     imports: tuple[str, ...] = (),
 ) -> Iterator[Pipeline]:
     """Builders for a runner of this machine, see `open_pipeline`, and the pipeline between them."""
-    cores = machine.allowed_cores()
-    spare = cores - target.num_threads
-    builders = min(spare, _MOST_BUILDERS) if spare > 0 else min(cores, _MOST_BUILDERS)
+    cores, threads = machine.allowed_cores(), target.num_threads
+    builders = min(cores, _MOST_BUILDERS)
     with Builder(builders, timeout=timeout, imports=imports) as builder:
         yield Pipeline(
             builder,
             runner,
             ahead=2 * builders + 2,
-            take_turns=spare <= 0,
+            take_turns=cores <= threads,
             weight_bytes=weight_bytes,
             spill_filter=SpillFilter(),
+            cores=SharedCores(cores, threads, builders),
         )

@@ -1,0 +1,85 @@
+"""SharedCores: builders and a runner that together never use more cores than there are.
+
+A kernel that is being timed has its cores to itself; all others build. A core that becomes free goes to a kernel that
+waits to be timed, for few results are worth more than many builds, and else to the next build: none is idle while
+there is work for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """`start` begins it; what it gives is passed on to `result`, which is for whoever asked."""
+
+    start: Callable[[], Future[Any]]
+    result: Future[Any]
+
+
+class SharedCores:
+    """
+    Args:
+        cores: how many there are.
+        threads: cores that a kernel has while it is timed.
+        builders: how many candidates may be built at the same time; each has one core.
+    """
+
+    def __init__(self, cores: int, threads: int, builders: int) -> None:
+        self._lock = threading.RLock()  # what begins may have ended at once, in this thread
+        self._free, self._threads, self._builders = max(cores, threads), threads, builders
+        self._runs: deque[_Work] = deque()
+        self._builds: deque[_Work] = deque()
+
+    def build(self, start: Callable[[], Future[Result]]) -> Future[Result]:
+        """Begins a build as soon as it may; at once back."""
+        return self._queue(self._builds, start)
+
+    def run(self, start: Callable[[], Future[Result]]) -> Future[Result]:
+        """Begins to time a kernel as soon as it may; at once back."""
+        return self._queue(self._runs, start)
+
+    def _queue(self, works: deque[_Work], start: Callable[[], Future[Result]]) -> Future[Result]:
+        result: Future[Result] = Future()
+        with self._lock:
+            works.append(_Work(start, result))
+        self._begin()
+        return result
+
+    def _begin(self) -> None:
+        with self._lock:
+            while self._runs and self._free >= self._threads:
+                self._go(self._runs.popleft(), self._threads, 0)
+            while self._builds and not self._runs and self._free and self._builders:
+                self._go(self._builds.popleft(), 1, 1)
+
+    def _go(self, work: _Work, cores: int, builders: int) -> None:
+        if not work.result.set_running_or_notify_cancel():
+            return  # nobody waits for it any more
+        self._free -= cores
+        self._builders -= builders
+
+        def end(done: Future[Any] | None, error: BaseException | None) -> None:
+            with self._lock:
+                self._free += cores
+                self._builders += builders
+            if error is not None:
+                work.result.set_exception(error)
+            elif done is not None:
+                work.result.set_result(done.result())
+            self._begin()
+
+        try:
+            begun = work.start()
+        except Exception as error:  # noqa: BLE001 (whoever waits for the future gets it)
+            end(None, error)
+            return
+        begun.add_done_callback(lambda done: end(done, done.exception()))
