@@ -18,7 +18,7 @@ from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
 from autotune.measure.gauge import Gauge
 from autotune.measure.reference import Errors, error_factor, make_reference
-from autotune.measure.timing import Round, TimedLoop, Timing, TimingPolicy, interleave, time_steadily
+from autotune.measure.timing import Patience, Round, TimedLoop, Timing, TimingPolicy, interleave, time_steadily
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.measure.verify import verify
 from autotune.measure.weights import WeightBlock
@@ -63,6 +63,7 @@ class LocalRunner:
         cores = machine.allowed_cores()
         self._pools = [ThreadPool(count, cores) for count in sorted({1, target.num_threads})]
         self._gauge = Gauge(target, self._pools[-1])
+        self._patience = Patience()
         self._tasks: OrderedDict[str, TaskData] = OrderedDict()
         self._weights: dict[tuple[DType, int], WeightBlock] = {}
 
@@ -88,7 +89,7 @@ class LocalRunner:
                 return found
             bench, errors = found
             loop = self._loop(bench, options.weight_bytes)
-            timing = time_steadily(loop, self._gauge, self._policy, options.incumbent)
+            timing = time_steadily(loop, self._gauge, self._policy, options.incumbent, patience=self._patience)
         return _result(timing, errors, time.monotonic() - start)
 
     def compare(

@@ -219,6 +219,8 @@ class Pipeline:
                 flight.running.add_done_callback(lambda _: moved.set())
             if flight.running is not None and flight.running.done():
                 result = self._known[flight.code] = flight.running.result()
+                if self._cores is not None and isinstance(result, MeasureResult):
+                    self._cores.learn(result.disturbed)
                 return flight, self._landed(flight, build, result)
         return None
 

@@ -3,6 +3,10 @@
 A kernel that is being timed has its cores to itself; all others build. A core that becomes free goes to a kernel that
 waits to be timed, for few results are worth more than many builds, and else to the next build: none is idle while
 there is work for it.
+
+Where most kernels turn out to be disturbed beside builds, nothing is built while one is timed. The cores of a virtual
+machine are often the two hardware threads of one: nothing that the system tells shows it, but all that runs on one
+slows the other down.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+
+LATELY = 8
+"""Kernels timed beside builds, of which more than half are disturbed where builds are to wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +42,9 @@ class SharedCores:
 
     def __init__(self, cores: int, threads: int, builders: int) -> None:
         self._lock = threading.RLock()  # what begins may have ended at once, in this thread
-        self._free, self._threads, self._builders = max(cores, threads), threads, builders
+        self._cores = self._free = max(cores, threads)
+        self._threads, self._builders = threads, builders
+        self._disturbed: deque[bool] = deque(maxlen=LATELY)
         self._runs: deque[_Work] = deque()
         self._builds: deque[_Work] = deque()
 
@@ -46,6 +55,13 @@ class SharedCores:
     def run(self, start: Callable[[], Future[Result]]) -> Future[Result]:
         """Begins to time a kernel as soon as it may; at once back."""
         return self._queue(self._runs, start)
+
+    def learn(self, disturbed: bool) -> None:
+        """Takes it into account how a kernel's timing went."""
+        with self._lock:
+            self._disturbed.append(disturbed)
+            if 2 * sum(self._disturbed) > LATELY:
+                self._threads = self._cores
 
     def _queue(self, works: deque[_Work], start: Callable[[], Future[Result]]) -> Future[Result]:
         result: Future[Result] = Future()

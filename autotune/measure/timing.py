@@ -33,6 +33,9 @@ HIGH_SPREAD = 0.5
 _UNCERTAIN = 0.01  # of a kernel's time; with more, further rounds are tried
 _MARKED_UNCERTAIN = 0.03  # and with this much, in the end, the time is marked; a kernel that has lost may have it
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
+_NEVER_QUIET = 2  # times the rounds wanted, of which none was quiet: there will be none in this try
+_IN_VAIN = 4  # trials in a row that were timed again for nothing; then
+_SELDOM = 8  # only every so many are, to see whether it has become quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +240,30 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
         beaten = bool(quiet) and incumbent is not None and interval(quiet)[0] > incumbent
         allowed = _MARKED_UNCERTAIN if beaten else _UNCERTAIN
         enough = len(quiet) >= wanted and uncertainty(quiet) <= allowed
-        if rounds and (enough or len(rounds) >= most or spent >= policy.max_seconds):
+        vain = not quiet and len(rounds) >= _NEVER_QUIET * wanted
+        if rounds and (enough or vain or len(rounds) >= most or spent >= policy.max_seconds):
             return Timing.of(rounds, number, gauge, wanted)
         rounds.append(timed(number, batches))
         spent += number * sum(rounds[-1].batches)
         best = min(best, *rounds[-1].batches)
+
+
+class Patience:
+    """Whether to time again what was disturbed: as long as that helps now and then."""
+
+    def __init__(self) -> None:
+        self._vain = self._passed = 0
+
+    def again(self) -> bool:
+        """Asked once for each trial that was disturbed."""
+        if self._vain < _IN_VAIN:
+            return True
+        self._passed = (self._passed + 1) % _SELDOM
+        return self._passed == 0
+
+    def learn(self, helped: bool) -> None:
+        """Takes it into account what became of a trial that was timed again."""
+        self._vain = 0 if helped else self._vain + 1
 
 
 def time_steadily(
@@ -250,14 +272,25 @@ def time_steadily(
     policy: TimingPolicy,
     incumbent: float | None = None,
     pause: Callable[[float], None] = time.sleep,
+    patience: Patience | None = None,
 ) -> Timing:
-    """`time_kernel`, again while it is disturbed and near the incumbent; the best undisturbed try counts."""
-    tries: list[Timing] = []
-    for again in range(1 + policy.retries):
-        if again:
-            pause(_PAUSE_SECONDS * 2 ** (again - 1))
-        tries.append(time_kernel(loop, gauge, policy, incumbent))
+    """`time_kernel`, again while it is disturbed and near the incumbent; the best undisturbed try counts.
+
+    Args:
+        patience: of all trials of a runner; None times every one again.
+    """
+    tries: list[Timing] = [time_kernel(loop, gauge, policy, incumbent)]
+
+    def over() -> bool:
         loser = incumbent is not None and tries[-1].seconds > policy.loser_ratio * incumbent
-        if loser or not tries[-1].disturbed:
-            break
+        return loser or not tries[-1].disturbed
+
+    if not over() and (patience is None or patience.again()):
+        for again in range(policy.retries):
+            pause(_PAUSE_SECONDS * 2**again)
+            tries.append(time_kernel(loop, gauge, policy, incumbent))
+            if over():
+                break
+        if patience is not None:
+            patience.learn(not tries[-1].disturbed)
     return min(tries, key=lambda timing: (timing.disturbed, timing.seconds))

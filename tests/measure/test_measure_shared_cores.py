@@ -79,6 +79,27 @@ def test_a_kernel_of_more_threads_than_cores_has_them_all() -> None:
     assert begun.names == ["a", "A"]
 
 
+def test_where_builds_disturb_most_kernels_they_wait() -> None:
+    cores = SharedCores(cores=2, threads=1, builders=2)
+    begun = Begun(cores)
+    for disturbed in (False, True) * 4:
+        cores.learn(disturbed)
+    begun.build("a")
+    begun.run("A")
+    assert begun.names == ["a", "A"], "half of them may have met somebody else"
+    begun.end("a")
+    begun.end("A")
+    cores.learn(True)
+    begun.build("b")
+    begun.run("B")
+    assert begun.names[-1] == "b"
+    begun.end("b")
+    begun.build("c")
+    assert begun.names[-1] == "B"
+    begun.end("B")
+    assert begun.names[-1] == "c"
+
+
 def test_what_nobody_waits_for_any_more_does_not_begin() -> None:
     begun = Begun(SharedCores(cores=1, threads=1, builders=1))
     begun.build("a")

@@ -8,6 +8,7 @@ import pytest
 
 from autotune.measure.timing import (
     Moment,
+    Patience,
     TimingPolicy,
     interleave,
     kernel_seconds,
@@ -213,3 +214,24 @@ def test_interleaving_alternates_direction() -> None:
 def test_interleaving_for_a_time_finishes_the_rounds_that_it_began(seconds: float, rounds: int) -> None:
     ticks = itertools.count()
     assert interleave([lambda: 1.0], 99, seconds, lambda: float(next(ticks))) == [[1.0] * rounds]
+
+
+def test_where_it_is_never_quiet_a_try_ends_early() -> None:
+    kernel = FakeKernel(0.001)
+    timing = time_kernel(kernel, FakeGauge(80.0), TimingPolicy(rounds=8, most_rounds=32))
+    assert timing.disturbed and len(kernel.calls) == 16
+
+
+def test_patience_ends_where_nothing_helps_and_comes_back() -> None:
+    patience = Patience()
+
+    def tries(gauge: FakeGauge) -> int:
+        pauses: list[float] = []
+        time_steadily(FakeKernel(0.001), gauge, POLICY, pause=pauses.append, patience=patience)
+        return 1 + len(pauses)
+
+    assert [tries(FakeGauge(80.0)) for _ in range(4)] == [1 + POLICY.retries] * 4
+    assert [tries(FakeGauge(80.0)) for _ in range(8)] == [1] * 7 + [1 + POLICY.retries]
+    assert [tries(FakeGauge()) for _ in range(2)] == [1, 1]
+    assert [tries(FakeGauge(*[80.0] * 9, 100.0)) for _ in range(8)] == [1] * 7 + [2]
+    assert tries(FakeGauge(*[80.0] * 9, 100.0)) == 2, "it helped"
