@@ -148,7 +148,8 @@ def padded_window(m: Model) -> None:
     """Pad before a convolution or a pool."""
     x = m.need(4)
     mode, pads = m.rng.choice((("constant", (0, 1, 2)), ("constant", (0, 1)), ("reflect", (0, 1)), ("edge", (0, 2))))
-    sides = [m.rng.choice(pads) for _ in range(4)]
+    room = [n - 1 if mode == "reflect" else max(pads) for n in m.shape(x)[2:]] * 2  # what there is to reflect
+    sides = [min(m.rng.choice(pads), most) for most in room]
     y = m.one("Pad", x, m.ints(0, 0, *sides[:2], 0, 0, *sides[2:]), mode=mode, keeps=True)
     if m.rng.random() < 0.6:
         _conv(m, y, 8, m.rng.choice((1, 3)), stride=m.rng.choice((1, 2)))
