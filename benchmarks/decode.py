@@ -58,6 +58,8 @@ class Size:
 
 GPT2 = Size(768, 12, 12, 3072, 50257)
 LLAMA = Size(1024, 16, 30, 2816, 32000)
+TOKENS, MASK, POSITIONS = "input_ids", "attention_mask", "position_ids"
+TOTAL, LONGEST = "past + tokens", 4096
 Product = Callable[[Net, str, int, int], str]
 """(net, rows, ins, outs): rows times a constant matrix."""
 
@@ -93,33 +95,41 @@ def _dynamic(net: Net, x: str, ins: int, outs: int) -> str:
     return net.node("Mul", sums, net.node("Mul", scale, scales))
 
 
-def gpt2(product: Product, past: int, size: Size = GPT2) -> onnx.ModelProto:
-    """GPT-2 small for one embedded token behind `past` others; the cache of each layer comes in and goes out longer."""
-    net, caches = Net("decoder", Weights(0)), _Caches(size, past)
+def gpt2(product: Product, past: int | None, size: Size = GPT2) -> onnx.ModelProto:
+    """GPT-2 small for one embedded token behind `past` others; the cache of each layer comes in and goes out longer.
+    None: any batch of tokens behind any others, with a mask and positions, as exporters of transformers write it."""
+    net = Net("decoder", Weights(0))
+    caches = _Caches(net, size, past)
 
     def linear(x: str, ins: int, outs: int) -> str:
         return net.node("Add", net.near(0.0, 0.2, (outs,)), product(net, x, ins, outs))
 
-    width, x = size.width, "input"
+    width, x = size.width, caches.embedded
+    if past is None:
+        x = net.node("Add", x, net.node("Gather", net.near(0.0, 0.3, (LONGEST, width)), POSITIONS))
     for _ in range(size.layers):
         qkv = linear(layer_norm(net, x, width), width, 3 * width)
         q, k, v = (
             _by_head(net, net.node("Slice", qkv, *map(net.shape, (i * width, (i + 1) * width, 2))), size)
             for i in range(3)
         )
-        x = net.node("Add", x, linear(caches.attended(net, q, k, v), width, width))
+        x = net.node("Add", x, linear(caches.attended(q, k, v), width, width))
         y = gelu(net, linear(layer_norm(net, x, width), width, size.inner))
         x = net.node("Add", x, linear(y, size.inner, width))
     logits = product(net, layer_norm(net, x, width), width, size.vocabulary)
-    return caches.finished(net, logits)
+    return caches.finished(logits)
 
 
-def llama(product: Product, past: int, size: Size = LLAMA) -> onnx.ModelProto:
-    """A LLaMA for one embedded token behind `past` others: RMS norm, rotary embedding, SwiGLU."""
-    net, caches = Net("decoder", Weights(0)), _Caches(size, past)
-    width, head, x = size.width, size.width // size.heads, "input"
-    angles = past * 1e4 ** -(np.tile(np.arange(0, head, 2), 2) / head)
+def llama(product: Product, past: int | None, size: Size = LLAMA) -> onnx.ModelProto:
+    """A LLaMA for one embedded token behind `past` others: RMS norm, rotary embedding, SwiGLU. None: as for `gpt2`."""
+    net = Net("decoder", Weights(0))
+    caches = _Caches(net, size, past)
+    width, head, x = size.width, size.width // size.heads, caches.embedded
+    places = np.arange(LONGEST)[:, None] if past is None else past
+    angles = places * 1e4 ** -(np.tile(np.arange(0, head, 2), 2) / head)
     cos, sin = (net.tensor(f(angles).astype(np.float32)) for f in (np.cos, np.sin))
+    if past is None:
+        cos, sin = (net.node("Unsqueeze", net.node("Gather", f, POSITIONS), net.shape(1)) for f in (cos, sin))
 
     def rms_norm(x: str) -> str:
         mean = net.node("ReduceMean", net.node("Pow", x, net.scalar(2.0)), axes=[-1])
@@ -134,52 +144,76 @@ def llama(product: Product, past: int, size: Size = LLAMA) -> onnx.ModelProto:
     for _ in range(size.layers):
         y = rms_norm(x)
         q, k, v = (_by_head(net, product(net, y, width, width), size) for _ in range(3))
-        x = net.node("Add", x, product(net, caches.attended(net, rotated(q), rotated(k), v), width, width))
+        x = net.node("Add", x, product(net, caches.attended(rotated(q), rotated(k), v), width, width))
         y = rms_norm(x)
         gate = product(net, y, width, size.inner)
         gate = net.node("Mul", gate, net.node("Sigmoid", gate))
         y = net.node("Mul", gate, product(net, y, width, size.inner))
         x = net.node("Add", x, product(net, y, size.inner, width))
-    return caches.finished(net, product(net, rms_norm(x), width, size.vocabulary))
+    return caches.finished(product(net, rms_norm(x), width, size.vocabulary))
 
 
-MODELS: dict[str, Callable[[Product, int], onnx.ModelProto]] = {"gpt2": gpt2, "llama": llama}
+MODELS: dict[str, Callable[[Product, int | None], onnx.ModelProto]] = {"gpt2": gpt2, "llama": llama}
 
 
 class _Caches:
-    """Inputs and outputs of the layers' keys and values."""
+    """Inputs and outputs of the layers' keys and values, and what tells how many there are."""
 
-    def __init__(self, size: Size, past: int) -> None:
-        self._size, self._past = size, past
+    def __init__(self, net: Net, size: Size, past: int | None) -> None:
+        self._net, self._size, self._past = net, size, past
         self._names: list[tuple[str, str]] = []
+        self.embedded = "input"
+        self._hidden = ""
+        if past is None:
+            self.embedded = net.node("Gather", net.near(0.0, 1.0, (size.vocabulary, size.width)), TOKENS)
+            self._hidden = self._mask()
 
-    def attended(self, net: Net, q: str, k: str, v: str) -> str:
-        """Attention of one token to itself and what the caches hold."""
-        present = [self._grown(net, new) for new in (k, v)]
+    def _mask(self) -> str:
+        """What is added to scores: nothing, or very little where a key is padding, or behind the query."""
+        net = self._net
+        total = net.node("Gather", net.node("Shape", MASK), net.index(1), axis=0)
+        keys, queries = net.node("Range", net.index(0), total, net.index(1)), net.shape(1, 3)
+        causal = net.node("LessOrEqual", keys, net.node("Unsqueeze", POSITIONS, queries))
+        given = net.node("Cast", net.node("Unsqueeze", MASK, net.shape(1, 2)), to=TensorProto.BOOL)
+        return net.node("Where", net.node("And", causal, given), net.scalar(0.0), net.scalar(-1e9))
+
+    def attended(self, q: str, k: str, v: str) -> str:
+        """Attention of the tokens to what the caches hold, and to themselves."""
+        net, size = self._net, self._size
+        present = [self._grown(new) for new in (k, v)]
         scores = net.node("MatMul", q, net.node("Transpose", present[0], perm=[0, 1, 3, 2]))
-        scores = net.node("Div", scores, net.scalar((self._size.width / self._size.heads) ** 0.5))
+        scores = net.node("Div", scores, net.scalar((size.width / size.heads) ** 0.5))
+        scores = net.node("Add", scores, self._hidden) if self._hidden else scores
         mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), present[1])
-        return net.node("Reshape", net.node("Transpose", mixed, perm=[0, 2, 1, 3]), net.shape(1, 1, self._size.width))
+        return net.node("Reshape", net.node("Transpose", mixed, perm=[0, 2, 1, 3]), net.shape(0, 0, size.width))
 
-    def _grown(self, net: Net, new: str) -> str:
+    def _grown(self, new: str) -> str:
         name = f"past.{len(self._names)}"
-        self._names.append((name, net.node("Concat", name, new, axis=2)))
+        self._names.append((name, self._net.node("Concat", name, new, axis=2)))
         return self._names[-1][1]
 
-    def finished(self, net: Net, logits: str) -> onnx.ModelProto:
-        size = self._size
-        model = net.finish(logits, (1, 1, size.width), (1, 1, size.vocabulary))
-        for names, values, length in zip(
-            zip(*self._names), (model.graph.input, model.graph.output), (self._past, self._past + 1)
-        ):
-            shape = (1, size.heads, length, size.width // size.heads)
-            values.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in names)
+    def finished(self, logits: str) -> onnx.ModelProto:
+        size, past = self._size, self._past
+        model = self._net.finish(logits, (1, 1, size.width), (1, 1, size.vocabulary))
+        batch: int | str = "batch" if past is None else 1
+        lengths: tuple[int | str, int | str] = ("past", TOTAL) if past is None else (past, past + 1)
+        if past is None:
+            del model.graph.input[:], model.graph.output[:]
+            model.graph.input.extend(
+                helper.make_tensor_value_info(name, TensorProto.INT64, (batch, length))
+                for name, length in ((TOKENS, "tokens"), (MASK, TOTAL), (POSITIONS, "tokens"))
+            )
+            shape = (batch, "tokens", size.vocabulary)
+            model.graph.output.append(helper.make_tensor_value_info(logits, TensorProto.FLOAT, shape))
+        for names, values, length in zip(zip(*self._names), (model.graph.input, model.graph.output), lengths):
+            form = (batch, size.heads, length, size.width // size.heads)
+            values.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, form) for name in names)
         model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
         return model
 
 
 def _by_head(net: Net, x: str, size: Size) -> str:
-    split = net.node("Reshape", x, net.shape(1, 1, size.heads, size.width // size.heads))
+    split = net.node("Reshape", x, net.shape(0, 0, size.heads, size.width // size.heads))
     return net.node("Transpose", split, perm=[0, 2, 1, 3])
 
 
