@@ -142,6 +142,10 @@ class Library:
             raise CodegenError(f"cannot resolve {symbol!r} in the linked objects: nothing defines {missing}")
         return self._symbols[symbol]
 
+    def defines(self, symbol: str) -> bool:
+        """Whether `address` finds it."""
+        return symbol in self._symbols
+
     def close(self) -> None:
         """Unload the code; calling an address afterwards is undefined."""
         self._unmap()

@@ -11,6 +11,7 @@ what is measured is what runs. It needs libc only (pthread, futex by `syscall`, 
     void autotune_run_plan(ptr plan, i64 thread, i64 threads)    inside a region: each step, and a barrier after it
     void autotune_run(ptr pool, ptr plan)                        one region, one pass over the plan
     void autotune_run_profiled(ptr pool, ptr plan, ptr stamps)   i64 ns: at the start and after each step
+    void autotune_run_traced(ptr pool, ptr plan, ptr stamps, ptr ends)  and, step by step, when each thread was done
     void autotune_time(ptr pool, ptr plan, i64 number, i64 repeats, ptr seconds)  f64 per repeat: seconds of a pass
 
 A plan is {i64 steps, ptr first step, i64 rotations, ptr barrier}, a step is {ptr kernel, ptr frame}. A timed
@@ -42,8 +43,8 @@ _TYPES = """
 %Plan = type { i64, ptr, i64, ptr }
 ; plan, number, repeats, seconds
 %Timing = type { ptr, i64, i64, ptr }
-; plan, stamps
-%Profile = type { ptr, ptr }
+; plan, stamps, ends
+%Profile = type { ptr, ptr, ptr }
 
 declare void @llvm.x86.sse2.pause()
 declare i64 @llvm.readcyclecounter()
@@ -298,8 +299,9 @@ define internal i64 @clock_ns() {
   ret i64 %sum
 }
 
-; thread 0 writes the time after each step to stamps[1..], unless stamps is null
-define internal void @run_steps(ptr %plan, i64 %rotation, ptr %stamps, i64 %thread, i64 %threads) {
+; thread 0 writes the time after each step to stamps[1..], and each thread that at which it has done its part of it to
+; ends[step][thread], unless stamps or ends is null
+define internal void @run_steps(ptr %plan, i64 %rotation, ptr %stamps, ptr %ends, i64 %thread, i64 %threads) {
 entry:
   %count = load i64, ptr %plan
   %steps.at = getelementptr %Plan, ptr %plan, i64 0, i32 1
@@ -310,6 +312,7 @@ entry:
   %stamped = icmp ne ptr %stamps, null
   %master = icmp eq i64 %thread, 0
   %stamping = and i1 %stamped, %master
+  %ending = icmp ne ptr %ends, null
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %latch ]
@@ -322,6 +325,15 @@ call:
   %frame.at = getelementptr %Step, ptr %step, i64 0, i32 1
   %frame = load ptr, ptr %frame.at
   call void %kernel(ptr %frame, i64 %thread, i64 %threads)
+  br i1 %ending, label %end, label %meet
+end:
+  %done.at = call i64 @clock_ns()
+  %row = mul i64 %i, %threads
+  %cell = add i64 %row, %thread
+  %end.at = getelementptr i64, ptr %ends, i64 %cell
+  store i64 %done.at, ptr %end.at
+  br label %meet
+meet:
   call void @autotune_barrier(ptr %barrier, i64 %thread, i64 %threads)
   %next = add i64 %i, 1
   br i1 %stamping, label %stamp, label %latch
@@ -337,7 +349,7 @@ done:
 }
 
 define void @autotune_run_plan(ptr %plan, i64 %thread, i64 %threads) {
-  call void @run_steps(ptr %plan, i64 0, ptr null, i64 %thread, i64 %threads)
+  call void @run_steps(ptr %plan, i64 0, ptr null, ptr null, i64 %thread, i64 %threads)
   ret void
 }
 
@@ -350,6 +362,8 @@ define internal void @profile_region(ptr %profile, i64 %thread, i64 %threads) {
   %plan = load ptr, ptr %profile
   %stamps.at = getelementptr %Profile, ptr %profile, i64 0, i32 1
   %stamps = load ptr, ptr %stamps.at
+  %ends.at = getelementptr %Profile, ptr %profile, i64 0, i32 2
+  %ends = load ptr, ptr %ends.at
   %barrier.at = getelementptr %Plan, ptr %plan, i64 0, i32 3
   %barrier = load ptr, ptr %barrier.at
   call void @autotune_barrier(ptr %barrier, i64 %thread, i64 %threads)
@@ -360,16 +374,23 @@ stamp:
   store i64 %now, ptr %stamps
   br label %run
 run:
-  call void @run_steps(ptr %plan, i64 0, ptr %stamps, i64 %thread, i64 %threads)
+  call void @run_steps(ptr %plan, i64 0, ptr %stamps, ptr %ends, i64 %thread, i64 %threads)
   ret void
 }
 
-define void @autotune_run_profiled(ptr %pool, ptr %plan, ptr %stamps) {
+define void @autotune_run_traced(ptr %pool, ptr %plan, ptr %stamps, ptr %ends) {
   %profile = alloca %Profile
   store ptr %plan, ptr %profile
   %stamps.at = getelementptr %Profile, ptr %profile, i64 0, i32 1
   store ptr %stamps, ptr %stamps.at
+  %ends.at = getelementptr %Profile, ptr %profile, i64 0, i32 2
+  store ptr %ends, ptr %ends.at
   call void @autotune_pool_run(ptr %pool, ptr @profile_region, ptr %profile)
+  ret void
+}
+
+define void @autotune_run_profiled(ptr %pool, ptr %plan, ptr %stamps) {
+  call void @autotune_run_traced(ptr %pool, ptr %plan, ptr %stamps, ptr null)
   ret void
 }
 """
@@ -414,7 +435,7 @@ pass:
   %passes.left = icmp ult i64 %n, %number
   br i1 %passes.left, label %run, label %end
 run:
-  call void @run_steps(ptr %plan, i64 %rotation, ptr null, i64 %thread, i64 %threads)
+  call void @run_steps(ptr %plan, i64 %rotation, ptr null, ptr null, i64 %thread, i64 %threads)
   %n.next = add i64 %n, 1
   %advanced = add i64 %rotation, 1
   %wraps = icmp uge i64 %advanced, %rotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from autotune.measure.quiet import Watch
 from autotune.measure.timing import latency
 from autotune.report.naming import kernel_name
 from autotune.runtime.executor import Array
+from autotune.runtime.trace import named_track
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.limit import Speed, limit
 from autotune.search_spaces.space.registry import lookup
@@ -35,12 +37,14 @@ class KernelProfile:
         start, seconds: medians over the passes, barrier included; the start counts from that of the pass.
         least: seconds that the machine needs at least, as `limit` says, for the multiplications of the kernel's
             algorithm or one that is as precise, or to move every operand once.
+        busy: of each thread, the seconds until it has done its part of the kernel, and waits for the others; medians.
     """
 
     report: KernelReport
     start: float
     seconds: float
     least: float
+    busy: tuple[float, ...] = ()
 
     @property
     def template(self) -> str:
@@ -114,6 +118,13 @@ class Profile:
         found = [(kernel.seconds, kernel.report.seconds) for kernel in self.kernels if kernel.report.seconds]
         return len(found), sum(here for here, _ in found), sum(record for _, record in found)
 
+    @property
+    def waiting(self) -> float | None:
+        """Share of the kernels' time that threads wait for the slowest one; None on a single thread."""
+        waits = [(k.seconds - busy, k.seconds) for k in self.kernels if len(k.busy) > 1 for busy in k.busy]
+        total = sum(seconds for _, seconds in waits)
+        return sum(wait for wait, _ in waits) / total if total else None
+
     def share(self, kernel: KernelProfile | HostProfile) -> float:
         return kernel.seconds / self.seconds if self.seconds else 0.0
 
@@ -131,6 +142,7 @@ class Profile:
             "seconds": self.seconds,
             "latency": self.latency,
             "programs": self.programs,
+            "waiting": self.waiting,
             "disturbed": self.disturbed or bool(self.disturbance),
             "doubts": list(self.doubts),
             "disturbance": self.disturbance,
@@ -143,6 +155,7 @@ class Profile:
                     "nodes": kernel.report.origins,
                     "start": kernel.start,
                     "seconds": kernel.seconds,
+                    "busy": list(kernel.busy),
                     "share": self.share(kernel),
                     "gflops": kernel.gflops,
                     "bytes": kernel.report.nbytes,
@@ -178,20 +191,26 @@ class Profile:
         return html_table(title, ("time", "share", "of limit", "node", "operator"), rows, doubts)
 
     def trace(self) -> dict[str, object]:
-        """One pass in Chrome's trace format (chrome://tracing, Perfetto): kernels by ONNX nodes, in microseconds."""
+        """One pass in Chrome's trace format (chrome://tracing, Perfetto), in microseconds: kernels by ONNX nodes, on a
+        track for each thread, as long as that thread has something to do."""
+        tracks = max((len(k.busy) for k in self.kernels), default=1)
         events: list[dict[str, object]] = [
+            named_track(track, f"helper {track}" if track else "caller") for track in range(tracks)
+        ]
+        events += [
             {"name": kernel_name(k.report.origins) or k.report.description, "cat": k.template, "ph": "X",
-             "pid": 0, "tid": 0, "ts": k.start * 1e6, "dur": k.seconds * 1e6,
-             "args": {"operator": k.report.description, "nodes": k.report.origins,
+             "pid": os.getpid(), "tid": track, "ts": k.start * 1e6, "dur": busy * 1e6,
+             "args": {"operator": k.report.description, "nodes": k.report.origins, "us": k.seconds * 1e6,
                       "gflops": k.gflops, "bytes": k.report.nbytes,
                       "of_limit": k.of_limit, "record_us": k.report.seconds and k.report.seconds * 1e6,
                       "schedule": k.report.config, "tier": k.report.tier.value}}
-            for k in self.kernels
+            for k in self.kernels for track, busy in enumerate(k.busy or (k.seconds,))
         ]  # fmt: skip
         events += [
-            {"name": h.label, "cat": "host", "ph": "X", "pid": 0, "tid": 0, "ts": h.start * 1e6, "dur": h.seconds * 1e6}
+            {"name": h.label, "cat": "host", "ph": "X", "pid": os.getpid(), "tid": 0, "ts": h.start * 1e6,
+             "dur": h.seconds * 1e6}
             for h in self.hosts
-        ]
+        ]  # fmt: skip
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
@@ -259,15 +278,16 @@ def _program(
     context = executor.context()
     try:
         context.read_from([np.ascontiguousarray(feeds[spec.name]) for spec in model.program.inputs])
-        found = np.array([context.pool.profile_plan(context.plan) for _ in range(passes)])
+        found = [context.pool.trace_plan(context.plan) for _ in range(passes)]
     finally:
         context.own_buffers()
         executor.release(context)
-    seconds = [latency(column) for column in found.T]
+    seconds = [latency(column) for column in np.array([times.seconds for times in found]).T]
+    busy = np.median([times.busy for times in found], axis=0)
     starts = np.cumsum([begin, *seconds])
     return [
-        KernelProfile(report, float(start), one, _least(report, target, speed))
-        for report, start, one in zip(model.kernels, starts, seconds)
+        KernelProfile(report, float(start), one, _least(report, target, speed), tuple(np.minimum(parts, one).tolist()))
+        for report, start, one, parts in zip(model.kernels, starts, seconds, busy)
     ]
 
 

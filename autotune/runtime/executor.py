@@ -259,8 +259,8 @@ class Executor:
                 context.pool.run_plan(context.plan)
             else:
                 start = trace.now()
-                seconds = context.pool.profile_plan(context.plan)
-                trace.kernels((call.label for call in self.program.calls), start, seconds)
+                times = context.pool.trace_plan(context.plan)
+                trace.kernels((call.label for call in self.program.calls), start, times)
         context.check()
         results = []
         for n, (spec, ref) in enumerate(self.program.outputs):

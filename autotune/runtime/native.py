@@ -16,6 +16,7 @@ class NativeRuntime:
     """The functions of `autotune.codegen.runtime_ir`; ctypes releases the GIL while they run.
 
     Attributes:
+        run_traced: None in a file that was compiled before it was there.
         imports: symbol → address of what kernels may call; pass it to `load_objects`.
     """
 
@@ -26,6 +27,7 @@ class NativeRuntime:
     pool_run: Callable[[int, int, int], None]
     run: Callable[[int, int], None]
     run_profiled: Callable[[int, int, int], None]
+    run_traced: Callable[[int, int, int, int], None] | None
     time: Callable[[int, int, int, int, int], None]
     imports: Mapping[str, int]
 
@@ -59,6 +61,7 @@ def load_runtime(object_code: bytes) -> NativeRuntime:
         pool_run=function("pool_run", None, pointer, pointer, pointer),
         run=function("run", None, pointer, pointer),
         run_profiled=function("run_profiled", None, pointer, pointer, pointer),
+        run_traced=function("run_traced", None, *[pointer] * 4) if library.defines("autotune_run_traced") else None,
         time=function("time", None, pointer, pointer, word, word, pointer),
         imports={"autotune_barrier": library.address("autotune_barrier")},
     )

@@ -70,6 +70,19 @@ class Plan:
         self.address = _address(self._plan)
 
 
+@dataclass(frozen=True, slots=True)
+class PlanTimes:
+    """Where the time of one pass went.
+
+    Attributes:
+        seconds: f64 (steps,), barrier included.
+        busy: f64 (steps, threads), seconds from a step's beginning until a thread has done its part; then it waits.
+    """
+
+    seconds: npt.NDArray[np.float64]
+    busy: npt.NDArray[np.float64]
+
+
 @final
 class ThreadPool:
     """`num_threads` threads that run plans together; the calling thread is the first of them.
@@ -136,10 +149,23 @@ class ThreadPool:
         Returns:
             f64 (steps,): seconds of each step, barrier included.
         """
+        return self.trace_plan(plan).seconds
+
+    def trace_plan(self, plan: Plan) -> PlanTimes:
+        """The same, and when each thread has done its part of each step."""
         stamps = np.empty(plan.num_steps + 1, dtype=np.int64)
+        ends = np.empty((plan.num_steps, self.num_threads), dtype=np.int64)
         with self._checked(plan):
-            self._native.run_profiled(self._open_address(), plan.address, _address(stamps))
-        return np.diff(stamps).astype(np.float64) * 1e-9
+            traced, address = self._native.run_traced, self._open_address()
+            if traced is not None:
+                traced(address, plan.address, _address(stamps), _address(ends))
+            else:
+                self._native.run_profiled(address, plan.address, _address(stamps))
+        if traced is None:
+            ends[:] = stamps[1:, np.newaxis]
+        # The caller may be told that a step is over later than the others, which have begun the next one then.
+        busy = np.clip(ends - stamps[:-1, np.newaxis], 0, np.diff(stamps)[:, np.newaxis])
+        return PlanTimes(np.diff(stamps) * 1e-9, busy * 1e-9)
 
     def run_loop(self, driver: Callable[[int, int, int, int], int], plan: Plan, loop: int) -> int:
         """Many passes over the plan: `driver` is `autotune_loop`, `loop` the address of what it needs to know."""

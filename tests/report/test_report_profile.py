@@ -38,4 +38,17 @@ def test_times_are_held_against_records() -> None:
     with_host = replace(found, hosts=(HostProfile("NonZero", 5.0, 5.0),))
     assert with_host.seconds == 10.0 and with_host.share(with_host.hosts[0]) == 0.5
     trace = with_host.trace()["traceEvents"]
-    assert isinstance(trace, list) and [event["cat"] for event in trace] == ["a", "b", "host"]
+    assert isinstance(trace, list)
+    assert [event["cat"] for event in trace if event["ph"] == "X"] == ["a", "b", "host"]
+
+
+def test_a_trace_has_a_track_for_each_thread() -> None:
+    found = profile(replace(kernel("a", 2.0, 1.0), busy=(2.0, 1.0)), replace(kernel("b", 4.0, 1.0), busy=(1.0, 4.0)))
+    events = found.trace()["traceEvents"]
+    assert isinstance(events, list)
+    named = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert named == {0: "caller", 1: "helper 1"}
+    spans = [(event["tid"], event["cat"], event["dur"] * 1e-6) for event in events if event["ph"] == "X"]
+    assert spans == [(0, "a", 2.0), (1, "a", 1.0), (0, "b", 1.0), (1, "b", 4.0)]
+    assert found.waiting == pytest.approx((1 + 3) / 12)
+    assert profile(kernel("a", 2.0, 1.0)).waiting is None

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -250,6 +251,24 @@ def test_profile_times_each_step(pool: ThreadPool, kernels: Library) -> None:
     assert profiles.shape == (5, 3)
     assert (profiles > 0).all()
     assert profiles.min(axis=0).argmax() == 1
+
+
+def test_a_trace_tells_how_long_each_thread_is_busy(kernels: Library) -> None:
+    amounts = [np.array([amount]) for amount in (1, 500_000)]
+    with ThreadPool(2) as pool:
+        plan = Plan(pool, [[Step(kernels.address("work"), [amount]) for amount in amounts]])
+        traces = [pool.trace_plan(plan) for _ in range(5)]
+    assert all(times.seconds.shape == (2,) and times.busy.shape == (2, 2) for times in traces)
+    assert all((times.busy >= 0).all() and (times.busy <= times.seconds[:, np.newaxis]).all() for times in traces)
+    assert all((times.busy[1] > 0).all() for times in traces), "all threads do the work of this kernel"
+
+
+def test_a_runtime_of_an_older_file_tells_no_thread_from_another(kernels: Library) -> None:
+    older = replace(native_runtime(), run_traced=None)
+    with ThreadPool(2, native=older) as pool:
+        plan = Plan(pool, [[Step(kernels.address("work"), [np.array([1000])])]])
+        times = pool.trace_plan(plan)
+    assert times.busy.tolist() == [[times.seconds[0]] * 2]
 
 
 def test_an_empty_plan_is_a_region_without_work(pool: ThreadPool) -> None:
