@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from autotune.cli.asked import Asked, AskedRanges
+from autotune.cli.asked import Asked
 from autotune.cli.bench import bench
 from autotune.cli.compile import LIBRARY, compile_model, refuse_other_kinds
 from autotune.cli.loudness import quiet
 from autotune.cli.options import (
     ModelArgument,
     check_writable,
-    load_imports,
+    database_path,
 )
-from autotune.cli.tune import tune
+from autotune.cli.status import working
+from autotune.cli.tune import continuing, end_interrupted
+from autotune.errors import ConfigError
 
 PEER = "onnxruntime"
+BUDGET = "1m"
 
 
 def quick(
     model: ModelArgument,
-    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="How long to tune: 90s, 5m.")] = "1m",
+    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="How long to tune: 90s, 5m.")] = BUDGET,
     out: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The file to write [default: MODEL.at, beside the model]."),
@@ -34,21 +37,37 @@ def quick(
     *,
     asked: Asked,
 ) -> None:
-    """Do the obvious: check a model, tune it for a minute, compile it, compare it with ONNX Runtime where installed.
+    """Tune a model for a minute, compile it, compare with ONNX Runtime.
 
-    The same command, repeated, continues to tune. `autotune MODEL` is short for it.
+    It compares where ONNX Runtime is installed. The same command, repeated, continues to tune. `autotune MODEL` is
+    short for it.
     """
     from autotune.compiler.outline import outline
+    from autotune.compiler.precision import Precision
     from autotune.graph import open_model
+    from autotune.search.budget import Budget
 
-    load_imports(asked.imports)
+    Precision.parse(asked.precision, asked.max_error)
+    if Budget.parse(budget).seconds is None:
+        raise ConfigError(f"--budget {budget!r} is no time; write for example --budget 5m")
+    asked.parsed_target()
     made = model.with_suffix(".at") if out is None else out
-    whole = outline(open_model(model, asked.shapes)).graph is not None
+    with working(f"checking {model}"):
+        whole = outline(open_model(model, asked.shapes)).graph is not None
     if whole:
         refuse_other_kinds(made, LIBRARY)
         check_writable(made)
+    command = shlex.join(
+        [
+            "autotune",
+            str(model),
+            *asked.words(),
+            *([] if budget == BUDGET else ["--budget", budget]),
+            *([] if out is None else ["--output", str(out)]),
+        ]
+    )
     _say(f"{model} can be compiled; tuning for {budget}")
-    tune(model, asked=AskedRanges(*astuple(asked)), budget=budget)
+    _tune(model, asked, budget, command)
     if whole:
         _say(f"compiling to {made}")
         compile_model(
@@ -62,7 +81,23 @@ def quick(
     bench(model, against=against, asked=asked)
     _say(f"next: use it in Python: autotune.InferenceSession({str(made if whole else model)!r})")
     if not quiet():
-        print("the same command again goes on tuning; `autotune profile` shows where the time goes")
+        shown = shlex.quote(str(model))
+        print(f"the same command again goes on tuning; `autotune profile {shown}` shows where the time goes")
+
+
+def _tune(model: Path, asked: Asked, budget: str, command: str) -> None:
+    """Tunes, and shows what it brought, without what `autotune tune` would propose to do next."""
+    with working("starting"):
+        from autotune.api.tune import tune
+        from autotune.cli.tune_report import show_report
+    with continuing(database_path(asked.db), command):
+        report = tune(
+            model, asked.target, asked.database, budget=budget, shapes=asked.shapes, inputs=asked.arrays(),
+            precision=asked.precision, max_error=asked.max_error, imports=tuple(asked.imports or ()),
+            progress=not quiet(), command=command,
+        )  # fmt: skip
+    show_report(report, str(model), None, every=False)
+    end_interrupted(report, command)
 
 
 def _say(text: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,7 +106,7 @@ def tune(
             *([] if cluster is None else ["--cluster", require_cluster(cluster)]),
         ]
     )
-    try:
+    with continuing(path, command):
         report = run_tune(
             subject if model is None else model,
             asked.target,
@@ -125,19 +127,35 @@ def tune(
             command=command,
             cluster=cluster,
         )
+    if as_json:
+        stopped = failure("KeyboardInterrupt", to_continue(report.database, command)) if report.interrupted else {}
+        print_json({"command": command, **report.to_dict(), **stopped})
+    else:
+        show_report(report, subject, _following(report, model, subject, asked, command), every)
+    end_interrupted(report, command)
+
+
+@contextmanager
+def continuing(path: Path, command: str) -> Iterator[None]:
+    """Of a run that is interrupted, or loses its cluster, says what is kept in the database and how it goes on."""
+    try:
+        yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_continuing(path, command)) from None
+        raise KeyboardInterrupt(to_continue(path, command)) from None
     except ClusterError as error:
         kept = f"; finished trials are in {path}; to continue: {command}" if path.exists() else ""
         raise ClusterError(f"{error}{kept}") from error
-    stopped = _continuing(report.database, command)
-    if as_json:
-        values = {"command": command, **report.to_dict()}
-        print_json({**values, **failure("KeyboardInterrupt", stopped)} if report.interrupted else values)
-    else:
-        show_report(report, subject, _following(report, model, subject, asked, command), every)
+
+
+def to_continue(path: Path, command: str) -> str:
+    """What is said of a run that was interrupted."""
+    return f"interrupted; all finished trials are in {path}; to continue: {command}"
+
+
+def end_interrupted(report: TuneReport, command: str) -> None:
+    """Ends the command where its run was interrupted, and what was found until then has been shown."""
     if report.interrupted:
-        print(stopped, file=sys.stderr)
+        print(to_continue(report.database, command), file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -154,7 +172,3 @@ def _following(report: TuneReport, model: Path | None, op: str, asked: AskedRang
     if asked.inputs or (len(report.programs) > 1 and not several):  # values decide: a session compiles
         return shlex.join(["autotune", "bench", str(model), *asked.words()])
     return shlex.join(["autotune", "compile", str(model), *asked.words(), "-o", str(model.with_suffix(".at"))])
-
-
-def _continuing(path: Path, command: str) -> str:
-    return f"interrupted; all finished trials are in {path}; to continue: {command}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autotune.cli.text import cell, percents, print_table, table
+from autotune.cli.text import cell, percents, print_prose, print_table, table
 from autotune.report.naming import task_name
 from autotune.report.text import counted, duration, percent
 
@@ -17,17 +17,17 @@ HEAVIEST = 10
 OWN_TIME = {"search": "choosing", "model": "cost model", "record": "storing", "wait": "waiting for the workers"}
 
 
-def show_report(report: TuneReport, subject: str, following: str, every: bool) -> None:
+def show_report(report: TuneReport, subject: str, following: str | None, every: bool) -> None:
     """
     Args:
         subject: the model or operator.
-        following: the command to go on with.
+        following: the command to go on with; None where the caller goes on itself.
         every: list all tasks, not only the heaviest.
     """
     found = report.search
     for line in _outcome(report, subject):
-        print(line)
-    if not report.interrupted:
+        print_prose(line)
+    if following is not None and not report.interrupted:
         print(f"next: {following}")
     print()
     tasks = sorted(found.tasks, key=_model_seconds, reverse=True)
@@ -36,20 +36,22 @@ def show_report(report: TuneReport, subject: str, following: str, every: bool) -
     if len(listed) < len(tasks):
         print(f"and {len(tasks) - len(listed)} more (--all shows them)")
     print()
-    print(
+    print_prose(
         f"{found.new_trials} trials in {found.seconds:.1f} s ({found.trials_per_second:.1f}/s), "
         f"{sum(task.trials for task in tasks)} in {report.database}; FMA peak {report.peak.gflops:.0f} GFLOP/s"
         + (f", in doubt: {report.peak.doubt}" if report.peak.doubt else "")
     )
     if skipped := sum(task.skipped for task in tasks):
-        print(f"not run, because their registers spill: {counted(skipped, 'kernel')} (`autotune db show` counts them)")
+        print_prose(
+            f"not run, because their registers spill: {counted(skipped, 'kernel')} (`autotune db show` counts them)"
+        )
     if disturbed := sum(task.best is not None and task.best.disturbed for task in tasks):
         beside = f"{counted(disturbed, 'kernel')} are from beside other programs; tune again to be sure"
-        print(f"disturbed: the best times of {beside}")
-    print(_time(found))
+        print_prose(f"disturbed: the best times of {beside}")
+    print_prose(_time(found))
     if found.foresight is not None:
         seen = found.foresight
-        print(
+        print_prose(
             f"cost model: in {seen.trials} trials that it chose, off by {percent(seen.error)} (median); "
             f"{percent(seen.order)} of pairs in the right order, where chance is 50 %"
         )

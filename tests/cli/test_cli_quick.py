@@ -36,6 +36,7 @@ def test_a_model_is_tuned_compiled_and_compared(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "small.at").exists() and db.exists()
+    assert [line for line in done.stdout.splitlines() if "next: " in line] == [done.stdout.splitlines()[-2]]
     assert "× as fast" in done.stdout and "\nonnxruntime " in done.stdout
     assert f"autotune.InferenceSession('{tmp_path / 'small.at'}')" in done.stdout
     assert invoke("run", tmp_path / "small.at", "--random", "0").exit_code == 0
