@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ HEAD = """# Performance, measured
 Each section is one run of a benchmark: its figures, with the machine, the versions and how they came about. Claims that
 were missed stand beside those that hold. Other machines give other figures: run them on yours.
 """
+SHORT = "Ours, and the fastest of the other engines whose answers are right. Below, all of it."
 
 
 def page(results: Sequence[Path]) -> str:
@@ -32,7 +33,37 @@ def page(results: Sequence[Path]) -> str:
     Raises:
         ValueError: a file is no benchmark's, or of a quick run, whose figures are not to be quoted.
     """
-    return "\n".join([HEAD, *(section(json.loads(path.read_text()), path.stem) for path in results)])
+    runs = {path.stem: json.loads(path.read_text()) for path in results}
+    sections = [section(found, name) for name, found in runs.items()]  # first: it refuses what is no benchmark's
+    rows = [row for name, found in runs.items() for row in summary(found, name)]
+    short = ["## In short", "", SHORT, "", *table(rows), ""] if rows else []
+    return "\n".join([HEAD, *short, *sections])
+
+
+def summary(found: Mapping[str, Any], name: str) -> Iterator[dict[str, Cell]]:
+    """Ours beside the fastest of the others whose answers are right, for each model; nothing of a run without both."""
+    rows = [row for row in found["tables"].get("latency", []) if row.get("ms") and "engine" in row]
+    wrong = {_of(row, "engine") for rows in found["tables"].values() for row in rows if row.get("right") == "NO"}
+    for setting in dict.fromkeys(_of(row) for row in rows):
+        here = [row for row in rows if _of(row) == setting and _of(row, "engine") not in wrong]
+        ours = [row for row in here if _is_ours(row)]
+        others = [row for row in here if not _is_ours(row)]
+        if ours and others:
+            fast, peer = (min(side, key=lambda row: float(row["ms"])) for side in (ours, others))
+            yield {
+                "run": f"[{name}](#{name})", "model": fast["model"], "threads": fast.get("threads"),
+                "ours, ms": fast["ms"], "fastest other, ms": peer["ms"], "which": peer["engine"],
+                "times as fast": peer["ms"] / fast["ms"],
+            }  # fmt: skip
+
+
+def _of(row: Mapping[str, Any], *more: str) -> tuple[object, ...]:
+    """What was timed in this row."""
+    return tuple(row.get(name) for name in ("model", "kind", "weights", "past", "threads", *more))
+
+
+def _is_ours(row: Mapping[str, Any]) -> bool:
+    return str(row["engine"]).split()[0] in ("autotune", "tuned", "untuned")
 
 
 def section(found: Mapping[str, Any], name: str) -> str:

@@ -29,6 +29,18 @@ def test_figures_and_missed_claims_are_on_it(tmp_path: Path) -> None:
     assert "| faster | 0.9x | at least 1x | **missed** |" in text
 
 
+def test_the_fastest_right_answer_is_what_ours_is_held_against(tmp_path: Path) -> None:
+    report = Report("models", "Medians.")
+    of = {"model": "net", "threads": 1}
+    times = {"untuned": 2.0, "autotune f32": 3.0, "wrong": 1.0, "right": 5.0, "slow": 6.0}
+    report.table("latency", [{**of, "engine": engine, "ms": ms} for engine, ms in times.items()])
+    report.table("output error", [{**of, "engine": engine, "right": right} for engine, right in
+                                  (("wrong", "NO"), ("right", "yes"))])  # fmt: skip
+    path = tmp_path / "models.json"
+    report.finish(path)
+    assert "| [models](#models) | net | 1 | 2 | 5 | right | 2.5 |" in pages.page([path])
+
+
 def test_quick_runs_and_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "quick.json"
     Report("quick", "None.", quick=True).finish(path)
