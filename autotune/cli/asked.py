@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from autotune.cli.feeds import InputOption, load_arrays
+from autotune.cli.loudness import note
 from autotune.cli.options import (
     DbOption,
     ImportOption,
@@ -80,6 +81,19 @@ class Asked:
         words += [] if self.precision == "model" else ["--precision", self.precision]
         words += [] if self.max_error is None else ["--max-error", f"{self.max_error:g}"]
         return [*words, *_repeated("--import", self.imports)]
+
+    def note_compiled(self, model: Path, **more: object) -> None:
+        """Says which options that were given mean nothing to a file that is compiled already.
+
+        Args:
+            more: values of further options, by their names with _ for -.
+        """
+        from autotune.runtime.artifact import is_compiled_file
+
+        given = {"precision": self.precision != "model", "max_error": self.max_error, **more}
+        named = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+        if named and is_compiled_file(model):
+            note(f"{model} is compiled already: {', '.join(named)} have no effect on it")
 
     def tune_command(self, model: Path, target: str | None = None) -> str:
         """What to type to tune the model, for this or another target."""

@@ -60,7 +60,7 @@ def bench(
     as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each engine in each setting.")] = False,
 ) -> None:
-    """Time a model, interleaved with other engines, and check the answers."""
+    """Time a model in turn with other engines, and check the answers."""
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other: give one of them")
     if threads is not None and sweep_threads is not None:
@@ -70,6 +70,7 @@ def bench(
     from autotune.engines.peers import peer_names
     from autotune.runtime.signature import Trust
 
+    asked.note_compiled(model)
     counts = [threads] if threads is not None else _numbers("--sweep-threads", sweep_threads)
     every = settings(model, asked.parsed_target(), counts, streams, _numbers("--sweep-batch", sweep_batch))
     given = asked.arrays()

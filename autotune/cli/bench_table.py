@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.cli.compile import reason_lines
 from autotune.cli.table import Table
-from autotune.cli.text import print_table, table
+from autotune.cli.text import print_prose, print_table, table
 from autotune.report.text import duration, percent
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def show_timing(timing: Timing, command: str) -> None:
     """One setting in full."""
     show_comparison(timing.setting.target, timing.comparison, timing.flops, timing.checked, timing.setting.streams)
     if timing.coverage is not None:
-        print("\n".join([timing.coverage.line(), *reason_lines(timing.coverage, command)]))
+        print_prose(timing.coverage.line())
+        for line in reason_lines(timing.coverage, command):
+            print(line)
 
 
 def show_sweep(found: Sequence[Timing]) -> None:
@@ -83,11 +85,11 @@ def show_sweep(found: Sequence[Timing]) -> None:
             batch = [f"{setting.batch}", f"{(setting.batch or 1) * one.throughput:.1f}"] if batches else []
             _add(shown, timing.comparison, one, str(setting.target.num_threads), *batch)
     print_table(shown)
-    print(_machine_line(found[0].comparison, found[0].setting.streams))
-    print(_RATIO_LINE)
+    print_prose(_machine_line(found[0].comparison, found[0].setting.streams))
+    print_prose(_RATIO_LINE)
     for timing in found:
         if timing.comparison.disturbance:
-            print(f"disturbed: {timing.comparison.disturbance}")
+            print_prose(f"disturbed: {timing.comparison.disturbance}")
             break
 
 
@@ -100,15 +102,15 @@ def show_comparison(
         _add(shown, found, one)
     print_table(shown)
     threads = "1 thread" if target.num_threads == 1 else f"{target.num_threads} threads"
-    print(f"{threads} on {_machine_line(found, streams)}; {flops / 1e9:.2f} GFLOP")
+    print_prose(f"{threads} on {_machine_line(found, streams)}; {flops / 1e9:.2f} GFLOP")
     checked = any(one.max_error is not None for one in found.results)
     errors = f"; errors are relative to {right}'s range" if checked else ""
     doubt = f", in doubt: {found.peak_doubt}" if found.peak_doubt else ""
-    print(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s{doubt}{errors}")
+    print_prose(f"FMA peak in the same rounds {found.peak_gflops:.0f} GFLOP/s{doubt}{errors}")
     if len(found.results) > 1:
-        print(_RATIO_LINE)
+        print_prose(_RATIO_LINE)
     if found.disturbance:
-        print(f"disturbed: {found.disturbance}")
+        print_prose(f"disturbed: {found.disturbance}")
 
 
 _RATIO_LINE = "× our time: median of the rounds' ratios and its interval, which need not be the ratio of the latencies"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -127,50 +127,29 @@ def compile_model(
     load_imports(imports)
     limit = parse_size(max_memory)
     start = time.perf_counter()
-    if shapes is None:
-        from autotune.api.shapes import compile_shapes
-
-        with working(f"compiling {model}"):
-            every = compile_shapes(
-                model,
-                ranges,
-                target,
-                False if untuned else database_of(db, layer),
-                fixed=load_arrays(fix, "--fix"),
-                strict_fp=strict_fp,
-                max_memory=limit,
-                skip_passes=skip_pass or (),
-                dump_graph=dump_graph,
-                precision=precision,
-                max_error=max_error,
-            )
-            every.save(out, sign)
-        show_shapes(out, every, time.perf_counter() - start, asked.tune_command(model), as_json)
-        return
+    database = False if untuned else database_of(db, layer)
     with working(f"compiling {model}"):
-        variants = [
-            compile(
-                model,
-                one,
-                False if untuned else database_of(db, layer),
-                shapes=shapes,
-                fixed=load_arrays(fix, "--fix"),
-                strict_fp=strict_fp,
-                max_memory=limit,
-                skip_passes=skip_pass or (),
-                dump_graph=dump_graph,
-                precision=precision,
-                max_error=max_error,
-            )
-            for one in (target, *(also or ()))
-        ]
-        compiled = variants[0]
-        if library:
-            name = prefix or identifiers([out.stem.removeprefix("lib")])[0]
-            save_library(out, variants, name, header, weights, f"{model.name}, compiled")
+        options: dict[str, Any] = {
+            "fixed": load_arrays(fix, "--fix"), "strict_fp": strict_fp, "max_memory": limit,
+            "skip_passes": skip_pass or (), "dump_graph": dump_graph, "precision": precision, "max_error": max_error,
+        }  # fmt: skip
+        if shapes is None:
+            from autotune.api.shapes import compile_shapes
+
+            every = compile_shapes(model, ranges, target, database, **options)
+            every.save(out, sign)
         else:
-            compiled.save(out, sign)
+            variants = [compile(model, one, database, shapes=shapes, **options) for one in (target, *(also or ()))]
+            compiled = variants[0]
+            if library:
+                name = prefix or identifiers([out.stem.removeprefix("lib")])[0]
+                save_library(out, variants, name, header, weights, f"{model.name}, compiled")
+            else:
+                compiled.save(out, sign)
     seconds = time.perf_counter() - start
+    if shapes is None:
+        show_shapes(out, every, seconds, asked.tune_command(model), as_json)
+        return
     coverage = Coverage.of(compiled.kernels)
     if as_json:
         print_json(_values(out, compiled, coverage, seconds))

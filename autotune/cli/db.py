@@ -16,7 +16,7 @@ from autotune.cli.db_sessions import sessions
 from autotune.cli.group import Group
 from autotune.cli.options import DbOption, JsonOption, LayerOption, database_path, opened
 from autotune.errors import DatabaseError
-from autotune.report.text import duration, percent
+from autotune.report.text import counted, duration, percent
 
 if TYPE_CHECKING:
     from autotune.records import Database, MergeReport, TuningRecord
@@ -78,7 +78,7 @@ def show(
         return
     print(f"{key}  {text.cell(trials[0].description)}")
     causes = "".join(f", {count} {kind}" for kind, count in sorted(failures.items()))
-    print(f"{len(trials)} trials, {sum(trial.verified for trial in trials)} verified{causes}\n")
+    print(f"{counted(len(trials), 'trial')}, {sum(trial.verified for trial in trials)} verified{causes}\n")
     table = text.table(
         "time", "spread", "error", "allowed", "measured", "template", "config", "target",
         *(["from"] if layer else []),
@@ -165,7 +165,7 @@ def export_file(
             print(f"{count} records, new there, written to a segment in {out}" if count else f"{out} has all of them")
         else:
             count = records.export_records(database, out, damaged)
-            print(f"{count} records written to {out}")
+            print(f"{counted(count, 'record')} written to {out}")
         path = database.path
     for line in damaged:
         print(line, file=sys.stderr)
@@ -220,7 +220,7 @@ def prune(
         )
     else:
         print(
-            f"{deleted} trials deleted, {after.trials} kept; "
+            f"{counted(deleted, 'trial')} deleted, {after.trials} kept; "
             f"{text.size(before)} before, {text.size(after.size_bytes)} now"
         )
 
@@ -251,7 +251,7 @@ def verify(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption =
         advice = "all in layers: restore or leave out those"
         if own:
             advice = "`autotune db export` saves what can still be read"
-        raise DatabaseError(f"{path}: {len(problems)} problems; {advice}", values=found)
+        raise DatabaseError(f"{path}: {counted(len(problems), 'problem')}; {advice}", values=found)
     if as_json:
         text.print_json(found)
     else:
@@ -354,7 +354,8 @@ def _report(report: MergeReport, as_json: bool) -> None:
         text.print_json(dataclasses.asdict(report))
     else:
         print(
-            f"{report.added} trials added, {report.replaced} replaced by newer ones, {report.kept} were there already"
+            f"{counted(report.added, 'trial')} added, {report.replaced} replaced by newer ones, "
+            f"{report.kept} were there already"
         )
 
 

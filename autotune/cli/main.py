@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, NoReturn
 
@@ -23,6 +23,9 @@ from autotune.cli.ending import INTERRUPTED, TERMINATED, Root, ending
 from autotune.cli.group import Command, Group
 from autotune.cli.loudness import loud
 from autotune.version import installed_version
+
+SHORT_HELP = 66
+"""Letters: what `--help` leaves beside the names of commands in 80 columns."""
 
 
 def print_version(wanted: bool) -> None:
@@ -37,7 +40,7 @@ def options(
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Tune and compile ONNX models for this CPU.
+    """Tune and compile ONNX models for this CPU. To begin: autotune MODEL.onnx
 
     Defaults of options: autotune.toml, or [tool.autotune] of pyproject.toml, here or in a folder above.
     """
@@ -61,10 +64,18 @@ def _typer(commands: Mapping[str, Command], kind: type[TyperGroup] = TyperGroup)
     )
     for name, command in commands.items():
         if isinstance(command, Group):
-            app.add_typer(_typer(command.commands), name=name, help=command.help)
+            app.add_typer(_typer(command.commands), name=name, help=command.help, short_help=command.help.rstrip("."))
         else:
-            app.command(name)(loud(ending(expanded(command))))
+            app.command(name, short_help=short_help(command))(loud(ending(expanded(command))))
     return app
+
+
+def short_help(command: Callable[..., None]) -> str:
+    """The first sentence of what it does, as far as a list of commands has room for it."""
+    text = " ".join((command.__doc__ or "").split()).partition(". ")[0].rstrip(".")
+    for mark in (";", ":", ","):
+        text = text if len(text) <= SHORT_HELP else text.rpartition(mark)[0] or text
+    return text
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.group import Group
-from autotune.cli.options import JsonOption
-from autotune.cli.text import print_json, print_table, table
-from autotune.report.text import percent
+from autotune.cli.options import JsonOption, check_writable
+from autotune.cli.status import working
+from autotune.cli.text import print_json, print_table, size, table
+from autotune.report.text import counted, percent
 
 if TYPE_CHECKING:
     from autotune.cost_model.training import Score
@@ -36,12 +37,15 @@ def train(
     """Learn from tuning records: untuned kernels get better schedules, the next search begins with more knowledge."""
     from autotune.api.model import train_model
 
-    trained = train_model(db or [None], output, from_scratch=from_scratch)
+    if output is not None:
+        check_writable(output)
+    with working("learning from the records"):
+        trained = train_model(db or [None], output, from_scratch=from_scratch)
     if as_json:
         print_json({**dataclasses.asdict(trained), "path": str(trained.path)})
         return
-    size, tasks = f"{trained.bytes / 1024:.0f} KiB", f"{trained.tasks} tasks"
-    print(f"{trained.path}: {size}, from {trained.candidates} candidates of {tasks}")
+    learned = f"{counted(trained.candidates, 'candidate')} of {counted(trained.tasks, 'task')}"
+    print(f"{trained.path}: {size(trained.bytes)}, from {learned}")
     if output is None:
         print("it is in use from now on; `autotune model reset` goes back to the shipped one")
 
@@ -57,7 +61,8 @@ def evaluate(
     """Test the model on what was measured: does it put the faster of two first, how good is its first choice?"""
     from autotune.api.model import evaluate_model
 
-    found = evaluate_model(db or [None], leave_out)
+    with working("training without what is tested"):
+        found = evaluate_model(db or [None], leave_out)
     if as_json:
         parts = {"before": found.before, "left_out": found.left_out}
         print_json({name: [dataclasses.asdict(s) for s in scores] for name, scores in parts.items()})

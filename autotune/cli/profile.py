@@ -20,7 +20,7 @@ from autotune.cli.options import (
     write_text,
 )
 from autotune.cli.status import working
-from autotune.cli.text import cell, percents, print_json, print_table, size, table
+from autotune.cli.text import cell, percents, print_json, print_prose, print_table, size, table
 from autotune.report.text import duration, percent
 
 if TYPE_CHECKING:
@@ -120,23 +120,25 @@ def _show(found: Profile, top: int, command: str) -> None:
         print(f"{share:>8} in {what}")
     hosts = f" and {len(found.hosts)} host functions" if found.hosts else ""
     programs = "" if found.programs == 1 else f", in {found.programs} programs"
-    print(
+    print_prose(
         f"{duration(found.seconds)} in {len(found.kernels)} kernels{hosts}{programs};"
         f" a whole run takes {duration(found.latency)}"
     )
+    if found.waiting is not None:
+        print_prose(f"threads wait for the slowest of them for {percent(found.waiting)} of the time in kernels")
     count, here, record = found.recorded
     if count:
         held = f"{duration(here)} here, {duration(record)} when tuned ({here / record:.2f}×)"
-        print(f"{count} kernels with a record: {held}; `slower` is the time here over the time when tuned")
+        print_prose(f"{count} kernels with a record: {held}; `slower` is the time here over the time when tuned")
     elif found.kernels:
         reason = Counter(kernel.report.reason for kernel in found.kernels).most_common(1)[0][0]
-        print(f"no kernel has a record to hold its time against: {reason}")
+        print_prose(f"no kernel has a record to hold its time against: {reason}")
         print(f"to tune them: {command}")
     if found.levels:
         levels = ", ".join(f"{rate:.0f} GB/s from {name}" for name, _, rate in found.levels)
         if found.disturbed:
             why = "; ".join(found.doubts) or "as kernels show: other programs ran while they were measured"
-            print(f"the limits are in doubt, {why}; repeat this when it is quiet")
-        print(f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}")
+            print_prose(f"the limits are in doubt, {why}; repeat this when it is quiet")
+        print_prose(f"limits: {found.fp32:.0f} GFLOP/s fp32, {levels}")
     if found.disturbance:
-        print(f"disturbed: {found.disturbance}")
+        print_prose(f"disturbed: {found.disturbance}")

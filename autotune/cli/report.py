@@ -16,6 +16,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.status import working
 from autotune.cli.text import print_json, size
+from autotune.errors import InputError
 from autotune.report.text import duration
 
 
@@ -40,6 +41,8 @@ def report(
     from autotune.api.report import write_report
     from autotune.engines.peers import peer_names
 
+    if out.suffix.lower() not in ("", ".html", ".htm"):
+        raise InputError(f"cannot write {out}: a report is an HTML page; name it {out.with_suffix('.html')}")
     check_writable(out)
     target = asked.parsed_target()
     with working(f"measuring {model}"):

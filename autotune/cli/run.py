@@ -46,6 +46,7 @@ def run(
     from autotune.api.feeds import complete_feeds
     from autotune.api.session import InferenceSession
 
+    asked.note_compiled(model, untuned=untuned, skip_pass=skip_pass, dump_graph=dump_graph)
     target, given = asked.parsed_target(), asked.arrays()
     with working(f"compiling {model}"):
         session = InferenceSession(

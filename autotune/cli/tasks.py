@@ -10,8 +10,8 @@ from autotune.cli.options import (
     ModelArgument,
 )
 from autotune.cli.status import working
-from autotune.cli.text import cell, percents, print_json, print_table, table
-from autotune.report.text import duration
+from autotune.cli.text import cell, percents, print_json, print_prose, print_table, table
+from autotune.report.text import counted, duration
 
 
 def tasks(
@@ -75,6 +75,7 @@ def tasks(
         )
     print_table(shown)
     uses = sum(row["uses"] for row in rows)
-    print(
-        f"{len(rows)} tasks, {uses} kernels, {total / 1e9:.2f} GFLOP; MFLOP: of one kernel; share: of the model's FLOP"
+    print_prose(
+        f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {total / 1e9:.2f} GFLOP; MFLOP: of one kernel;"
+        " share: of the model's FLOP"
     )

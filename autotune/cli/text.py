@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
@@ -32,6 +33,12 @@ def print_table(table: Table | Grid) -> None:
         return
     for line in table.lines(width):
         print(line)
+
+
+def print_prose(text: str) -> None:
+    """A line for people, on a terminal broken between words. Commands to be copied are printed as they are."""
+    width = shown_width()
+    print(text if width is None else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
 
 
 def shown_width() -> int | None:

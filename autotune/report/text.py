@@ -6,9 +6,11 @@ import math
 
 
 def duration(seconds: float | None) -> str:
-    """A measured time: 812.4 µs, 12.345 ms; "-" where it is unknown."""
+    """A measured time: 812.4 µs, 12.345 ms, 1.234 s; "-" where it is unknown."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
+    if seconds >= 1.0:
+        return f"{seconds:.3f} s"
     return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
 
 

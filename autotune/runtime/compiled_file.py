@@ -27,16 +27,25 @@ def open_compiled(
 
     Args:
         trust: as for `load_artifact`.
-        shapes: dimensions that all runs will have; those of a single program are known.
+        shapes: dimensions that all runs will have; those of a single program are known, and may not differ.
         on_new_shape: of several: "bucket", which None means, runs other shapes where they fit; "error" refuses them.
 
     Raises:
         CompiledModelError: as for `load_artifact`. TargetError: this CPU cannot run it.
-        InputError: `on_new_shape` is another one. ModelError: the inputs cannot have these shapes.
+        InputError: `on_new_shape` is another one, or a single program has other shapes.
+        ModelError: the inputs cannot have these shapes.
     """
     artifact = load_artifact(path, trust)
     if artifact.selection is None:
-        return Executor(*artifact.alone())
+        program = artifact.alone()
+        for spec in program[0].inputs:
+            wanted = tuple((shapes or {}).get(spec.name, spec.shape))
+            if wanted != spec.shape:
+                raise InputError(
+                    f"{path} is compiled for {spec.name} of shape {list(spec.shape)}, not {list(wanted)}:"
+                    " compile it for that, or for several shapes"
+                )
+        return Executor(*program)
     if on_new_shape not in (None, "bucket", "error"):
         raise InputError(f"on_new_shape is one of bucket, error, not {on_new_shape!r}: compiled files have no compiler")
     from autotune.runtime.open_executor import OpenExecutor  # files of one program need none of it

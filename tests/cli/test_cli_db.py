@@ -159,7 +159,7 @@ def test_verify(db: Path) -> None:
     result = invoke("verify", "--db", db)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "trial 2: config must be JSON" in result.stdout
-    assert "1 problems; `autotune db export` saves" in result.stderr
+    assert "1 problem; `autotune db export` saves" in result.stderr
     assert len(json.loads(invoke("verify", "--db", db, "--json").stdout)["problems"]) == 1
 
 

@@ -51,6 +51,7 @@ from autotune.graph.passes.split_phases import split_phases
 from autotune.graph.passes.unread_rows import unread_rows
 from autotune.graph.passes.widen_halves import widen_halves
 from autotune.graph.verify import verify
+from autotune.ops.registry import suggest
 
 Pass = Callable[[Graph], Graph]
 
@@ -104,7 +105,7 @@ def check_names(names: Collection[str]) -> None:
     """Raises ModelError for a name that is no pass's."""
     for name in names:
         if name not in PASSES:
-            raise ModelError(f"there is no graph pass '{name}'; passes: {', '.join(PASSES)}")
+            raise ModelError(f"there is no graph pass '{name}'; {suggest(name, PASSES)} `autotune passes` lists all")
 
 
 def optimize(graph: Graph, skip: Collection[str] = (), on_change: Callable[[str, Graph], None] | None = None) -> Graph:
