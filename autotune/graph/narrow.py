@@ -3,6 +3,9 @@
 `conv(x, w)` becomes `conv(up(down(x)), up(w'))`: factors are f32 values of 16 bits, their products exact, the
 result f32. `up` belongs to the reader's kernel and `down` to that which makes the value, so that what lies in memory
 between them has 16 bits, and no kernel only converts. Done after all passes, which would take the conversions together.
+
+Depthwise convolutions, which move much and multiply little, are no products in this; but where the result of one has 16
+bits, so has its data.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 from autotune.errors import ModelError
 from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Array, Graph, Node
-from autotune.graph.partition import operation
+from autotune.graph.partition import is_depthwise, operation
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.sweep import Sweep
 from autotune.ops.conv import CONVOLUTIONS
@@ -126,16 +129,27 @@ class _Narrowing:
             alone = results[operation(node)] == 1 or operation(node) is None
             if node.output.dtype != "f32" or not alone or node.name in graph.output_values:
                 continue
-            wants = [self._wants(reader, found) for reader in graph.consumers[node.name]]
+            wants = [self._wants(reader, node.name, found) for reader in graph.consumers[node.name]]
             if any(wants) and all(want or want is None for want in wants):
                 found.add(node.name)
         return found
 
-    def _wants(self, reader: Node, found: set[str]) -> bool | None:
+    def _wants(self, reader: Node, name: str, found: set[str]) -> bool | None:
         """Whether a reader takes 16 bits as they are; None where it may convert them, too, False where it may not."""
         if reader.name in self._products or (_moves(reader) and reader.name in found):
             return True
+        if is_depthwise(self._graph, reader) and reader.inputs[1] != name and self._ends_in(reader, found):
+            return True
         return None if is_elementwise(reader.op) or has_trait(reader.op, Trait.FOLDS) else False
+
+    def _ends_in(self, node: Node, found: set[str]) -> bool:
+        """Whether what is stored of a node, behind the operators that its kernel ends with, has 16 bits."""
+        while node.name not in found:
+            readers = self._graph.consumers[node.name]
+            if len(readers) != 1 or not is_elementwise(readers[0].op) or node.name in self._graph.output_values:
+                return False
+            (node,) = readers
+        return True
 
 
 def _moves(node: Node) -> bool:

@@ -16,6 +16,7 @@ from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Graph, Node
 from autotune.graph.order import topological_order
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
+from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.tensor import DType
@@ -92,15 +93,15 @@ class _Clusters:
         self._reserved: frozenset[str] = frozenset()
 
     def reserve_prologues(self, anchors: Iterable[Node]) -> None:
-        """Leave to a product what only it reads: the conversions of its factors, where it converts all, and the choice
-        of matrices among constant ones, which need not be copied then."""
+        """Leave to a product what only it reads: the conversions of its factors, where it converts all or multiplies
+        channel by channel, and the choice of matrices among constant ones, which need not be copied then."""
         for anchor in anchors:
             if not has_trait(anchor.op, Trait.LEADS_LAYOUT):
                 continue
             factors = [self.graph.producers.get(name) for name in anchor.inputs]
             alone = [node for node in factors if node is not None and self._is_read_within(node, (anchor.name,))]
             converted = {node.name: node for node in alone if self._makes_single(node)}
-            found = converted if len(converted) == len(anchor.inputs) else {}
+            found = converted if len(converted) == len(anchor.inputs) or is_depthwise(self.graph, anchor) else {}
             found |= {node.name: node for node in alone if anchor.op == "matmul" and self._chooses_matrices(node)}
             if found:
                 self._prologues[anchor.name] = found
@@ -246,6 +247,14 @@ class _Clusters:
         if node.name in self.graph.output_values:
             return False
         return all(reader.name in names for reader in self.graph.consumers[node.name])
+
+
+def is_depthwise(graph: Graph, node: Node) -> bool:
+    """Whether it is a convolution of f32 with a filter for each channel."""
+    if node.op not in CONVOLUTIONS:
+        return False
+    data, weight = (graph.values[name] for name in node.inputs[:2])
+    return data.dtype == weight.dtype == "f32" and weight.shape[:2] == (node.attr("groups"), 1) == (data.shape[1], 1)
 
 
 def operation(node: Node) -> object:

@@ -15,7 +15,8 @@ from autotune.compiler.compile import CompiledModel, compile_graph
 from autotune.compiler.precise import compile_precisely, in_precision
 from autotune.compiler.precision import Precision
 from autotune.errors import InputError, ModelError
-from autotune.graph import Graph, optimize, partition
+from autotune.graph import Graph, Output, Value, optimize, partition
+from autotune.graph.builder import GraphBuilder
 from autotune.graph.narrow import narrowable, narrowed
 from autotune.ops.workload import Workload
 from autotune.runtime.artifact import load_artifact
@@ -24,6 +25,7 @@ from autotune.runtime.feeds import random_feeds
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from tests.compiler.test_compiler_program import fire_graph as nameless
+from tests.graph.graph_models import random
 
 NATIVE = Target.parse("native -num-cores=1")
 
@@ -55,6 +57,23 @@ def test_products_in_16_bits_are_about_right(graph: Graph, wide: CompiledModel, 
     assert 0 < error(model, wide) <= most
     assert model.program.precision == f"{name} in 3 of 3 products"  # the first convolution has three channels
     assert sum(f":{name}" in kernel.description for kernel in model.kernels) >= 3
+
+
+@pytest.mark.parametrize(("name", "most"), [("bf16", 2e-2), ("f16", 2e-3)])
+@pytest.mark.parametrize("channels", [48, 10])
+def test_depthwise_convolutions_between_products_are_about_right(channels: int, name: str, most: float) -> None:
+    builder = GraphBuilder("net")
+    x = builder.input(Value("x", "f32", (1, 16, 9, 9)))
+    for n, (filters, depth, side, groups) in enumerate(
+        ((channels, 16, 1, 1), (channels, 1, 3, channels), (16, channels, 1, 1))
+    ):
+        weight = builder.constant(random(filters, depth, side, side, seed=n), "w")
+        window = {"stride": (1, 1), "pad": (side // 2,) * 4, "dilation": (1, 1), "groups": groups}
+        x = builder.emit("relu", (builder.emit("conv2d", (x, weight), f"c{n}", f"C{n}", **window),), f"r{n}", "")
+    graph = builder.build([Output("y", x)])
+    model = compile_precisely(graph, NATIVE, precision=Precision(name))
+    assert [kernel.description.count(f":{name}") for kernel in model.kernels if "groups=" in kernel.description] == [1]
+    assert 0 < error(model, compile_graph(graph, NATIVE)) <= most
 
 
 def test_f32_is_as_it_was(graph: Graph, wide: CompiledModel) -> None:
