@@ -153,7 +153,7 @@ def llama(product: Product, past: int | None, size: Size = LLAMA) -> onnx.ModelP
     return caches.finished(product(net, rms_norm(x), width, size.vocabulary))
 
 
-MODELS: dict[str, Callable[[Product, int | None], onnx.ModelProto]] = {"gpt2": gpt2, "llama": llama}
+MODELS: dict[str, Callable[..., onnx.ModelProto]] = {"gpt2": gpt2, "llama": llama}
 
 
 class _Caches:

@@ -145,7 +145,7 @@ def growing(name: str, threads: int, folder: Path) -> tuple[dict[str, Decoder], 
     size, path = SIZES[name], folder / f"{name}.onnx"
     model = MODELS[name](product_of("f32"), None, size)
     onnx.save(model, path)
-    shapes = {
+    shapes: dict[str, tuple[int, ...]] = {
         value.name: (1, size.heads, 0, size.width // size.heads)
         for value in model.graph.input
         if value.name.startswith("past")

@@ -195,7 +195,7 @@ class Contraction:
     def ended(self) -> list[int]:
         """Numbers of the spatial axes behind whose ends, which data decides, nobody reads anything."""
         state = self.schedule.state
-        found = looked_at(state, state.stage(self.total))
+        found = looked_at(state, state.stage(self.total or self.output))
         known = {str(condition.a) for condition in found if isinstance(condition, Binary)}
         return [n for n, a in enumerate(self.spatial) if a.name in known]
 

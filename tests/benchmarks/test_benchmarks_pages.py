@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import pages
-from benchmarks.report import Report
+from benchmarks.report import Report, Row
 
 
 def test_the_page_is_written_from_the_committed_results() -> None:
@@ -31,7 +31,7 @@ def test_figures_and_missed_claims_are_on_it(tmp_path: Path) -> None:
 
 def test_the_fastest_right_answer_is_what_ours_is_held_against(tmp_path: Path) -> None:
     report = Report("models", "Medians.")
-    of = {"model": "net", "threads": 1}
+    of: Row = {"model": "net", "threads": 1}
     times = {"untuned": 2.0, "autotune f32": 3.0, "wrong": 1.0, "right": 5.0, "slow": 6.0}
     report.table("latency", [{**of, "engine": engine, "ms": ms} for engine, ms in times.items()])
     report.table("output error", [{**of, "engine": engine, "right": right} for engine, right in

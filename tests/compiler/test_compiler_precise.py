@@ -68,8 +68,9 @@ def test_depthwise_convolutions_between_products_are_about_right(channels: int, 
         ((channels, 16, 1, 1), (channels, 1, 3, channels), (16, channels, 1, 1))
     ):
         weight = builder.constant(random(filters, depth, side, side, seed=n), "w")
-        window = {"stride": (1, 1), "pad": (side // 2,) * 4, "dilation": (1, 1), "groups": groups}
-        x = builder.emit("relu", (builder.emit("conv2d", (x, weight), f"c{n}", f"C{n}", **window),), f"r{n}", "")
+        pad, one = (side // 2,) * 4, (1, 1)
+        window = builder.emit("conv2d", (x, weight), f"c{n}", f"C{n}", stride=one, pad=pad, dilation=one, groups=groups)
+        x = builder.emit("relu", (window,), f"r{n}", "")
     graph = builder.build([Output("y", x)])
     model = compile_precisely(graph, NATIVE, precision=Precision(name))
     assert [kernel.description.count(f":{name}") for kernel in model.kernels if "groups=" in kernel.description] == [1]
