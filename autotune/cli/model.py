@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 from autotune.cli.group import Group
 from autotune.cli.options import JsonOption, check_writable
 from autotune.cli.status import working
-from autotune.cli.text import print_json, print_table, size, table
+from autotune.cli.text import finite, print_json, print_table, size, table
 from autotune.report.text import counted, percent
 
 if TYPE_CHECKING:
@@ -65,8 +66,11 @@ def evaluate(
         found = evaluate_model(db or [None], leave_out)
     if as_json:
         parts = {"before": found.before, "left_out": found.left_out}
-        print_json({name: [dataclasses.asdict(s) for s in scores] for name, scores in parts.items()})
+        values = {name: [dataclasses.asdict(s) for s in scores] for name, scores in parts.items()}
+        print_json({name: [{**s, "order": finite(s["order"])} for s in scores] for name, scores in values.items()})
         return
+    if not found.left_out:
+        print("too little was measured to leave any of it out: tune more kernels")
     known = {score.name: score for score in found.before}
     shown = table("candidates", "order", "first", "best of 10", "in use: order", "first", "task",
                   right=("candidates", "order", "first", "best of 10", "in use: order"))  # fmt: skip
@@ -74,7 +78,8 @@ def evaluate(
         used = known.get(one.name)
         in_use = (percent(used.order), percent(used.first)) if used else ("", "")
         shown.add_row(str(one.candidates), *map(percent, (one.order, one.first, one.tenth)), *in_use, one.name)
-    print_table(shown)
+    if found.left_out:
+        print_table(shown)
     if len(found.left_out) > SHOWN:
         print(f"the {SHOWN} known worst of {len(found.left_out)} tasks")
     for what, scores in ((f"trained without each {leave_out}", found.left_out), ("the model in use", found.before)):
@@ -83,9 +88,13 @@ def evaluate(
 
 
 def _summary(scores: tuple[Score, ...]) -> str:
-    order, first, tenth = (sum(getattr(s, name) for s in scores) / len(scores) for name in ("order", "first", "tenth"))
+    orders = [
+        score.order for score in scores if math.isfinite(score.order)
+    ]  # of times that are all alike there is none
+    first, tenth = (sum(getattr(s, name) for s in scores) / len(scores) for name in ("first", "tenth"))
+    order = percent(sum(orders) / len(orders) if orders else None)
     return (
-        f"{percent(order)} of pairs in the right order; its first choice reaches {percent(first)} of the best's speed, "
+        f"{order} of pairs in the right order; its first choice reaches {percent(first)} of the best's speed, "
         f"the best of its first ten {percent(tenth)}"
     )
 

@@ -25,7 +25,7 @@ def clock(seconds: float | None) -> str:
 
 def percent(share: float | None) -> str:
     """96.7 %; "-" where it is unknown."""
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None or math.isnan(share) else f"{100 * share:.1f} %"
 
 
 def counted(count: int, what: str) -> str:

@@ -7,11 +7,15 @@ Models, shapes, targets and databases that are damaged are in test_cli_bad_input
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from pathlib import Path
 
 import pytest
 
+from autotune.api.model import Evaluation
+from autotune.cost_model.training import Score
 from tests.cli.cli_models import conv_model, invoke, save
 
 ONE = "native -num-cores=1"
@@ -256,3 +260,12 @@ def test_options_without_effect_on_a_compiled_file_are_named(files: dict[str, st
     done = invoke("run", files["at"], "--random", "0", *more)
     assert done.exit_code == 0 and "--precision, --untuned, --skip-pass have no effect" in done.stderr
     assert invoke("run", files["at"], "--random", "0").stderr == ""
+
+
+def test_a_model_is_evaluated_on_too_few_records(files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = Evaluation((Score("a", 2, math.nan, 1.0, 1.0),), ())
+    monkeypatch.setattr("autotune.api.model.evaluate_model", lambda databases, leave_out: alike)
+    shown = invoke("model", "evaluate", "--db", files["db"])
+    assert shown.exit_code == 0 and "too little was measured" in shown.stdout and "nan" not in shown.stdout
+    found = json.loads(invoke("model", "evaluate", "--db", files["db"], "--json").stdout)
+    assert found["left_out"] == [] and found["before"][0]["order"] is None
