@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import StringIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -189,18 +190,27 @@ class TuneProgress:
 
 
 class _Notebook:
-    """One output of a cell, written anew; `rich.live` would need a package of widgets there."""
+    """One output of a cell, written anew; `rich.live` would need a package of widgets there. Of its own console each
+    line that is printed would be an output more, and each that is captured an empty one."""
 
     def __init__(self, console: Console) -> None:
         from IPython.display import display
 
-        self.console = console
+        self._page = StringIO()
+        self._notes = ""
+        self.console = Console(file=self._page, width=console.width, highlight=False, force_jupyter=False)
         self._handle = display({"text/plain": ""}, raw=True, display_id=True)
 
     def update(self, drawn: Group) -> None:
-        with self.console.capture() as shown:
-            self.console.print(drawn)
-        self._handle.update({"text/plain": shown.get()}, raw=True)
+        self._notes += self._taken()  # what was printed since
+        self.console.print(drawn)
+        self._handle.update({"text/plain": self._notes + self._taken()}, raw=True)
+
+    def _taken(self) -> str:
+        text = self._page.getvalue()
+        self._page.seek(0)
+        self._page.truncate()
+        return text
 
 
 def _key(task: TuningTask) -> tuple[object, ...]:

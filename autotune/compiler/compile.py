@@ -108,9 +108,10 @@ class CompiledModel:
         """One line: inputs, outputs and sizes, without code and weights."""
         inputs = ", ".join(map(str, self.program.inputs))
         outputs = ", ".join(str(spec) for spec, _ in self.program.outputs)
+        threads = "1 thread" if self.program.num_threads == 1 else f"{self.program.num_threads} threads"
         return (
             f"<CompiledModel ({inputs}) -> ({outputs}): {len(self.program.calls)} kernels,"
-            f" {self.program.constant_bytes} bytes of weights, {self.program.num_threads} threads>"
+            f" {self.program.constant_bytes} bytes of weights, {threads}>"
         )
 
     @property

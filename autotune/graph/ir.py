@@ -116,7 +116,8 @@ class Graph:
         return f"<Graph {self.name} ({inputs}) -> ({outputs}): {len(self.nodes)} nodes>"
 
     def _repr_html_(self) -> str:
-        return f'<pre style="overflow-x: auto">{html.escape(format_graph(self))}</pre>'
+        style = "overflow: auto; max-height: 30em; font-family: monospace"
+        return f'<pre style="{style}">{html.escape(format_graph(self))}</pre>'
 
     @cached_property
     def values(self) -> Mapping[str, Value]:

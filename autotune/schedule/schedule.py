@@ -160,7 +160,8 @@ class Schedule:
         return f"<Schedule of {outputs}: {len(self.steps)} steps>"
 
     def _repr_html_(self) -> str:
-        return f'<pre style="overflow-x: auto">{html.escape(str(self))}</pre>'
+        style = "overflow: auto; max-height: 30em; font-family: monospace"
+        return f'<pre style="{style}">{html.escape(str(self))}</pre>'
 
     def __str__(self) -> str:
         return "\n".join(f"{name}({', '.join(map(_show, args))})" for name, *args in self.steps)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import sys
+from types import ModuleType
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, Group
 from rich.text import Text
 
 from autotune.api.pace import Pace
 from autotune.api.phase import Phase
-from autotune.api.progress import TuneProgress, showing
+from autotune.api.progress import TuneProgress, _Notebook, showing
 from autotune.ops import parse_workload
 from autotune.search import FinalistsCompared, TrialFinished, TuningTask
 from autotune.search.trial import Trial
@@ -89,3 +91,27 @@ def test_a_pace_needs_twice_the_time() -> None:
     assert pace.expected_gain(10.0) is None
     pace.add(20.0, 4.0)
     assert pace.expected_gain(20.0) == pytest.approx(1.0)
+
+
+def test_a_notebook_has_one_output_for_a_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, data: dict[str, str], raw: bool) -> None:
+            shown.append(data["text/plain"])
+
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        assert not shown, "one output"
+        return Handle()
+
+    found = ModuleType("IPython.display")
+    vars(found)["display"] = display
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", found)
+    elsewhere = io.StringIO()
+    notebook = _Notebook(Console(file=elsewhere, width=60))
+    notebook.console.print("a note")
+    notebook.update(Group(Text("here")))
+    notebook.update(Group(Text("there")))
+    assert shown == ["a note\nhere\n", "a note\nthere\n"]
+    assert elsewhere.getvalue() == ""
