@@ -193,9 +193,11 @@ class Contraction:
 
     @property
     def ended(self) -> list[int]:
-        """Numbers of the spatial axes behind whose ends, which data decides, nobody reads anything."""
+        """Numbers of the spatial axes behind whose ends, which data decides, nobody reads anything; of sums."""
+        if not self.total:
+            return []
         state = self.schedule.state
-        found = looked_at(state, state.stage(self.total or self.output))
+        found = looked_at(state, state.stage(self.total))
         known = {str(condition.a) for condition in found if isinstance(condition, Binary)}
         return [n for n, a in enumerate(self.spatial) if a.name in known]
 
