@@ -124,8 +124,10 @@ def lookup(name: str) -> Template:
     if name not in _TEMPLATES:
         load_plugins()
     if name not in _TEMPLATES:
-        known = list(_TEMPLATES)
-        raise ConfigError(f"unknown template {name!r}{suggest(name, known)}; known: {', '.join(known) or 'none'}")
+        near = (
+            suggest(name, list(_TEMPLATES)) or f"; `autotune tasks` lists those of a model ({len(_TEMPLATES)} in all)"
+        )
+        raise ConfigError(f"unknown template {name!r}{near}")
     return _TEMPLATES[name]
 
 

@@ -89,7 +89,7 @@ def test_a_config_alone_rebuilds_its_schedule() -> None:
     ("config", "message"),
     [
         (Config.of(tile=4), "does not name its template"),
-        (Config.of(template="conv2d.direkt", tile=4), "did you mean 'conv2d.direct'.*known: conv2d.direct, conv2d.win"),
+        (Config.of(template="conv2d.direkt", tile=4), "unknown template 'conv2d.direkt', did you mean 'conv2d.direct'"),
         (Config.of(template="matmul", tile=4), "'matmul' cannot compute conv2d\\+relu"),
         (Config.of(template="conv2d.direct", tile=3), "'tile' cannot be 3"),
         (Config.of(template="conv2d.direct", tyle=4), "did you mean 'tile'"),
