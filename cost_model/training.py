@@ -170,24 +170,33 @@ def score(forest: Forest, lesson: Lesson) -> Score:
     return Score(lesson.name, len(seconds), order, first, tenth)
 
 
+LEFT_OUT = ("task", "operator", "target", "machine")
+"""What a test may leave out together."""
+
+
+def check_left_out(by: str) -> None:
+    """Raises CostModelError where nothing can be left out by this."""
+    if by not in LEFT_OUT:
+        raise CostModelError(f"cannot leave out by {by!r}; choose {', '.join(LEFT_OUT[:-1])} or {LEFT_OUT[-1]}")
+
+
 def left_out(
     lessons: Sequence[Lesson], by: str, recipe: Recipe | None = None, *, base: Forest | None = None, folds: int = 5
 ) -> list[Score]:
     """Scores of all lessons by forests trained without them, on top of `base`.
 
     Args:
-        by: what is left out together: "task", "operator", "target" or "machine".
+        by: what is left out together, of `LEFT_OUT`.
         folds: into how many parts tasks are dealt; all else is left out one at a time.
     """
+    check_left_out(by)
     useful = [lesson for lesson in lessons if lesson.useful]
     if by == "task":
         names = sorted({lesson.name for lesson in useful})
         parts = {name: str(n % folds) for n, name in enumerate(np.random.default_rng(0).permutation(names))}
         part_of = [parts[lesson.name] for lesson in useful]
-    elif by in ("operator", "target", "machine"):
-        part_of = [str(getattr(lesson, by)) for lesson in useful]
     else:
-        raise CostModelError(f"cannot leave out by {by!r}; choose task, operator, target or machine")
+        part_of = [str(getattr(lesson, by)) for lesson in useful]
     found = []
     for part in sorted(set(part_of)):
         others = [lesson for lesson, own in zip(useful, part_of) if own != part]

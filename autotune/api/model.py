@@ -12,7 +12,7 @@ from autotune.api.locate import DatabaseLike, reading
 from autotune.cost_model.features import FEATURES_VERSION
 from autotune.cost_model.forest import Forest
 from autotune.cost_model.prior import SHIPPED, in_use, own_path, prior
-from autotune.cost_model.training import Lesson, Score, left_out, score, train
+from autotune.cost_model.training import Lesson, Score, check_left_out, left_out, score, train
 from autotune.errors import CostModelError
 from autotune.search.learning import lessons
 from autotune.search_spaces.sketch.nest_numbers import NAMES
@@ -85,6 +85,7 @@ def evaluate_model(databases: Sequence[DatabaseLike], by: str = "task") -> Evalu
     Raises:
         CostModelError: there is nothing to learn from, or another `by`.
     """
+    check_left_out(by)
     found = [lesson for lesson in _all_lessons(databases) if lesson.useful]
     if not found:
         raise CostModelError("there is nothing to evaluate on: no task has two candidates of different times")

@@ -55,7 +55,9 @@ def evaluate(
     db: DatabasesOption = None,
     leave_out: Annotated[
         str,
-        typer.Option("--leave-out", metavar="WHAT", help="Train without this to test on it: task, operator, target."),
+        typer.Option(
+            "--leave-out", metavar="WHAT", help="Train without this to test on it: task, operator, target, machine."
+        ),
     ] = "task",
     as_json: JsonOption = False,
 ) -> None:
