@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.api.compile import tasks
@@ -49,7 +49,7 @@ def explain(
         WorkloadError, ModelError, TargetError, DatabaseError, ScheduleError: as their names say.
     """
     wanted = Target.parse(target)
-    if isinstance(what, Workload) or (isinstance(what, str) and " " in what and not Path(what).exists()):
+    if isinstance(what, Workload) or (isinstance(what, str) and " " in what and not os.path.exists(what)):
         workload = parse_workload(what) if isinstance(what, str) else what
         task = KernelTask(workload, None, 1)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -442,7 +443,7 @@ def _subject(
 ) -> Workload | tuple[ObservedProgram, ...]:
     """An operator, or a model's programs. Text is an operator when it reads like one ("name operand=...") and names no
     file."""
-    text = isinstance(given, str) and "=" in given and not Path(given).exists()
+    text = isinstance(given, str) and "=" in given and not os.path.exists(given)
     if isinstance(given, Workload) or text:
         if shapes or inputs:
             raise InputError("shapes and inputs are for a model; an operator's text has its shapes already")

@@ -257,9 +257,13 @@ def check_writable(path: Path) -> None:
     """Refuse an output file whose folder does not exist, before minutes are spent on its contents.
 
     Raises:
-        InputError: there is no such folder, or `path` is one itself.
+        InputError: there is no such folder, or `path` is one itself, or no file can have its name.
     """
-    if path.is_dir():
+    try:
+        folder = path.is_dir()
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    if folder:
         raise InputError(f"cannot write {path}: it is a folder; name a file")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")

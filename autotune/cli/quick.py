@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -110,7 +111,6 @@ def with_command(args: Sequence[str], commands: Collection[str]) -> list[str]:
     """The words of a command line; where the first one is a file and no command, `quick` comes before it."""
     words = list(args)
     if words and not words[0].startswith("-") and words[0] not in commands:
-        path = Path(words[0])
-        if path.suffix == ".onnx" or path.is_file():
+        if Path(words[0]).suffix == ".onnx" or os.path.isfile(words[0]):
             return ["quick", *words]
     return words

@@ -1,7 +1,8 @@
 """Wrong uses of every command: a clear line that names what is wrong, the right exit code, no traceback.
 
 `{model}` is an ONNX model, `{open}` one with an open dimension, `{at}` a compiled file, `{db}` a database with one
-kernel and `{key}` its key, `{text}` and `{broken}` files of no use, `{array}` f32 (2,), `{tmp}` an empty folder.
+kernel and `{key}` its key, `{text}` and `{broken}` files of no use, `{array}` f32 (2,), `{tmp}` an empty folder,
+`{long}` a word that is too long for a file's name.
 Models, shapes, targets and databases that are damaged are in test_cli_bad_input.
 """
 
@@ -47,6 +48,9 @@ REFUSED: list[tuple[str, str]] = [
     ("tune {model} --trials 1 --import no_such_module", "no_such_module"),
     ("tune {model} --trials 1 --import {broken}", "broken.py"),
     ("tune {model} --trials 1 --cluster nowhere", "nowhere"),
+    ("explain --op matmul\xa0a={long}", "matmul"),
+    ("tune --op matmul\xa0a={long} --trials 1", "matmul"),
+    ("compile {model} -o {tmp}/{long}", "File name too long"),
     # check, tasks, passes
     ("check {at}", "m.at"),
     ("check {model} --import {broken}", "broken.py"),
@@ -230,7 +234,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def typed(text: str, files: dict[str, str], tmp_path: Path) -> list[str]:
     """The words of a command line; a space within a word is written as a hard one."""
-    for name, value in {**files, "tmp": str(tmp_path)}.items():
+    for name, value in {**files, "tmp": str(tmp_path), "long": "n" * 300}.items():
         text = text.replace("{" + name + "}", value)
     return [word.replace("\xa0", " ") for word in text.split(" ")]
 
