@@ -76,7 +76,7 @@ def test_databases_and_engines_have_a_line_each(
     shown = table_lines(invoke("db", "show", convolution, "--db", database).stdout, "template")
     assert len(shown) > 1 and all(cell_len(line) <= width for line in shown)
     found = invoke("bench", model, *TARGET, "--db", database, "--rounds", "1", "--against", "onnxruntime").stdout
-    engines = [line for line in found.splitlines() if line.startswith(("engine", "autotune", "onnxruntime"))]
+    engines = [line for line in found.splitlines() if line.startswith(("engine ", "autotune ", "onnxruntime "))]
     assert len(engines) == 3 and all(cell_len(line) <= width for line in engines)
     assert "time" in engines[0] and "×" in engines[2]
 
