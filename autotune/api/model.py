@@ -80,7 +80,7 @@ def evaluate_model(databases: Sequence[DatabaseLike], by: str = "task") -> Evalu
 
     Args:
         databases: files, or None for the user's own.
-        by: what is left out together: "task", "operator" or "target".
+        by: what is left out together: "task", "operator", "target" or "machine".
 
     Raises:
         CostModelError: there is nothing to learn from, or another `by`.

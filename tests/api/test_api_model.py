@@ -120,7 +120,7 @@ def test_commands(database: Path) -> None:
     evaluated = run("evaluate", "--db", database, "--leave-out", "operator", "--json")
     assert len(json.loads(evaluated.output)["left_out"]) == len(TEXTS)
     refused = run("evaluate", "--db", database, "--leave-out", "colour")
-    assert refused.exit_code != 0 and "choose task, operator or target" in refused.output
+    assert refused.exit_code != 0 and "choose task, operator, target or machine" in refused.output
     assert "looks at" in run("explain").output
     assert run("reset").exit_code == 0
     assert run("train", "--db", database.parent / "none.sqlite").exit_code != 0
