@@ -10,15 +10,13 @@ import functools
 import json
 import logging
 import math
-import os
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.core import Core, Pipe, core_of_features, has_instruction, vector_bits_of
 from autotune.errors import TargetError
-from autotune.machine import Machine, user_cache
+from autotune.machine import Machine, user_cache, write_whole
 
 _log = logging.getLogger(__name__)
 _VERSION = 2
@@ -80,10 +78,7 @@ def keep_measured(core: Core, host: Machine, env: Mapping[str, str]) -> Path:
     values = (_VERSION, host.cpu, host.model, list(host.features), core.to_values())
     text = json.dumps({**dict(zip(_FIELDS, values, strict=True)), _PEAKS: dict(core.peaks)}, indent=1)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False) as file:
-            file.write(text + "\n")
-        os.replace(file.name, path)  # whole or not at all, whoever else writes
+        write_whole(path, f"{text}\n".encode())
     except OSError as error:
         raise TargetError(f"measured figures cannot be written to {path}: {error.strerror}") from None
     return path

@@ -12,6 +12,7 @@ import itertools
 import os
 import platform
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,21 @@ def user_cache(env: Mapping[str, str]) -> Path | None:
     if Path(env.get("XDG_CACHE_HOME") or ".").is_absolute():
         return Path(env["XDG_CACHE_HOME"]) / "autotune"
     return Path(env["HOME"]) / ".cache" / "autotune" if env.get("HOME") else None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all, whoever else writes it; its folder is made. Nothing else is left of a failure.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def user_database(env: Mapping[str, str]) -> Path:

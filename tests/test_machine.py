@@ -183,3 +183,15 @@ def test_where_the_database_is_when_nobody_says_so(env: dict[str, str], path: st
 def test_without_a_home_the_user_is_asked_for_a_database() -> None:
     with pytest.raises(DatabaseError, match="give --db FILE or set AUTOTUNE_DB"):
         machine.user_database({})
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file.json"
+    machine.write_whole(path, b"first")
+    machine.write_whole(path, b"second")
+    assert path.read_bytes() == b"second"
+    folder = tmp_path / "folder"
+    (folder / "kept").mkdir(parents=True)
+    with pytest.raises(OSError):
+        machine.write_whole(folder, b"a folder is no file")
+    assert sorted(found.name for found in tmp_path.rglob("*")) == ["file.json", "folder", "kept", "new"]

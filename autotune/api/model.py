@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from autotune.cost_model.forest import Forest
 from autotune.cost_model.prior import SHIPPED, in_use, own_path, prior
 from autotune.cost_model.training import Lesson, Score, check_left_out, left_out, score, train
 from autotune.errors import CostModelError
+from autotune.machine import write_whole
 from autotune.search.learning import lessons
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 
@@ -66,10 +65,7 @@ def train_model(databases: Sequence[DatabaseLike], path: Path | None = None, *, 
         raise CostModelError("the model has no place: set HOME or XDG_CACHE_HOME, or name a file")
     data = forest.to_bytes()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".new", delete=False) as file:
-            file.write(data)
-        os.replace(file.name, target)  # whole or not at all
+        write_whole(target, data)
     except OSError as error:
         raise CostModelError(f"cannot write the cost model {target}: {error.strerror}") from error
     return Trained(target, len(data), len(found), candidates)

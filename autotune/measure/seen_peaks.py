@@ -11,8 +11,6 @@ import hashlib
 import json
 import logging
 import math
-import os
-import tempfile
 from pathlib import Path
 
 from autotune import machine
@@ -40,10 +38,7 @@ def keep_peak(target: Target, gflops: float) -> None:
         return
     text = json.dumps({**_about(), "peaks": known | {_name(target): gflops}}, indent=1)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new", delete=False) as file:
-            file.write(text + "\n")
-        os.replace(file.name, path)  # whole or not at all, whoever else writes
+        machine.write_whole(path, f"{text}\n".encode())
     except OSError as error:
         _log.info("%s cannot be written: %s", path, error.strerror)
 

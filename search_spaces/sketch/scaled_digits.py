@@ -18,8 +18,6 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.stage import Stage
 
-DECODE = 1.5
-"""Instructions that take a vector of bytes out of words: a mask, and every second time a shift."""
 _STAGES = frozenset(f"{NAME}_{what}" for what in PREPARED)
 
 
@@ -48,7 +46,8 @@ class SketchedDigits(ScaledTiles):
         dot = instruction(target)
         pipe = target.core.pipe(dot.pipe, target.vector_bits) if dot is not None else None
         assert pipe is not None  # it has the instruction
-        return max((c.sums * rows + DECODE) * vectors, pipe.in_flight) / pipe.per_cycle
+        decode = 2 - 1 / c.turns  # instructions that take a vector of bytes out of words: a mask, and a shift but once
+        return max((c.sums * rows + decode) * vectors, pipe.in_flight) / pipe.per_cycle
 
     def fold(self, edit: Editor, c: ScaledSum, loop: str, target: Target) -> None:
         dot = instruction(target)
