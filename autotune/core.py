@@ -19,6 +19,12 @@ WIDTHS = (128, 256, 512)
 KINDS = ("fma.f32", "fma.f64", "fma.f16", "dot.u8", "dot.bf16", "tile.u8", "tile.bf16", "tile.f16")
 """Of instructions that multiply and add; see `Pipe`."""
 
+LINE = 64
+"""Bytes of a cache line."""
+
+PAGE = 4096
+"""Bytes that one entry of the translation buffer covers, and after which addresses share lines of the first cache."""
+
 TILE_DEPTH = {"tile.u8": 64, "tile.bf16": 32, "tile.f16": 32}
 """Products that an instruction of tiles adds to every lane."""
 

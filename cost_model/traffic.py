@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from autotune.core import LINE
 from autotune.lower.ir import For, Stmt, Store, body_of, loop_ranges
 from autotune.lower.regions import Region, touched
 from autotune.schedule.state import UNROLL, VECTORIZE
 from autotune.tensor.linear import Ranges
-
-LINE = 64
-"""Bytes that come from a cache together."""
 
 
 class Traffic:

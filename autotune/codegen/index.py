@@ -180,25 +180,29 @@ class Indexer:
             kept = self._flat[id(indices)] = (indices, total)
         return kept[1]
 
-    def pointer(self, buffer: Buffer, offset: Offset, element: str) -> str:
-        """Address of an element; parts that change in outer loops are added outside the inner ones."""
-        pointer = self.bases[buffer.name]
+    def pointer(self, buffer: Buffer, offset: Offset, element: str, *, inside: bool = True) -> str:
+        """Address of an element; parts that change in outer loops are added outside the inner ones.
+
+        Args:
+            inside: the element exists; else the address may lie beyond the buffer.
+        """
+        pointer, step = self.bases[buffer.name], "getelementptr inbounds" if inside else "getelementptr"
         if offset.terms:
-            key = pointer, offset.terms, element
+            key = pointer, offset.terms, f"{step} {element}"
             pointer = self._pointers.get(key) or self._moved(*key)
         if offset.const:
-            text = f"getelementptr inbounds {element}, ptr {pointer}, i64 {offset.const}"
+            text = f"{step} {element}, ptr {pointer}, i64 {offset.const}"
             pointer = self.writer.once(text, text)
         return pointer
 
-    def _moved(self, pointer: str, terms: tuple[tuple[str, int], ...], element: str) -> str:
+    def _moved(self, pointer: str, terms: tuple[tuple[str, int], ...], step: str) -> str:
         by_depth: dict[int, list[tuple[str, int]]] = {}
         for name, c in terms:
             by_depth.setdefault(self.writer.depth(name), []).append((name, c))
-        key = pointer, terms, element
+        key = pointer, terms, step
         for depth in sorted(by_depth):
             index = self._sum(depth, tuple(by_depth[depth]))
-            pointer = self.writer.hoisted(depth, f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
+            pointer = self.writer.hoisted(depth, f"{step}, ptr {pointer}, i64 {index}")
         if INLINE not in by_depth:  # a name is of one loop, so that what follows from it holds where the name does
             self._pointers[key] = pointer
         return pointer

@@ -11,6 +11,7 @@ from autotune.codegen.index import LANE, Indexer, Offset, PerLane
 from autotune.codegen.transpose import Turns, interleaved, transposed
 from autotune.codegen.value import Value, computed_type, constant, mask_bits, mask_constant, stored_type
 from autotune.codegen.writer import Writer
+from autotune.core import LINE
 from autotune.errors import CodegenError
 from autotune.lower.ir import REGISTER, Buffer, Condition, For
 from autotune.tensor.dtype import DType
@@ -348,18 +349,19 @@ class Memory:
         self.lanes, self.lane_var, self.mask = lanes, variable, mask
 
     def prefetch(self, buffer: Buffer, indices: tuple[Linear, ...], level: int) -> None:
-        """Ask for a cache line, into cache `level`; never faults."""
+        """Ask for a cache line, into cache `level`; never faults. One request is enough for all that lies on a line."""
         saved = self.x.bound(self.lane_var)
         if self.lane_var:
             self.x.bind(self.lane_var, 0)
         offset = self.x.offset(self.x.flat(buffer, indices))
-        # Not `inbounds`: near the end, the address lies beyond the buffer.
-        place = self.x.materialise(offset)
-        pointer = self.w.value(
-            f"getelementptr {stored_type(buffer.dtype)}, ptr {self.x.bases[buffer.name]}, i64 {place}"
-        )
         if self.lane_var and saved is not None:
             self.x.bind(self.lane_var, saved)
+        asked = "prefetch", buffer.name, offset.terms, offset.const * buffer.dtype.bytes // LINE, level
+        if self.w.known(asked):
+            return
+        # Near the end, the address lies beyond the buffer.
+        pointer = self.x.pointer(buffer, offset, stored_type(buffer.dtype), inside=False)
+        self.w.scopes[-1].known[asked] = pointer
         self.w.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.w.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {4 - level}, i32 1)")
 

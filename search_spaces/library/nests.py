@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from autotune.core import LINE, PAGE
 from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER, StageState
 from autotune.search_spaces.library.access import (
@@ -37,8 +38,6 @@ from autotune.tensor.expr import Read, Select, Var, walk
 from autotune.tensor.layout import Layout
 
 MAX_LANES = 32
-LINE = 64  # bytes of a cache line
-PAGE = 4096  # bytes after which addresses share the lines of the first-level cache
 SCANNED = 4  # times as many rows of a scan as turns of other loops: each waits longer for its step before
 MAX_WRITTEN_OUT = 600  # nodes of a body, indices included, in all turns that are written out
 MAX_TABLED = 2400  # the same where elements are at places from a table

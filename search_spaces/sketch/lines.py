@@ -7,12 +7,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.core import LINE
 from autotune.search_spaces.sketch.batch import Batch, Flags
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
 
 Array = NDArray[np.float64]
-LINE = 64
-"""Bytes that come from a cache together."""
 
 
 def torn_loads(c: Contraction, b: Batch, packs: Flags) -> Array:

@@ -14,19 +14,18 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.core import LINE, PAGE
 from autotune.search_spaces.sketch.batch import Batch, Integers
 from autotune.search_spaces.sketch.contraction import Contraction, Factor
 from autotune.search_spaces.sketch.copies import copying_cycles
 from autotune.search_spaces.sketch.instructions import folded_products, gains, preparing, throughput
-from autotune.search_spaces.sketch.lines import LINE, torn_loads, written
+from autotune.search_spaces.sketch.lines import torn_loads, written
 from autotune.search_spaces.sketch.windows import Windows
 from autotune.target import Target
 
 Array = NDArray[np.float64]
 TILE_WORD = 4
 """Bytes along a row of a tile register that belong to one column."""
-PAGE = 4096
-"""Bytes that one entry of the translation buffer covers."""
 TEST = 2
 """Instructions of a test: a comparison and a jump."""
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 
-from autotune.search_spaces.library.nests import LINE
+from autotune.core import LINE
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Folding, Term
 from autotune.target import Target
 

@@ -10,6 +10,7 @@ import functools
 import math
 from dataclasses import dataclass
 
+from autotune.core import LINE
 from autotune.errors import ScheduleError
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
@@ -35,7 +36,7 @@ VECTORS = (1, 2, 3, 4, 6, 8)
 UNROLL = (1, 2, 4, 8, 16)
 AHEAD = (0, 32, 64, 128, 256)
 """Lines of each panel that are asked for, into the second cache, before they are read; untuned `FETCHED`."""
-LINE, FETCHED = 64, 128
+FETCHED = 128
 DECODE = 2
 """Instructions that decode a vector of weights: a shift and a permutation, or a widening and a conversion."""
 NEAR = 1.05

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.core import LINE
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import TILES
-from autotune.search_spaces.library.nests import LINE
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import foreseen
