@@ -16,7 +16,8 @@ from autotune.compiler.specialisation import NOBODY, Room, Specialisation, diges
 from autotune.errors import ModelError
 from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
-from autotune.runtime.executor import ALIGN, Array, Context, Form
+from autotune.runtime.executor import Array, Context
+from autotune.runtime.form import ALIGN, Form
 from autotune.runtime.program import INPUT, OUTPUT
 from autotune.runtime.threads import ThreadPool, aligned_empty
 
@@ -163,7 +164,7 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
         for n, name in stop.reads:
             context.read_one(n, tensor(values[name]))
         for n, form, name in stop.makes:
-            values[name], address = form.fresh()
+            values[name], address = form.lent()
             context.write_to(n, address)
             fresh.add(name)
         context.run()

@@ -12,7 +12,7 @@ import weakref
 
 import numpy as np
 
-from autotune.runtime.executor import ALIGN, Array
+from autotune.runtime.form import ALIGN, Array
 from autotune.runtime.threads import aligned_zeros
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,8 @@ import numpy.typing as npt
 from autotune.errors import InputError, MemoryLimitError
 from autotune.runtime.address import address as address_of
 from autotune.runtime.constants import Constants
+from autotune.runtime.form import ALIGN, Form
+from autotune.runtime.form import spec_bytes as _bytes
 from autotune.runtime.kernels import link_kernels
 from autotune.runtime.lender import Lender
 from autotune.runtime.native import NativeRuntime, load_runtime, native_runtime
@@ -23,25 +24,10 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 
 Array = npt.NDArray[Any]
-ALIGN = 64
 MAX_CONTEXTS = 4
 _NOWHERE: tuple[Array, int] = (np.empty(0, np.uint8), 0)
 _FLAG = TensorSpec("", "i32", ())
 NOTHING: Mapping[int, Array] = {}
-
-
-class Form:
-    """What a new array for a tensor needs, looked up once: making one is on the path of every run."""
-
-    def __init__(self, spec: TensorSpec) -> None:
-        self.shape, self.dtype, self._nbytes = spec.shape, DType(spec.dtype).numpy, _bytes(spec) + ALIGN
-
-    def fresh(self) -> tuple[Array, int]:
-        """A new array on a cache line of its own, and its address."""
-        raw = np.empty(self._nbytes, np.uint8)
-        address = address_of(raw)
-        start = -address % ALIGN
-        return np.ndarray(self.shape, self.dtype, raw, start), address + start
 
 
 class Context:
@@ -252,7 +238,7 @@ class Executor:
             if n in given and n not in late:
                 direct[n], address = given[n], address_of(given[n])
             else:
-                direct[n], address = self.forms[n].fresh()
+                direct[n], address = self.forms[n].lent()
             context.write_to(n, address)
         if self.program.calls:
             if trace is None:
@@ -367,7 +353,3 @@ def require_fit(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype
     if not fits or not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
         form = f"{DType.of(dtype)}{list(shape)}"
         raise InputError(f"the array for output {name!r} must be {form}, C-contiguous and writeable")
-
-
-def _bytes(spec: TensorSpec) -> int:
-    return math.prod(spec.shape) * DType(spec.dtype).numpy.itemsize

@@ -12,7 +12,8 @@ import numpy as np
 from autotune.errors import InputError
 from autotune.metadata import ModelMetadata
 from autotune.runtime.artifact import Artifact
-from autotune.runtime.executor import ALIGN, MAX_CONTEXTS, Array, Context, Executor, as_feed, dtype_name
+from autotune.runtime.executor import MAX_CONTEXTS, Array, Context, Executor, as_feed, dtype_name
+from autotune.runtime.form import ALIGN
 from autotune.runtime.lender import Lender
 from autotune.runtime.open_axes import Extents, Piece
 from autotune.runtime.shape_use import ShapeUse

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autotune.runtime.cache_memory import CacheMemories, CacheMemory
-from autotune.runtime.executor import ALIGN
+from autotune.runtime.form import ALIGN
 
 
 def rows(count: int, value: float = 1.0) -> np.ndarray[Any, Any]:
