@@ -13,7 +13,7 @@ from autotune.codegen.kernel import KernelObject
 from autotune.codegen.link import load_objects
 from autotune.lower.ir import Operand
 from autotune.lower.operands import fill_operand
-from autotune.measure.buffers import GuardedBuffer
+from autotune.measure.buffers import GuardedBuffer, SpareBuffers
 from autotune.measure.reference import Array, Reference
 from autotune.runtime.native import native_runtime
 from autotune.runtime.threads import Plan, Step, ThreadPool
@@ -34,7 +34,7 @@ class TaskData:
         if key not in self._packed:
             if len(self._packed) >= 32:  # layouts are few; a space with many must not fill the memory
                 self._packed.pop(next(iter(self._packed)))
-            buffer = GuardedBuffer(operand.bytes)
+            buffer = GuardedBuffer(operand.bytes, poisoned=False)
             fill_operand(operand, self.inputs, buffer.bytes)
             buffer.freeze()
             self._packed[key] = buffer
@@ -45,6 +45,10 @@ class TaskData:
         """The workload's inputs: `in0`, `in1`, ..."""
         return {f"in{n}": array for n, array in enumerate(self.reference.inputs)}
 
+    def forget_packed(self) -> None:
+        """Drops the layouts, which are made again faster than the reference."""
+        self._packed.clear()
+
     @property
     def nbytes(self) -> int:
         """Memory held, roughly."""
@@ -53,26 +57,35 @@ class TaskData:
 
 
 class Bench:
-    """One loaded kernel with buffers for up to `threads` threads. Outputs and scratch are its own."""
+    """One loaded kernel with buffers for up to `threads` threads. Outputs and scratch are its own, until it closes."""
 
-    def __init__(self, kernel: KernelObject, task: TaskData, threads: int) -> None:
+    def __init__(self, kernel: KernelObject, task: TaskData, threads: int, spare: SpareBuffers | None = None) -> None:
         """
+        Args:
+            spare: where outputs and scratch come from, with anything in them; None makes new ones, full of poison.
+
         Raises:
             CodegenError: the object does not link.
             MemoryError: the buffers do not fit.
         """
         self.kernel = kernel
         self.task = task
+        self._spare = spare
+        take = GuardedBuffer if spare is None else spare.take
         self._buffers = [
-            task.input(operand) if operand.role == "input" else GuardedBuffer(operand.bytes)
-            for operand in kernel.operands
+            task.input(operand) if operand.role == "input" else take(operand.bytes) for operand in kernel.operands
         ]
-        self.scratch = (GuardedBuffer(kernel.shared_scratch), GuardedBuffer(kernel.thread_scratch * threads))
+        self.scratch = (take(kernel.shared_scratch), take(kernel.thread_scratch * threads))
         self._library = load_objects([kernel.object_code], native_runtime().imports)
         self._address = self._library.address(kernel.symbol)
 
     def close(self) -> None:
+        """Idempotent. Nothing of it may be used then."""
         self._library.close()
+        if self._spare is not None:
+            for buffer in (*(buffer for _, buffer in self.outputs()), *self.scratch):
+                self._spare.give(buffer)
+            self._spare = None
 
     def __enter__(self) -> Bench:
         return self

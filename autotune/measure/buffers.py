@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import mmap
 import os
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,8 @@ class GuardedBuffer:
     kernel that streams takes some percent longer, and how many depends on who else uses the CPU's table of pages.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, poisoned: bool = True) -> None:
+        """`poisoned`: the data, too; else it is zero, for whoever writes all of it."""
         page = mmap.PAGESIZE
         room = -(-size // ALIGNMENT) * ALIGNMENT
         unit = _HUGE if room >= _HUGE else page
@@ -53,7 +54,8 @@ class GuardedBuffer:
         self.address = base + start
         self._front.fill(POISON)
         self._rear.fill(POISON)
-        self.poison()
+        if poisoned:
+            self.poison()
         for guard in (first - page, first + inner):
             _protect(base + guard, page, _PROT_NONE)
         self._inner = (base + first, inner)
@@ -73,6 +75,35 @@ class GuardedBuffer:
     def slack_intact(self) -> bool:
         """Whether nobody wrote between the data and the guard pages."""
         return bool((self._front == POISON).all() and (self._rear == POISON).all())
+
+
+@final
+class SpareBuffers:
+    """Buffers that wait for the next who needs one of just their size: a new one costs a fault for each of its pages,
+    which takes longer than many a kernel.
+
+    Args:
+        most_bytes: of those that wait; the ones that have waited longest go first.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._spare: list[GuardedBuffer] = []
+
+    def take(self, size: int) -> GuardedBuffer:
+        """One of so many bytes, which may hold anything."""
+        for place in range(len(self._spare) - 1, -1, -1):
+            if self._spare[place].bytes.size == size:
+                return self._spare.pop(place)
+        return GuardedBuffer(size)
+
+    def give(self, buffer: GuardedBuffer) -> None:
+        """What nobody uses any more. One that was written beside its data is not kept."""
+        if not buffer.slack_intact():
+            return
+        self._spare.append(buffer)
+        while sum(spare.bytes.nbytes for spare in self._spare) > self._most:
+            del self._spare[0]
 
 
 def _protect(address: int, size: int, access: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,10 +14,11 @@ from autotune.codegen.kernel import KernelObject
 from autotune.errors import CodegenError
 from autotune.lower.ir import Operand
 from autotune.measure.bench import Bench, TaskData
+from autotune.measure.buffers import SpareBuffers
 from autotune.measure.failure import Failure
 from autotune.measure.gauge import Gauge
 from autotune.measure.reference import Errors, error_factor, make_reference
-from autotune.measure.timing import Patience, Round, TimedLoop, Timing, TimingPolicy, interleave, time_steadily
+from autotune.measure.timing import Patience, TimedLoop, Timing, TimingPolicy, patiently, time_in_turn, time_steadily
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.measure.verify import verify
 from autotune.measure.weights import WeightBlock
@@ -28,7 +28,7 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 
 _TASK_BYTES = 1 << 30  # references and packed inputs kept for later trials
-_PAUSE_SECONDS = 0.2  # before kernels are timed in turn again
+_SPARE_BYTES = 1 << 28  # outputs and scratch
 _L3_MULTIPLE = 4  # weights that total this many times the L3 come from DRAM
 
 
@@ -65,6 +65,7 @@ class LocalRunner:
         self._gauge = Gauge(target, self._pools[-1])
         self._patience = Patience()
         self._tasks: OrderedDict[str, TaskData] = OrderedDict()
+        self._spare = SpareBuffers(_SPARE_BYTES)
         self._weights: dict[tuple[DType, int], WeightBlock] = {}
 
     def close(self) -> None:
@@ -109,45 +110,45 @@ class LocalRunner:
         return [e if isinstance(e, Failure) else _result(next(timings), e[1], wall) for e in found]
 
     def _time_steadily_in_turn(self, loops: Sequence[TimedLoop], rounds: int) -> list[Timing]:
-        """`_time_in_turn`, again while some of it is disturbed; the quietest time counts, as a whole."""
-        tries: list[list[Timing]] = []
-        for again in range(1 + self._policy.retries):
-            if again:
-                time.sleep(_PAUSE_SECONDS * again)
-            tries.append(self._time_in_turn(loops, rounds))
-            if not any(timing.disturbed for timing in tries[-1]):
-                break
-        return min(tries, key=lambda timings: sum(timing.disturbed for timing in timings))
+        """`time_in_turn`, again while the fastest is disturbed; the quietest time counts, as a whole."""
 
-    def _time_in_turn(self, loops: Sequence[TimedLoop], rounds: int) -> list[Timing]:
-        shapes = [self._policy.batches(min(loop(1, 2))) for loop in loops]
+        def over(timings: list[Timing]) -> bool:
+            return not timings or not min(timings, key=lambda timing: timing.seconds).disturbed
 
-        def turn(loop: TimedLoop, batches: int, number: int) -> Round:
-            before = self._gauge.look()
-            return Round(tuple(loop(number, batches)), before, self._gauge.look())
-
-        contenders = [functools.partial(turn, loop, *shape) for loop, shape in zip(loops, shapes, strict=True)]
-        found = interleave(contenders, rounds)
-        return [Timing.of(taken, shape[1], self._gauge, rounds) for taken, shape in zip(found, shapes, strict=True)]
+        tries = patiently(
+            lambda: time_in_turn(loops, self._gauge, self._policy, rounds), over, self._policy, patience=self._patience
+        )
+        return min(tries, key=lambda timings: (not over(timings), sum(timing.disturbed for timing in timings)))
 
     def _verified(self, workload: Workload, build: BuildResult, stack: ExitStack) -> tuple[Bench, Errors] | Failure:
         """The kernel on its bench, found right; `stack` closes it."""
         try:
-            bench = stack.enter_context(Bench(build.kernel, self._task(workload), self._target.num_threads))
+            bench = stack.enter_context(self._bench(workload, build.kernel))
         except CodegenError as error:
             return Failure("compile", str(error))
         errors = verify(bench, self._pools, error_factor(workload, build.algorithm))
         return errors if isinstance(errors, Failure) else (bench, errors)
 
+    def _bench(self, workload: Workload, kernel: KernelObject) -> Bench:
+        return Bench(kernel, self._task(workload), self._target.num_threads, self._spare)
+
     def _task(self, workload: Workload) -> TaskData:
-        """Reference and packed inputs, made once per workload; the least recently used make room."""
+        """Reference and packed inputs, made once per workload. The least recently used make room: all their packed
+        inputs before any reference, which takes longest to make."""
         task = self._tasks.pop(workload.key, None)
         if task is None:
             task = TaskData(make_reference(workload, self._seed))
         self._tasks[workload.key] = task
-        while len(self._tasks) > 1 and sum(kept.nbytes for kept in self._tasks.values()) > _TASK_BYTES:
+        for others in list(self._tasks.values())[:-1]:
+            if not self._too_much():
+                break
+            others.forget_packed()
+        while len(self._tasks) > 1 and self._too_much():
             self._tasks.popitem(last=False)
         return task
+
+    def _too_much(self) -> bool:
+        return sum(kept.nbytes for kept in self._tasks.values()) > _TASK_BYTES
 
     def _loop(self, bench: Bench, weight_bytes: int) -> TimedLoop:
         pool = self._pools[-1]

@@ -137,8 +137,8 @@ class TimingPolicy:
             the loop's start do not matter.
         max_seconds: stop early, after at least one round, when all of them together take longer.
         abort_ratio: a kernel this many times slower than the incumbent gets one round.
-        loser_ratio: one this many times slower gets `loser_rounds`: noise that only adds time does not hide a winner
-            behind that many of them.
+        loser_ratio: one this many times slower gets `loser_rounds`, and so does one that is slower for sure: noise
+            that only adds time does not hide a winner behind that many of them.
         retries: how often a trial that is disturbed, and may be the best, is timed again.
     """
 
@@ -234,10 +234,12 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
     batches, number = policy.batches(best)
     rounds = [first] if number == 1 else []
     while True:
-        wanted = policy.deserved(best, incumbent)
-        most = policy.most_rounds if wanted == policy.rounds else wanted
         quiet = [min(found.at(gauge.ghz)) for found in rounds if found.quiet(gauge)]
         beaten = bool(quiet) and incumbent is not None and interval(quiet)[0] > incumbent
+        wanted = policy.deserved(best, incumbent)
+        most = policy.most_rounds if wanted == policy.rounds else wanted
+        if beaten:
+            wanted = min(wanted, policy.loser_rounds)
         allowed = _MARKED_UNCERTAIN if beaten else _UNCERTAIN
         enough = len(quiet) >= wanted and uncertainty(quiet) <= allowed
         vain = not quiet and len(rounds) >= _NEVER_QUIET * wanted
@@ -246,6 +248,43 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
         rounds.append(timed(number, batches))
         spent += number * sum(rounds[-1].batches)
         best = min(best, *rounds[-1].batches)
+
+
+def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPolicy, most: int) -> list[Timing]:
+    """Time kernels that have run before, a round of each in turn.
+
+    They go on until all have as many quiet rounds as a trial wants, and these agree as well as those of a trial.
+
+    Args:
+        most: rounds of each, at most.
+    """
+    wanted = min(policy.rounds, most)
+    shapes = [policy.batches(min(loop(1, 2))) for loop in loops]
+    rounds: list[list[Round]] = [[] for _ in loops]
+    moment = gauge.look()
+
+    def turn(place: int) -> None:
+        nonlocal moment
+        batches, number = shapes[place]
+        before, samples = moment, tuple(loops[place](number, batches))
+        moment = gauge.look()
+        rounds[place].append(Round(samples, before, moment))
+
+    def known() -> bool:
+        """Whether all that may be the fastest are known well, and the others well enough."""
+        quiet = [[min(one.at(gauge.ghz)) for one in found if one.quiet(gauge)] for found in rounds]
+        if min(map(len, quiet)) < wanted:
+            return False
+        fastest = min(kernel_seconds(found) for found in quiet)
+        return all(
+            uncertainty(found) <= (_MARKED_UNCERTAIN if interval(found)[0] > fastest else _UNCERTAIN) for found in quiet
+        )
+
+    while loops and len(rounds[0]) < most and not known():
+        # Every other round goes backwards, as `interleave` does.
+        for place in range(len(loops)) if len(rounds[0]) % 2 == 0 else reversed(range(len(loops))):
+            turn(place)
+    return [Timing.of(taken, shape[1], gauge, wanted) for taken, shape in zip(rounds, shapes, strict=True)]
 
 
 class Patience:
@@ -279,18 +318,30 @@ def time_steadily(
     Args:
         patience: of all trials of a runner; None times every one again.
     """
-    tries: list[Timing] = [time_kernel(loop, gauge, policy, incumbent)]
 
-    def over() -> bool:
-        loser = incumbent is not None and tries[-1].seconds > policy.loser_ratio * incumbent
-        return loser or not tries[-1].disturbed
+    def over(timing: Timing) -> bool:
+        loser = incumbent is not None and timing.seconds > policy.loser_ratio * incumbent
+        return loser or not timing.disturbed
 
-    if not over() and (patience is None or patience.again()):
+    tries = patiently(lambda: time_kernel(loop, gauge, policy, incumbent), over, policy, pause, patience)
+    return min(tries, key=lambda timing: (timing.disturbed, timing.seconds))
+
+
+def patiently(
+    attempt: Callable[[], Sample],
+    over: Callable[[Sample], bool],
+    policy: TimingPolicy,
+    pause: Callable[[float], None] = time.sleep,
+    patience: Patience | None = None,
+) -> list[Sample]:
+    """What attempts found until it was `over`: further ones follow after pauses, in which whoever disturbs may go."""
+    tries = [attempt()]
+    if not over(tries[-1]) and (patience is None or patience.again()):
         for again in range(policy.retries):
             pause(_PAUSE_SECONDS * 2**again)
-            tries.append(time_kernel(loop, gauge, policy, incumbent))
-            if over():
+            tries.append(attempt())
+            if over(tries[-1]):
                 break
         if patience is not None:
-            patience.learn(not tries[-1].disturbed)
-    return min(tries, key=lambda timing: (timing.disturbed, timing.seconds))
+            patience.learn(over(tries[-1]))
+    return tries

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotune.measure.buffers import ALIGNMENT, GuardedBuffer
+from autotune.measure.buffers import ALIGNMENT, GuardedBuffer, SpareBuffers
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,3 +57,23 @@ ctypes.{act}
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True)
     assert done.returncode == -11
+
+
+def test_a_spare_buffer_serves_again_those_of_its_size() -> None:
+    spare = SpareBuffers(1000)
+    one = spare.take(100)
+    spare.give(one)
+    assert spare.take(101) is not one
+    assert spare.take(100) is one
+    assert spare.take(100) is not one, "it is in use"
+
+
+def test_spares_are_bounded_and_sound() -> None:
+    spare = SpareBuffers(250)
+    first, second, third = (spare.take(100) for _ in range(3))
+    for buffer in (first, second, third):
+        spare.give(buffer)
+    assert {id(spare.take(100)), id(spare.take(100))} == {id(second), id(third)}
+    ctypes.memset(second.address - 1, 0, 1)
+    spare.give(second)
+    assert spare.take(100) is not second, "somebody wrote beside its data"

@@ -9,12 +9,14 @@ import pytest
 from autotune.measure.timing import (
     Moment,
     Patience,
+    TimedLoop,
     TimingPolicy,
     interleave,
     kernel_seconds,
     latency,
     speedup,
     spread,
+    time_in_turn,
     time_kernel,
     time_steadily,
     uncertainty,
@@ -106,7 +108,7 @@ def test_a_kernel_that_has_lost_for_sure_need_not_be_known_well() -> None:
         time_kernel(kernel, FakeGauge(), policy, incumbent)
         return len(kernel.calls) - 1
 
-    assert rounds(incumbent=0.00099) == 8
+    assert rounds(incumbent=0.00099) == policy.loser_rounds == 3
     assert rounds(incumbent=0.00101) == rounds(incumbent=None) > 8
 
 
@@ -124,7 +126,8 @@ def test_losers_get_few_rounds_and_those_near_the_incumbent_all() -> None:
         return len(kernel.calls)
 
     assert rounds(0.029) == POLICY.loser_rounds == 3
-    assert rounds(0.012) == rounds(0.008) == POLICY.rounds == 4
+    assert rounds(0.012) == POLICY.loser_rounds, "every one of them was slower"
+    assert rounds(0.008) == rounds(0.010) == POLICY.rounds == 4
     assert rounds(0.029, incumbent=None) == 4  # nothing to lose against
     # A good kernel that was disturbed at first is timed on as soon as it shows.
     assert rounds(0.011, (1.5, 1.5, 1.4, 1.0)) > POLICY.loser_rounds
@@ -196,6 +199,34 @@ def test_a_loser_is_not_waited_for() -> None:
     pauses: list[float] = []
     timing = time_steadily(FakeKernel(0.01), FakeGauge(80.0), POLICY, 0.001, pauses.append)
     assert timing.disturbed and not pauses
+
+
+def test_kernels_in_turn_go_on_until_the_rounds_of_all_agree() -> None:
+    def rounds(*noises: tuple[float, ...], looks: float = 100.0, most: int = 20) -> tuple[list[int], list[bool]]:
+        kernels = [FakeKernel(0.001, noise) for noise in noises]
+        found = time_in_turn(kernels, FakeGauge(looks), POLICY, most)
+        return [len(kernel.calls) - 1 for kernel in kernels], [timing.disturbed for timing in found]
+
+    assert rounds((1.0,), (2.0,)) == ([POLICY.rounds] * 2, [False] * 2)
+    assert rounds((1.0,), (1.0, 1.02, 1.02)) == ([20] * 2, [False] * 2), "all go on while one that may win must"
+    assert rounds((0.9,), (1.0, 1.02, 1.02)) == ([POLICY.rounds] * 2, [False] * 2)
+    assert rounds((1.0,), looks=80.0) == ([20], [True])
+    assert rounds((1.0,), most=2) == ([2], [False])
+    assert time_in_turn([], FakeGauge(), POLICY, 20) == []
+
+
+def test_kernels_in_turn_alternate_direction() -> None:
+    order: list[str] = []
+
+    def loop(name: str) -> TimedLoop:
+        def run(number: int, batches: int) -> list[float]:
+            order.append(name)
+            return [0.01] * batches
+
+        return run
+
+    time_in_turn([loop("a"), loop("b")], FakeGauge(), POLICY, 3)
+    assert "".join(order) == "ab" + "abbaab"
 
 
 def test_interleaving_alternates_direction() -> None:
