@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from autotune.search import Budget
 
-FOLLOW_UP_SHARE = 0.1
+FOLLOW_UP_SHARE = 0.05
 VERDICT_SHARE = 0.25
 """Of the whole, what is kept at most for kernels in new layouts, and for the verdict on the model."""
 LEAST_SECONDS = 2.0
 """A search gets no less, and a further one is not begun for less."""
-MODEL_ROUNDS = (8, 30)
-"""Of the verdict: at least, when time is short, and at most."""
+MODEL_ROUNDS = (10, 30)
+"""Of the verdict: at least, for which time is kept, and at most, where there is more."""
 ROUND_SECONDS = 0.1
 """Of timing two small programs in turn, once."""
 COMPILE_SECONDS = 1.5
@@ -68,7 +68,7 @@ class Allowance:
 
     def _verdicts(self, programs: Sequence[int]) -> float:
         """Seconds to keep for them."""
-        wanted = sum(COMPILE_SECONDS + MODEL_ROUNDS[1] * self._round(flops) for flops in programs)
+        wanted = sum(COMPILE_SECONDS + MODEL_ROUNDS[0] * self._round(flops) for flops in programs)
         return min(wanted, VERDICT_SHARE * (self.seconds or 0.0))
 
     def _round(self, flops: int) -> float:

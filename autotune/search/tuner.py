@@ -45,10 +45,10 @@ from autotune.search_spaces.space.config import Config
 
 HEARTBEAT_SECONDS = 15.0
 SETTLE_SHARE = 0.25
-SETTLE_SECONDS = 0.5
-IN_FLIGHT_SECONDS = 2.0
-"""Of a time, what is kept for the finalists: so many seconds for each task, and some for the trials under way, but no
-larger share."""
+SETTLE_SECONDS = 0.25
+IN_FLIGHT_SECONDS = 1.0
+"""Of a time, what is kept for the finalists: so many seconds for each task that has any, and some for the trials under
+way, but no larger share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +236,8 @@ class _Run:
         if self._budget.trials is not None:
             warmup = max(1, min(warmup, self._budget.trials // (2 * len(self._searches))))
         scheduler = TaskScheduler(list(self._searches.values()), warmup)
-        seconds_kept = 0.0
-        if self._budget.seconds is not None and self._options.finalists:
-            seconds_kept = min(
-                SETTLE_SHARE * self._budget.seconds, IN_FLIGHT_SECONDS + SETTLE_SECONDS * len(self._searches)
-            )
         while True:
-            if self._budget.is_spent(self._started(), self._elapsed() + seconds_kept):
+            if self._budget.is_spent(self._started(), self._elapsed() + self._seconds_kept()):
                 return
             with self._shares.spending("search"):
                 search = scheduler.next()
@@ -253,6 +248,15 @@ class _Run:
                 self._stop(search, "every config of its space was tried")
                 continue
             yield search.task.candidate(config)
+
+    def _seconds_kept(self) -> float:
+        """For the finalists there are now."""
+        if self._budget.seconds is None or not self._options.finalists:
+            return 0.0
+        contested = sum(
+            search.best is not None and search.best.config != search.default for search in self._searches.values()
+        )
+        return min(SETTLE_SHARE * self._budget.seconds, IN_FLIGHT_SECONDS + SETTLE_SECONDS * contested)
 
     def _observe(self, search: TaskSearch, measurement: Measurement) -> None:
         config, build, result = measurement.candidate.config, measurement.build, measurement.result
