@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from autotune.cost_model.prior import prior_key
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
@@ -40,7 +41,7 @@ class _Sketch:
         return _space(self.look, workload, target)
 
     def default(self, workload: Workload, target: Target) -> Config:
-        return self.space(workload, target).default()
+        return _default(self.look, workload, target, prior_key())
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         space = self.space(workload, target)
@@ -58,6 +59,12 @@ def _space(look: Look, workload: Workload, target: Target) -> SketchSpace:
     c = look(workload, target)
     assert c is not None
     return sketch_space(c, target)
+
+
+@functools.lru_cache(maxsize=1024)
+def _default(look: Look, workload: Workload, target: Target, _models: str) -> Config:
+    """Remembered, for finding it takes a tenth of a second, and choosing among templates asks as well as searching."""
+    return _space(look, workload, target).default()
 
 
 @functools.lru_cache(maxsize=64)
