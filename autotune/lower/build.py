@@ -353,7 +353,9 @@ class NestBuilder:
             d, steps = self.folded[t.name]
             logical = [i.floormod(steps, ranges or self.ranges) if n == d else i for n, i in enumerate(logical)]
         form = self.layouts[t.name]
-        return tuple(_dimension(form, d, block, logical[d], ranges or self.ranges) for d, block in form.order)
+        return tuple(
+            _dimension(form, place, logical[d], ranges or self.ranges) for place, (d, _) in enumerate(form.order)
+        )
 
     def value(self, s: StageState, e: Expr) -> Expr:
         """A stage's expression in loop IR."""
@@ -484,9 +486,8 @@ def _mentions(e: Expr, axis: str) -> bool:
     return any(isinstance(x, Var) and x.name == axis for x in walk(e))
 
 
-def _dimension(form: Layout, d: int, block: int, index: Linear, ranges: Ranges) -> Linear:
-    if block:
-        return index.floormod(block, ranges)
-    inner = form.block(d)
-    outer = index.floordiv(inner, ranges) if inner > 1 else index
-    return outer + form.halo[d][0]
+def _dimension(form: Layout, place: int, index: Linear, ranges: Ranges) -> Linear:
+    """The index of a physical dimension at an index of its logical one."""
+    (d, block), step = form.order[place], form.step(place)
+    inside = index.floormod(block, ranges) if block else index
+    return (inside.floordiv(step, ranges) if step > 1 else inside) + (0 if block else form.halo[d][0])

@@ -176,7 +176,13 @@ def layout(state: State, tensor: str, form: Any) -> State:
     check(
         all(0 <= d < len(t.shape) for d in blocks), f"layout {tensor}: {chosen} blocks a dimension that {t.shape} lacks"
     )
-    check(len(set(blocks)) == len(blocks), f"layout {tensor}: a dimension is blocked twice in {chosen}")
+    constant = any(t.name == x.name and x.constant for x in state.inputs)
+    check(
+        len(set(blocks)) == len(blocks) or constant,
+        f"layout {tensor}: a dimension is blocked twice in {chosen}, as only those of weights may be",
+    )
+    uneven = [block for n, (_, block) in enumerate(chosen.order) if block % chosen.step(n)]
+    check(not uneven, f"layout {tensor}: blocks of {uneven} are cut unevenly in {chosen}")
     halo = any(h != (0, 0) for h in chosen.halo)
     inner = not any(t.name == x.name for x in state.inputs) and t.name not in state.outputs
     check(not (halo and inner), f"layout {tensor}: only inputs and outputs of the kernel have a halo")

@@ -25,7 +25,8 @@ class Layout:
 
     Attributes:
         order: each physical dimension as (logical dimension, block): block 0 is what is left of that dimension
-            (its outer part); block b > 0 is the position inside blocks of b, and there is at most one per dimension.
+            (its outer part); block b > 0 is the position inside blocks of b. Blocks may be cut into smaller ones, which
+            divide them and stand behind them: the larger is then the number of the smaller in it.
         halo: per logical dimension (before, after): elements kept free around the data, which hold `fill`.
             Blocked dimensions have no halo.
         fill: what lies in the halo by agreement; 0 without one. What fills up blocks is always 0.
@@ -66,19 +67,24 @@ class Layout:
         return len(self.halo)
 
     def block(self, dimension: int) -> int:
-        """Block size of a logical dimension, 1 when it is not blocked."""
+        """Block size of a logical dimension, of several the largest, 1 when it is not blocked."""
         return next((b for d, b in self.order if d == dimension and b), 1)
+
+    def step(self, place: int) -> int:
+        """How far apart in its logical dimension neighbours along a physical dimension are."""
+        d, block = self.order[place]
+        return next((b for e, b in self.order[place + 1 :] if e == d and b), 1) if block else self.block(d)
 
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Extents in memory: blocks are rounded up, halos added."""
         out = []
-        for d, block in self.order:
+        for place, (d, block) in enumerate(self.order):
+            step = self.step(place)
             if block:
-                out.append(block)
+                out.append(block // step)
             else:
-                inner = self.block(d)
                 before, after = self.halo[d]
-                out.append((shape[d] + inner - 1) // inner + before + after)
+                out.append((shape[d] + step - 1) // step + before + after)
         return tuple(out)
 
     def strides(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -121,17 +127,15 @@ class Layout:
         return padded.reshape(split).transpose(position)
 
     def _split_plan(self, grid: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Shape with every blocked dimension split in two, and where each physical dimension finds its axis."""
+        """Shape with every blocked dimension split in its parts, and where each physical dimension finds its axis."""
         split: list[int] = []
-        where: dict[tuple[int, bool], int] = {}
+        where: dict[int, int] = {}
         for d, extent in enumerate(grid):
-            inner = self.block(d)
-            where[(d, False)] = len(split)
-            split.append(extent // inner)
-            if inner > 1 or (d, 1) in self.order:
-                where[(d, True)] = len(split)
-                split.append(inner)
-        return split, [where[(d, bool(block))] for d, block in self.order]
+            places = [place for place, (e, _) in enumerate(self.order) if e == d]
+            for place in sorted(places, key=lambda place: self.order[place][1] > 0):  # what is left of it first
+                where[place] = len(split)
+                split.append((self.order[place][1] or extent) // self.step(place))
+        return split, [where[place] for place in range(len(self.order))]
 
     def to_json(self) -> Any:
         """A plain JSON value; `from_json` is its inverse."""

@@ -282,7 +282,7 @@ class Tiles:
         of_terms = [(x, d) for x in loops if (d := factor.dimension(c.reduce[x.axis].name)) is not None]
         order = sorted(place.keys() - {d for _, d in of_terms}, key=lambda d: t.outer.index(place[d]))
         terms = list(dict.fromkeys(d for x, d in of_terms if x.part != "inner"))
-        blocks = [] if self.folding else [(d, x.extent) for x, d in of_terms if x.part == "inner"]
+        blocks = [(d, x.extent) for x, d in of_terms if x.part == "inner" and self._apart(factor, x, of_terms)]
         along = next((d for d in order if place[d] == t.vector), None)
         if along is None:  # of what is broadcast, the rows of a tile side by side
             along = max(order, key=lambda d: t.tile[place[d]], default=None)
@@ -295,6 +295,18 @@ class Tiles:
             blocks += [(d, self._deep(self.folding) if rows else self.folding.dot.extent)] if d is not None else []
         still = [d for d in range(len(factor.shape)) if d not in order and d not in terms]
         return Layout.blocked(len(factor.shape), blocks, order=(*still, *order, *terms))
+
+    def _apart(self, factor: Factor, inner: Term, of_terms: list[tuple[Term, int]]) -> bool:
+        """Whether panels have the blocks of an axis of the sum.
+
+        What is folded is a smaller block, which needs the larger around it only where other loops stand between that
+        over blocks and that over what is in one.
+        """
+        if not self.folding:
+            return True
+        loops = [x for x, _ in of_terms]
+        between = loops[[x.axis for x in loops].index(inner.axis) + 1 : loops.index(inner)]
+        return factor.constant and any(x.extent > 1 for x in between)
 
     def _copy(self, factor: Factor, copy: str, shared: dict[str, str]) -> None:
         """The loops that copy a factor into panels."""

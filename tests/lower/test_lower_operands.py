@@ -30,6 +30,7 @@ def filled(operand: Operand, inputs: dict[str, np.ndarray]) -> np.ndarray:
         ((40, 7), Layout.blocked(2, [(0, 16)])),
         ((3, 37, 5, 5), Layout.blocked(4, [(1, 16)]).with_halo([(0, 0), (0, 0), (1, 1), (1, 1)])),
         ((33, 20, 3, 3), Layout.blocked(4, [(0, 16), (1, 8)], order=(1, 0, 2, 3))),
+        ((33, 20, 3, 3), Layout.blocked(4, [(1, 8), (0, 16), (1, 2)])),
         ((5,), Layout.row_major(1).with_halo([(2, 1)])),
         ((), Layout.row_major(0)),
         ((0, 4), Layout.row_major(2)),
@@ -69,3 +70,17 @@ def test_several_stages_and_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     array = RNG.standard_normal((6, 8)).astype(np.float32)
     operand = Operand("flat", DType.f32, (48,), Layout.row_major(1), "input", prepared=prepared)
     np.testing.assert_allclose(filled(operand, {"in0": array}), array.reshape(-1) * 2 + 1, rtol=1e-6)
+
+
+def test_blocks_in_blocks_lie_where_they_are_read() -> None:
+    """A panel of groups of four in blocks of eight: the number of the group stands before what is read together."""
+    layout = Layout.blocked(2, [(1, 8), (0, 2), (1, 4)])
+    values = np.arange(4 * 24, dtype=np.int8).reshape(4, 24)
+    memory = layout.pack(values)
+    assert memory.shape == layout.physical_shape(values.shape) == (2, 3, 2, 2, 4)
+    expected = values.reshape(2, 2, 3, 2, 4).transpose(0, 2, 3, 1, 4)
+    np.testing.assert_array_equal(memory, expected)
+    np.testing.assert_array_equal(layout.unpack(memory, values.shape), values)
+    ragged = layout.pack(values[:, :21])
+    assert ragged.shape == memory.shape and not ragged[:, 2, 1, :, 1:].any()
+    np.testing.assert_array_equal(layout.unpack(ragged, (4, 21)), values[:, :21])

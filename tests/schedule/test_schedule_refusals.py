@@ -36,6 +36,11 @@ def row_maximum() -> Schedule:
     return Schedule(ComputeDef.build([a], [compute((12,), lambda i: max_(a[i, k], k), name="M")]))
 
 
+def weights() -> Schedule:
+    x = placeholder((12, 6), name="x", constant=True)
+    return Schedule(ComputeDef.build([x], [compute((12, 6), lambda i, j: x[i, j] + 1.0, name="P")]))
+
+
 def chain() -> Schedule:
     """x -> P -> Q -> R, elementwise."""
     x = placeholder((8, 9), name="x")
@@ -148,6 +153,10 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
     "layout of nothing": (chain, lambda s: s.layout("Z", Layout.row_major(2)), "no tensor 'Z'"),
     "layout rank": (chain, lambda s: s.layout("P", Layout.row_major(3)), "needs one pair per dimension"),
     "layout twice": (chain, lambda s: s.layout("P", Layout.blocked(2, [(0, 2), (0, 2)])), "dimension is blocked twice"),
+    "layout uneven": (
+        weights, lambda s: s.layout("x", Layout.blocked(2, [(0, 6), (0, 4)])), r"blocks of \[6\] are cut unevenly"),
+    "layout larger inside": (
+        weights, lambda s: s.layout("x", Layout.blocked(2, [(0, 2), (0, 4)])), r"blocks of \[2\] are cut unevenly"),
     "layout halo inside": (
         chain, lambda s: s.layout("P", Layout.row_major(2).with_halo(((1, 1), (0, 0)))), "only inputs and outputs"),
     "layout of garbage": (chain, lambda s: s.then("layout", "P", {"order": 3}), "layout P"),

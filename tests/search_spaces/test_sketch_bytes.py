@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from autotune.codegen.jit import assembly
 from autotune.codegen.kernel import generate
 from autotune.errors import CodegenError, LoweringError
+from autotune.lower import lower
 from autotune.ops import parse_workload
 from autotune.search_spaces import lookup, templates_for
 from autotune.search_spaces.sketch.contraction import contraction
@@ -134,3 +135,23 @@ def test_sketches_are_the_first_choice_for_bytes(text: str, mcpu: str) -> None:
 def test_nothing_is_filled_up_where_no_factor_has_zeros() -> None:
     c = contraction(parse_workload("matmul a=8,62:u8 b=var:62,32:i8"), VNNI)
     assert c is not None and not c.foldings
+
+
+@pytest.mark.parametrize(
+    ("terms", "order"),
+    [
+        ((0, 2, 3, 1), [(0, 0), (1, 0), (2, 0), (3, 0), (1, 16), (0, 32), (1, 4)]),
+        ((0, 3, 2, 1), [(0, 0), (1, 0), (3, 0), (2, 0), (1, 16), (0, 32), (1, 4)]),
+        ((2, 3, 0, 1), [(0, 0), (2, 0), (3, 0), (1, 0), (0, 32), (1, 4)]),
+    ],
+)
+def test_panels_lie_in_the_order_in_which_they_are_read(terms: tuple[int, ...], order: list[tuple[int, int]]) -> None:
+    """Groups of four channels stand in the blocks of the image where taps come between the two."""
+    workload = parse_workload("conv2d data=1,40,6,6:u8 weight=const:48,40,3,3:i8 pad=1")
+    template = lookup("sketch.contraction")
+    knobs = {"terms": terms, "vector": "k", "lanes": 16, "tile": (1, 2, 1, 6), "unroll": 1}
+    config = space_of("conv2d data=1,40,6,6:u8 weight=const:48,40,3,3:i8 pad=1").default().replace(**knobs)
+    panels = lower(template.schedule(workload, config, VNNI, None), "kernel").operands[1].layout
+    assert list(panels.order) == order
+    if VNNI.runs_on_host():
+        assert wrong(workload, template.schedule(workload, config, VNNI, None), VNNI) is None
