@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from autotune.api.locate import DatabaseLike, reading
 from autotune.codegen.object_cache import object_cache
 from autotune.compiler.choose import Choice, Chooser
-from autotune.compiler.kernels import kernel_object
+from autotune.compiler.kernel_cache import kernel_of
 from autotune.errors import ScheduleError
 from autotune.ops import Workload, parse_workload
 from autotune.records import Tier
@@ -45,7 +45,7 @@ class BestSchedule:
         Raises:
             TargetError: this machine cannot run the target's code.
         """
-        kernel = kernel_object(self.schedule, self.target, object_cache())
+        kernel = kernel_of(self.schedule, self.target, object_cache())
         return KernelFunction(self.schedule.compute.inputs, kernel, self.target)
 
 

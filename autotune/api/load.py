@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
+from autotune.api.early import helpers
 from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, reading
+from autotune.codegen.beside import Beside
 from autotune.codegen.object_cache import object_cache
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.compile import CompiledModel
@@ -52,6 +54,7 @@ def load(
     max_error: float | None = None,
     on_new_shape: str = "compile",
     keep: Callable[[CompiledModel], None] | None = None,
+    beside: Beside | None = None,
 ) -> Runnable:
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
@@ -61,6 +64,7 @@ def load(
         on_new_shape: what a run does whose shape has no program: "compile" one for exactly that, "bucket" for one that
             serves others, too, "error".
         keep: told of a program that comes from the model alone, not from files that it names.
+        beside: `helpers` that were started already.
 
     Raises:
         ModelError, UnsupportedError, TargetError, DatabaseError, InputError: as for `compile`.
@@ -69,11 +73,14 @@ def load(
         raise InputError(f"on_new_shape is one of {', '.join(ON_NEW_SHAPE)}, not {on_new_shape!r}")
     wanted, cache, wish = Target.parse(target), object_cache(), Precision.parse(precision, max_error)
 
+    idle: list[Beside] = []  # for the first program
+
     def compiled(graph: Graph, weights: PackedWeights | None = None) -> CompiledModel:
-        with reading(database) as opened, without_collector():
+        with reading(database) as found, without_collector():
             return compile_precisely(
-                graph, wanted, opened, cache,
+                graph, wanted, found, cache,
                 precision=wish, strict_fp=strict_fp, max_memory=max_memory, weights=weights,
+                beside=idle.pop() if idle else None,
             )  # fmt: skip
 
     steps = MAX_LOOP_STEPS if max_loop_steps is None else max_loop_steps
@@ -89,9 +96,12 @@ def load(
             return GrowingModel(parsed, sharing, caches, usual)
         return StagedModel(parsed, sharing) if usual is None else usual
 
-    opened = [open_model(model, shapes, as_arrays(fixed), extents)]
-    alone = opened[0].folder is None
-    found = compile_or_stage(opened.pop(), making, staged)  # not held here, too
+    with without_collector(), beside or helpers(model) as started:
+        idle.append(started)
+        opened = [open_model(model, shapes, as_arrays(fixed), extents)]
+        alone = opened[0].folder is None
+        found = compile_or_stage(opened.pop(), making, staged)  # not held here, too
+    idle.clear()
     trim()
     if keep is not None and alone and isinstance(found, CompiledModel):
         keep(found)

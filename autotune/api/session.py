@@ -377,10 +377,17 @@ def _ready(kept: KeptProgram) -> Executor | StagedModel:
     if artifact is not None:
         return Executor(*artifact.alone())
     with needing_all("compiling a model"):
-        from autotune.api.load import load
-        from autotune.compiler.compile import CompiledModel
+        from autotune.api.early import helpers
 
-    found = load(kept.model, kept.target, kept.database, **kept.options, keep=lambda model: kept.keep(model.artifact))
+    with helpers(kept.model) as beside:
+        with needing_all("compiling a model"):
+            from autotune.api.load import load
+            from autotune.compiler.compile import CompiledModel
+
+        found = load(
+            kept.model, kept.target, kept.database, **kept.options,
+            keep=lambda model: kept.keep(model.artifact), beside=beside,
+        )  # fmt: skip
     return found.executor if isinstance(found, CompiledModel) else found
 
 

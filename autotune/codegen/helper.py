@@ -6,6 +6,7 @@ lock, which the thread that generates code holds.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -13,6 +14,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -25,7 +28,7 @@ import json, sys
 start = json.loads(sys.argv[1])
 sys.path[:] = start["path"]
 from autotune.codegen.helper import serve
-serve(start["fd"])
+serve(start["fd"], start["imports"])
 """
 
 Reply = tuple[dict[str, Any], bytes]
@@ -33,16 +36,25 @@ Reply = tuple[dict[str, Any], bytes]
 
 
 class Helper:
-    """Answers one request at a time. It ends when closed, or with its parent.
+    """Answers requests one after the other. It ends when closed, or with its parent.
+
+    Several threads may call it: what one asks is there already when the answer to another is done.
+
+    Args:
+        imports: modules to load before the first request.
+
+    Attributes:
+        started: whether it is known to be ready.
 
     Raises:
         OSError: no process can be started.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, imports: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            start = {"fd": theirs.fileno(), "path": [folder or os.getcwd() for folder in sys.path]}
+            path = [folder or os.getcwd() for folder in sys.path]
+            start = {"fd": theirs.fileno(), "path": path, "imports": list(imports)}
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-c", _BOOT, json.dumps(start)],
                 stdin=subprocess.DEVNULL,
@@ -52,13 +64,15 @@ class Helper:
                 start_new_session=True,  # Ctrl-C is the parent's to decide
             )
             self._channel = Connection(ours.detach())
-        self._turn, self._started = threading.Lock(), False
+        self._asking, self._hearing, self.started = threading.Lock(), threading.Lock(), False
+        self._asked: deque[list[bytes]] = deque()
 
     def wait(self) -> None:
         """Until it has started. Raises OSError, EOFError: it is no more."""
-        if not self._started:
-            self._channel.recv_bytes()
-            self._started = True
+        with self._hearing:
+            if not self.started:
+                self._channel.recv_bytes()
+                self.started = True
 
     def compile(self, ir_text: str, *, cpu: str, features: str) -> CompiledObject:
         """`compile_ir` over there; here, where that process is no more.
@@ -84,20 +98,29 @@ class Helper:
         Returns:
             its reply, {"error": text} where it raised an error of ours; None where that process is no more.
         """
+        answer: list[bytes] = []
         try:
-            with self._turn:
+            if not self.started:
                 self.wait()
+            with self._asking:
+                self._asked.append(answer)
                 self._channel.send_bytes(json.dumps([function, arguments]).encode())
-                header, _, body = self._channel.recv_bytes().partition(b"\n")
+            while not answer:  # whoever hears the next one may hear that of another thread
+                with self._hearing:
+                    if not answer:
+                        heard = self._channel.recv_bytes()
+                        self._asked.popleft().append(heard)
         except (OSError, EOFError):
             return None
+        header, _, body = answer[0].partition(b"\n")
         return json.loads(header), body
 
     def close(self) -> None:
-        """End the process."""
-        self._channel.close()
+        """End the process; whoever waits for it is told that it is no more."""
         self._process.kill()
         self._process.wait()
+        with self._asking, self._hearing:
+            self._channel.close()
 
 
 def can_start() -> bool:
@@ -105,9 +128,12 @@ def can_start() -> bool:
     return os.path.basename(sys.executable or "").startswith("python")
 
 
-def serve(fd: int) -> None:
+def serve(fd: int, imports: Sequence[str]) -> None:
     """Answer requests on a socket until the other end is closed."""
+    gc.disable()  # nothing that it does leaves cycles behind, and it does not live long
     with Connection(fd) as channel:
+        for module in imports:
+            importlib.import_module(module)
         channel.send_bytes(b"ready")
         while True:
             try:

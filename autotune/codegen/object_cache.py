@@ -81,6 +81,11 @@ class ObjectCache:
             except OSError as error:
                 self._switch_off(str(error))
 
+    @property
+    def directory(self) -> Path | None:
+        """The folder, None where nothing is kept."""
+        return self._directory
+
     def compile(
         self, ir_text: str, *, cpu: str, features: str, by: Callable[..., CompiledObject] = compile_ir
     ) -> CompiledObject:

@@ -20,7 +20,8 @@ from autotune.compiler.alike import as_packed
 from autotune.compiler.choose import Chooser
 from autotune.compiler.defaults import Defaults
 from autotune.compiler.in_place import in_place, updated
-from autotune.compiler.kernels import Kernels, compiler
+from autotune.compiler.kernel_cache import compiler
+from autotune.compiler.kernels import Kernels
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import Lifetime, plan_memory
 from autotune.compiler.memory_limit import TooLarge, to_give_up
@@ -183,6 +184,7 @@ def compile_graph(
     strict_workloads: Collection[Workload] = (),
     max_memory: int | None = None,
     weights: PackedWeights | None = None,
+    beside: Beside | None = None,
 ) -> CompiledModel:
     """Compile an optimised graph.
 
@@ -194,6 +196,7 @@ def compile_graph(
         max_memory: bytes that packed weights and the arena of a run may take together. Kernels whose algorithm needs
             larger weights give it up, those that win the least by it first.
         weights: what other programs of the model have packed, to be shared with them.
+        beside: processes that were started for it already; it closes them.
 
     Raises:
         WorkloadError: no template can compute some group.
@@ -208,7 +211,7 @@ def compile_graph(
             database, without = None, "tuned schedules made this model slower as a whole"
     plain: set[Workload] = set(strict_workloads)
     while True:
-        with Beside() as beside:
+        with beside or Beside() as beside:
             defaults = Defaults(cache, target, beside)
             untuned = defaults if weights is None else as_packed(defaults, weights, target)
             chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
@@ -219,6 +222,7 @@ def compile_graph(
             start = time.perf_counter()
             built = kernels.build(assignment.steps)
             _log.info("built %d kernels in %.2f s", len(kernels.objects), time.perf_counter() - start)
+        beside = None
         try:
             return _link(graph, target, assignment, built, kernels, weights, max_memory)
         except TooLarge as found:

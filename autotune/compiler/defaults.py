@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from autotune.codegen.beside import Beside
 from autotune.codegen.helper import Helper
 from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler import asked
 from autotune.cost_model.prior import prior_key
 from autotune.ops.workload import Workload
 from autotune.plugins import extended
@@ -64,8 +65,7 @@ class Defaults:
     def _find(self, key: tuple[Workload, bool], helper: Helper | None) -> Config:
         workload, strict = key
         if helper is not None:
-            asked = "autotune.search_spaces.space.asked:default_of"
-            reply = helper.call(asked, workload.to_json(), self._target.to_json(), strict)
+            reply = helper.call(f"{asked.MODULE}:default", workload.to_json(), self._target.to_json(), strict)
             if reply is not None and "config" in reply[0]:
                 return Config.from_json(reply[0]["config"])
         return default_config(workload, self._target, strict_fp=strict)

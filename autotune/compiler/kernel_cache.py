@@ -9,16 +9,37 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from autotune.codegen.kernel import KernelObject
+from autotune.codegen.jit import compile_ir
+from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, generate
 from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.codegen.object_cache import ObjectCache
-from autotune.compiler.choose import Choice
 from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
 from autotune.search_spaces import Interface
 from autotune.search_spaces.space.code_version import code_version
 from autotune.target import Target
 from autotune.tensor.layout import Layout
+
+if TYPE_CHECKING:
+    from autotune.compiler.choose import Choice
+
+
+def compiler(cache: ObjectCache | None) -> CompileIr:
+    """What turns IR into objects: the cache, where there is one, and what compiles."""
+    return compile_ir if cache is None else cache.compile
+
+
+def kernel_of(schedule: Schedule, target: Target, cache: ObjectCache | None, name: str | None = None) -> KernelObject:
+    """Compile a schedule, or take its object from the cache; the kernel is put there under a name, where it has one.
+
+    Raises:
+        LoweringError, CodegenError: it does not build.
+    """
+    kernel = compile_source(generate(schedule, target, check=False), target, compiler(cache))
+    keep_kernel(cache, name, kernel)
+    return kernel
 
 
 def kernel_name(workload: Workload, choice: Choice, interface: Interface, target: Target) -> str | None:

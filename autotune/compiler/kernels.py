@@ -1,26 +1,27 @@
-"""The kernels of a program: each distinct one is built once, on other cores than the one that generates the next."""
+"""The kernels of a program: each distinct one is built once, on all cores."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
 from autotune.codegen.beside import Beside
 from autotune.codegen.helper import Helper
-from autotune.codegen.jit import compile_ir
-from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, generate
+from autotune.codegen.kernel import KernelObject
+from autotune.codegen.kernel_json import kernel_from_json
 from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler import asked
 from autotune.compiler.choose import Chooser
-from autotune.compiler.kernel_cache import keep_kernel, kept_kernel, kernel_name
+from autotune.compiler.kernel_cache import kept_kernel, kernel_name, kernel_of
 from autotune.compiler.slots import KernelStep
 from autotune.errors import CodegenError, LoweringError, ScheduleError
 from autotune.ops.workload import Workload
+from autotune.plugins import extended
 from autotune.records import Tier
-from autotune.schedule import Schedule
 from autotune.target import Target
 
 _log = logging.getLogger(__name__)
@@ -29,27 +30,11 @@ Built = tuple[KernelStep, KernelObject]
 _Refusal = (ScheduleError, LoweringError, CodegenError)
 
 
-def compiler(cache: ObjectCache | None, by: CompileIr = compile_ir) -> CompileIr:
-    """What turns IR into objects: the cache, where there is one, and what compiles."""
-    return functools.partial(cache.compile, by=by) if cache is not None else by
-
-
-def kernel_object(schedule: Schedule, target: Target, cache: ObjectCache | None) -> KernelObject:
-    """Compile a schedule, or take its object from the cache."""
-    return _generated(schedule, target, cache)(compile_ir)
-
-
-def _generated(schedule: Schedule, target: Target, cache: ObjectCache | None) -> Callable[[CompileIr], KernelObject]:
-    """The code of a schedule; what is called turns it into an object, unless the cache has that."""
-    source = generate(schedule, target, check=False)
-    return lambda by: compile_source(source, target, compiler(cache, by))
-
-
 class Kernels:
     """Builds each distinct kernel once.
 
     Args:
-        beside: where LLVM compiles kernels, while others are written here.
+        beside: where others are built meanwhile.
 
     Attributes:
         objects: code of the kernels, each once.
@@ -127,35 +112,32 @@ class Kernels:
                 if kernel is None:
                     missing[key] = step
                 else:
-                    self._built[key] = _settled(kernel)
+                    self._built[key] = Future()
+                    self._built[key].set_result(kernel)
                     _log.debug("the cache has the kernel for %s", step.workload.describe())
         self._beside.expect(len(missing))
         for key, step in missing.items():
-            self._built[key] = self._start(step)
+            self._built[key] = self._beside.submit(functools.partial(self._made, step))
         self._beside.finish()
 
-    def _start(self, step: KernelStep) -> Future[KernelObject]:
-        """Generate the code, and have it compiled."""
+    def _made(self, step: KernelStep, helper: Helper | None) -> KernelObject:
+        """The kernel, built over there where that can be."""
         start = time.perf_counter()
-        try:
-            compiled = _generated(
-                step.choice.schedule(step.workload, self.target, step.interface), self.target, self.cache
-            )
-        except _Refusal as error:
-            return _settled(error)
-        generated = time.perf_counter() - start
+        kernel = self._asked(step, helper) if helper is not None and not extended() else None
+        if kernel is None:
+            schedule = step.choice.schedule(step.workload, self.target, step.interface)
+            kernel = kernel_of(schedule, self.target, self.cache, self._name(step))
+        _log.debug("%.3f s to build the kernel for %s", time.perf_counter() - start, step.workload.describe())
+        return kernel
 
-        def compile(helper: Helper | None) -> KernelObject:
-            start = time.perf_counter()
-            kernel = compiled(compile_ir if helper is None else helper.compile)
-            keep_kernel(self.cache, self._name(step), kernel)
-            seconds = time.perf_counter() - start
-            _log.debug(
-                "%.3f s to write and %.3f s to compile the kernel for %s", generated, seconds, step.workload.describe()
-            )
-            return kernel
-
-        return self._beside.submit(compile)
+    def _asked(self, step: KernelStep, helper: Helper) -> KernelObject | None:
+        """What a helper answers; None where it cannot build it: who builds it here finds out why."""
+        if step.choice.recorded is not None:
+            return None
+        folder = None if self.cache is None or self.cache.directory is None else str(self.cache.directory)
+        facts = (step.workload, step.choice.config, step.interface, self.target)
+        reply = helper.call(f"{asked.MODULE}:kernel", *(x.to_json() for x in facts), folder, self._name(step))
+        return None if reply is None or "error" in reply[0] else kernel_from_json(*reply)
 
     def _name(self, step: KernelStep) -> str | None:
         """What the cache calls the kernel."""
@@ -164,13 +146,3 @@ class Kernels:
 
 def _key(step: KernelStep) -> tuple[str, str, str]:
     return step.workload.key, step.choice.origin, step.interface.to_json()
-
-
-def _settled(result: KernelObject | Exception) -> Future[KernelObject]:
-    """What is known already."""
-    future: Future[KernelObject] = Future()
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
-    return future

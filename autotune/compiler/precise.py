@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from autotune.codegen.beside import Beside
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.compile import CompiledModel, compile_graph
@@ -47,6 +48,7 @@ def compile_precisely(
     strict_fp: bool = False,
     max_memory: int | None = None,
     weights: PackedWeights | None = None,
+    beside: Beside | None = None,
 ) -> CompiledModel:
     """Compile an optimised graph in a precision; for the rest see `compile_graph`.
 
@@ -61,8 +63,9 @@ def compile_precisely(
     else:
         graph, found = in_precision(graph, target, database, cache, precision=precision, strict_fp=strict_fp)
         compiled = compile_graph(
-            graph, target, database, cache, strict_fp=strict_fp, max_memory=max_memory, weights=weights
-        )
+            graph, target, database, cache,
+            strict_fp=strict_fp, max_memory=max_memory, weights=weights, beside=beside,
+        )  # fmt: skip
     return replace(compiled, precise=found, program=replace(compiled.program, precision=str(found)))
 
 

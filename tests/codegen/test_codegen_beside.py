@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import ANY
 
 import pytest
@@ -64,7 +65,7 @@ def test_all_is_done_when_finish_returns(cores: int, monkeypatch: pytest.MonkeyP
 
 
 def test_few_pieces_and_embedded_pythons_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never() -> Helper:
+    def never(imports: Sequence[str]) -> Helper:
         raise AssertionError("started a process")
 
     monkeypatch.setattr(machine, "allowed_cores", lambda: 4)
@@ -79,7 +80,7 @@ def test_few_pieces_and_embedded_pythons_start_no_process(monkeypatch: pytest.Mo
 
 
 def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> Helper:
+    def full(imports: Sequence[str]) -> Helper:
         raise OSError("no more processes")
 
     monkeypatch.setattr(machine, "allowed_cores", lambda: 4)
@@ -93,7 +94,7 @@ def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_helper_says_what_was_wrong_and_goes_on() -> None:
     helper = Helper()
     try:
-        asked = "autotune.search_spaces.space.asked:default_of"
+        asked = "autotune.compiler.asked:default"
         assert helper.call(asked, "{}", TARGET.to_json(), False) == ({"error": ANY}, b"")
         assert helper.call("autotune.codegen.helper:compiled", function(1), CPU, FEATURES) is not None
         helper._process.kill()
@@ -101,3 +102,31 @@ def test_a_helper_says_what_was_wrong_and_goes_on() -> None:
         assert helper.call("autotune.codegen.helper:compiled", function(1), CPU, FEATURES) is None
     finally:
         helper.close()
+
+
+def test_threads_that_share_a_process_get_their_own_answers() -> None:
+    helper = Helper(["json"])
+
+    def asked(number: int) -> CompiledObject:
+        return helper.compile(function(number), cpu=CPU, features=FEATURES)
+
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(asked, range(12)))
+        assert found == [compile_ir(function(number), cpu=CPU, features=FEATURES) for number in range(12)]
+    finally:
+        helper.close()
+
+
+def test_one_that_nobody_needs_any_more_is_not_waited_for() -> None:
+    with Beside(["time", "nothing.of.this.name"]) as beside:
+        beside.start()
+    assert all(helper._process.returncode is not None for helper in beside._helpers)
+
+
+def test_work_goes_on_without_a_process_that_cannot_load_its_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "allowed_cores", lambda: 2)
+    with Beside(["nothing.of.this.name"]) as beside:
+        beside.expect(FEW + 1)
+        found = [beside.submit(compiled(number)) for number in range(FEW + 1)]
+        assert all(one.result(60) for one in found)

@@ -1,0 +1,89 @@
+"""What helper processes answer is what is found here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotune import machine
+from autotune.codegen.beside import Beside
+from autotune.codegen.helper import Helper
+from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler import asked, kernels
+from autotune.compiler.choose import Chooser
+from autotune.compiler.kernels import Kernels
+from autotune.compiler.slots import KernelStep
+from autotune.compiler.wishes import layouts_of
+from autotune.errors import LoweringError
+from autotune.ops import parse_workload
+from autotune.search_spaces import Interface
+from autotune.target import Target
+
+TARGET = Target.parse("x86 -mcpu=haswell -num-cores=1")
+WORKLOADS = [parse_workload(f"matmul a={rows},64 b={64},32 + relu") for rows in range(8, 16)]
+
+
+def steps(chooser: Chooser) -> list[KernelStep]:
+    found = []
+    for workload in WORKLOADS:
+        choice = chooser(workload)
+        interface = Interface(layouts_of(choice.schedule(workload, TARGET)))
+        found.append(KernelStep(workload, choice, interface, (0, "b"), (1,), None))
+    return found
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_kernels_are_the_same_wherever_they_are_built(
+    cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chooser = Chooser(TARGET, None)
+    with Beside() as beside:
+        alone = [kernel for _, kernel in Kernels(TARGET, None, chooser, beside).build(steps(chooser))]
+    monkeypatch.setattr(machine, "allowed_cores", lambda: cores)
+    cache = ObjectCache(tmp_path)
+    with Beside([asked.MODULE]) as beside:
+        beside.start()
+        for helper in beside._helpers:
+            helper.wait()
+        found = [kernel for _, kernel in Kernels(TARGET, cache, chooser, beside).build(steps(chooser))]
+    assert found == alone
+
+    def never(*given: object) -> None:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(kernels, "kernel_of", never)
+    with Beside() as beside:
+        assert [k for _, k in Kernels(TARGET, cache, chooser, beside).build(steps(chooser))] == alone
+
+
+def test_a_helper_builds_a_kernel_and_keeps_it(tmp_path: Path) -> None:
+    chooser = Chooser(TARGET, None)
+    step, helper = steps(chooser)[0], Helper([asked.MODULE])
+    try:
+        with Beside() as beside:
+            found = Kernels(TARGET, ObjectCache(tmp_path), chooser, beside)
+            kernel = found._asked(step, helper)
+            assert kernel is not None and found._made(step, None) == kernel
+            assert found._name(step) in {path.name for path in tmp_path.iterdir()}
+    finally:
+        helper.close()
+
+
+def test_a_refusal_is_that_of_who_builds_it_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    chooser = Chooser(TARGET, None)
+    wrong = steps(chooser)[0]
+
+    def refuse(*given: object) -> None:
+        raise LoweringError("not like this")
+
+    class Refusing(Helper):
+        def __init__(self) -> None:
+            pass
+
+        def call(self, function: str, *arguments: object) -> tuple[dict[str, str], bytes]:
+            return {"error": "not like this"}, b""
+
+    monkeypatch.setattr(kernels, "kernel_of", refuse)
+    with Beside() as beside, pytest.raises(LoweringError, match="not like this"):
+        Kernels(TARGET, None, chooser, beside)._made(wrong, Refusing())
