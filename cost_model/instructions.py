@@ -28,7 +28,7 @@ from autotune.lower.ir import (
     statements,
     variables,
 )
-from autotune.schedule.dot_products import DOT_PRODUCTS
+from autotune.schedule.dot_products import DOT_PRODUCTS, WIDENING
 from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE
 from autotune.target import Target
 from autotune.tensor.expr import Binary, Const, Expr, Table, children
@@ -125,6 +125,7 @@ class _Counter:
         if isinstance(e, Load):
             in_memory = e.buffer.scope != REGISTER
             self.found.loads += at.times(over) * (at.vectors(e.buffer, e.indices) if in_memory else self._spilled)
+            self.found.arithmetic += at.times(over) * at.widening / at.rate
             return
         op = e.op if isinstance(e, Binary) else ""
         if e.dtype.is_float and not at.swallowed and not (folded and op == "mul"):
@@ -156,10 +157,11 @@ class _Place:
         self._width = -(-self._lanes // self._wide)
         pipe = adding(target)
         self.rate = pipe.per_cycle
-        # An instruction that folds neighbours widens and multiplies them by itself.
+        # An instruction that folds neighbours multiplies them by itself, and mostly widens them, too.
         dot = next((DOT_PRODUCTS[x.mark] for x in loops if x.mark in DOT_PRODUCTS), None)
         fast = target.core.pipe(dot.pipe, target.vector_bits) if dot else None
         self.swallowed, steps = dot is not None, dot.steps if dot else 1
+        self.widening = WIDENING if dot is not None and dot.widened else 0.0
         self.adding = ((fast or pipe).per_cycle / steps, (fast or pipe).latency)
 
     def times(self, over: Iterable[str]) -> float:

@@ -16,8 +16,7 @@ from autotune.tensor.expr import Binary, Cast, Const, Expr
 from autotune.tensor.fields import Field, field_of
 from autotune.tensor.linear import Linear
 
-_WITHOUT_SUM = ("vpmaddwd",)
-_ELEMENT = {DType.u8: "i8", DType.i8: "i8", DType.bf16: "bfloat"}
+_ELEMENT = {DType.u8: "i8", DType.i8: "i8", DType.bf16: "bfloat", DType.i16: "i16"}
 
 
 def check_instructions(program: LoopProgram, target: Target) -> None:
@@ -68,7 +67,7 @@ def emit_dot(m: Memory, a: Arithmetic, loop: For) -> None:
 def _call(m: Memory, dot: DotProduct, total: str, factors: list[str], operand: str) -> str:
     """`total` and what the instruction adds to it; the factors are words, a lane each, of what it multiplies."""
     lanes, kind = m.lanes, stored_type(dot.total, m.lanes)
-    symbol, adds = f"@{dot.symbol(lanes)}", dot.name not in _WITHOUT_SUM
+    symbol, adds = f"@{dot.symbol(lanes)}", dot.adds
     given = [m.w.value(f"bitcast <{lanes} x i32> {text} to {operand}") for text in factors]
     arguments = [f"{kind} {total}"] * adds + [f"{operand} {name}" for name in given]
     m.w.declare(f"{kind} {symbol}({', '.join([kind] * adds + [operand] * 2)})")

@@ -8,7 +8,7 @@ from autotune.schedule.consistent import consistent
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import StageState, State
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Const, Expr, Read, rewrite, substitute
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, rewrite, substitute
 from autotune.tensor.linear import conjunction, nonnegatives, to_linear
 from autotune.tensor.stage import Axis, Stage, Tensor
 
@@ -39,11 +39,14 @@ def cache_write(state: State, tensor: str) -> State:
 
 
 @primitive
-def cache_read(state: State, tensor: str, consumer: str, padded: bool = False, only: int = -1) -> State:
+def cache_read(
+    state: State, tensor: str, consumer: str, padded: bool = False, only: int = -1, stored: str = ""
+) -> State:
     """Copy the part of a tensor that a consumer reads into a nearer place (packing when it gets a layout).
 
     With `padded`, the copy holds the padding too, so that the consumer tests nothing. `only` is the number of the one
-    read of the tensor, from the left, that goes to the copy, where a stage reads several parts; -1 for all.
+    read of the tensor, from the left, that goes to the copy, where a stage reads several parts; -1 for all. With
+    `stored`, a wider type of integers, the copy holds those, of what the consumer widens anyway.
 
     rewrite:
         S = g(T[e])                                 S = g(T[e] if 0 <= e < n else 0)
@@ -67,23 +70,55 @@ def cache_read(state: State, tensor: str, consumer: str, padded: bool = False, o
     check(-1 <= only < len(reads), f"cache_read {tensor}: {consumer} has {len(reads)} reads of it, none number {only}")
     check(only < 0 or not padded, f"cache_read {tensor}: padded copies serve all reads; leave out only")
     spans = [(0, n) for n in t.shape] if not padded else _spans(c, t)
-    copy = Tensor(_free(state, f"{tensor}.r"), tuple(n for _, n in spans), t.dtype)
+    held = _wider(t, stored) if stored else t.dtype
+    copy = Tensor(_free(state, f"{tensor}.r"), tuple(n for _, n in spans), held)
     axes = tuple(Axis(f"i{d}", n) for d, (_, n) in enumerate(spans))
     source = Tensor(t.name, t.shape, t.dtype)
     value = Read(source, tuple(_shifted(a.var, first) for a, (first, _) in zip(axes, spans)))
     if padded:
         value = replace(value, when=_inside(value, spans), otherwise=_otherwise(c, t))
-    stage = Stage((copy,), axes, (), (value,))
+    stage = Stage((copy,), axes, (), (Cast(value, held) if stored else value,))
 
     def redirect(e: Expr) -> Expr | None:
+        if (
+            stored
+            and isinstance(e, Cast)
+            and isinstance(e.a, Cast)
+            and _reads(e.a.a, copy)
+            and e.dtype.bits > held.bits
+        ):
+            return Cast(e.a.a, e.dtype)  # there and back
         if not isinstance(e, Read) or e.tensor.name != tensor or (only >= 0 and e != reads[only]):
             return None
         if padded:
-            return Read(copy, tuple(_shifted(i, -first) for i, (first, _) in zip(e.indices, spans)))
-        return Read(copy, e.indices, e.when, e.otherwise)
+            found = Read(copy, tuple(_shifted(i, -first) for i, (first, _) in zip(e.indices, spans)))
+        else:
+            found = Read(copy, e.indices, e.when, _in(held, e.otherwise))
+        return Cast(found, t.dtype) if stored else found
 
     changed = replace(c, stage=replace(c.stage, body=tuple(rewrite(b, redirect) for b in c.stage.body)))
     return _with_before(state, c, StageState.fresh(stage), changed, f"cache_read {tensor}")
+
+
+def _wider(t: Tensor, stored: str) -> DType:
+    """The type of that name; it must hold all that the tensor may hold."""
+    known = stored in {d.value for d in DType}
+    check(known, f"cache_read {t.name}: {stored!r} is no type of elements")
+    wider = DType(stored)
+    fits = t.dtype.is_int and wider.is_int and wider.is_signed and wider.bits > t.dtype.bits
+    check(fits, f"cache_read {t.name}: {stored} does not hold every {t.dtype}; name a wider signed integer")
+    return wider
+
+
+def _reads(e: Expr, t: Tensor) -> bool:
+    return isinstance(e, Read) and e.tensor.name == t.name
+
+
+def _in(held: DType, otherwise: Expr | None) -> Expr | None:
+    """What is read outside, in the type of the copy."""
+    if otherwise is None or otherwise.dtype is held:
+        return otherwise
+    return Const(otherwise.value, held) if isinstance(otherwise, Const) else Cast(otherwise, held)
 
 
 def _spans(c: StageState, t: Tensor) -> list[tuple[int, int]]:

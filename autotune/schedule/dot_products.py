@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from autotune.tensor.dtype import DType
 
@@ -42,7 +43,8 @@ class DotProduct:
         pipe: the kind of `autotune.core.Pipe` that says how fast it is.
         forms: its encodings. Those of as many lanes have the same symbol: LLVM picks what the CPU has.
         widened: whether it multiplies pairs of 16-bit integers, and bytes are made such before: every second byte of a
-            lane, then those between. The sums of their products are added by the instruction, or by one behind it.
+            lane, then those between.
+        adds: whether it adds to the accumulator by itself; else another instruction does.
         steps: instructions of its pipe that it takes.
         rows, groups: of an instruction of tiles, at most; 1 of one of vectors.
         swapped: of an instruction of tiles, LLVM's intrinsic where the rows are of the right type.
@@ -57,6 +59,7 @@ class DotProduct:
     forms: tuple[Form, ...]
     others: tuple[tuple[DType, DType], ...] = ()
     widened: bool = False
+    adds: bool = True
     steps: int = 1
     rows: int = 1
     groups: int = 1
@@ -66,6 +69,13 @@ class DotProduct:
     def tiled(self) -> bool:
         """Whether it multiplies tiles."""
         return self.rows > 1
+
+    def registers(self, shared: Any) -> Any:
+        """Vector registers beside the accumulators, where so many vectors of a factor stay in registers for several.
+
+        Works on an array of such numbers, too.
+        """
+        return (shared + 1) * (2 if self.widened else 1) + (not self.adds)
 
     @property
     def depth(self) -> int:
@@ -104,6 +114,12 @@ def _tiles(name: str, extent: int, left: DType, right: DType, total: DType, feat
     )  # fmt: skip
 
 
+WIDENING = 2.5
+"""Instructions that make 16-bit integers of a vector of bytes: two where they are unsigned, else three."""
+
+PAIRS = "vpmaddwd.pairs"
+"""Multiplies pairs of 16-bit integers that lie as such in memory."""
+
 DOT_PRODUCTS = {
     d.name: d
     for d in (
@@ -132,7 +148,13 @@ DOT_PRODUCTS = {
             "vpmaddwd", 4, DType.u8, DType.i8, DType.i32, "fma.f32",
             (Form(("avx2",), (4,), "llvm.x86.sse2.pmadd.wd"), Form(("avx2",), (8,), "llvm.x86.avx2.pmadd.wd"),
              Form(("avx512bw",), (16,), "llvm.x86.avx512.pmaddw.d.512")),
-            others=((DType.i8, DType.i8), (DType.u8, DType.u8)), widened=True, steps=4,
+            others=((DType.i8, DType.i8), (DType.u8, DType.u8)), widened=True, adds=False, steps=4,
+        ),
+        DotProduct(
+            PAIRS, 2, DType.i16, DType.i16, DType.i32, "fma.f32",
+            (Form(("avx2",), (4,), "llvm.x86.sse2.pmadd.wd"), Form(("avx2",), (8,), "llvm.x86.avx2.pmadd.wd"),
+             Form(("avx512bw",), (16,), "llvm.x86.avx512.pmaddw.d.512")),
+            adds=False, steps=2,
         ),
         DotProduct(
             "vdpbf16ps", 2, DType.bf16, DType.bf16, DType.f32, "dot.bf16",

@@ -88,10 +88,10 @@ class Editor:
         self.schedule = self.schedule.rfactor(stage, axis, factor)
         return next(s.name for s in self.schedule.state.stages if s.name not in before)
 
-    def cache_read(self, tensor: str, consumer: str, padded: bool = False) -> str:
-        """The copy of `tensor` that `consumer` reads from now on."""
+    def cache_read(self, tensor: str, consumer: str, padded: bool = False, stored: str = "") -> str:
+        """The copy of `tensor` that `consumer` reads from now on; `stored`: of other elements, see the primitive."""
         before = {s.name for s in self.schedule.state.stages}
-        self.schedule = self.schedule.cache_read(tensor, consumer, padded)
+        self.schedule = self.schedule.cache_read(tensor, consumer, padded, stored=stored)
         return next(s.name for s in self.schedule.state.stages if s.name not in before)
 
     def loops(self, stage: str) -> list[str]:

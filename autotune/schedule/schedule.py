@@ -104,8 +104,10 @@ class Schedule:
     def cache_write(self, tensor: str) -> Schedule:
         return self.then("cache_write", tensor)
 
-    def cache_read(self, tensor: str, consumer: str, padded: bool = False, only: int = -1) -> Schedule:
-        rest = (padded, only) if only >= 0 else (True,) if padded else ()
+    def cache_read(
+        self, tensor: str, consumer: str, padded: bool = False, only: int = -1, stored: str = ""
+    ) -> Schedule:
+        rest = (padded, only, stored) if stored else (padded, only) if only >= 0 else (True,) if padded else ()
         return self.then("cache_read", tensor, consumer, *rest)
 
     def rfactor(self, stage: str, axis: str, factor: int, keep: str = "outer") -> Schedule:

@@ -171,7 +171,11 @@ class Decoder:
         rows = np.arange(len(b.vector))
         size, vectors = b.tile.prod(1), b.tile[rows, b.vector]
         tiled = b.upright >= 0
-        ok = size + np.minimum(vectors, size // vectors) + 1 <= self.registers + self.registers // 8
+        shared = np.minimum(vectors, size // vectors)
+        beside = shared + 1
+        for n, folding in enumerate(c.foldings, 1):
+            beside = np.where(b.dot == n, folding.dot.registers(shared), beside)
+        ok = size + beside <= self.registers + self.registers // 8
         ok &= ~tiled | (size + FACTOR_TILES + (self._rest(b) > 0) <= TILES)
         elements, units = b.elements(), b.units()
         ragged = np.zeros(len(rows), np.int64)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.schedule.dot_products import WIDENING
 from autotune.search_spaces.sketch.batch import Batch, Flags
 from autotune.search_spaces.sketch.contraction import Contraction
 from autotune.search_spaces.sketch.rules import folded
 from autotune.target import Target
 
 Array = NDArray[np.float64]
-WIDENING = 2.5
-"""Instructions that make 16-bit integers of a vector of bytes: two where they are unsigned, else three."""
 INTEGER_STEPS = 3
 """Instructions that multiply 32-bit integers, two on most CPUs, and add the product."""
 

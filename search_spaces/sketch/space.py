@@ -16,7 +16,7 @@ from autotune.core import LINE
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
-from autotune.schedule.dot_products import TILES
+from autotune.schedule.dot_products import PAIRS, TILES
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import foreseen
@@ -179,8 +179,8 @@ class SketchSpace(ConfigSpace):
     def expected(self, batch: Batch) -> NDArray[np.float64]:
         """What the prior expects, lower is faster, without one the closed form; threads without work come last.
 
-        The prior has learned on as many threads as its machines have, and there may be more. Of products of tiles no
-        model has learned anything: there the closed form says what is expected.
+        The prior has learned on as many threads as its machines have, and there may be more. Of products of tiles, and
+        of pairs, no model has learned anything: there the closed form says what is expected.
         """
         forest, values = prior(NAMES, FEATURES_VERSION), self.numbers.of(batch)
         idle = np.maximum(-values[:, NAMES.index("units")], 0.0)  # octaves by which there are fewer units than threads
@@ -188,7 +188,9 @@ class SketchSpace(ConfigSpace):
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
         features = Features(NAMES, values.astype(np.float32))
         closed = starting_score(features, forest.start, forest.weight)
-        found = np.where((batch.upright >= 0) | self.numbers.c.lanewise, closed, forest.predict(features))
+        c = self.numbers.c
+        untold = c.lanewise or any(f.dot.name == PAIRS for f in c.foldings)
+        found = np.where((batch.upright >= 0) | untold, closed, forest.predict(features))
         return np.asarray(-found + IDLE * idle)
 
     @property
@@ -270,7 +272,9 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
         size = math.prod(t.tile)
         if t.upright >= 0 and size + FACTOR_TILES + (c.spatial[t.upright].extent % t.height > 0) > TILES:
             return False
-        return size + min(t.tile[t.vector], size // t.tile[t.vector]) + 1 <= registers + registers // 8
+        shared, folding = min(t.tile[t.vector], size // t.tile[t.vector]), c.folding(t.dot)
+        beside = shared + 1 if folding is None else folding.dot.registers(shared)
+        return bool(size + beside <= registers + registers // 8)
 
     def filled(config: Config) -> bool:
         """No axis is shorter than its tile, and what jumps is not torn apart."""

@@ -16,6 +16,7 @@ from autotune.search_spaces.sketch.mapping import far_apart, mapping, slides, tu
 from autotune.search_spaces.sketch.parts import added_up, in_parts
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles, Tiling
+from autotune.search_spaces.sketch.widened import copies_first, widened
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.registry import template
@@ -105,6 +106,17 @@ class SketchedParts(_Sketch):
         whole = contraction(workload, target)
         assert whole is not None
         return added_up(super().schedule(workload, config, target, interface), whole)
+
+
+@template("sketch.widened", op=None, weight=0.5, priority=_first)
+class SketchedWidened(_Sketch):
+    """Contractions of bytes that are widened before all else."""
+
+    look = staticmethod(widened)
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        c = self.space(workload, target).numbers.c
+        return copies_first(super().schedule(workload, config, target, interface), c, target)
 
 
 def _map_first(workload: Workload, target: Target) -> float:

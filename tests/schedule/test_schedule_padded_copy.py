@@ -10,6 +10,7 @@ from autotune.ops.parse import parse_workload
 from autotune.ops.registry import compute_def
 from autotune.schedule import Schedule
 from autotune.tensor import ComputeDef, compute, placeholder, read, reduce_axis, sum_
+from autotune.tensor.dtype import DType
 from tests.conftest import Golden, Right
 
 
@@ -74,3 +75,32 @@ def test_a_copy_for_one_read_of_several(right: Right) -> None:
         Schedule(s.compute).cache_read("in0", "y", only=2)
     with pytest.raises(ScheduleError, match="leave out only"):
         Schedule(s.compute).cache_read("in0", "y", padded=True, only=0)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_a_copy_in_wider_integers(padded: bool, right: Right) -> None:
+    text = "conv2d data=1,5,7,9:u8 weight=6,5,3,3:i8 pad=1,2,0,1 pad_value=9"
+    s = Schedule(compute_def(parse_workload(text))).cache_write("out0")
+    s = (
+        s.cache_read("in0", "out0.c", padded, stored="i16")
+        .cache_read("in1", "out0.c", stored="i16")
+        .precompute("in1.r")
+    )
+    (copy,) = s.state.stage("in0.r").stage.outputs
+    assert copy.dtype is DType.i16 and "u8" not in str(s.state.stage("out0.c").stage.body[0])
+    right(s)
+    assert Schedule.from_json(s.to_json()).key == s.key
+
+
+def test_what_is_not_widened_is_made_narrow_again(right: Right) -> None:
+    x = placeholder((8,), "u8", "in0")
+    s = Schedule(ComputeDef.build([x], [compute((8,), lambda i: x[i], name="y")]))
+    right(s.cache_read("in0", "y", stored="i32"))
+
+
+@pytest.mark.parametrize("stored", ["u8", "u32", "f32", "i8", "wide"])
+def test_copies_hold_every_element(stored: str) -> None:
+    x = placeholder((8,), "u8", "in0")
+    s = Schedule(ComputeDef.build([x], [compute((8,), lambda i: x[i], name="y")]))
+    with pytest.raises(ScheduleError, match="does not hold every u8|is no type of elements"):
+        s.cache_read("in0", "y", stored=stored)

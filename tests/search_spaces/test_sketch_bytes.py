@@ -19,6 +19,7 @@ from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.search_spaces.sketch.tiling import NO
 from autotune.search_spaces.space.config import Config
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from tests.search_spaces.bytes_cases import TARGETS, random_bytes
 from tests.search_spaces.generic_cases import random_interface
 from tests.search_spaces.matmul_cases import wrong
@@ -43,7 +44,7 @@ def space_of(text: str) -> SketchSpace:
 def test_random_products_of_bytes(seed: int) -> None:
     rng = random.Random(seed)
     workload, target = random_bytes(rng), Target.parse(rng.choice(TARGETS))
-    template = lookup("sketch.contraction")
+    template = lookup(rng.choice(("sketch.contraction", "sketch.widened")))
     if not target.runs_on_host() or not template.applies(workload, target):
         return
     space = template.space(workload, target)
@@ -129,7 +130,25 @@ def test_a_border_of_zero_points_is_read_without_tests() -> None:
 )
 @pytest.mark.parametrize("mcpu", ["icelake-server", "haswell", "sapphirerapids"])
 def test_sketches_are_the_first_choice_for_bytes(text: str, mcpu: str) -> None:
-    assert templates_for(parse_workload(text), Target.parse(f"x86 -mcpu={mcpu}"))[0].name == "sketch.contraction"
+    first = templates_for(parse_workload(text), Target.parse(f"x86 -mcpu={mcpu}"))[0].name
+    assert first in ("sketch.contraction", "sketch.widened")
+
+
+def test_where_no_instruction_multiplies_bytes_pairs_of_wider_integers_are_read_as_they_lie() -> None:
+    workload = parse_workload("conv2d data=1,64,14,14:u8 weight=64,64,3,3:i8 pad=1 pad_value=7 + requantize "
+                              "multiplier=const:1,64,1,1:f32 zero_point=const:scalar:u8")  # fmt: skip
+    old, template = Target.parse("x86 -mcpu=haswell -num-cores=1"), lookup("sketch.widened")
+    assert not template.applies(workload, VNNI) and templates_for(workload, old)[0].name == template.name
+    source = generate(template.schedule(workload, template.default(workload, old), old), old)
+    code = assembly(source.ir, cpu=old.cpu, features=old.llvm_features)
+    assert "vpmaddwd" in code and "vpsraw" not in code
+    (kept,) = (o for o in source.program.operands if o.constant and o.dtype is DType.i16)
+    assert kept.prepared is not None
+
+
+@pytest.mark.parametrize("text", ["matmul a=8,64 b=64,32", "matmul a=8,62:u8 b=var:62,32:i8"])
+def test_what_has_no_pairs_of_bytes_is_not_widened(text: str) -> None:
+    assert not lookup("sketch.widened").applies(parse_workload(text), Target.parse("x86 -mcpu=haswell -num-cores=1"))
 
 
 def test_nothing_is_filled_up_where_no_factor_has_zeros() -> None:

@@ -1,0 +1,77 @@
+"""Sums of products of bytes as pairs of 16-bit integers, for CPUs whose instructions multiply no bytes.
+
+To widen bytes in registers takes as many instructions as to multiply them, again for each tile. So weights are kept
+widened, and the image is widened once, before all else, with its border.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from autotune.core import LINE
+from autotune.errors import ScheduleError
+from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
+from autotune.schedule.dot_products import DOT_PRODUCTS, PAIRS
+from autotune.schedule.editor import Editor
+from autotune.search_spaces.library.access import innermost
+from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction
+from autotune.target import Target
+from autotune.tensor.dtype import DType
+from autotune.tensor.layout import Layout
+
+
+@functools.lru_cache(maxsize=512)
+def widened(workload: Workload, target: Target) -> Contraction | None:
+    """The contraction that reads widened copies; None where there is an instruction for bytes, or nothing to pair."""
+    c = contraction(workload, target)
+    if c is None or not c.foldings or not all(f.dot.widened for f in c.foldings):
+        return None
+    pairs, edit, layouts = DOT_PRODUCTS[PAIRS], Editor(c.schedule), dict(c.layouts)
+    try:
+        for f in c.factors:
+            copy = edit.cache_read(f.tensor, c.total, padded=not f.constant, stored=pairs.left.value)
+            if f.constant:
+                edit.schedule = edit.schedule.precompute(copy)
+                layouts.pop(f.tensor, None)
+            elif f.tensor in layouts:
+                edit.layout(copy, _lines(layouts[f.tensor], f.shape, pairs.left.bytes))
+    except ScheduleError:
+        return None
+    found = analysed(edit.schedule, layouts, c.total, c.output, target)
+    return found if found is not None and found.foldings else None
+
+
+def _lines(form: Layout, shape: tuple[int, ...], size: int) -> Layout:
+    """The layout without a border, of channels in blocks of a cache line where they fill such: the sum has long inner
+    loops then, and reads lines from end to end."""
+    whole = [(d, LINE // size if shape[d] % (LINE // size) == 0 else block) for d, block in form.order if block]
+    return Layout.blocked(len(shape), whole, order=[d for d, block in form.order if not block])
+
+
+def copies_first(schedule: Schedule, c: Contraction, target: Target) -> Schedule:
+    """The copies, in vectors along what lies side by side, rows shared among threads."""
+    edit = Editor(schedule)
+    for s in c.schedule.state.stages:
+        (copy,) = s.stage.outputs
+        form = edit.schedule.state.layout(copy)
+        along = innermost(form, copy.shape)
+        if s.name not in (c.total, c.output) and along is not None:
+            _in_memory_order(edit, s.name, form, along, target)
+    return edit.schedule
+
+
+def _in_memory_order(edit: Editor, name: str, form: Layout, along: int, target: Target) -> None:
+    axes = [a.name for a in edit.stage(name).stage.axes]
+    width = form.block(along) if form.block(along) > 1 else target.lanes(DType.f32.bytes)
+    ragged = edit.extent(name, axes[along]) % width
+    over, lane = edit.split(name, axes[along], width)
+    around = [axes[d] for d, block in form.order if not block and d != along]
+    order = [over if d == along else axes[d] for d, block in form.order if not block]
+    edit.order(name, [*around, over, lane] if ragged else [*order, lane])
+    edit.vectorize(name, lane)
+    shared = around if ragged else order[:-1] or order
+    if shared:
+        edit.parallel(name, edit.fuse(name, shared))
+    if ragged:
+        edit.partition(name, [over])
