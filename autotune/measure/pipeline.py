@@ -28,6 +28,8 @@ from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.target import Target
 
 _MOST_BUILDERS = 4  # one runner cannot time kernels faster than a few processes build them
+_WAITING = 2  # kernels that wait for the runner itself
+_AHEAD = 5  # candidates under way for each of them, so that none waits for a few kernels that take long to build or run
 
 
 class BuilderLike(Protocol):
@@ -200,6 +202,9 @@ class Pipeline:
     def _move_on(self, flights: Sequence[_Flight], moved: threading.Event) -> tuple[_Flight, Measurement] | None:
         """The first that has ended; before it is found, those drawn earlier move on as far as there is room."""
         busy = {flight.code for flight in flights if flight.running is not None}
+        under_way = sum(flight.running is not None and not flight.running.done() for flight in flights)
+        # Some more than can run begin at once when it is their turn, whatever the caller is thinking about then.
+        room = self._runner.slots + (_WAITING if self._cores is not None else 0) - under_way
         for flight in flights:
             if flight.build is None and flight.building.done():
                 flight.build = flight.building.result()
@@ -211,8 +216,9 @@ class Pipeline:
             known = self._known_result(flight, build) if flight.running is None else None
             if known is not None:
                 return flight, self._landed(flight, build, known)
-            if flight.running is None and len(busy) < self._runner.slots and isinstance(build, BuildResult):
+            if flight.running is None and room > 0 and isinstance(build, BuildResult):
                 busy.add(flight.code)
+                room -= 1
                 options = replace(self._options, incumbent=self._best.get(flight.candidate.workload.key))
                 flight.started = time.monotonic()
                 flight.running = self._start_run(flight.candidate, build, options)
@@ -290,7 +296,7 @@ def pipeline_of(
         yield Pipeline(
             builder,
             runner,
-            ahead=2 * builders + 2,
+            ahead=_AHEAD * builders,
             take_turns=cores <= threads,
             weight_bytes=weight_bytes,
             spill_filter=SpillFilter(),

@@ -6,7 +6,7 @@ there is work for it.
 
 Where most kernels turn out to be disturbed beside builds, nothing is built while one is timed. The cores of a virtual
 machine are often the two hardware threads of one: nothing that the system tells shows it, but all that runs on one
-slows the other down.
+slows the other down. Where most are disturbed then, too, it was somebody else, and builds go on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 LATELY = 8
-"""Kernels timed beside builds, of which more than half are disturbed where builds are to wait."""
+"""Kernels timed beside builds, of which more than half are disturbed where builds are to wait; and timed alone, where
+that has not helped."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,12 +39,15 @@ class SharedCores:
         cores: how many there are.
         threads: cores that a kernel has while it is timed.
         builders: how many candidates may be built at the same time; each has one core.
+        runners: how many kernels may be timed at the same time.
     """
 
-    def __init__(self, cores: int, threads: int, builders: int) -> None:
+    def __init__(self, cores: int, threads: int, builders: int, runners: int = 1) -> None:
         self._lock = threading.RLock()  # what begins may have ended at once, in this thread
         self._cores = self._free = max(cores, threads)
-        self._threads, self._builders = threads, builders
+        self._threads, self._builders, self._runners = threads, builders, runners
+        self._beside, self._alone = threads, False  # what a kernel has beside builds; whether it has all instead
+        self._in_vain = False  # it has been alone, which did not help
         self._disturbed: deque[bool] = deque(maxlen=LATELY)
         self._runs: deque[_Work] = deque()
         self._builds: deque[_Work] = deque()
@@ -60,8 +64,10 @@ class SharedCores:
         """Takes it into account how a kernel's timing went."""
         with self._lock:
             self._disturbed.append(disturbed)
-            if 2 * sum(self._disturbed) > LATELY:
-                self._threads = self._cores
+            if 2 * sum(self._disturbed) > LATELY and not self._in_vain:
+                self._in_vain, self._alone = self._alone, not self._alone
+                self._threads = self._cores if self._alone else self._beside
+                self._disturbed.clear()
 
     def _queue(self, works: deque[_Work], start: Callable[[], Future[Result]]) -> Future[Result]:
         result: Future[Result] = Future()
@@ -72,20 +78,22 @@ class SharedCores:
 
     def _begin(self) -> None:
         with self._lock:
-            while self._runs and self._free >= self._threads:
-                self._go(self._runs.popleft(), self._threads, 0)
-            while self._builds and not self._runs and self._free and self._builders:
-                self._go(self._builds.popleft(), 1, 1)
+            while self._runs and self._runners and self._free >= self._threads:
+                self._go(self._runs.popleft(), self._threads, runners=1)
+            while self._builds and not (self._runs and self._runners) and self._free and self._builders:
+                self._go(self._builds.popleft(), 1, builders=1)
 
-    def _go(self, work: _Work, cores: int, builders: int) -> None:
+    def _go(self, work: _Work, cores: int, *, runners: int = 0, builders: int = 0) -> None:
         if not work.result.set_running_or_notify_cancel():
             return  # nobody waits for it any more
         self._free -= cores
+        self._runners -= runners
         self._builders -= builders
 
         def end(done: Future[Any] | None, error: BaseException | None) -> None:
             with self._lock:
                 self._free += cores
+                self._runners += runners
                 self._builders += builders
             if error is not None:
                 work.result.set_exception(error)

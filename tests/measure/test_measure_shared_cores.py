@@ -100,6 +100,36 @@ def test_where_builds_disturb_most_kernels_they_wait() -> None:
     assert begun.names[-1] == "c"
 
 
+def test_where_waiting_does_not_help_builds_go_on() -> None:
+    cores = SharedCores(cores=2, threads=1, builders=2)
+    begun = Begun(cores)
+    for _ in range(5):
+        cores.learn(True)
+    begun.run("A")
+    begun.build("a")
+    assert begun.names == ["A"], "perhaps builds disturb it"
+    begun.end("A")
+    begun.end("a")
+    for _ in range(20):
+        cores.learn(True)
+    begun.run("B")
+    begun.build("b")
+    assert begun.names == ["A", "a", "B", "b"], "somebody else does, whatever we do"
+
+
+def test_kernels_that_wait_for_the_runner_keep_no_core() -> None:
+    begun = Begun(SharedCores(cores=3, threads=1, builders=3))
+    for name in ("A", "B"):
+        begun.run(name)
+    for name in ("a", "b", "c"):
+        begun.build(name)
+    assert begun.names == ["A", "a", "b"]
+    begun.end("A")
+    assert begun.names == ["A", "a", "b", "B"]
+    begun.end("B")
+    assert begun.names[-1] == "c"
+
+
 def test_what_nobody_waits_for_any_more_does_not_begin() -> None:
     begun = Begun(SharedCores(cores=1, threads=1, builders=1))
     begun.build("a")
