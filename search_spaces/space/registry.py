@@ -189,7 +189,11 @@ def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -
     """The union of the templates' spaces; WorkloadError when no template can compute the workload."""
     return TaskSpace(
         {
-            entry.name: Member(entry.space(workload, target), entry.default(workload, target), entry.weight)
+            entry.name: Member(
+                entry.space(workload, target),
+                functools.cache(functools.partial(entry.default, workload, target)),
+                entry.weight,
+            )
             for entry in _some(templates_for(workload, target, strict_fp=strict_fp), workload)
         }
     )

@@ -261,11 +261,19 @@ def suggest(name: str, known: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One template's part of a task space."""
+    """One template's part of a task space.
+
+    Attributes:
+        guess: its default, or what finds it: of a sketch that takes a tenth of a second, and may never be asked for.
+    """
 
     space: ConfigSpace
-    default: Config
+    guess: Config | Callable[[], Config]
     weight: float = 1.0
+
+    @property
+    def default(self) -> Config:
+        return self.guess() if callable(self.guess) else self.guess
 
 
 @dataclass(frozen=True, slots=True)
