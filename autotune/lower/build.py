@@ -10,6 +10,7 @@ from autotune.lower.bounds import least
 from autotune.lower.extern import Place, Row, nest_of
 from autotune.lower.folding import kept_steps
 from autotune.lower.ir import (
+    LOCAL,
     OPERAND,
     REGISTER,
     SHARED,
@@ -80,7 +81,7 @@ class NestBuilder:
                     if t.name in self.folded:
                         d, steps = self.folded[t.name]
                         kept = (*kept[:d], steps, *kept[d + 1 :])
-                    scope = SHARED if s.at is None else s.scope
+                    scope = s.scope if s.at is not None else LOCAL if s.replicated else SHARED
                     if scope in (
                         REGISTER,
                         TILE,
@@ -91,19 +92,22 @@ class NestBuilder:
         return out
 
     def kernel(self) -> tuple[Stmt, ...]:
-        """All top-level nests in order, with a barrier between them."""
+        """All top-level nests in order, with a barrier between them; first those that each thread has for itself."""
         body: list[Stmt] = []
         for o in self.operands:
             if o.role == "output":
                 body += surroundings(o, self.buffers[o.name], self._covered(o))
+        own: list[Stmt] = []
         done: set[str | None] = {None}
         for s in self.state.stages:
             if s.at is None and s.stage.recurrence not in done:
                 body = joined(body, [self._in_turns(s.stage.recurrence)])
                 done.add(s.stage.recurrence)
+            elif s.at is None and s.replicated:
+                own += self._nest(s)
             elif s.at is None and s.stage.recurrence is None:
                 body = joined(body, _shared(s, self._nest(s)))
-        return tuple(body)
+        return (*own, *body)
 
     def _in_turns(self, recurrence: str | None) -> Stmt:
         """One loop over the steps of a recurrence: the nest of each of its stages, all threads meeting after each.

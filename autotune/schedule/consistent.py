@@ -12,12 +12,16 @@ def consistent(state: State, step: str) -> State:
     """The state itself.
 
     Raises:
-        ScheduleError: when a stage that was placed at a loop would be read outside of it, or the part of it that is
-            needed there would no longer be the one its loops were made for.
+        ScheduleError: when a stage that each thread computes would read what they compute together; when a stage that
+            was placed at a loop would be read outside of it, or the part of it that is needed there would no longer be
+            the one its loops were made for.
     """
     regions = Regions(state)
+    own = {t.name for t in state.inputs} | {t.name for s in state.stages if s.replicated for t in s.stage.outputs}
     for s in state.stages:
         if s.at is None:
+            others = sorted({r.tensor.name for r in s.reads()} - own) if s.replicated else []
+            check(not others, f"{step}: each thread computes {s.name}, but they have {', '.join(others)} together")
             continue
         host, loop = s.at
         names = {t.name for c in state.stages for t in c.stage.outputs}

@@ -70,6 +70,9 @@ class Editor:
     def compute_at(self, stage: str, consumer: str, loop: str, scope: str = LOCAL) -> None:
         self.schedule = self.schedule.compute_at(stage, consumer, loop, scope)
 
+    def replicate(self, stage: str) -> None:
+        self.schedule = self.schedule.replicate(stage)
+
     def layout(self, tensor: str, form: Layout) -> None:
         self.schedule = self.schedule.layout(tensor, form)
 

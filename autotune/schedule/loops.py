@@ -166,6 +166,7 @@ def parallel(state: State, stage: str, loop: str) -> State:
     check(
         s.at is None, f"parallel {stage}.{loop}: the stage is computed inside {s.at and s.at[0]}, not at the top level"
     )
+    check(not s.replicated, f"parallel {stage}.{loop}: each thread computes the stage for itself")
     check(not old.reduce, f"parallel {stage}.{loop}: a reduce loop would race; use rfactor")
     check(
         s.position(loop) == (0 if s.turn in (None, loop) else 1),

@@ -149,6 +149,31 @@ def _behind(reader: StageState, r: Read, producer: StageState) -> int | None:
 
 
 @primitive
+def replicate(state: State, stage: str) -> State:
+    """Let every thread compute a stage for itself: none waits for another, nor reads what another has just written.
+
+    For what is little work beside the rest. It may read inputs of the kernel, and other stages of which each thread has
+    its own.
+
+    rewrite:
+        one thread: T[i] = f(i)
+        all threads meet
+        parallel for j: S(j, T)
+        -->
+        T[i] = f(i)        in scratch memory of the thread
+        parallel for j: S(j, T)
+    """
+    s = state.stage(stage)
+    check(s.at is None, f"replicate {stage}: it is computed inside {s.at and s.at[0]}, by the thread that reads it")
+    check(not any(loop.mark == PARALLEL for loop in s.loops), f"replicate {stage}: threads share its loop")
+    check(s.stage.extern is None and s.stage.recurrence is None, f"replicate {stage}: it is no nest of its own")
+    check(
+        not any(t.name in state.outputs for t in s.stage.outputs), f"replicate {stage}: it is an output of the kernel"
+    )
+    return consistent(state.put(replace(s, replicated=True)), f"replicate {stage}")
+
+
+@primitive
 def layout(state: State, tensor: str, form: Any) -> State:
     """Choose how a tensor lies in memory: blocks, order of dimensions, halo (`Layout` or its JSON form).
 

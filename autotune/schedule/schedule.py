@@ -98,6 +98,9 @@ class Schedule:
     def precompute(self, stage: str) -> Schedule:
         return self.then("precompute", stage)
 
+    def replicate(self, stage: str) -> Schedule:
+        return self.then("replicate", stage)
+
     def layout(self, tensor: str, form: Layout) -> Schedule:
         return self.then("layout", tensor, form.to_json())
 

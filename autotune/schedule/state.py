@@ -80,6 +80,7 @@ class StageState:
         where: conditions on the axes under which a point is folded; the others stand for the reducer's identity
             (the rest of the last block of a factored reduction).
         skipped: conditions that hold for all that is worth folding; they are tested once for the loops written out.
+        replicated: whether every thread computes it, at the top level and for itself.
         needed: ends of axes, `axis < end`, before which lies all that is read; tested once for the loops written out.
     """
 
@@ -96,6 +97,7 @@ class StageState:
     skipped: tuple[Expr, ...] = ()
     alternating: frozenset[str] = frozenset()
     needed: tuple[Expr, ...] = ()
+    replicated: bool = False
 
     @property
     def name(self) -> str:

@@ -1,6 +1,8 @@
 """Sums of scaled parts in integers: instructions for bytes multiply fields of words by the digits of activations.
 
-Digits are made before all else, by one thread where there are fewer rows than threads: they are few beside the weights.
+Digits are made before all else. Where there are fewer rows than threads, each thread makes all of them: a core reads
+what another has just written more slowly than it makes it (Zen 4: 5 us for 2816 activations, which take 1.6), and none
+waits.
 """
 
 from __future__ import annotations
@@ -73,3 +75,5 @@ def _prepare(edit: Editor, stage: Stage, target: Target) -> None:
     edit.vectorize(stage.name, inner)
     if edit.extent(stage.name, row) >= target.num_threads > 1:
         edit.parallel(stage.name, row)
+    else:
+        edit.replicate(stage.name)

@@ -232,3 +232,18 @@ def test_partition_of_a_shared_loop_shares_each_part() -> None:
         "parallel for y.i.0 in 2..3:",
     ]
     assert not any(" if " in line for line in text)
+
+
+def test_each_thread_computes_a_replicated_stage() -> None:
+    """In its own memory, before anything that threads share, and without meeting."""
+    x = placeholder((6,), name="x")
+    p = compute((6,), lambda i: x[i] + 1.0, name="p")
+    q = compute((6,), lambda i: p[i] * 3.0, name="q")
+    y = compute((4, 6), lambda i, j: q[j] * x[i], name="y")
+    s = Schedule(ComputeDef.build([x], [y])).replicate("p").replicate("q").parallel("y", "i")
+    text = print_program(lower(s))
+    assert "local p: f32[6]" in text and "local q: f32[6]" in text and "barrier" not in text and "thread 0" not in text
+    assert body(s)[:5] == [
+        "for p.i in 0..6:", "  p[p.i] = (x[p.i] + 1.0)", "for q.i in 0..6:", "  q[q.i] = (p[q.i] * 3.0)",
+        "parallel for y.i in 0..4:",
+    ]  # fmt: skip

@@ -102,6 +102,13 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
         relu_of_matmul, lambda s: s.reorder("C", "k", "i", "j").parallel("C", "k"), "would race; use rfactor"),
     "parallel placed stage": (
         relu_of_matmul, lambda s: s.compute_at("C", "D", "i").parallel("C", "i"), "computed inside D, not at the top"),
+    "parallel replicated stage": (
+        chain, lambda s: s.replicate("P").parallel("P", "i"), "each thread computes the stage for itself"),
+    "replicate behind others": (chain, lambda s: s.replicate("Q"), "each thread computes Q, but they have P together"),
+    "replicate what is shared": (chain, lambda s: s.parallel("P", "i").replicate("P"), "threads share its loop"),
+    "replicate an output": (chain, lambda s: s.inline("P").inline("Q").replicate("R"), "it is an output of the kernel"),
+    "replicate a placed stage": (
+        relu_of_matmul, lambda s: s.compute_at("C", "D", "i").replicate("C"), "computed inside D, by the thread"),
     "partition marked": (chain, lambda s: s.unroll("P", "i").partition("P", "i"), "only serial and shared loops are"),
     "pad maximum": (row_maximum, lambda s: s.pad("M", "k"), "no axis 'k' that can be padded; it has i"),
     "prefetch unread": (chain, lambda s: s.prefetch("R", "x", "i", 1), "does not read 'x'; it reads Q"),
