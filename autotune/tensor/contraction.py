@@ -14,6 +14,11 @@ from autotune.tensor.stage import Stage
 
 BLOCK = 1 << 22  # elements of one operand that are held at once
 EXACT = 2.0**53  # integers below are exact in float64
+ALONE = 1 << 18
+"""Multiply-adds that a BLAS does on the thread that asks: OpenBLAS deals larger products to threads of its own, which
+spin while they wait, and weights are computed on all cores already."""
+LONG = 256
+"""Columns for which it is worth to ask a BLAS."""
 
 
 def factors(stage: Stage) -> tuple[Expr, Expr] | None:
@@ -89,9 +94,23 @@ def _matmul(a: Array, b: Array, box: Box, over: Box) -> Array:
     left = a.transpose(*batch, *rows, *reduced, *columns).reshape(size(batch, a), size(rows, a), inner)
     right = b.transpose(*batch, *reduced, *columns, *rows).reshape(size(batch, a), inner, size(columns, b))
     order = batch + rows + columns
-    product = np.matmul(left, right).reshape([max(a.shape[d], b.shape[d]) for d in order])
+    product = _multiplied(left, right).reshape([max(a.shape[d], b.shape[d]) for d in order])
     found = product.transpose(np.argsort(order)) if order else product
     return np.broadcast_to(found * np.asarray(copies, found.dtype), box.extents)
+
+
+def _multiplied(left: Array, right: Array) -> Array:
+    """`np.matmul` of stacks of matrices; some columns at a time where a small one is on the left, as in transforms of
+    weights: they stay in a cache, too."""
+    (count, rows, inner), columns = left.shape, right.shape[2]
+    some = ALONE // max(rows * inner, 1)
+    if count != 1 or not LONG <= some < columns:
+        return np.asarray(np.matmul(left, right))
+    found = np.empty((1, rows, columns), np.result_type(left, right))
+    for start in range(0, columns, some):
+        part = slice(start, start + some)
+        np.matmul(left[0], right[0, :, part], out=found[0, :, part])
+    return found
 
 
 def _product(e: Expr) -> Iterator[Expr]:
