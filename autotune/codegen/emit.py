@@ -13,10 +13,12 @@ from autotune.codegen.dot import emit_dot
 from autotune.codegen.functions import Functions
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
-from autotune.codegen.polynomials import LDEXP, is_function
+from autotune.codegen.polynomials import LDEXP
 from autotune.codegen.quantizing import Quantizer
 from autotune.codegen.tables import Tables
 from autotune.codegen.tiles import TileRegisters, is_tiled
+from autotune.codegen.transpose import Turns
+from autotune.codegen.unrolled import Unrolled
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.errors import CodegenError
@@ -36,7 +38,6 @@ from autotune.lower.ir import (
     Prefetch,
     Stmt,
     Store,
-    expressions,
     statements,
     variables,
 )
@@ -85,6 +86,7 @@ class _Emitter:
         self.q = Quantizer(self.w, self.a, self.m, self.value, vector_bits)
         self.m.isolated = self._isolated
         self._memo: dict[int, tuple[Expr, Value]] = {}
+        self._unrolled: dict[int, Unrolled] = {}
         self._shared: frozenset[str] = frozenset()  # pointers to memory that may also be another operand's
         self.tables = Tables(self.w, self.a, self.x, self.m, self.value)
         self.tiles = TileRegisters(self.m)
@@ -175,14 +177,16 @@ class _Emitter:
             self._all(stmt.body)
             self.m.lane_var, self.m.lanes = "", 0
         elif stmt.mark == "unroll":
-            outside, self.m.unrolled = self.m.unrolled, self.m.with_turns(stmt)
-            waiting = self.q.waits(stmt)
+            facts, outside = self._facts(stmt), self.m.unrolled
+            if facts.alike:
+                self.m.unrolled = [*outside, Turns(stmt.var, stmt.begin, stmt.extent, len(self.w.scopes))]
+            waiting = facts.apart and self.q.wait()
             marks = [self.w.mark()]
             for n in range(stmt.begin, stmt.begin + stmt.extent):
                 self.x.bind(stmt.var, n)
                 self._all(stmt.body)
                 marks.append(self.w.mark())
-            if _long_chains(stmt):
+            if facts.chains:
                 self.w.interleave(marks)
             if waiting:
                 self.q.flush()
@@ -196,6 +200,12 @@ class _Emitter:
             self._all(stmt.body)
             self.w.close_loop(label, variable, last)
         self.x.release(stmt.var)
+
+    def _facts(self, loop: For) -> Unrolled:
+        kept = self._unrolled.get(id(loop))
+        if kept is None:
+            kept = self._unrolled[id(loop)] = Unrolled.of(loop)  # a loop lives as long as its program
+        return kept
 
     def _parallel(self, stmt: For) -> None:
         """Thread t runs iterations extent * t // threads up to extent * (t + 1) // threads."""
@@ -427,19 +437,6 @@ class _Emitter:
         if value.const is not None:
             return self.w.inline(self.w.value(f"add i64 {int(value.const)}, 0"))
         return self.w.inline(value.text)
-
-
-def _long_chains(loop: For) -> bool:
-    """Whether the turns of an unrolled loop are functions' long chains that do not wait for each other."""
-    inner = list(statements(loop.body))
-    if any(s.mark == "unroll" and s.extent > 1 if isinstance(s, For) else not isinstance(s, Store) for s in inner):
-        return False
-    stores = [s for s in inner if isinstance(s, Store)]
-    found = [e for s in stores for e in expressions(s)]
-    written = {buffer.name for s in stores for buffer, _ in s.targets}
-    read = {e.buffer.name for e in found if isinstance(e, Load)}
-    long = any(isinstance(e, Unary) and is_function(e.op) for e in found)
-    return long and all(s.fold is None for s in stores) and not written & read
 
 
 def _is_one(a: Value, b: Value) -> bool:

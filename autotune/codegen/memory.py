@@ -13,7 +13,7 @@ from autotune.codegen.value import Value, computed_type, constant, mask_bits, ma
 from autotune.codegen.writer import Writer
 from autotune.core import LINE
 from autotune.errors import CodegenError
-from autotune.lower.ir import REGISTER, Buffer, Condition, For
+from autotune.lower.ir import REGISTER, Buffer, Condition
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Const, Expr
 from autotune.tensor.linear import Linear
@@ -31,11 +31,6 @@ class Memory:
         self.permutes_bytes = False
         self.evaluate: Callable[[Expr], Value] = lambda e: constant(0, e.dtype)
         self.isolated: Callable[[Callable[[], Value]], Value] = lambda scalar: scalar()
-
-    def with_turns(self, loop: For) -> list[Turns]:
-        """The unrolled loops around, and `loop` if its turns all touch memory alike."""
-        turns = Turns.of(loop, len(self.w.scopes))
-        return self.unrolled if turns is None else [*self.unrolled, turns]
 
     def per_lane(self, scalar: Callable[[], Value]) -> Value:
         """Evaluate once per lane, the lane being a constant, and put the results together."""

@@ -16,7 +16,7 @@ from autotune.codegen.index import Offset, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.value import Value, computed_type, constant
 from autotune.codegen.writer import Writer
-from autotune.lower.ir import Buffer, For, Load, Store, expressions, statements
+from autotune.lower.ir import Buffer, Store
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Unary
 
@@ -83,14 +83,10 @@ class Quantizer:
         bounded = self.a.select(self.a.binary("lt", high, rounded), high, rounded)
         return self.a.select(self.a.binary("lt", low, bounded), bounded, low)
 
-    def waits(self, loop: For) -> bool:
-        """Whether the stores of an unrolled loop may come after all else in it; if so, `flush` must follow it."""
-        inside = list(statements((loop,)))
-        stores = [s for s in inside if isinstance(s, Store) and s.fold is None]
-        loops = [s for s in inside if isinstance(s, For) and s.mark in ("unroll", "vectorize")]
-        written = {buffer.name for s in stores for buffer, _ in s.targets}
-        read = {e.buffer.name for s in stores for e in expressions(s) if isinstance(e, Load)}
-        if self._chains is not None or len(stores) + len(loops) < len(inside) or written & read:
+    def wait(self) -> bool:
+        """Stores may come after all else in the unrolled loop that begins here, and `flush` follows it; False where
+        they already may in a loop around."""
+        if self._chains is not None:
             return False
         self._chains = []
         return True

@@ -13,9 +13,10 @@ from typing import NamedTuple, Protocol
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Indexer, Offset, PerLane
+from autotune.codegen.unrolled import mentions
 from autotune.codegen.value import Value, mask_bits, stored_type
 from autotune.codegen.writer import Writer
-from autotune.lower.ir import REGISTER, Buffer, Condition, For, If, statements
+from autotune.lower.ir import REGISTER, Buffer, Condition
 from autotune.tensor.linear import Div, Linear, Mod
 
 PIECE = 16  # bytes of a row that a block takes: what shuffles inside of 128-bit lanes can reach
@@ -29,18 +30,6 @@ class Turns(NamedTuple):
     first: int
     extent: int
     depth: int
-
-    @staticmethod
-    def of(loop: For, depth: int) -> Turns | None:
-        """The loop, unless guards inside it depend on its variable: then some turns may touch less memory."""
-        guards = [s.when for s in statements(loop.body) if isinstance(s, If)]
-        if any(_mention(when, loop.var) for when in guards):
-            return None
-        return Turns(loop.var, loop.begin, loop.extent, depth)
-
-
-def _mention(when: Sequence[Condition], variable: str) -> bool:
-    return any(not isinstance(c, Linear) or c.is_opaque or variable in c.variables() for c in when)
 
 
 class Access(Protocol):
@@ -69,7 +58,7 @@ def transposed(m: Access, buffer: Buffer, indices: tuple[Linear, ...], when: Seq
         return None
     for turns in reversed(m.unrolled):
         turn = m.x.bound(turns.variable)
-        outside = turns.depth != len(m.w.scopes) or _mention(when, turns.variable)
+        outside = turns.depth != len(m.w.scopes) or mentions(when, turns.variable)
         if turns.extent < width or not isinstance(turn, int) or outside:
             continue
         places = _rows(m, flat, turns)

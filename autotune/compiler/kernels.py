@@ -47,6 +47,7 @@ class Kernels:
         self.number: dict[str, int] = {}
         self._built: dict[tuple[str, str, str], Future[KernelObject]] = {}
         self._warned: set[Workload] = set()
+        self._extended = extended()  # a helper has not what users have registered here
 
     def build(self, steps: Sequence[KernelStep]) -> list[Built]:
         """The kernels of the steps. A record gives way to the default when it does not build in the layouts of this
@@ -123,7 +124,7 @@ class Kernels:
     def _made(self, step: KernelStep, helper: Helper | None) -> KernelObject:
         """The kernel, built over there where that can be."""
         start = time.perf_counter()
-        kernel = self._asked(step, helper) if helper is not None and not extended() else None
+        kernel = None if helper is None else self._asked(step, helper)
         if kernel is None:
             schedule = step.choice.schedule(step.workload, self.target, step.interface)
             kernel = kernel_of(schedule, self.target, self.cache, self._name(step))
@@ -132,7 +133,7 @@ class Kernels:
 
     def _asked(self, step: KernelStep, helper: Helper) -> KernelObject | None:
         """What a helper answers; None where it cannot build it: who builds it here finds out why."""
-        if step.choice.recorded is not None:
+        if self._extended or step.choice.recorded is not None:
             return None
         folder = None if self.cache is None or self.cache.directory is None else str(self.cache.directory)
         facts = (step.workload, step.choice.config, step.interface, self.target)
