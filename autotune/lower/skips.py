@@ -57,7 +57,8 @@ def ends(
         value: an expression of the stage in loop IR.
     """
     own = [s.variable(x.name) for x in s.loops]
-    tile = {s.variable(x.name) for x in s.loops if x.mark not in (SERIAL, PARALLEL)}
+    # A loop of one turn is no place to test: sums lie around it, and run for nothing.
+    tile = {s.variable(x.name) for x in s.loops if x.mark not in (SERIAL, PARALLEL) or x.extent == 1}
     for needed in s.needed:
         assert isinstance(needed, Binary) and isinstance(needed.a, Var)
         place = values[needed.a.name]

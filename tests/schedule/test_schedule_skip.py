@@ -132,3 +132,12 @@ def test_what_a_stage_leaves_out_it_reads_nothing_for() -> None:
     first = next(stage.name for stage in s.state.stages)
     with pytest.raises(ScheduleError, match="its readers look at all of it"):
         Schedule(compute_def(rows)).skip_unread(first)
+
+
+def test_ends_are_tested_around_the_sum_not_in_its_loops_of_one_turn() -> None:
+    ends = parse_workload("matmul a=4,6,8 b=8,8 + until end=scalar:i64 axis=0")
+    s = Schedule(compute_def(ends)).compute_at("matmul", "out0", "i0")
+    s = s.reorder("matmul", "k", "b0", "i", "j").skip_unread("matmul")  # one turn along b0 remains
+    lines = [line.strip() for line in print_program(lower(s)).splitlines()]
+    assert lines[lines.index("for out0.i0 in 0..4:") + 1] == "if ((out0.i0) < in2[]):"
+    assert right(s, ends)
