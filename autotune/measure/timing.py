@@ -215,6 +215,18 @@ class Timing:
         return Timing(kernel_seconds(best), disagree, len(batches), number, probe, mark)
 
 
+def needed(quiet: Sequence[float], incumbent: float | None, policy: TimingPolicy, wanted: int) -> tuple[int, float]:
+    """How many quiet rounds a kernel has to have, and how uncertain they may leave it: less is needed where those there
+    are show that it is slower than the incumbent for sure.
+
+    Args:
+        wanted: how many where it may be the fastest.
+    """
+    if quiet and incumbent is not None and interval(quiet)[0] > incumbent:
+        return min(wanted, policy.loser_rounds), _MARKED_UNCERTAIN
+    return wanted, _UNCERTAIN
+
+
 def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
     """Time a kernel that has run before (code and data are as warm as they will be).
 
@@ -235,16 +247,13 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
     rounds = [first] if number == 1 else []
     while True:
         quiet = [min(found.at(gauge.ghz)) for found in rounds if found.quiet(gauge)]
-        beaten = bool(quiet) and incumbent is not None and interval(quiet)[0] > incumbent
         wanted = policy.deserved(best, incumbent)
         most = policy.most_rounds if wanted == policy.rounds else wanted
-        if beaten:
-            wanted = min(wanted, policy.loser_rounds)
-        allowed = _MARKED_UNCERTAIN if beaten else _UNCERTAIN
-        enough = len(quiet) >= wanted and uncertainty(quiet) <= allowed
+        least, allowed = needed(quiet, incumbent, policy, wanted)
+        enough = len(quiet) >= least and uncertainty(quiet) <= allowed
         vain = not quiet and len(rounds) >= _NEVER_QUIET * wanted
         if rounds and (enough or vain or len(rounds) >= most or spent >= policy.max_seconds):
-            return Timing.of(rounds, number, gauge, wanted)
+            return Timing.of(rounds, number, gauge, least)
         rounds.append(timed(number, batches))
         spent += number * sum(rounds[-1].batches)
         best = min(best, *rounds[-1].batches)
@@ -253,7 +262,7 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
 def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPolicy, most: int) -> list[Timing]:
     """Time kernels that have run before, a round of each in turn.
 
-    They go on until all have as many quiet rounds as a trial wants, and these agree as well as those of a trial.
+    Each goes on until it is known as well as by a trial of its own, with the fastest of the others as the incumbent.
 
     Args:
         most: rounds of each, at most.
@@ -261,6 +270,7 @@ def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPol
     wanted = min(policy.rounds, most)
     shapes = [policy.batches(min(loop(1, 2))) for loop in loops]
     rounds: list[list[Round]] = [[] for _ in loops]
+    least = [wanted for _ in loops]
     moment = gauge.look()
 
     def turn(place: int) -> None:
@@ -270,21 +280,25 @@ def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPol
         moment = gauge.look()
         rounds[place].append(Round(samples, before, moment))
 
-    def known() -> bool:
-        """Whether all that may be the fastest are known well, and the others well enough."""
-        quiet = [[min(one.at(gauge.ghz)) for one in found if one.quiet(gauge)] for found in rounds]
-        if min(map(len, quiet)) < wanted:
-            return False
-        fastest = min(kernel_seconds(found) for found in quiet)
-        return all(
-            uncertainty(found) <= (_MARKED_UNCERTAIN if interval(found)[0] > fastest else _UNCERTAIN) for found in quiet
-        )
+    def goes_on(place: int, quiet: Sequence[Sequence[float]]) -> bool:
+        fastest = min((kernel_seconds(found) for found in quiet if found), default=None)
+        least[place], allowed = needed(quiet[place], fastest, policy, wanted)
+        enough = len(quiet[place]) >= least[place] and uncertainty(quiet[place]) <= allowed
+        return len(rounds[place]) < most and not enough
 
-    while loops and len(rounds[0]) < most and not known():
-        # Every other round goes backwards, as `interleave` does.
-        for place in range(len(loops)) if len(rounds[0]) % 2 == 0 else reversed(range(len(loops))):
+    forwards = True
+    while True:
+        quiet = [[min(one.at(gauge.ghz)) for one in found if one.quiet(gauge)] for found in rounds]
+        left = [place for place in range(len(loops)) if goes_on(place, quiet)]
+        if not left:
+            break
+        for place in left if forwards else left[::-1]:
             turn(place)
-    return [Timing.of(taken, shape[1], gauge, wanted) for taken, shape in zip(rounds, shapes, strict=True)]
+        forwards = not forwards
+    return [
+        Timing.of(taken, number, gauge, enough)
+        for taken, (_, number), enough in zip(rounds, shapes, least, strict=True)
+    ]
 
 
 class Patience:

@@ -201,15 +201,15 @@ def test_a_loser_is_not_waited_for() -> None:
     assert timing.disturbed and not pauses
 
 
-def test_kernels_in_turn_go_on_until_the_rounds_of_all_agree() -> None:
+def test_kernels_in_turn_go_on_until_each_is_known() -> None:
     def rounds(*noises: tuple[float, ...], looks: float = 100.0, most: int = 20) -> tuple[list[int], list[bool]]:
         kernels = [FakeKernel(0.001, noise) for noise in noises]
         found = time_in_turn(kernels, FakeGauge(looks), POLICY, most)
         return [len(kernel.calls) - 1 for kernel in kernels], [timing.disturbed for timing in found]
 
-    assert rounds((1.0,), (2.0,)) == ([POLICY.rounds] * 2, [False] * 2)
-    assert rounds((1.0,), (1.0, 1.02, 1.02)) == ([20] * 2, [False] * 2), "all go on while one that may win must"
-    assert rounds((0.9,), (1.0, 1.02, 1.02)) == ([POLICY.rounds] * 2, [False] * 2)
+    assert rounds((1.0,), (1.0,)) == ([POLICY.rounds] * 2, [False] * 2)
+    assert rounds((2.0,), (1.0,)) == ([POLICY.loser_rounds, POLICY.rounds], [False] * 2), "a trial's rule"
+    assert rounds((1.0,), (1.0, 1.02, 1.02)) == ([POLICY.rounds, 20], [False] * 2), "it may be the fastest"
     assert rounds((1.0,), looks=80.0) == ([20], [True])
     assert rounds((1.0,), most=2) == ([2], [False])
     assert time_in_turn([], FakeGauge(), POLICY, 20) == []
