@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from autotune.tensor.dtype import DType
 
@@ -69,13 +68,6 @@ class DotProduct:
     def tiled(self) -> bool:
         """Whether it multiplies tiles."""
         return self.rows > 1
-
-    def registers(self, shared: Any) -> Any:
-        """Vector registers beside the accumulators, where so many vectors of a factor stay in registers for several.
-
-        Works on an array of such numbers, too.
-        """
-        return (shared + 1) * (2 if self.widened else 1) + (not self.adds)
 
     @property
     def depth(self) -> int:

@@ -72,7 +72,10 @@ def with_layouts(schedule: Schedule, interface: Interface | None, chosen: dict[s
     operands = [*schedule.compute.inputs, *(state.tensor(n) for n in schedule.compute.outputs)]
     if interface is not None and len(interface.layouts) != len(operands):
         raise ConfigError(f"the interface has {len(interface.layouts)} layouts, the kernel {len(operands)} operands")
+    read = {t.name for t in (*state.inputs, *operands[len(schedule.compute.inputs) :])}
     for n, t in enumerate(operands):
+        if t.name not in read:  # a constant of which something else was prepared
+            continue
         layout = chosen.get(t.name)
         if interface is not None and not (t.constant and layout is not None):
             layout = interface.layouts[n]

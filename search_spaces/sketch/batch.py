@@ -21,6 +21,7 @@ from autotune.search_spaces.sketch.rules import (
     long,
     remainder,
     term_orders,
+    too_many,
 )
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
 from autotune.search_spaces.space.knobs import Choice
@@ -172,10 +173,10 @@ class Decoder:
         size, vectors = b.tile.prod(1), b.tile[rows, b.vector]
         tiled = b.upright >= 0
         shared = np.minimum(vectors, size // vectors)
-        beside = shared + 1
+        over = too_many(size, shared, None, self.registers)
         for n, folding in enumerate(c.foldings, 1):
-            beside = np.where(b.dot == n, folding.dot.registers(shared), beside)
-        ok = size + beside <= self.registers + self.registers // 8
+            over = np.where(b.dot == n, too_many(size, shared, folding.dot, self.registers), over)
+        ok = over <= 0
         ok &= ~tiled | (size + FACTOR_TILES + (self._rest(b) > 0) <= TILES)
         elements, units = b.elements(), b.units()
         ragged = np.zeros(len(rows), np.int64)

@@ -5,13 +5,36 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from autotune.core import LINE
+from autotune.schedule.dot_products import DotProduct
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Folding, Term
 from autotune.target import Target
 
 MOST_BODY = 512
 """Multiply-adds in the code of a tile with all its variants: what the instruction cache holds, and LLVM's patience."""
+
+
+Count = TypeVar("Count", int, NDArray[np.int64])
+
+
+def too_many(size: Count, shared: Count, dot: DotProduct | None, registers: int) -> Count:
+    """By how many vector registers a tile needs more than there are; at most 0 where it fits.
+
+    A few too many are no harm where what is multiplied may come from memory. Where another instruction adds, products
+    need a register, too; and bytes that are widened are two vectors each.
+
+    Args:
+        size: accumulators. `shared`: vectors of a factor that stay in registers for several.
+    """
+    held = (shared + 1) * (2 if dot is not None and dot.widened else 1)
+    if dot is None or dot.adds:
+        return size + held - (registers + registers // 8)
+    return size + held + 1 - registers
 
 
 FACTOR_TILES = 2

@@ -33,6 +33,7 @@ from autotune.search_spaces.sketch.rules import (
     long,
     remainder,
     term_orders,
+    too_many,
     turns_ahead,
     unrolls,
 )
@@ -273,8 +274,7 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
         if t.upright >= 0 and size + FACTOR_TILES + (c.spatial[t.upright].extent % t.height > 0) > TILES:
             return False
         shared, folding = min(t.tile[t.vector], size // t.tile[t.vector]), c.folding(t.dot)
-        beside = shared + 1 if folding is None else folding.dot.registers(shared)
-        return bool(size + beside <= registers + registers // 8)
+        return too_many(size, shared, folding.dot if folding else None, registers) <= 0
 
     def filled(config: Config) -> bool:
         """No axis is shorter than its tile, and what jumps is not torn apart."""

@@ -62,13 +62,21 @@ def copies_first(schedule: Schedule, c: Contraction, target: Target) -> Schedule
 
 
 def _in_memory_order(edit: Editor, name: str, form: Layout, along: int, target: Target) -> None:
-    axes = [a.name for a in edit.stage(name).stage.axes]
+    """Vectors are as long as what lies side by side in what is copied, too."""
+    stage = edit.stage(name)
+    axes, (read,) = [a.name for a in stage.stage.axes], stage.reads()
     width = form.block(along) if form.block(along) > 1 else target.lanes(DType.f32.bytes)
+    run = edit.schedule.state.layout(read.tensor).block(along)
     ragged = edit.extent(name, axes[along]) % width
     over, lane = edit.split(name, axes[along], width)
+    pieces = list[str]()
+    if 1 < run < width and width % run == 0:
+        piece, lane = edit.split(name, lane, run)
+        pieces.append(piece)
     around = [axes[d] for d, block in form.order if not block and d != along]
     order = [over if d == along else axes[d] for d, block in form.order if not block]
-    edit.order(name, [*around, over, lane] if ragged else [*order, lane])
+    edit.order(name, [*(around if ragged else order), *([over] if ragged else []), *pieces, lane])
+    edit.unroll(name, pieces)
     edit.vectorize(name, lane)
     shared = around if ragged else order[:-1] or order
     if shared:
