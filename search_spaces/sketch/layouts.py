@@ -49,13 +49,20 @@ def usual_layouts(workload: Workload, target: Target) -> dict[str, Layout]:
     if small and (p.c < lanes or p.c % FOLDED) and p.groups == 1:
         form = Layout.blocked(p.rank + 2, [(1, FOLDED)])
     border = halo(p)
-    if small and p.groups == p.c:  # taps of a row are folded, whose vectors of channels follow one another
-        form = blocked_activations(p.c, lanes, p.rank + 2)
+    rows = small and p.groups == 1 and _folds_rows(p.c, p.window[-1], p.dilation[-1])
+    if rows or (small and p.groups == p.c):  # taps of a row are folded, of which the last may lie beyond the window
+        form = Layout.row_major(p.rank + 2) if rows else blocked_activations(p.c, lanes, p.rank + 2)
         before, after = border[-1]
         border = (*border[:-1], (before, after + -p.window[-1] % FOLDED * p.dilation[-1]))
     bare = not small and p.groups == p.c and form.block(1) > 1
     layouts[f"in{first}"] = form if bare else form.with_halo(border, p.pad_value)
     return layouts
+
+
+def _folds_rows(channels: int, taps: int, dilation: int) -> bool:
+    """Whether an image of few channels stays as it is, in rows, of which neighbours are folded: no more zeros are
+    multiplied then than where channels are filled up, and who writes the image writes whole rows."""
+    return channels < FOLDED and dilation == 1 and -(-taps // FOLDED) * channels <= -(-channels // FOLDED) * taps
 
 
 def _blocked(operand: TensorType, target: Target) -> Layout:

@@ -15,6 +15,7 @@ from autotune.lower import lower
 from autotune.ops import parse_workload
 from autotune.search_spaces import lookup, templates_for
 from autotune.search_spaces.sketch.contraction import contraction
+from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.search_spaces.sketch.tiling import NO
 from autotune.search_spaces.space.config import Config
@@ -65,7 +66,8 @@ def test_random_products_of_bytes(seed: int) -> None:
     [
         ("matmul a=8,62:u8 b=62,32:i8", 64),
         ("matmul a=8,64:u8 b=64,32:i8", 64),
-        ("conv2d data=1,3,32,32:u8 weight=32,3,7,7:i8 stride=2 pad=3", 4),
+        ("conv2d data=1,3,32,32:u8 weight=32,3,7,7:i8 stride=2 pad=3", 8),
+        ("conv2d data=1,3,32,32:u8 weight=32,3,5,5:i8 stride=2 pad=2", 4),
         ("conv2d data=1,18,9,9:u8 weight=32,18,3,3:i8 pad=1", 20),
         ("conv2d data=1,32,9,9:u8 weight=32,8,3,3:i8 groups=4", 8),
     ],
@@ -74,6 +76,23 @@ def test_what_is_no_multiple_of_four_is_filled_up_with_zeros(text: str, extent: 
     c = contraction(parse_workload(text), VNNI)
     assert c is not None and {(f.dot.name, f.extent) for f in c.foldings} >= {("vpdpbusd", extent)}
     assert space_of(text).default().get_str("dot") == "vpdpbusd"
+
+
+@pytest.mark.parametrize(
+    ("channels", "taps", "rows"),
+    [(3, 7, True), (3, 3, True), (1, 5, True), (2, 3, True), (3, 5, False), (3, 1, False), (4, 4, False), (8, 8, False)],
+)
+def test_few_channels_stay_in_rows_where_taps_fill_the_instruction_better(channels: int, taps: int, rows: bool) -> None:
+    workload = parse_workload(f"conv2d data=1,{channels},20,20:u8 weight=32,{channels},{taps},{taps}:i8 pad=1")
+    layout = usual_layouts(workload, VNNI)["in0"]
+    assert (layout.block(1) == 1) == rows
+    before, after = layout.halo[3]
+    needed = -taps % 4 if rows else 0
+    assert before == 1 and after - needed in (0, 1)
+    template = lookup("sketch.contraction")
+    if VNNI.runs_on_host():
+        config = template.default(workload, VNNI)
+        assert wrong(workload, template.schedule(workload, config, VNNI, None), VNNI) is None
 
 
 def test_taps_of_a_row_are_folded_where_each_channel_is_on_its_own() -> None:
