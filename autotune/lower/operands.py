@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from autotune.lower.ir import Operand
 from autotune.tensor.dtype import DType
 from autotune.tensor.evaluate import evaluate, evaluate_parts
-from autotune.tensor.layout import Array
+from autotune.tensor.layout import Array, Layout
 
 PART = 1 << 19  # elements computed and packed at a time: weights may fill half the memory, so no copies beside them
+TURNED = 1 << 16  # elements whose order changes at a time: they and what they become fit a second-level cache
+MANY = 64
+"""Rows far apart, a line of each of which a first-level cache holds: of more, lines would be read again and again."""
 
 
 def fill_operand(operand: Operand, inputs: Mapping[str, Array], memory: Array) -> None:
@@ -25,22 +28,65 @@ def fill_operand(operand: Operand, inputs: Mapping[str, Array], memory: Array) -
     dimension = _longest(operand)
     if dimension is None:
         physical[...] = layout.pack(_whole(operand, inputs))
+    elif operand.prepared is None:
+        _pack(physical, inputs[operand.name], layout, dimension)
+    else:
+        step = _step(layout, operand.shape, dimension, PART)
+        for n, part in enumerate(_parts(operand, inputs, dimension, step)):
+            _place(physical, layout, dimension, n * step, step)[...] = layout.pack(part)
+
+
+def _pack(physical: Array, array: Array, layout: Layout, dimension: int) -> None:
+    """Some indices of a dimension at a time."""
+    outer = max(_cut(layout, array.shape), key=lambda d: abs(array.strides[d]))
+    if not _turned(array, layout) or outer == dimension:
+        step = _step(layout, array.shape, dimension, PART)
+        for start in range(0, array.shape[dimension], step):
+            part = array[(slice(None),) * dimension + (slice(start, start + step),)]
+            _place(physical, layout, dimension, start, step)[...] = layout.pack(part)
         return
+    rows = _step(layout, array.shape, outer, TURNED)
+    for start in range(0, array.shape[outer], rows):
+        some = array[(slice(None),) * outer + (slice(start, start + rows),)]
+        place = _place(physical, layout, outer, start, rows)
+        step = _step(layout, some.shape, dimension, TURNED)
+        for first in range(0, array.shape[dimension], step):
+            part = some[(slice(None),) * dimension + (slice(first, first + step),)].copy(order="K")
+            _place(place, layout, dimension, first, step)[...] = layout.pack(part)
+
+
+def _turned(array: Array, layout: Layout) -> bool:
+    """Whether elements next to each other in memory come from many rows far apart: these are made compact first."""
+    inner = layout.order[-1][0]
+    near = min(
+        (d for d, extent in enumerate(array.shape) if extent > 1), key=lambda d: abs(array.strides[d]), default=inner
+    )
+    return near != inner and layout.block(inner) > MANY
+
+
+def _step(layout: Layout, shape: tuple[int, ...], dimension: int, most: int) -> int:
+    """Indices of a dimension that are whole blocks of so many elements, about."""
     block = layout.block(dimension)
-    axis = layout.order.index((dimension, 0))
-    blocks = max(1, PART * -(-operand.shape[dimension] // block) // layout.elements(operand.shape))
-    for n, part in enumerate(_parts(operand, inputs, dimension, blocks * block)):
-        physical[(slice(None),) * axis + (slice(n * blocks, (n + 1) * blocks),)] = layout.pack(part)
+    return block * max(1, most * -(-shape[dimension] // block) // layout.elements(shape))
+
+
+def _place(physical: Array, layout: Layout, dimension: int, start: int, count: int) -> Array:
+    """Where indices of a dimension lie, from the first of a block on."""
+    axis, block = layout.order.index((dimension, 0)), layout.block(dimension)
+    return physical[(slice(None),) * axis + (slice(start // block, (start + count) // block),)]
+
+
+def _cut(layout: Layout, shape: tuple[int, ...]) -> list[int]:
+    """The dimensions that consist of blocks, without a halo."""
+    return [d for d, halo in enumerate(layout.halo) if halo == (0, 0) and shape[d]]
 
 
 def _longest(operand: Operand) -> int | None:
     """The dimension with the most blocks, none where every one has a halo or there are no elements."""
-    layout, found, most = operand.layout, None, 0
-    for d, extent in enumerate(operand.shape):
-        blocks = -(-extent // layout.block(d))
-        if layout.halo[d] == (0, 0) and blocks > most:
-            found, most = d, blocks
-    return found if layout.elements(operand.shape) else None
+    layout, shape = operand.layout, operand.shape
+    if not layout.elements(shape):
+        return None
+    return max(_cut(layout, shape), key=lambda d: -(-shape[d] // layout.block(d)), default=None)
 
 
 # What is prepared from constants is computed in float64 and rounded once.
@@ -55,11 +101,8 @@ def _whole(operand: Operand, inputs: Mapping[str, Array]) -> Array:
 
 
 def _parts(operand: Operand, inputs: Mapping[str, Array], dimension: int, extent: int) -> Iterator[Array]:
-    """The logical operand, `extent` indices of one dimension at a time."""
-    if operand.prepared is None:
-        for start in range(0, operand.shape[dimension], extent):
-            yield inputs[operand.name][(slice(None),) * dimension + (slice(start, start + extent),)]
-        return
+    """The prepared operand, `extent` indices of one dimension at a time."""
+    assert operand.prepared is not None
     for part in evaluate_parts(operand.prepared, _needed(operand, inputs), _precision(operand), dimension, extent):
         yield part.astype(operand.dtype.numpy)
 

@@ -46,6 +46,22 @@ def test_parts_make_the_whole(
     np.testing.assert_array_equal(filled(operand, {"in0": array}), layout.pack(array))
 
 
+@pytest.mark.parametrize("turned", [1, 90, 1 << 16])
+@pytest.mark.parametrize(("rows", "columns"), [(40, 37), (7, 5), (1, 9), (9, 1)])
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_rows_far_apart_are_made_compact(
+    lanes: int, rows: int, columns: int, turned: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operands, "MANY", 4)
+    monkeypatch.setattr(operands, "TURNED", turned)
+    array = RNG.standard_normal((rows, columns)).astype(np.float32)
+    for given in (array, array.T, array[::-1], np.broadcast_to(array[:1], array.shape)):
+        for dimension in (0, 1):
+            layout = Layout.blocked(2, [(dimension, lanes)], order=(dimension, 1 - dimension))
+            operand = Operand("in0", DType.f32, given.shape, layout, "input")
+            np.testing.assert_array_equal(filled(operand, {"in0": given}), layout.pack(given))
+
+
 @pytest.mark.parametrize("part", [1, 3000, 1 << 19])
 def test_prepared_weights_in_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operands, "PART", part)
