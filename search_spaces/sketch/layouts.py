@@ -24,8 +24,8 @@ def usual_layouts(workload: Workload, target: Target) -> dict[str, Layout]:
     that somebody has to write.
 
     Where tiles multiply them, blocks are as long as a row of a tile, for producers and consumers alike. Bytes of which
-    fours are folded lie in fours at least, filled up with zeros; where each channel is on its own, in single vectors.
-    Everything else is row-major.
+    fours are folded lie in fours at least, filled up with zeros, or, of few channels, in rows as they are; where each
+    channel is on its own, in single vectors. Everything else is row-major.
     """
     anchor = workload.anchor
     if anchor is None:

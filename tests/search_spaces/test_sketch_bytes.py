@@ -80,7 +80,7 @@ def test_what_is_no_multiple_of_four_is_filled_up_with_zeros(text: str, extent: 
 
 @pytest.mark.parametrize(
     ("channels", "taps", "rows"),
-    [(3, 7, True), (3, 3, True), (1, 5, True), (2, 3, True), (3, 5, False), (3, 1, False), (4, 4, False), (8, 8, False)],
+    [(3, 7, True), (3, 3, True), (1, 5, True), (2, 3, True), (3, 5, False), (3, 1, False), (4, 4, False)],
 )
 def test_few_channels_stay_in_rows_where_taps_fill_the_instruction_better(channels: int, taps: int, rows: bool) -> None:
     workload = parse_workload(f"conv2d data=1,{channels},20,20:u8 weight=32,{channels},{taps},{taps}:i8 pad=1")
