@@ -10,6 +10,9 @@ import numpy as np
 from tests.property.random_graph import Model, step
 from tests.property.random_graph_forms import Unfit
 
+ALIKE = 0.05
+"""Share of the largest element by which rows in f16 differ at least that are brought to a deviation of one."""
+
 
 @step(1)
 def layer_norm(m: Model) -> None:
@@ -26,6 +29,8 @@ def layer_norm(m: Model) -> None:
     centred = m.one("Sub", x, mean)
     square = m.one("Pow", centred, m.number(2.0))
     deviation = m.one("Sqrt", m.one("Add", _mean(m, square), m.number(1e-5)))
+    if m.dtype == np.float16 and m.values[deviation].min(initial=1.0) < ALIKE * np.abs(m.values[x]).max(initial=0.0):
+        raise Unfit  # the reference rounds each step to f16: what it gives is its own rounding, 20 times as large
     m.one("Add", m.one("Mul", m.one("Div", centred, deviation), scale), shift)
 
 
