@@ -167,6 +167,6 @@ class BucketedModel(StagedModel):
             raise
         if program is not None and self._sizes.density is None:
             kernels = (kernel.workload for kernel in program.kernels)
-            self._sizes = self._sizes.told(bucket, kernels, program.program.constant_bytes)
+            self._sizes = self._sizes.told(bucket, kernels)
         self._made[bucket] = program
         self._chosen.clear()

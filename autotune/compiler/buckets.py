@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from autotune.ops.workload import Workload
+from autotune.search_spaces.space.limit import limit, writing
+from autotune.target import Target
 
 PADDING = 1 / 16
 """What padding may add to a run."""
-
-LEFT_OUT = 0.9
-"""Share of the time of elements that is saved where kernels leave them out; zeros are written all the same."""
 
 READS = 1 / PADDING
 """A piece is large enough when its arithmetic takes so many times as long as reading the weights."""
 
 
-def padding_cost(workloads: Iterable[Workload]) -> float:
-    """What an element of the padding costs in a program of these kernels, by what any other costs."""
-    found = [(workload.flops, _ends(workload)) for workload in workloads]
-    return 1 - LEFT_OUT * sum(flops for flops, ends in found if ends) / max(sum(flops for flops, _ in found), 1)
+def padding_cost(workloads: Iterable[Workload], target: Target) -> float:
+    """What an element of the padding costs in a program of these kernels, by what any other costs: all of it where a
+    kernel has no end, else the zeros that are written."""
+    padding = whole = 0.0
+    for workload, count in Counter(workloads).items():
+        seconds = limit(workload, target).seconds
+        whole += count * seconds
+        padding += count * (min(writing(workload, target), seconds) if _ends(workload) else seconds)
+    return padding / whole if whole else 1.0
 
 
 def _ends(workload: Workload) -> bool:

@@ -58,8 +58,9 @@ class CompiledShapes:
         merge = _Merge()
         merged = [merge.add(model) for model in models.values()]
         candidates = tuple(
-            Candidate(extents, _seconds(model), model.program.constant_bytes, own)
+            Candidate(extents, seconds, model.program.constant_bytes, own, reading)
             for (extents, model), (_, own) in zip(models.items(), merged)
+            for seconds, reading in [_times(model)]
         )
         costs = programs.sizes.costs
         selection = Selection(programs.axes.open, tuple(costs[s] for s in programs.axes.open.symbols), candidates)
@@ -151,8 +152,10 @@ class _Merge:
         return found[0]
 
 
-def _seconds(model: CompiledModel) -> float:
-    """The least that a run can take: programs of one model are as far above it as each other."""
+def _times(model: CompiledModel) -> tuple[float, float]:
+    """The least seconds of a run without its weights, and those in which they are read: programs of one model are as
+    far above them as each other."""
     target = Target.from_json(model.program.target)
     where = target.residency(model.program.constant_bytes)
-    return sum(limit(kernel.workload, target, residency=where).seconds for kernel in model.kernels)
+    limits = [limit(kernel.workload, target, residency=where) for kernel in model.kernels]
+    return sum(max(found.arithmetic, found.others) for found in limits), sum(found.reading for found in limits)

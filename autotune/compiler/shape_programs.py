@@ -48,8 +48,7 @@ class ShapePrograms:
         found = cls(axes, Sizes(axes.open, target), {}, optimize)
         largest = {s: max(one[s][-1] for one in ranges) for s in axes.open.symbols}
         graph = found.graph(tuple(largest.values()))
-        nbytes = sum(array.nbytes for array in graph.constants.values())
-        sizes = found.sizes.told(tuple(largest.values()), (group.workload for group in partition(graph)), nbytes)
+        sizes = found.sizes.told(tuple(largest.values()), (group.workload for group in partition(graph)))
         weights: dict[Extents, float] = defaultdict(float)
         for one, extents in zip(wanted, ranges):
             for bucket, share in sizes.programs(extents, axes.exact).items():

@@ -8,37 +8,41 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from autotune.compiler.buckets import LEFT_OUT, enough, padded_size, padding_cost, pieces
+from autotune.compiler.buckets import enough, padded_size, padding_cost, pieces
 from autotune.errors import ModelError
 from autotune.ops.workload import Workload
 from autotune.runtime.open_axes import Extents, OpenAxes, Piece
-from autotune.search_spaces.space.limit import Speed, products_per_cycle
+from autotune.search_spaces.space.limit import Speed, moved, products_per_cycle
 from autotune.target import Target
 
 MOST_PROGRAMS = 512
+
+GUESS = 0.1
+"""What an element of the padding costs where kernels leave it out, until a program tells."""
 
 
 @dataclass(frozen=True)
 class Sizes:
     """
     Attributes:
-        padding: what an element of the padding costs where kernels leave it out, of what any other does; an optimist's
-            guess until a program tells.
+        padding: what an element of the padding costs where kernels leave it out, of what any other does.
         density: arithmetic by the product of all extents; None until a program tells.
-        weight_bytes: of that program.
+        weight_bytes: that a run reads in that program; of a table, the rows that it looks up.
     """
 
     axes: OpenAxes
     target: Target
-    padding: float = 1 - LEFT_OUT
+    padding: float = GUESS
     density: float | None = None
     weight_bytes: int = 0
 
-    def told(self, extents: Extents, workloads: Iterable[Workload], weight_bytes: int) -> Sizes:
+    def told(self, extents: Extents, workloads: Iterable[Workload]) -> Sizes:
         """What the kernels of a program of these extents tell."""
-        kernels = tuple(workloads)
-        density = sum(kernel.flops for kernel in kernels) / math.prod(extents)
-        return replace(self, padding=padding_cost(kernels), density=density, weight_bytes=weight_bytes)
+        kernels = Counter(workloads)
+        density = sum(kernel.flops * count for kernel, count in kernels.items()) / math.prod(extents)
+        weights = sum(moved(kernel)[0] * count for kernel, count in kernels.items())
+        padding = padding_cost(kernels.elements(), self.target)
+        return replace(self, padding=padding, density=density, weight_bytes=weights)
 
     def pieces(self, extents: Mapping[str, int]) -> list[Piece]:
         """The pieces of a run, in the programs that they should have."""

@@ -20,15 +20,17 @@ class Candidate(NamedTuple):
 
     Attributes:
         extents: that it was made for.
-        seconds: that a run of them should take; only their proportions matter.
+        seconds: that a run of them should take, all weights at hand; only the proportions of seconds matter.
         weight_bytes: of the packed weights that it reads.
         own_bytes: of those that no program before it in the file reads.
+        reading: seconds in which a run reads its weights, however small it is.
     """
 
     extents: Extents
     seconds: float
     weight_bytes: int
     own_bytes: int
+    reading: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class Selection:
     def _seconds(self, candidate: Candidate, extents: Extents) -> float:
         """What a program takes for a run of these extents or smaller ones."""
         shares = (n / made for n, made in zip(extents, candidate.extents))
-        return candidate.seconds * math.prod(u + (1 - u) * cost for u, cost in zip(shares, self.padding))
+        share = math.prod(u + (1 - u) * cost for u, cost in zip(shares, self.padding))
+        return candidate.reading + candidate.seconds * share
 
     def _nothing(self, extents: Extents, how: str) -> InputError:
         known = [self.described(candidate.extents) for candidate in self.candidates[:SHOWN]]
@@ -108,8 +111,8 @@ class Selection:
         """Raises KeyError, TypeError or ValueError for what is none."""
         axes = OpenAxes.from_json(data["axes"])
         candidates = tuple(
-            Candidate(tuple(map(int, extents)), float(seconds), int(weights), int(own))
-            for extents, seconds, weights, own in data["candidates"]
+            Candidate(tuple(map(int, extents)), float(seconds), int(weights), int(own), *map(float, reading))
+            for extents, seconds, weights, own, *reading in data["candidates"]  # older files say nothing of it
         )
         found = Selection(axes, tuple(map(float, data["padding"])), candidates)
         ranks = {len(found.padding), *(len(candidate.extents) for candidate in candidates)}

@@ -58,10 +58,17 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Seconds for the arithmetic alone and for moving every byte once; neither waits for the other."""
+    """Seconds for the arithmetic alone and for moving every byte once; neither waits for the other.
+
+    Attributes:
+        reading: of `memory`, the time in which the weights are read.
+        others: that of all else.
+    """
 
     arithmetic: float
     memory: float
+    reading: float
+    others: float
 
     @property
     def seconds(self) -> float:
@@ -84,19 +91,34 @@ def limit(
         strict_fp: without algorithms whose rounding errors are larger than those of the plain sum.
     """
     speed = speed or Speed.of(target)
+    weights, others = moved(workload)
+    rate = _rate(speed, target, weights + others)
+    far, near = rate, rate
+    memory = (weights + others) / rate
+    if residency:
+        far, near = {"L2": speed.l2, "L3": speed.l3, "DRAM": speed.dram}[residency], _rate(speed, target, others)
+        memory = max(weights / far, others / near)
+    cycles = min(multiplying(workload, target.core, strict_fp=strict_fp))
+    return Limit(cycles / (speed.clock * target.num_threads), memory, weights / far, others / near)
+
+
+def moved(workload: Workload) -> tuple[int, int]:
+    """Bytes of constants, and of all else, that a run moves at least: of a table in which rows are looked up, no more
+    than these."""
     touched = [
-        min(math.prod(i.type.shape), reads) * DType(i.type.dtype).bytes
+        (min(math.prod(i.type.shape), reads) * DType(i.type.dtype).bytes, i.constant)
         for i, reads in zip(workload.inputs, _reads(workload), strict=True)
     ]
     results = sum(_bytes(type_) for type_ in _results(workload))
-    weights = sum(size for size, i in zip(touched, workload.inputs, strict=True) if i.constant)
-    total = sum(touched) + results
-    memory = total / _rate(speed, target, total)
-    if residency:
-        far = {"L2": speed.l2, "L3": speed.l3, "DRAM": speed.dram}[residency]
-        memory = max(weights / far, (total - weights) / _rate(speed, target, total - weights))
-    cycles = min(multiplying(workload, target.core, strict_fp=strict_fp))
-    return Limit(cycles / (speed.clock * target.num_threads), memory)
+    return sum(n for n, constant in touched if constant), results + sum(n for n, constant in touched if not constant)
+
+
+def writing(workload: Workload, target: Target) -> float:
+    """Seconds in which the results are written where nothing else is done: lines are read, then written; in memory
+    where the cores' own caches do not hold them."""
+    speed, results = Speed.of(target), sum(_bytes(type_) for type_ in _results(workload))
+    own = results <= target.l2_bytes * target.num_threads
+    return 2 * results / (_rate(speed, target, results) if own else speed.dram)
 
 
 def multiplying(workload: Workload, core: Core, *, strict_fp: bool = False) -> tuple[float, float]:

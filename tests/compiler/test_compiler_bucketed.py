@@ -127,11 +127,11 @@ def test_a_larger_program_answers_while_a_better_one_is_made() -> None:
     counting = Counting()
     model = bucketed(counting)
     model.prepare({"batch": 1, "length": 112})
-    x = data(1, 33, 16)
+    x = data(1, 9, 16)
     before = model.run({"x": x})
     model.wait()
     sizes = [graph.inputs[0].shape for graph in counting.graphs]
-    assert sizes[0] == (1, 128, 16) and len(sizes) == 2 and 33 <= sizes[1][1] < 64
+    assert sizes[0] == (1, 128, 16) and len(sizes) == 2 and 9 <= sizes[1][1] < 64
     for one, other in zip(model.run({"x": x}), before, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert [use.runs for use in model.shapes()] == [1, 1]
@@ -141,8 +141,8 @@ def test_a_program_is_larger_for_less_where_its_kernels_end_with_the_run() -> No
     ends = parse_workload("matmul a=1,64,8 b=8,8 + until end=scalar:i64 axis=1")
     keys = parse_workload("attention q=1,2,8,8 k=1,2,8,8 v=1,2,8,8 lengths=1:i64 extras=lengths q_heads=2 kv_heads=2")
     whole = parse_workload("matmul a=1,64,8 b=8,8")
-    assert padding_cost([whole]) == padding_cost([]) == 1.0
-    assert padding_cost([ends, keys]) < 0.2 < padding_cost([ends, whole]) < 1.0
+    assert padding_cost([whole], SIZED) == padding_cost([], SIZED) == 1.0
+    assert padding_cost([ends, keys], SIZED) < 0.3 < padding_cost([ends, whole], SIZED) < 1.0
 
 
 def test_a_piece_runs_as_several_where_that_spares_a_wait() -> None:
