@@ -30,12 +30,15 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Const, Read, Var, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.reducer import is_builtin
+from autotune.tensor.stage import Tensor
 
 ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 VECTORS = (1, 2, 3, 4, 6, 8)
 UNROLL = (1, 2, 4, 8, 16)
 AHEAD = (0, 32, 64, 128, 256)
-"""Lines of each panel that are asked for, into the second cache, before they are read; untuned `FETCHED`."""
+"""Lines of each panel that are asked for, into the second cache, before they are read.
+
+Untuned `FETCHED`, but none of a single panel: a core foresees one stream by itself."""
 FETCHED = 128
 DECODE = 2
 """Instructions that decode a vector of weights: a shift and a permutation, or a widening and a conversion."""
@@ -55,7 +58,8 @@ class ScaledSum:
         sums: of an element, that a part has: one for each digit of what weights are multiplied by.
         steps: turns of the loop over the codes of a block; `codes`: decoded in a turn.
         folded: codes that one instruction multiplies.
-        panels: constants with a row for each code or block, and a column for each of the result.
+        panels: constants with a row for each code or block, or a matrix of rows for each block, and a column for each
+            of the result.
     """
 
     schedule: Schedule
@@ -82,12 +86,13 @@ def is_sum(s: StageState) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def scaled_sum(
-    workload: Workload, algorithm: str = "direct", prepared: frozenset[str] = frozenset()
+    workload: Workload, algorithm: str = "direct", prepared: frozenset[str] = frozenset(), constant: str = ""
 ) -> ScaledSum | None:
     """How the workload is a sum of scaled parts; None when it is something else.
 
     Args:
         prepared: elementwise stages that are computed before all else, too.
+        constant: a stage of constants, which is computed when the model is compiled; there may be none.
     """
     schedule = with_one_output(workload, algorithm)
     if schedule is None:
@@ -104,7 +109,9 @@ def scaled_sum(
         return None
     try:
         for s in schedule.state.stages:
-            if s.stage.reducer is None and s.name != output and s.name not in prepared:
+            if s.name == constant:
+                schedule = schedule.precompute(s.name)
+            elif s.stage.reducer is None and s.name != output and s.name not in prepared:
                 schedule = schedule.inline(s.name)
         if name == output:
             schedule = schedule.cache_write(output)
@@ -117,8 +124,8 @@ def scaled_sum(
         r.tensor.name
         for s in (part, schedule.state.stage(name))
         for r in s.reads()
-        if r.tensor.constant and len(r.tensor.shape) == 2 and isinstance(r.indices[1], Var)
-        and r.indices[1].name in (column, total.stage.axes[1].name)
+        if schedule.state.tensor(r.tensor.name).constant and len(r.tensor.shape) in (2, 3)
+        and isinstance(r.indices[-1], Var) and r.indices[-1].name in (column, total.stage.axes[1].name)
     )  # fmt: skip
     lanes_apart = [r for r in part.reads() if r.tensor.name not in panels and column in _variables(r)]
     if not panels or lanes_apart:
@@ -140,6 +147,12 @@ def _is_part(s: StageState, total: StageState) -> bool:
 
 def _variables(r: Read) -> set[str]:
     return {e.name for i in r.indices for e in walk(i) if isinstance(e, Var)}
+
+
+def _panel(t: Tensor, columns: int) -> Layout:
+    """So many columns side by side, panel after panel."""
+    last = len(t.shape) - 1
+    return Layout.blocked(last + 1, [(last, columns)], order=(last, *range(last)))
 
 
 class ScaledTiles:
@@ -195,6 +208,7 @@ class ScaledTiles:
         """Of the tiles that take about the least time by what the core does in a cycle, the smallest."""
         c, space = self._known(workload, target), self.space(workload, target)
         lanes, steps = target.lanes(DType.f32.bytes), Steps.of(target)
+        asked = FETCHED if len(c.panels) > 1 else 0
 
         def cycles(config: Config) -> float:
             """To decode and multiply, or to wait for the step before; loads are mostly hidden."""
@@ -212,7 +226,7 @@ class ScaledTiles:
             """
             rows, vectors, unroll = (config.get_int(name) for name in ("rows", "vectors", "unroll"))
             ragged = bool(c.columns % (lanes * vectors) or c.rows % rows)
-            costly = not config.get_bool("registers"), config.get_int("ahead") != FETCHED
+            costly = not config.get_bool("registers"), config.get_int("ahead") != asked
             short = rows * vectors * unroll * c.sums * c.turns < steps.pipe.in_flight
             return ragged, rows * vectors, *costly, short, unroll
 
@@ -223,8 +237,11 @@ class ScaledTiles:
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         c = self._known(workload, target)
         lanes, rows, vectors = (config.get_int(name) for name in ("lanes", "rows", "vectors"))
-        panel = Layout.blocked(2, [(1, lanes * vectors)], order=(1, 0))
-        edit = Editor(with_layouts(c.schedule, interface, dict.fromkeys(c.panels, panel)))
+        panels_of = {name: _panel(c.schedule.state.tensor(name), lanes * vectors) for name in c.panels}
+        edit = Editor(with_layouts(c.schedule, interface, panels_of))
+        for name in c.panels:
+            if name not in {t.name for t in c.schedule.compute.inputs}:
+                edit.layout(name, panels_of[name])
         self.prepare(edit, c, target)
         i, j = (a.name for a in edit.stage(c.output).stage.axes)
         tiles, row = edit.split(c.output, i, rows)
@@ -239,8 +256,8 @@ class ScaledTiles:
         turns = self._sum(edit, c, config, target)
         if config.get_int("ahead"):
             lines = config.get_int("ahead"), lanes * vectors
-            self._fetch(edit, c, c.part, turns, lines, config.get_int("unroll"))
-            self._fetch(edit, c, c.total, inside, lines, 1)
+            for stage, loop in ((c.part, turns), (c.total, inside)):
+                self._fetch(edit, c, stage, loop, lines, config.get_int("unroll"))
         edit.parallel(c.output, panels)
         ragged = {tiles: c.rows % rows, panels: c.columns % (lanes * vectors)}
         edit.partition(c.output, [loop for loop, rest in ragged.items() if rest])
@@ -277,13 +294,19 @@ class ScaledTiles:
             self.fold(edit, c, loop, target)
         return turns
 
-    def _fetch(self, edit: Editor, c: ScaledSum, stage: str, loop: str, lines: tuple[int, int], rows: int) -> None:
-        """Ask early for the panels that a stage reads: (lines ahead, columns), `rows` of them in a turn of the loop."""
+    def _fetch(self, edit: Editor, c: ScaledSum, stage: str, loop: str, lines: tuple[int, int], unroll: int) -> None:
+        """Ask early for the panels that a stage reads: (lines ahead, columns); the part has `unroll` rows in a turn."""
         ahead, columns = lines
         reads = edit.stage(stage).reads()
         for t in {r.tensor.name: r.tensor for r in reads if r.tensor.name in c.panels}.values():
-            turn = -(-rows * columns * t.dtype.bytes // LINE)
-            edit.prefetch(stage, t.name, loop, -(-ahead // turn), 2)
+            line = columns * t.dtype.bytes / LINE
+            if len(t.shape) == 2:
+                turn = math.ceil((unroll if stage == c.part else 1) * line)
+                edit.prefetch(stage, t.name, loop, math.ceil(ahead / turn), 2)
+                continue
+            block = t.shape[1]  # as many blocks ahead as each stage reads of them: no row is left out
+            blocks = math.ceil(ahead / line / block / unroll) * unroll
+            edit.prefetch(stage, t.name, loop, blocks if stage == c.total else blocks * block // unroll, 2)
 
     def _known(self, workload: Workload, target: Target) -> ScaledSum:
         found = self.found(workload, target)

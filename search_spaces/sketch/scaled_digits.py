@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autotune.ops.coded import NAME
-from autotune.ops.coded_digits import PREPARED
+from autotune.ops.coded_digits import MIXED, PREPARED
 from autotune.ops.workload import Workload
 from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
 from autotune.schedule.editor import Editor
@@ -41,7 +41,7 @@ class SketchedDigits(ScaledTiles):
 
     def found(self, workload: Workload, target: Target) -> ScaledSum | None:
         dot = instruction(target)
-        c = scaled_sum(workload, self.algorithm, _STAGES) if dot is not None else None
+        c = scaled_sum(workload, self.algorithm, _STAGES, MIXED) if dot is not None else None
         return replace(c, folded=dot.extent) if c is not None and dot is not None else None
 
     def busy(self, c: ScaledSum, rows: int, vectors: int, target: Target) -> float:

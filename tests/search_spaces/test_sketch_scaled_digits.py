@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from autotune.codegen.jit import assembly
 from autotune.codegen.kernel import generate
+from autotune.ops import parse_workload
 from autotune.search_spaces import lookup, make_schedule, task_space
 from autotune.search_spaces.sketch.scaled_digits import instruction
 from autotune.target import Target
@@ -56,6 +57,37 @@ def test_codes_are_masked_and_nothing_else(cpu: str, names: str) -> None:
     tile = config.get_int("vectors") * config.get_int("unroll")
     assert len(re.findall(rf"^\t(?:{{vex}} ?)?\t?vpdpbusd\t.*%{names}", text, re.MULTILINE)) == 6 * tile
     assert not re.findall(r"^\tvperm(?:ps|d)\t", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("ahead", [0, 32, 128])
+def test_scales_lie_behind_the_words_of_their_block(ahead: int) -> None:
+    """One constant is read, and where lines of it are asked for, no row of a block is left out."""
+    target, workload = fixed("x86 -mcpu=znver4 -num-cores=2"), coded(1, 256, 256, 32, "i4")
+    config = lookup(NAME).default(workload, target).replace(template=NAME)
+    assert config.get_int("ahead") == 0
+    schedule = make_schedule(workload, config.replace(ahead=ahead), target)
+    program = generate(schedule, target).program
+    (panel,) = (o for o in program.operands if o.constant)
+    assert panel.shape == (8, 5, 256) and panel.prepared is not None
+    blocks = {s.name: [f.distance for f in s.prefetch] for s in schedule.state.stages if s.prefetch}
+    rows, unroll = 5, config.get_int("unroll")
+    assert blocks == ({} if not ahead else blocks) and len(blocks) == (2 if ahead else 0)
+    if ahead:
+        part, total = sorted(blocks.values(), reverse=True)
+        assert [d * unroll for d in part] == [d * rows for d in total]
+
+
+@pytest.mark.parametrize(("depth", "block", "scale"), [(512, 512, "f32"), (256, 32, "f16")])
+def test_other_scales_lie_apart(depth: int, block: int, scale: str) -> None:
+    """One for a whole column is read once; those of 16 bits would grow."""
+    target = fixed("x86 -mcpu=znver4")
+    text = (
+        f"matmul_coded a=1,{depth} codes={depth // 8},64:u32 scale={depth // block},64:{scale} block={block} format=i4"
+    )
+    workload = parse_workload(text)
+    config = lookup(NAME).default(workload, target).replace(template=NAME)
+    program = generate(make_schedule(workload, config, target), target).program
+    assert len([o for o in program.operands if o.constant]) == 2
 
 
 def test_where_there_is_no_such_instruction() -> None:
