@@ -28,6 +28,8 @@ TILE_WORD = 4
 """Bytes along a row of a tile register that belong to one column."""
 TEST = 2
 """Instructions of a test: a comparison and a jump."""
+ROOM = 0.75
+"""Share of a cache that what is kept may take; not measured, but what the shipped forest has learned with."""
 
 NAMES = (
     "log_work",
@@ -337,7 +339,7 @@ class _Counted:
         # Partial sums are read and written where a block of results stays.
         width = self.target.vector_bits // 8 // c.lanes
         block = (self.elements * self.block).clip(max=n.extents).prod(1) * width
-        near = np.where(block <= 0.75 * self.target.l1_bytes, 0.0, 2 * width / self.core.l2)
+        near = np.where(block <= ROOM * self.target.l1_bytes, 0.0, 2 * width / self.core.l2)
         parts = vectors * (1 / self.core.stores + 1 / self.core.loads + near * self.lanes)
         # Tile registers are copied to memory, and read again as vectors.
         copies = np.where(self.tiled, self.parts * vectors * (1 / self.core.stores + 1 / self.core.loads), 0.0)
@@ -393,7 +395,7 @@ class _Counted:
         core, target = self.core, self.target
         shared = target.num_threads
         rates = (core.l2, min(core.l3, core.l3_shared / shared), min(core.dram, core.dram_shared / shared))
-        room = 0.75 * np.array([target.l1_bytes, target.l2_bytes, target.l3_bytes / shared])
+        room = ROOM * np.array([target.l1_bytes, target.l2_bytes, target.l3_bytes / shared])
         fits = total <= room[:, None, None]
         level = np.where(fits.any(1), len(cover) - 1 - np.argmax(fits[:, ::-1], axis=1), 0)  # (caches, many)
         # Of neighbours, only what is new is read, where the lines of all rows are kept.
