@@ -186,7 +186,7 @@ class Round:
 class Timing:
     """`seconds` per call (from `batches` batches of `number` calls), their spread, and the best look's GFLOP/s.
 
-    `disturbed`: by others, as far as the rounds can tell.
+    `disturbed`: by others, as far as the rounds can tell. `fastest`: seconds per call of the best batch, quiet or not.
     """
 
     seconds: float
@@ -195,6 +195,7 @@ class Timing:
     number: int
     probe_gflops: float
     disturbed: bool = False
+    fastest: float = 0.0
 
     @staticmethod
     def of(rounds: Sequence[Round], number: int, gauge: GaugeLike, wanted: int) -> Timing:
@@ -212,7 +213,8 @@ class Timing:
         disagree = spread(batches)
         few = 2 * len(good) < min(wanted, len(rounds))
         mark = few or uncertainty(best) > _MARKED_UNCERTAIN or disagree > HIGH_SPREAD
-        return Timing(kernel_seconds(best), disagree, len(batches), number, probe, mark)
+        fastest = min(seconds for found in rounds for seconds in found.at(gauge.ghz))
+        return Timing(kernel_seconds(best), disagree, len(batches), number, probe, mark, fastest)
 
 
 def needed(quiet: Sequence[float], incumbent: float | None, policy: TimingPolicy, wanted: int) -> tuple[int, float]:
@@ -327,15 +329,16 @@ def time_steadily(
     pause: Callable[[float], None] = time.sleep,
     patience: Patience | None = None,
 ) -> Timing:
-    """`time_kernel`, again while it is disturbed and near the incumbent; the best undisturbed try counts.
+    """`time_kernel`, again while it is disturbed and may beat the incumbent; the best undisturbed try counts.
+
+    Others only add time: where not one batch was faster than the incumbent, the kernel has lost.
 
     Args:
         patience: of all trials of a runner; None times every one again.
     """
 
     def over(timing: Timing) -> bool:
-        loser = incumbent is not None and timing.seconds > policy.loser_ratio * incumbent
-        return loser or not timing.disturbed
+        return not timing.disturbed or (incumbent is not None and timing.fastest > incumbent)
 
     tries = patiently(lambda: time_kernel(loop, gauge, policy, incumbent), over, policy, pause, patience)
     return min(tries, key=lambda timing: (timing.disturbed, timing.seconds))

@@ -199,6 +199,10 @@ def test_a_loser_is_not_waited_for() -> None:
     pauses: list[float] = []
     timing = time_steadily(FakeKernel(0.01), FakeGauge(80.0), POLICY, 0.001, pauses.append)
     assert timing.disturbed and not pauses
+    close = FakeKernel(0.00102, (1.0, 1.1))
+    assert time_steadily(close, FakeGauge(80.0), POLICY, 0.001, pauses.append).disturbed and not pauses
+    perhaps = FakeKernel(0.00102, (1.0, 1.1, 0.95))
+    assert time_steadily(perhaps, FakeGauge(80.0), POLICY, 0.001, pauses.append).disturbed and pauses
 
 
 def test_kernels_in_turn_go_on_until_each_is_known() -> None:
