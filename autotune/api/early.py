@@ -28,5 +28,5 @@ def _size(model: ModelSource) -> int:
         return len(model)
     try:
         return os.stat(model).st_size if isinstance(model, (str, os.PathLike)) else 0
-    except OSError:
+    except (OSError, ValueError):
         return 0  # who opens it says why

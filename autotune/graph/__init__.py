@@ -78,8 +78,7 @@ def open_model(
     from autotune.graph.frontend import parse_model, read_model
 
     with one_line():
-        proto, folder = read_model(path_or_bytes)
-        return parse_model(proto, folder, shapes or {}, fixed, extents or {})
+        return parse_model(read_model(path_or_bytes), shapes or {}, fixed, extents or {})
 
 
 class _OneLine:

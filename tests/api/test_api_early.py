@@ -22,4 +22,4 @@ def test_only_large_models_have_helpers_before_they_are_read(tmp_path: Path, mon
 
 
 def test_what_is_no_file_is_left_to_who_opens_it(tmp_path: Path) -> None:
-    assert early._size(tmp_path / "none.onnx") == 0 and early._size(3) == 0  # type: ignore[arg-type]
+    assert early._size(tmp_path / "none.onnx") == early._size("a\0b.onnx") == 0 and early._size(3) == 0  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
 from autotune.graph.frontend.inputs import declared_inputs, declared_outputs, fix_inputs
 from autotune.graph.frontend.learned.labels import with_numbers
-from autotune.graph.frontend.source import opset_of, sparse_array, tensor_array
+from autotune.graph.frontend.source import Source, opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import loop_steps, map_steps, scan_steps
 from autotune.graph.ir import Array, Value
 from autotune.graph.order import topological_order
@@ -128,8 +128,7 @@ class OnnxModel:
 
 
 def parse_model(
-    model: onnx.ModelProto,
-    folder: Path | None,
+    source: Source,
     shapes: Mapping[str, Sequence[int]],
     fixed: Mapping[str, Array] | None = None,
     extents: Mapping[str, int] | None = None,
@@ -144,12 +143,14 @@ def parse_model(
         ModelError: the model is inconsistent, or `shapes` or `fixed` do not fit it.
         UnsupportedError: an element type, or an opset, that this compiler has not.
     """
+    model, folder = source.proto, source.folder
     opset, graph = opset_of(model), model.graph
     initializers: dict[str, Array] = {}
-    for tensor in graph.initializer:
+    for place, tensor in enumerate(graph.initializer):
         if tensor.name in initializers:
             raise ModelError(f"'{tensor.name}' is defined twice in the model")
-        initializers[tensor.name] = tensor_array(tensor, folder, f"initializer '{tensor.name}'")
+        data = source.weights.get(place)
+        initializers[tensor.name] = tensor_array(tensor, folder, f"initializer '{tensor.name}'", data)
     for sparse in graph.sparse_initializer:
         name = sparse.values.name
         if name in initializers:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Union
 
@@ -16,6 +17,7 @@ from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_he
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.packed import unpacked
+from autotune.graph.frontend.weights import without_weights
 from autotune.graph.ir import Array
 from autotune.tensor import DType
 from autotune.tensor.declared import STRING, is_possible
@@ -43,14 +45,27 @@ COMPILED = b"ATMODEL"
 """How files of `autotune compile` begin (`runtime.artifact`)."""
 
 
-def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
-    """Parse a model; gives it with the folder that holds its external data (None when there is none, or it came from no
-    file).
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A model as it was read.
+
+    Attributes:
+        folder: holds its external data; None when there is none, or it came from no file.
+        weights: the data, u8, of initializers that have none in the message, by their places among all.
+    """
+
+    proto: onnx.ModelProto
+    folder: Path | None = None
+    weights: Mapping[int, Array] = field(default_factory=dict)
+
+
+def read_model(source: ModelSource) -> Source:
+    """Parse a model.
 
     Raises:
         ModelError: no such file, unreadable, not ONNX, truncated, or of an opset that is too old or too new.
     """
-    folder, where = None, "the given bytes"
+    folder, where, weights = None, "the given bytes", dict[int, Array]()
     if isinstance(source, onnx.ModelProto):
         try:
             data, where = source.SerializeToString(), "the given model"
@@ -69,7 +84,8 @@ def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
             if not (path.is_file() or path.is_dir()):
                 path.stat()  # says why, unless it is a device or a pipe: those may never end
                 raise ModelError(f"cannot read model {where}: it is no file")
-            data, folder = path.read_bytes(), path.parent
+            folder = path.parent
+            data, weights = _read(path)
         except (OSError, ValueError) as error:  # ValueError: a name with a null byte
             raise ModelError(f"cannot read model {where}: {getattr(error, 'strerror', None) or error}") from error
     if data.startswith(COMPILED):
@@ -82,7 +98,17 @@ def read_model(source: ModelSource) -> tuple[onnx.ModelProto, Path | None]:
     if not model.ir_version or not model.HasField("graph"):
         raise ModelError(f"{where}: not an ONNX model (it has no graph)")
     _check_text(model, where)
-    return model, folder if _has_external_data(model) else None
+    return Source(model, folder if _has_external_data(model) else None, weights)
+
+
+def _read(path: Path) -> tuple[bytes, dict[int, Array]]:
+    """A file, large weights apart."""
+    with path.open("rb") as file:
+        found = without_weights(file, os.fstat(file.fileno()).st_size)
+        if found is not None:
+            return found
+        file.seek(0)
+        return file.read(), {}
 
 
 def _check_text(model: onnx.ModelProto, where: str) -> None:
@@ -186,13 +212,14 @@ def type_name(dtype: str) -> str:
     return f"tensor({TensorProto.DataType.Name(elem_type_of(dtype)).lower()})"
 
 
-def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
+def tensor_array(tensor: TensorProto, folder: Path | None, where: str, data: Array | None = None) -> Array:
     """The array of an initializer or attribute, by reference to its bytes where possible.
 
     Args:
         tensor: the ONNX tensor, inline or external.
         folder: where external data may live; None forbids it.
         where: names the tensor in messages.
+        data: u8, the raw data where the message has it not.
 
     Raises:
         ModelError: the data does not fit the dims, or lies outside the model's folder.
@@ -204,8 +231,11 @@ def tensor_array(tensor: TensorProto, folder: Path | None, where: str) -> Array:
         return _string_array(tensor, dims, where)
     dtype = dtype_of(tensor.data_type, where)
     nbytes = -(-math.prod(dims) * width(dtype) // 8)
+    raw: bytes | Array
     if tensor.data_location == TensorProto.EXTERNAL:
         raw = _external_bytes(tensor, folder, nbytes, where)
+    elif data is not None:
+        raw = data
     elif tensor.HasField("raw_data"):
         raw = tensor.raw_data
     else:
