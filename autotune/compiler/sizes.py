@@ -12,6 +12,7 @@ from autotune.compiler.buckets import enough, padded_size, padding_cost, pieces
 from autotune.errors import ModelError
 from autotune.ops.workload import Workload
 from autotune.runtime.open_axes import Extents, OpenAxes, Piece
+from autotune.runtime.selection import times_as_long
 from autotune.search_spaces.space.limit import Speed, moved, products_per_cycle
 from autotune.target import Target
 
@@ -93,8 +94,7 @@ class Sizes:
 
     def longer(self, made: Extents, wanted: Extents) -> float:
         """How many times as long the arithmetic of a larger program takes as of one for just what is wanted."""
-        costs = self.costs
-        return math.prod(1 + (a / b - 1) * costs[s] for s, a, b in zip(self.axes.symbols, made, wanted))
+        return times_as_long(made, wanted, tuple(self.costs[s] for s in self.axes.symbols))
 
     def seconds(self, made: Extents, wanted: Extents) -> float:
         """About what a run takes in a larger program, or, of equal extents, in its own: all weights are read, whatever

@@ -82,9 +82,8 @@ class Selection:
 
     def _seconds(self, candidate: Candidate, extents: Extents) -> float:
         """What a program takes for a run of these extents or smaller ones."""
-        shares = (n / made for n, made in zip(extents, candidate.extents))
-        share = math.prod(u + (1 - u) * cost for u, cost in zip(shares, self.padding))
-        return candidate.reading + candidate.seconds * share
+        whole = candidate.seconds / times_as_long(candidate.extents, extents, (1.0,) * len(extents))  # for its extents
+        return candidate.reading + whole * times_as_long(candidate.extents, extents, self.padding)
 
     def _nothing(self, extents: Extents, how: str) -> InputError:
         known = [self.described(candidate.extents) for candidate in self.candidates[:SHOWN]]
@@ -119,6 +118,18 @@ class Selection:
         if ranks != {len(axes.symbols)} or any(min(candidate.extents) < 0 for candidate in candidates):
             raise ValueError("extents that are not those of the open dimensions")
         return found
+
+
+def times_as_long(made: Extents, wanted: Extents, costs: Sequence[float]) -> float:
+    """How many times as long the arithmetic of a larger program takes as of one for just what is wanted.
+
+    Args:
+        costs: by dimension, what an element of the padding costs, of what any other does. Below 1 kernels leave it out:
+            what lies behind one such end is left out whatever it is along the others.
+    """
+    ends = [(a / b, cost) for a, b, cost in zip(made, wanted, costs) if cost < 1]
+    padding = (math.prod(times for times, _ in ends) - 1) * max((cost for _, cost in ends), default=0.0)
+    return (1 + padding) * math.prod(a / b for a, b, cost in zip(made, wanted, costs) if cost >= 1)
 
 
 def least_pieces(

@@ -16,7 +16,7 @@ from autotune.compiler.compiled_shapes import CompiledShapes
 from autotune.errors import InputError, ModelError
 from autotune.runtime.executor import Array
 from autotune.runtime.open_axes import OpenAxes, OpenAxis, Piece
-from autotune.runtime.selection import Candidate, Selection
+from autotune.runtime.selection import Candidate, Selection, times_as_long
 from autotune.tensor.declared import ModelInput
 from autotune.tensor.shape_range import ShapeRange
 from tests.compiler.test_compiler_bucketed import attention
@@ -142,6 +142,12 @@ def test_batches_are_cut_into_the_pieces_that_take_the_least_time() -> None:
     with pytest.raises(InputError, match="no program for n = 0"):
         selection(1).pieces((0, 7))
     assert selection(1).exactly((1, 7)) == (Piece((1, 7), 0, 1),)
+
+
+def test_padding_along_several_dimensions_is_all_elements_that_are_behind_an_end() -> None:
+    assert times_as_long((8, 256), (1, 32), (0.1, 0.1)) == pytest.approx(1 + 63 * 0.1)
+    assert times_as_long((8, 256), (1, 32), (1.0, 0.1)) == pytest.approx(8 * (1 + 7 * 0.1))
+    assert times_as_long((8, 256), (2, 32), (1.0, 1.0)) == 32.0 and times_as_long((8,), (8,), (0.1,)) == 1.0
 
 
 def test_weights_are_read_in_every_run_however_small_it_is() -> None:
