@@ -83,6 +83,15 @@ def test_unique(data: st.DataObject) -> None:
         assert list(first) == sorted(first)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int8", "bool"])
+def test_unique_rows_of_any_integers(dtype: str) -> None:
+    least, most = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    x = np.random.default_rng(0).choice(np.asarray([least, most // 2, most], dtype), (40, 2, 2))
+    expected = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=0)
+    for found, right in zip(run("Unique", x, axis=0), expected, strict=True):
+        np.testing.assert_array_equal(found, right.reshape(found.shape))
+
+
 @pytest.mark.parametrize(
     "dtype", ["float32", "float64", "float16", "int64", "uint64", "int32", "uint32", "int8", "bool"]
 )
