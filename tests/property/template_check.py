@@ -23,7 +23,15 @@ from autotune.search_spaces.sketch.scaled_digits import instruction
 from autotune.search_spaces.space import templates as _templates  # noqa: F401  registers those that come with autotune
 from autotune.search_spaces.space.registry import Template, lookup, names
 from autotune.target import Target
-from tests.search_spaces import attention_cases, coded_cases, conv_cases, generic_cases, matmul_cases, recurrent_cases
+from tests.search_spaces import (
+    attention_cases,
+    bytes_cases,
+    coded_cases,
+    conv_cases,
+    generic_cases,
+    matmul_cases,
+    recurrent_cases,
+)
 
 THREADS = (1, 2, 3)
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
@@ -114,6 +122,8 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         return attention_cases.random_attention(rng), None
     if entry.name in ("sketch.scaled", DIGITS):
         return coded_cases.random_coded(rng), None
+    if entry.name == "sketch.widened":
+        return bytes_cases.random_bytes(rng), None
     if entry.name == "recurrent":
         return recurrent_cases.random_layer(rng), None
     workload = generic_cases.norm(rng) if family == "lrn" else generic_cases.random_workload(rng)
