@@ -42,11 +42,11 @@ def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | Non
     When a config that was left out is ahead then, those ahead run too, until the best is one of those compared: also
     those that were disturbed when first timed, which may be faster than they seemed. After two rounds it is also enough
     that a finalist clearly beat the default: of dozens within the noise, any will do.
-    None when there is nothing to settle: the default is the best, or nothing works.
+    None when there is nothing to settle: the default is the best, and was not disturbed, or nothing works.
     """
     settled: dict[Config, Retimed] = {}
     rounds = 0
-    while search.best is not None and search.best.config not in settled and search.best.config != search.default:
+    while _is_open(search, settled):
         if rounds >= ENOUGH_ROUNDS and _clearly_won(search.default, settled):
             break
         rounds += 1
@@ -55,7 +55,7 @@ def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | Non
         fresh = [t for t in ranked if t.config not in settled and t.config != search.default]
         if before:
             ahead = [t for t in fresh if t.cost < before[0].cost][:LATER]
-            fresh = ahead or [t for t in fresh if t.config == search.best.config]
+            fresh = ahead or [t for t in fresh if search.best is not None and t.config == search.best.config]
         else:
             fresh = fresh[:count]
         # The best so far runs again, so that every comparison is within one round.
@@ -66,6 +66,15 @@ def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | Non
             settled[entry[0].config] = entry
             search.replace(entry[0])
     return Settled(tuple(settled.values())) if settled else None
+
+
+def _is_open(search: TaskSearch, settled: dict[Config, Retimed]) -> bool:
+    """Whether the best was not compared yet: another than the default, or one that was disturbed among others."""
+    best = search.best
+    if best is None or best.config in settled:
+        return False
+    others = any(trial.seconds is not None and trial.config != search.default for trial in search.trials.values())
+    return best.config != search.default or (best.disturbed and others)
 
 
 def _clearly_won(default: Config, settled: dict[Config, Retimed]) -> bool:

@@ -40,7 +40,7 @@ from autotune.search.seeds import complete_families, seeds
 from autotune.search.shares import Clock, TimedModel, TimeShares
 from autotune.search.strategies import DEFAULT_STRATEGY, make_strategy
 from autotune.search.task import TaskSearch, TuningTask
-from autotune.search.trial import SKIPPED, Trial
+from autotune.search.trial import SKIPPED, Trial, best_trial
 from autotune.search_spaces.space.config import Config
 
 HEARTBEAT_SECONDS = 15.0
@@ -200,14 +200,16 @@ class _Run:
     def settle(self, recorder: Recorder) -> None:
         """Times each task's best again, interleaved with its default, while there is time; the heaviest come first.
 
-        Of tasks without new trials, those too whose best, or default, was disturbed when it was timed.
+        Of tasks without new trials, those too whose best, or default, was disturbed when it was timed. Before all
+        others come those whose default was faster than the best is, but beside other programs: until it is timed again,
+        what is slower counts.
         """
         todo = [
             search
             for search in self._searches.values()
             if self._options.finalists and (self._new[search] or search.in_doubt)
         ]
-        todo.sort(key=_model_seconds, reverse=True)
+        todo.sort(key=lambda search: (_lost_seconds(search), _model_seconds(search)), reverse=True)
         for place, search in enumerate(todo):
             if self._budget.seconds is not None and self._elapsed() >= self._budget.seconds:
                 self._tell(FinalistsLeft(tuple(left.task for left in todo[place:])))
@@ -344,6 +346,14 @@ class _Run:
 def _model_seconds(search: TaskSearch) -> float:
     """Seconds per inference that depend on the task."""
     return search.task.weight * (search.best.cost if search.best is not None else 0.0)
+
+
+def _lost_seconds(search: TaskSearch) -> float:
+    """Seconds per inference by which the default, disturbed when it was timed, was faster than what counts as best."""
+    counts, default = best_trial(search.trials.values()), search.default_trial
+    if counts is None or default is None or not default.disturbed:
+        return 0.0
+    return search.task.weight * max(counts.cost - default.cost, 0.0)
 
 
 def _identity(candidate: MeasureInput) -> tuple[str, str]:

@@ -442,29 +442,42 @@ def test_wrong_calls_are_refused(task: TuningTask, database: Database) -> None:
     assert database.sessions() == []
 
 
-def test_finalists_end_with_the_time(database: Database, space: ConfigSpace) -> None:
-    tasks = [make_task(space, channels) for channels in (8, 16, 24)]
-    pipeline = SimulatedPipeline(landscape, ahead=1)
-    compare = pipeline.compare
+def compared_once(
+    tasks: list[TuningTask], pipeline: SimulatedPipeline, database: Database
+) -> tuple[TuneOutcome, TuningTask, tuple[TuningTask, ...]]:
+    """The outcome of a run whose first comparison takes all the time, what was compared, and what was left."""
+    compare, events = pipeline.compare, list[Event]()
 
     def slow(*args: Any, **kwargs: Any) -> list[MeasureResult | Failure]:
         pipeline.now += 200.0
         return compare(*args, **kwargs)
 
     pipeline.compare = slow  # type: ignore[method-assign]
-    events: list[Event] = []
-    tune(
-        tasks,
-        pipeline=pipeline,
-        database=database,
-        budget=Budget(seconds=100.0),
-        options=TuneOptions(strategy="random"),
-        callbacks=[events.append],
-        clock=pipeline.clock,
-    )
+    outcome = tune(
+        tasks, pipeline=pipeline, database=database, budget=Budget(seconds=100.0),
+        options=TuneOptions(strategy="random"), callbacks=[events.append], clock=pipeline.clock,
+    )  # fmt: skip
     (compared,) = (event for event in events if isinstance(event, FinalistsCompared))
     (left,) = (event for event in events if isinstance(event, FinalistsLeft))
-    assert compared.trials and len(left.tasks) == 2 and compared.task not in left.tasks
+    return outcome, compared.task, left.tasks
+
+
+def test_finalists_end_with_the_time(database: Database, space: ConfigSpace) -> None:
+    tasks = [make_task(space, channels) for channels in (8, 16, 24)]
+    _, compared, left = compared_once(tasks, SimulatedPipeline(landscape, ahead=1), database)
+    assert len(left) == 2 and compared not in left
+
+
+def test_a_default_faster_beside_others_than_the_best_is_compared_first(database: Database, space: ConfigSpace) -> None:
+    tasks = [make_task(space, channels) for channels in (8, 16, 24)]
+    default = tasks[0].space.default()
+
+    def cost(one: MeasureInput) -> float:
+        return {True: (1.0, 2.0), False: (4.0, 3.0)}[one.workload == tasks[0].workload][one.config != default]
+
+    pipeline = SimulatedPipeline(cost, ahead=1, disturbed=lambda config: config == default)
+    outcome, compared, _ = compared_once(tasks, pipeline, database)
+    assert compared == tasks[0] and (best := outcome.tasks[0].best) and best.config == default and not best.disturbed
 
 
 def test_what_the_model_expected_is_kept_with_the_trials(database: Database, task: TuningTask) -> None:
