@@ -12,19 +12,17 @@ import time
 from typing import final
 
 from autotune.measure.core_probes import clock_kernel, load_kernel
-from autotune.measure.peaks import least_loads, least_peak
+from autotune.measure.peaks import least_clock, least_loads, least_peak
 from autotune.measure.pool_probe import PoolProbe
 from autotune.measure.probes import fma_kernel
 from autotune.measure.quiet import Waiting
-from autotune.measure.timing import Moment
+from autotune.measure.timing import LEAST_OF_USUAL, Moment
 from autotune.measure.usual import Usual
 from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
 
 _SECONDS = 2e-5  # of each try of a loop
 _FIRST_LOOKS = 20
-_QUIET = 0.9
-"""Of what is usual, what a quiet moment reaches: clocks vary by less, a neighbour takes more."""
 _WAITED = 0.1  # of the time since the last look, spent waiting for a core: others were there
 
 
@@ -45,7 +43,7 @@ class Gauge:
         self._multiplies = PoolProbe(fma_kernel(target), target, pool, _SECONDS)
         self._loads = PoolProbe(load_kernel(target), target, pool, _SECONDS)
         # Beside neighbours even what is usual is slow: then what the CPU should do is the yardstick.
-        self._usual_ghz = Usual()
+        self._usual_ghz = Usual(least_clock(target))
         self._usual_gflops = Usual(least_peak(target.with_threads(1)))
         self._usual_loads = Usual(least_loads(target))
         for _ in range(_FIRST_LOOKS):
@@ -67,9 +65,9 @@ class Gauge:
     def quiet(self, moment: Moment) -> bool:
         """Whether nobody disturbed the machine then, by what is known of it now."""
         near = (
-            moment.ghz >= _QUIET * self._usual_ghz.value
-            and moment.gflops >= _QUIET * self._usual_gflops.value
-            and moment.loads >= _QUIET * self._usual_loads.value
+            moment.ghz >= LEAST_OF_USUAL * self._usual_ghz.value
+            and moment.gflops >= LEAST_OF_USUAL * self._usual_gflops.value
+            and moment.loads >= LEAST_OF_USUAL * self._usual_loads.value
         )
         return near and moment.waited <= _WAITED
 

@@ -128,10 +128,15 @@ def least_peak(target: Target) -> float:
     return (_LEAST_OF_MEASURED if measured else _LEAST_SHARE[target.core.source]) * _known_peak(target)
 
 
-def least_loads(target: Target) -> float:
-    """The same for vectors that one core loads, in 1e9 per second; 0 of a core that nobody has measured."""
+def least_clock(target: Target) -> float:
+    """The same of one core's clock, in GHz; 0 of a core that nobody has measured."""
     core = target.core
-    return 0.0 if core.source == "features" else _LEAST_SHARE[core.source] * core.loads * core.ghz
+    return 0.0 if core.source == "features" else _LEAST_SHARE[core.source] * core.ghz
+
+
+def least_loads(target: Target) -> float:
+    """The same for vectors that one core loads, in 1e9 per second."""
+    return least_clock(target) * target.core.loads
 
 
 def doubt_of(target: Target, gflops: float) -> str:

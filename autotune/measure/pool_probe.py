@@ -48,20 +48,31 @@ class PoolProbe:
         library = load_objects([code.object_code])
         data = aligned_empty(_SPACE * pool.num_threads)
         data[:] = 0x3C  # small normal floats: see `Probe`
-        self._plan = Plan(pool, [[Step(library.address("each"), [data, 1])]], keep=[library, data])
+        self._plan, alone = (
+            Plan(each, [[Step(library.address("each"), [data, 1])]], keep=[library, data])
+            for each in (pool, ThreadPool(1))
+        )
         self._operations = kernel.operations
-        self._repeats = 1
-        while (spent := self._seconds()) < seconds / 2:
-            self._repeat(2 * self._repeats)
-        self._repeat(max(1, round(self._repeats * seconds / spent)))
+        self._repeats = _lasting(alone, seconds)
+        self._plan.frames[1] = np.uint64(self._repeats)
 
     def run(self) -> float:
         """1e9 operations per second of one thread, the slowest."""
-        return self._repeats * self._operations / self._seconds() * 1e-9
+        return self._repeats * self._operations / _seconds(self._plan) * 1e-9
 
-    def _repeat(self, repeats: int) -> None:
-        self._repeats = repeats
-        self._plan.frames[1] = np.uint64(repeats)
 
-    def _seconds(self) -> float:
-        return float(self._plan.pool.time_plan(self._plan, 1, _TRIES).min())
+def _lasting(plan: Plan, seconds: float) -> int:
+    """How many repeats last about so long.
+
+    Args:
+        plan: of one thread: several, of which another program keeps one from its core, last as long as it likes.
+    """
+    repeats = 1
+    while (spent := _seconds(plan)) < seconds / 2:
+        repeats *= 2
+        plan.frames[1] = np.uint64(repeats)
+    return max(1, round(repeats * seconds / spent))
+
+
+def _seconds(plan: Plan) -> float:
+    return float(plan.pool.time_plan(plan, 1, _TRIES).min())

@@ -28,6 +28,8 @@ Sample = TypeVar("Sample")
 # Runs so many batches of so many calls each, one after the other in compiled code: seconds per call of each batch.
 TimedLoop = Callable[[int, int], Sequence[float]]
 
+LEAST_OF_USUAL = 0.9
+"""Of what the machine usually gives, what a quiet moment gives: clocks vary by less, a neighbour takes more."""
 HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
 _UNCERTAIN = 0.01  # of a kernel's time; with more, further rounds are tried
@@ -173,8 +175,13 @@ class Round:
     after: Moment
 
     def at(self, ghz: float) -> list[float]:
-        """What the batches would have taken at another clock, for all that keeps step with it."""
-        clock = (self.before.ghz + self.after.ghz) / 2
+        """What the batches would have taken at the usual clock, for all that keeps step with it.
+
+        A look that was kept from its core has read no clock. Where both were, the batches stay as they are: at most too
+        slow, as others make them.
+        """
+        read = [moment.ghz for moment in (self.before, self.after) if moment.ghz >= LEAST_OF_USUAL * ghz]
+        clock = sum(read) / len(read) if read else ghz
         return [seconds * clock / ghz for seconds in self.batches]
 
     def quiet(self, gauge: GaugeLike) -> bool:

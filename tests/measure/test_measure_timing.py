@@ -94,6 +94,13 @@ def test_one_misread_clock_does_not_count() -> None:
     assert timing.seconds == pytest.approx(0.001)
 
 
+@pytest.mark.parametrize("clocks", [(0.01,), (0.01, 1.3), (4.0, 0.01), (1.3,)])
+def test_looks_that_were_kept_from_their_cores_make_no_kernel_faster(clocks: tuple[float, ...]) -> None:
+    timing = time_kernel(FakeKernel(0.001), FakeGauge(10.0, clocks=clocks), POLICY)
+    assert timing.disturbed
+    assert timing.seconds == pytest.approx(0.001) == timing.fastest
+
+
 def test_the_interval_of_a_time_grows_with_what_the_rounds_disagree_about() -> None:
     assert uncertainty([1.0]) == 0 and uncertainty([1.0] * 8) == 0
     assert uncertainty([1.0, 1.01, 1.02, 1.04, *[9.0] * 4]) == pytest.approx(0.04)
