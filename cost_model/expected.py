@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from autotune.cost_model.instructions import Instructions, adding, counted, nonzero
 from autotune.cost_model.traffic import Traffic
-from autotune.lower.ir import REGISTER, For, LoopProgram, Stmt, Store, body_of, statements, with_body
+from autotune.lower.ir import REGISTER, Barrier, For, LoopProgram, Stmt, Store, body_of, statements, with_body
 from autotune.schedule.state import PARALLEL, SERIAL
 from autotune.target import Target
 from autotune.tensor.compute_def import ComputeDef
@@ -31,13 +31,13 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
     body = _one_thread(program.body, target.num_threads)
     nests = list(_nests(body, ()))
     traffic = Traffic(body, [stmts for stmts, _ in nests], {o.name for o in program.operands if o.constant})
-    levels = _levels(target)
+    levels = behind_caches(target)
     missed = [traffic.missed(size) for size, _ in levels]
     total = 0.0
     for n, (stmts, around) in enumerate(nests):
         moving = [bytes_[n] / rate for bytes_, (_, rate) in zip(missed, levels)]
         total += overlapped(_issued(counted(stmts, around, target), target), *moving)
-    return total
+    return total + (_meetings(program.body) * target.core.barrier_cycles if target.num_threads > 1 else 0.0)
 
 
 def least_cycles(compute: ComputeDef, target: Target) -> float:
@@ -56,7 +56,7 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
             read_once = {read.tensor.name: read.tensor for read in reads if read.tensor.name in prepared}
             constants += sum(math.prod(t.shape) * t.dtype.bytes for t in read_once.values())
     started = target.lanes(DType.f32.bytes) * adding(target).per_cycle
-    moving = [constants / rate for _, rate in _levels(target)]
+    moving = [constants / rate for _, rate in behind_caches(target)]
     return overlapped(terms / started, *moving) / target.num_threads
 
 
@@ -65,8 +65,8 @@ def _is_plain(read: Read) -> bool:
     return read.when is None and read.dtype.is_float and read.dtype.bytes >= DType.f32.bytes
 
 
-def _levels(target: Target) -> tuple[tuple[int, float], ...]:
-    """Of what is behind each cache: the bytes that the cache holds, and those that come in a cycle, for one thread."""
+def behind_caches(target: Target) -> tuple[tuple[int, float], ...]:
+    """Of each cache: the bytes it holds of one thread's, and those that come in a cycle from behind it."""
     core, threads = target.core, target.num_threads
     return (
         (target.l1_bytes, core.l2),
@@ -83,6 +83,12 @@ def overlapped(arithmetic: float, *moving: float) -> float:
 def _issued(found: Instructions, target: Target) -> float:
     core = target.core
     return max(found.arithmetic, found.waiting, found.loads / core.loads, found.stores / core.stores)
+
+
+def _meetings(body: Sequence[Stmt]) -> int:
+    """How often all threads wait for each other inside of the kernel."""
+    turns = ((stmt.extent if isinstance(stmt, For) else 1, stmt) for stmt in body)
+    return sum(1 if isinstance(stmt, Barrier) else times * _meetings(body_of(stmt)) for times, stmt in turns)
 
 
 def _one_thread(body: Sequence[Stmt], threads: int) -> tuple[Stmt, ...]:

@@ -10,13 +10,11 @@ from autotune.compiler.slots import Assignment, KernelStep, layout_workload
 from autotune.compiler.wishes import bare, leads_layouts
 from autotune.ops.workload import TensorType, Workload
 from autotune.search_spaces import Interface
+from autotune.search_spaces.space.limit import Speed
+from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
-START = 1e-6
-"""Seconds to start a kernel and to wait for all threads at its end."""
-BANDWIDTH = 10e9
-"""Bytes per second of a streaming kernel, its data in some cache: few are slower, so what was measured wins ties."""
 MIXED = 3.0
 """How often a tensor counts that is read in an order other than the one in which the result is written."""
 
@@ -49,7 +47,7 @@ class Costs:
         if key not in self._known:
             choice = self.record(workload, layouts)
             seconds = None if choice is None else choice.seconds
-            self._known[key] = estimate(workload, layouts) if seconds is None else seconds
+            self._known[key] = estimate(workload, layouts, self.choose.target) if seconds is None else seconds
         return self._known[key]
 
     def transform(self, kind: TensorType, source: Layout, wanted: Layout) -> float:
@@ -76,8 +74,12 @@ class Costs:
         return seconds[0] < share * seconds[1]
 
 
-def estimate(workload: Workload, layouts: Sequence[Layout]) -> float:
-    """Seconds by the bytes that a kernel moves; several passes over those that lie in another order than its result."""
+def estimate(workload: Workload, layouts: Sequence[Layout], target: Target) -> float:
+    """Seconds by the bytes that a kernel moves; several passes over those that lie in another order than its result.
+
+    As from memory, though most lie in a cache: few kernels are slower, so what was measured wins ties. At the end all
+    threads meet.
+    """
     types = workload.types()
     kinds = [types[n] for n in (*range(len(workload.inputs)), *workload.outputs)]
     result = bare(layouts[-1])
@@ -85,7 +87,8 @@ def estimate(workload: Workload, layouts: Sequence[Layout]) -> float:
     for kind, layout in zip(kinds, layouts, strict=True):
         mixed = layout.rank == result.rank and bare(layout) != result
         moved += layout.elements(kind.shape) * DType(kind.dtype).bytes * (MIXED if mixed else 1.0)
-    return START + moved / BANDWIDTH
+    speed = Speed.of(target)
+    return target.core.barrier_cycles / speed.clock + moved / speed.dram
 
 
 def uniform(workload: Workload, form: Layout) -> Interface:

@@ -14,7 +14,6 @@ from autotune.search_spaces.library.placed import MAX_UNROLLED
 from autotune.search_spaces.space.interface import Interface
 from autotune.target import Target
 
-WORTH_SHARING = 30_000  # points of all stages in one step; below, threads spend longer meeting than they save
 MAX_LANES = 32
 
 
@@ -25,7 +24,7 @@ def turns_schedule(workload: Workload, target: Target, interface: Interface | No
         alone = _reader(s, stage) is None
         if stage.stage.reducer is not None and alone and len(stage.stage.outputs) == 1 and stage.stage.axes:
             s = s.cache_write(stage.name)
-    shared = _shared(s)
+    shared = _shared(s, target)
     for name in [x.name for x in reversed(s.state.stages)]:
         stage = s.state.stage(name)
         reader = _reader(s, stage)
@@ -50,14 +49,18 @@ def _reader(s: Schedule, stage: StageState) -> str | None:
     return reader.name if fits and all(list(r.indices) == here for r in reads_of(reader, stage.name)) else None
 
 
-def _shared(s: Schedule) -> set[str]:
-    """The recurrences whose steps are worth sharing among threads."""
-    work: dict[str, int] = {}
+def _shared(s: Schedule, target: Target) -> set[str]:
+    """The recurrences whose steps are worth sharing: threads save more cycles than they wait for each other.
+
+    A vector of points takes a cycle at least, and after each stage the threads meet.
+    """
+    saved: dict[str, float] = {}
     for x in s.state.stages:
         if x.stage.recurrence is not None and x.turn is not None:
-            each = points(x) // max(x.loop(x.turn).extent, 1)
-            work[x.stage.recurrence] = work.get(x.stage.recurrence, 0) + each
-    return {name for name, total in work.items() if total >= WORTH_SHARING}
+            each = points(x) / max(x.loop(x.turn).extent, 1) / min(target.lanes(widest([x])), MAX_LANES)
+            saved[x.stage.recurrence] = saved.get(x.stage.recurrence, 0.0) - target.core.barrier_cycles
+            saved[x.stage.recurrence] += each * (1 - 1 / target.num_threads)
+    return {name for name, cycles in saved.items() if cycles > 0}
 
 
 def _vectors(s: Schedule, name: str, target: Target, shared: bool) -> Schedule:

@@ -6,13 +6,17 @@ batch is small. Threads share the hidden units, so each reads its own part of th
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 
+from autotune.cost_model.expected import behind_caches
 from autotune.ops.registry import compute_def, value_types
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER
 from autotune.search_spaces.library.anchored import with_layouts
+from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.operators.plain import plain_schedule
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
@@ -20,6 +24,7 @@ from autotune.search_spaces.space.knobs import Choice, flag
 from autotune.search_spaces.space.registry import template
 from autotune.search_spaces.space.space import ConfigSpace, Constraint
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -27,7 +32,6 @@ VECTORS = (1, 2, 3, 4, 6, 8)
 ROWS = (1, 2, 3, 4, 5, 6, 8, 12)
 UNROLL = (1, 2, 4, 8)
 MOST_SUMS = 32  # vectors of sums; more than there are registers is spilled
-WORTH_SHARING = 50_000  # multiply-adds per step; below, threads spend longer meeting than they save
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,9 @@ class Layer:
     directions: int
     batch: int
     hidden: int
+    dtype: DType
     lanes: int
+    stages: int
 
     @staticmethod
     def of(workload: Workload, target: Target) -> Layer:
@@ -47,8 +53,33 @@ class Layer:
         data, weight = types[node.inputs[0]], types[node.inputs[1]]
         attrs = dict(node.attrs)
         gates = 1 if node.op == "gru" and not attrs["linear_before_reset"] else GATES[node.op]
-        lanes = target.lanes(8 if data.dtype == "f64" else 4)
-        return Layer(gates, weight.shape[0], data.shape[1], weight.shape[2], lanes)
+        dtype = DType.f64 if data.dtype == "f64" else DType.f32
+        # Reset gates before the sum: the state is kept for two stages, of which the second waits for the first.
+        stages = 3 if gates < GATES[node.op] else 1
+        return Layer(gates, weight.shape[0], data.shape[1], weight.shape[2], dtype, target.lanes(dtype.bytes), stages)
+
+    def held(self, vectors: int, rows: int) -> int:
+        """Vector registers of a tile: its sums, all of the smaller factor, and one of the other."""
+        weights = self.gates * vectors
+        return weights * rows + min(weights, rows) + 1
+
+    def cycles(self, vectors: int, rows: int, shared: bool, target: Target) -> tuple[float, int, int]:
+        """Cycles of a step, its vectors of weights, and the size of its code: what one thread is to expect.
+
+        Tiles come one after the other, then threads wait for each other. Weights stay in the cache that holds all that
+        a thread reads in a step.
+        """
+        steps, threads = Steps.of(target, self.dtype, self.lanes), target.num_threads if shared else 1
+        units = math.ceil(self.directions * math.ceil(self.hidden / (self.lanes * vectors)) / threads)
+        tiles = math.ceil(self.batch / rows)
+        sums, weights = self.gates * vectors * rows, self.gates * vectors
+        packed = self.hidden * weights * self.lanes * self.dtype.bytes
+        unit = [tiles * self.hidden * steps.cycles(sums, weights + rows)]
+        for held, rate in behind_caches(target):
+            if units * packed > held:
+                unit.append((tiles if packed > held else 1) * packed / rate)
+        meeting = self.stages * target.core.barrier_cycles if threads > 1 else 0.0
+        return units * max(unit) + meeting, units * tiles * weights, sums
 
 
 @template("recurrent", op=None, priority=1.0)
@@ -66,7 +97,7 @@ class Recurrent:
             Choice("rows", tuple(r for r in ROWS if r <= max(p.batch, 1))),
             Choice("unroll", UNROLL, 4),
             flag("alternate", default=True),
-            flag("shared", default=p.directions * p.batch * p.gates * p.hidden * p.hidden >= WORTH_SHARING),
+            flag("shared", default=target.num_threads > 1),
         )
         fits = Constraint(
             "registers",
@@ -76,14 +107,18 @@ class Recurrent:
         return ConfigSpace(knobs, (fits,))
 
     def default(self, workload: Workload, target: Target) -> Config:
-        """Enough sums to keep the pipes busy; a single row is bound by memory, several share what is loaded."""
+        """Of what the registers hold, the fewest cycles; among equals the fewest weights to load, the least code."""
         p, space = Layer.of(workload, target), self.space(workload, target)
-        knobs = {knob.name: [v for v in knob.values if isinstance(v, int)] for knob in space.knobs}
-        most = max(r for r in knobs["rows"] if r * p.gates <= 24)
-        even = -(-p.batch // -(-max(p.batch, 1) // most))  # tiles as equal as can be
-        rows = min((r for r in knobs["rows"] if r >= even), default=most)
-        vectors = max((v for v in knobs["vectors"] if v * rows * p.gates <= 8), default=1)
-        return space.default().replace(rows=rows, vectors=vectors)
+        names = ("vectors", "rows", "shared")
+        tiles = itertools.product(*(space.knob(name).values for name in names))
+        candidates = [space.default().replace(**dict(zip(names, tile, strict=True))) for tile in tiles]
+
+        def cost(config: Config) -> tuple[int, float, int, int]:
+            vectors, rows = config.get_int("vectors"), config.get_int("rows")
+            spilled = max(0, p.held(vectors, rows) - target.num_vector_registers)
+            return spilled, *p.cycles(vectors, rows, config.get_bool("shared"), target)
+
+        return min((config for config in candidates if space.satisfies(config)), key=cost)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         definition = compute_def(workload)

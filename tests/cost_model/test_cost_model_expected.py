@@ -50,6 +50,17 @@ def test_threads_share_the_work_and_slow_memory_costs_time() -> None:
     assert cycles(SQUARE, "conv2d.winograd_f6", slow) > 1.2 * cycles(SQUARE, "conv2d.winograd_f6")
 
 
+def test_threads_wait_for_each_other_as_often_as_loops_say() -> None:
+    text = "gru data=20,1,192 weight=1,192,64"
+    workload, template = parse_workload(text), lookup("recurrent")
+    shared = template.default(workload, TWO).replace(shared=True)
+    program = lower(template.schedule(workload, shared, TWO))
+    slow = replace(TWO, core=replace(TWO.core, barrier_cycles=TWO.core.barrier_cycles + 1000))
+    assert expected_cycles(program, slow) - expected_cycles(program, TWO) == 20 * 3 * 1000
+    alone = replace(ONE, core=slow.core)
+    assert cycles(text, "recurrent", alone) == cycles(text, "recurrent", ONE)
+
+
 def test_moving_is_hidden_in_part() -> None:
     assert overlapped(100.0, 20.0, 30.0) == 100 + 25
     assert overlapped(10.0, 20.0, 30.0) == 30 + 25

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from autotune.search_spaces.space.registry import default_config, task_space
 from autotune.target import Target
 from tests.conftest import Right
 from tests.search_spaces.recurrent_cases import layer, random_layer
+from tests.targets import fixed
 
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
 
@@ -57,6 +59,21 @@ def test_small_layers_stay_on_one_thread() -> None:
     small = layer("rnn", 100, 1, 32)
     assert not default_config(small, target).get_bool("shared")
     assert "barrier" not in print_program(lower(make_schedule(small, default_config(small, target), target)))
+
+
+@pytest.mark.parametrize("barrier, shared", [(100.0, True), (100_000.0, False)])
+def test_steps_are_shared_where_that_saves_more_than_threads_wait(barrier: float, shared: bool) -> None:
+    target = fixed("x86 -mcpu=znver4 -num-cores=2")
+    target = replace(target, core=replace(target.core, barrier_cycles=barrier))
+    assert default_config(layer("lstm", 100, 1, 96), target).get_bool("shared") is shared
+
+
+@pytest.mark.parametrize("cpu", ["znver4", "haswell"])
+def test_several_rows_share_weights_as_far_as_registers_hold_their_sums(cpu: str) -> None:
+    target = Target.parse(f"x86 -mcpu={cpu} -num-cores=1")
+    config = default_config(layer("lstm", 100, 8, 256), target)
+    rows, vectors = config.get_int("rows"), config.get_int("vectors")
+    assert 1 < rows < 8 and 4 * vectors * rows < target.num_vector_registers
 
 
 def test_configs_beyond_the_registers_are_left_out() -> None:
