@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from autotune.cli.asked_target import AskedTarget, target_words
 from autotune.cli.feeds import InputOption, load_arrays
 from autotune.cli.loudness import note
 from autotune.cli.options import (
@@ -23,7 +24,6 @@ from autotune.cli.options import (
     PrecisionOption,
     ShapeOption,
     ShapesOption,
-    TargetOption,
     database_of,
     load_imports,
     parse_ranges,
@@ -40,10 +40,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(AskedTarget):
     """For which CPU, in which shapes, with which records and precision, and whose operators."""
 
-    target: TargetOption = "native"
     shape: ShapeOption = None
     inputs: InputOption = None
     db: DbOption = None
@@ -54,10 +53,8 @@ class Asked:
 
     def parsed_target(self) -> Target:
         """Raises TargetError where it is none; the user's operators are known then."""
-        from autotune.target import Target
-
         load_imports(self.imports)
-        return Target.parse(self.target)
+        return AskedTarget.parsed_target(self)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -73,8 +70,7 @@ class Asked:
 
     def words(self, target: str | None = None) -> list[str]:
         """What to type for it, or for another target; nothing for what is usual."""
-        wanted = self.target if target is None else target
-        words = [] if wanted == "native" else ["--target", wanted]
+        words = target_words(self.target if target is None else target)
         words += [*_repeated("--shape", self.shape), *_repeated("--input", self.inputs)]
         words += [] if self.db is None else ["--db", str(self.db)]
         words += _repeated("--layer", self.layer)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.asked import Asked
+from autotune.cli.asked_target import with_threads
 from autotune.cli.bench_table import csv_lines, show_sweep, show_timing, values_of
-from autotune.cli.compile import with_threads
 from autotune.cli.loudness import note
 from autotune.cli.options import (
+    AgainstOption,
     JsonOption,
     RunnableArgument,
     TrustOption,
@@ -26,12 +27,7 @@ if TYPE_CHECKING:
 
 def bench(
     model: RunnableArgument,
-    against: Annotated[
-        str, typer.Option("--against", metavar="ENGINE,...", help="Engines to compare with, or none.")
-    ] = "onnxruntime,openvino",
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Threads of every engine [default: the target's].")
-    ] = None,
+    against: AgainstOption = "onnxruntime,openvino",
     streams: Annotated[
         int, typer.Option("--streams", min=1, help="Sessions at once, which share the threads; each has its own cores.")
     ] = 1,
@@ -63,7 +59,7 @@ def bench(
     """Time a model in turn with other engines, and check the answers."""
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other: give one of them")
-    if threads is not None and sweep_threads is not None:
+    if asked.threads is not None and sweep_threads is not None:
         raise typer.BadParameter("--threads and --sweep-threads exclude each other: give one of them")
     from autotune.api.bench import Ask, bench_model, settings
     from autotune.api.feeds import shapes_with
@@ -71,7 +67,7 @@ def bench(
     from autotune.runtime.signature import Trust
 
     asked.note_compiled(model)
-    counts = [threads] if threads is not None else _numbers("--sweep-threads", sweep_threads)
+    counts = [asked.threads] if asked.threads is not None else _numbers("--sweep-threads", sweep_threads)
     every = settings(model, asked.parsed_target(), counts, streams, _numbers("--sweep-batch", sweep_batch))
     given = asked.arrays()
     ask = Ask(
@@ -89,7 +85,7 @@ def bench(
     for setting in every:
         with working(f"timing {model}"):
             found.append(bench_model(ask, setting, note))
-        _refuse_wrong(found[-1], values_of(model, found[-1], command(found[-1])) if as_json else None)
+        refuse_wrong(found[-1], values_of(model, found[-1], command(found[-1])) if as_json else None)
     sweep = sweep_threads is not None or sweep_batch is not None
     if as_json:
         values = [values_of(model, timing, command(timing)) for timing in found]
@@ -127,7 +123,7 @@ def _seconds(option: str, text: str | None) -> float | None:
     return seconds
 
 
-def _refuse_wrong(timing: Timing, values: Mapping[str, object] | None = None) -> None:
+def refuse_wrong(timing: Timing, values: Mapping[str, object] | None = None) -> None:
     """Ends the command where an answer of ours cannot be right; how far off 16 or 8 bits are is for the user to judge.
 
     Args:

@@ -66,8 +66,12 @@ def csv_lines(model: Path, found: Sequence[Timing]) -> Iterator[str]:
     yield from text.getvalue().splitlines()
 
 
-def show_timing(timing: Timing, command: str) -> None:
-    """One setting in full."""
+def show_timing(timing: Timing, command: str | None) -> None:
+    """One setting in full.
+
+    Args:
+        command: what tunes the model; None where the caller says how to go on.
+    """
     show_comparison(timing.setting.target, timing.comparison, timing.flops, timing.checked, timing.setting.streams)
     if timing.coverage is not None:
         print_prose(timing.coverage.line())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autotune.cli.asked_target import AskedTarget
 from autotune.cli.options import (
     ImportOption,
     JsonOption,
     ModelArgument,
     ShapeOption,
-    TargetOption,
     load_imports,
     parse_shapes,
 )
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def check(
     model: ModelArgument,
-    target: TargetOption = "native",
+    *,
+    asked: AskedTarget,
     shape: ShapeOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
@@ -32,13 +33,13 @@ def check(
     from autotune.compiler.outline import outline
     from autotune.compiler.tasks import kernel_tasks
     from autotune.graph import open_model, optimize
-    from autotune.target import Target
 
     load_imports(imports)
+    target = asked.parsed_target()
     with working(f"checking {model}"):
         parsed = open_model(model, parse_shapes(shape))
         found = outline(parsed)
-        tasks = kernel_tasks(optimize(found.graph), Target.parse(target)) if found.graph is not None else ()
+        tasks = kernel_tasks(optimize(found.graph), target) if found.graph is not None else ()
     kernels = sum(task.uses for task in tasks)
     flops = sum(task.uses * task.workload.flops for task in tasks)
     values = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli.asked import AskedRanges
+from autotune.cli.asked_target import with_threads
 from autotune.cli.feeds import FixOption, load_arrays
 from autotune.cli.options import (
     DbOption,
@@ -26,6 +27,7 @@ from autotune.cli.options import (
     SkipPassOption,
     StrictOption,
     TargetOption,
+    ThreadsOption,
     UntunedOption,
     check_writable,
     database_of,
@@ -77,6 +79,7 @@ def compile_model(
     model: ModelArgument,
     out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
     target: TargetOption = "native",
+    threads: ThreadsOption = None,
     shape: ShapesOption = None,
     db: DbOption = None,
     layer: LayerOption = None,
@@ -108,7 +111,7 @@ def compile_model(
     from autotune.runtime.signature import Signer
     from autotune.tensor.shape_range import only_shape
 
-    asked = AskedRanges(target, shape, fix, db, layer, precision, max_error, imports)
+    asked = AskedRanges(target, threads, shape, fix, db, layer, precision, max_error, imports)
     ranges = asked.ranges
     shapes = only_shape(ranges)
     library = out.suffix.lower() in LIBRARY
@@ -126,6 +129,7 @@ def compile_model(
         Signer.load(sign)  # refused now, not after minutes
     load_imports(imports)
     limit = parse_size(max_memory)
+    targets = [asked.target, *(with_threads(one, threads) for one in also or ())]
     start = time.perf_counter()
     database = False if untuned else database_of(db, layer)
     with working(f"compiling {model}"):
@@ -136,10 +140,10 @@ def compile_model(
         if shapes is None:
             from autotune.api.shapes import compile_shapes
 
-            every = compile_shapes(model, ranges, target, database, **options)
+            every = compile_shapes(model, ranges, asked.target, database, **options)
             every.save(out, sign)
         else:
-            variants = [compile(model, one, database, shapes=shapes, **options) for one in (target, *(also or ()))]
+            variants = [compile(model, one, database, shapes=shapes, **options) for one in targets]
             compiled = variants[0]
             if library:
                 name = prefix or identifiers([out.stem.removeprefix("lib")])[0]
@@ -154,6 +158,16 @@ def compile_model(
     if as_json:
         print_json(_values(out, compiled, coverage, seconds))
         return
+    show_file(out, compiled, seconds)
+    print_coverage(coverage, asked.tune_command(model))
+
+
+def show_file(out: Path, compiled: CompiledModel, seconds: float) -> None:
+    """What was written.
+
+    Args:
+        seconds: that it took.
+    """
     program = compiled.program
     print_table(
         facts(
@@ -165,7 +179,6 @@ def compile_model(
             ("rounding", f"{compiled.expected_error:.1e} of the outputs' range expected"),
         )
     )
-    print_coverage(coverage, asked.tune_command(model))
 
 
 def show_shapes(out: Path, compiled: CompiledShapes, seconds: float, command: str, as_json: bool) -> None:
@@ -229,19 +242,15 @@ def print_coverage(coverage: Coverage, command: str) -> None:
         print(line)
 
 
-def reason_lines(coverage: Coverage, command: str) -> list[str]:
-    """Why kernels have no record that applies, and the command that changes it; nothing where all have one."""
+def reason_lines(coverage: Coverage, command: str | None) -> list[str]:
+    """Why kernels have no record that applies, and the command that changes it; nothing where all have one.
+
+    Args:
+        command: None where the caller says how to go on.
+    """
     lines = [f"            {counted(count, 'kernel')}: {reason}" for reason, count in coverage.reasons[:4]]
     lines += [f"            {line}" for line in coverage.plain_lines()]
-    return lines if coverage.complete else [*lines, f"to tune them: {command}"]
-
-
-def with_threads(target: str, threads: int | None) -> str:
-    """The text of a target, with another number of threads where one is given."""
-    if threads is None:
-        return target
-    words = [word for word in target.split() if not word.startswith("-num-cores")]
-    return " ".join([*words, f"-num-cores={threads}"])
+    return lines if coverage.complete or command is None else [*lines, f"to tune them: {command}"]
 
 
 def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli import text
+from autotune.cli.asked_target import AskedTarget
 from autotune.cli.db_diff import diff
 from autotune.cli.db_sessions import sessions
 from autotune.cli.group import Group
@@ -104,15 +105,15 @@ def best(
     workload: WorkloadArgument,
     db: DbOption = None,
     layer: LayerOption = None,
-    target: Annotated[str, typer.Option(help='For which CPU, e.g. "x86 -mcpu=haswell".')] = "native",
+    *,
+    asked: AskedTarget,
     residency: Annotated[str | None, typer.Option(help="Where the weights will be: L2, L3 or DRAM.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the best record of a workload for a target, and how well it fits."""
     from autotune import records
-    from autotune.target import Target
 
-    wanted = Target.parse(target)
+    wanted = asked.parsed_target()
     if residency not in (None, "L2", "L3", "DRAM"):
         raise DatabaseError(f"--residency {residency}: weights are in L2, L3 or DRAM; name one of them")
     with opened(db, layer) as database:

@@ -11,6 +11,7 @@ import typer
 from autotune.cli.asked import Asked
 from autotune.cli.options import (
     JsonOption,
+    OpOption,
 )
 from autotune.cli.status import working
 from autotune.cli.text import facts, print_json, print_table, size, table
@@ -36,10 +37,7 @@ def explain(
         str | None,
         typer.Argument(metavar="NODE", help="One of its ONNX nodes [default: the kernel with the most to do]."),
     ] = None,
-    op: Annotated[
-        str | None,
-        typer.Option("--op", metavar="TEXT", help='Or one operator: "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1".'),
-    ] = None,
+    op: OpOption = None,
     show: Annotated[
         list[Part] | None,
         typer.Option("--show", metavar="PART", help="Also `nest` (all loops), `steps`, or `assembly`; repeat."),

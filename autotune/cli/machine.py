@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from autotune.cli.asked_target import AskedTarget
+from autotune.cli.options import JsonOption
 from autotune.cli.text import print_json, print_table, size
 from autotune.core import KINDS, WIDTHS, Core
 from autotune.errors import TargetError
@@ -27,8 +29,9 @@ SOURCES = {
 
 
 def machine(
-    target: Annotated[str, typer.Option(help='Whose limits to measure, e.g. "x86 -mcpu=haswell".')] = "native",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    *,
+    asked: AskedTarget,
+    as_json: JsonOption = False,
     peaks: Annotated[bool, typer.Option("--peaks/--no-peaks", help="Measure the limits (a few seconds).")] = True,
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure what a core does in a cycle, and keep it for later runs.")
@@ -40,13 +43,14 @@ def machine(
     """Show this CPU, the cores and memory that may be used, and its limits: as known, or measured."""
     from autotune.machine import this_machine
     from autotune.measure.peaks import measure_peaks
-    from autotune.target import Target
 
-    parsed = Target.parse(target)
+    parsed = asked.parsed_target()
     here = this_machine()
     if measure:
-        if target != "native":
-            raise TargetError(f"--measure is of this machine as it is, not of {target!r}: leave out --target")
+        if asked.target != "native":
+            raise TargetError(
+                f"--measure is of this machine as it is, not of {asked.target!r}: leave out --target and --threads"
+            )
         _measure(here, parsed, as_json, force)
         return
     if force:

@@ -28,7 +28,7 @@ SHOWN = 12
 def train(
     db: DatabasesOption = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to [default: your own model].")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to [default: your own model].")
     ] = None,
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Learn from these records alone, without the shipped model.")

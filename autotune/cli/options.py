@@ -41,7 +41,11 @@ ShapesOption = Annotated[
     ),
 ]
 TargetOption = Annotated[
-    str, typer.Option("--target", help='What to make code for, e.g. "x86 -mcpu=haswell -num-cores=2".')
+    str, typer.Option("--target", help='The CPU to make code for, and its threads: "x86 -mcpu=haswell -num-cores=2".')
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option("--threads", "-t", min=1, metavar="N", help="Threads that run it [default: the target's]."),
 ]
 DbOption = Annotated[
     Path | None, typer.Option("--db", metavar="FILE", help="The database [default: $AUTOTUNE_DB or the user's own].")
@@ -68,6 +72,13 @@ StrictOption = Annotated[
         "--strict-fp",
         help="No algorithm with larger rounding errors: no Winograd convolution, no digits for 4-bit weights.",
     ),
+]
+AgainstOption = Annotated[
+    str, typer.Option("--against", metavar="ENGINE,...", help="Engines to compare with, or none.")
+]
+OpOption = Annotated[
+    str | None,
+    typer.Option("--op", metavar="TEXT", help='Or one operator: "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1".'),
 ]
 PrecisionOption = Annotated[
     str,

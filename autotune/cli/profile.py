@@ -34,7 +34,7 @@ def profile(
     untuned: UntunedOption = False,
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
-    passes: Annotated[int, typer.Option("--passes", min=1, help="Runs to take the medians of.")] = 30,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Runs to take the medians of.")] = 30,
     top: Annotated[int, typer.Option("--top", min=1, help="How many kernels to list, the slowest first.")] = 20,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write a Chrome trace of one pass.")
@@ -66,7 +66,7 @@ def profile(
         )
         feeds = complete_feeds([NodeArg.of(spec) for spec in loaded.inputs], given, 0)
         run_observed(loaded, feeds, given)
-        found = profile_model(loaded, feeds, measure_peaks(wanted), passes, Watch(wanted.num_threads))
+        found = profile_model(loaded, feeds, measure_peaks(wanted), rounds, Watch(wanted.num_threads))
     if trace is not None:
         write_text(trace, json.dumps(found.trace()))
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +13,10 @@ from typing import Annotated
 import typer
 
 from autotune.cli.asked import Asked
-from autotune.cli.bench import bench
-from autotune.cli.compile import LIBRARY, compile_model, refuse_other_kinds
-from autotune.cli.loudness import quiet
+from autotune.cli.bench import refuse_wrong
+from autotune.cli.bench_table import show_timing
+from autotune.cli.compile import LIBRARY, refuse_other_kinds, show_file
+from autotune.cli.loudness import note, quiet
 from autotune.cli.options import (
     ModelArgument,
     check_writable,
@@ -71,15 +73,12 @@ def quick(
     _tune(model, asked, budget, command)
     if whole:
         _say(f"compiling to {made}")
-        compile_model(
-            model, made, asked.target, asked.shape, asked.db, asked.layer, precision=asked.precision,
-            max_error=asked.max_error, imports=asked.imports,
-        )  # fmt: skip
+        _compile(model, asked, made)
     against = PEER if importlib.util.find_spec(PEER) is not None else "none"
     _say(
         "comparing with ONNX Runtime" if against == PEER else "timing it (pip install onnxruntime, to compare with it)"
     )
-    bench(model, against=against, asked=asked)
+    _compare(model, asked, against)
     _say(f"next: use it in Python: autotune.InferenceSession({str(made if whole else model)!r})")
     if not quiet():
         shown = shlex.quote(str(model))
@@ -99,6 +98,36 @@ def _tune(model: Path, asked: Asked, budget: str, command: str) -> None:
         )  # fmt: skip
     show_report(report, str(model), None, every=False)
     end_interrupted(report, command)
+
+
+def _compile(model: Path, asked: Asked, made: Path) -> None:
+    from autotune.api.compile import compile
+
+    start = time.perf_counter()
+    with working(f"compiling {model}"):
+        compiled = compile(
+            model, asked.target, asked.database, shapes=asked.shapes, precision=asked.precision,
+            max_error=asked.max_error,
+        )  # fmt: skip
+        compiled.save(made)
+    show_file(made, compiled, time.perf_counter() - start)
+
+
+def _compare(model: Path, asked: Asked, against: str) -> None:
+    from autotune.api.bench import Ask, bench_model, settings
+    from autotune.api.feeds import shapes_with
+    from autotune.engines.peers import peer_names
+
+    given = asked.arrays()
+    ask = Ask(
+        model, asked.database, shapes_with(asked.shapes, given), given, peer_names(against),
+        precision=asked.precision, max_error=asked.max_error,
+    )  # fmt: skip
+    (setting,) = settings(model, asked.parsed_target())
+    with working(f"timing {model}"):
+        found = bench_model(ask, setting, note)
+    refuse_wrong(found)
+    show_timing(found, None)
 
 
 def _say(text: str) -> None:

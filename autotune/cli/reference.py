@@ -39,7 +39,7 @@ Every command takes two options more: `--quiet` (`-q`) prints results and errors
 tells each of them.
 
 Options have other defaults where a file says so: `autotune.toml`, or `[tool.autotune]` of `pyproject.toml`, in the
-current folder or the nearest above that has one. `target = "native -num-cores=4"` is for every command with the option,
+current folder or the nearest above that has one. `threads = 4` is for every command with the option,
 a table (`[tune]`, `[tool.autotune.tune]`) for one command; names are those of the options without the dashes. What is
 typed counts first, then the file, then `$AUTOTUNE_DB`; paths are beside the file; an unknown name is refused.
 

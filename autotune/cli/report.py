@@ -10,6 +10,7 @@ import typer
 from autotune.cli.asked import Asked
 from autotune.cli.loudness import note
 from autotune.cli.options import (
+    AgainstOption,
     JsonOption,
     ModelArgument,
     check_writable,
@@ -23,9 +24,7 @@ from autotune.report.text import duration
 def report(
     model: ModelArgument,
     out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
-    against: Annotated[
-        str, typer.Option("--against", metavar="ENGINE,...", help="Engines to compare with, or none.")
-    ] = "onnxruntime,openvino",
+    against: AgainstOption = "onnxruntime,openvino",
     other: Annotated[
         Path | None, typer.Option("--other-db", metavar="FILE", help="A second database to compare the records with.")
     ] = None,

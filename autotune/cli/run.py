@@ -32,7 +32,7 @@ def run(
         int | None, typer.Option("--random", metavar="SEED", min=0, help="Draw the inputs that have no file.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="DIR", help="Save every output there as NAME.npy.")
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Save every output there as NAME.npy.")
     ] = None,
     *,
     asked: Asked,

@@ -1,7 +1,7 @@
 """Defaults of options from a file: autotune.toml, or [tool.autotune] of pyproject.toml, here or in a folder above.
 
-target = "native -num-cores=4"    # of every command that has the option
-db = "tuning.sqlite"              # beside the file
+threads = 4             # of every command that has the option
+db = "tuning.sqlite"    # beside the file
 [tune]                            # of one command
 budget = "10m"
 """

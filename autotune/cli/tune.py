@@ -17,6 +17,7 @@ from autotune.cli.loudness import quiet
 from autotune.cli.options import (
     ClusterOption,
     JsonOption,
+    OpOption,
     StrictOption,
     database_path,
     require_cluster,
@@ -32,10 +33,7 @@ if TYPE_CHECKING:
 def tune(
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)] = None,
     named: Annotated[Path | None, typer.Option("--model", metavar="MODEL", help="The same, as an option.")] = None,
-    op: Annotated[
-        str | None,
-        typer.Option("--op", metavar="TEXT", help='Or one operator: "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1".'),
-    ] = None,
+    op: OpOption = None,
     *,
     asked: AskedRanges,
     budget: Annotated[
@@ -162,7 +160,7 @@ def end_interrupted(report: TuneReport, command: str) -> None:
 def _following(report: TuneReport, model: Path | None, op: str, asked: AskedRanges, command: str) -> str:
     """The command to go on with: more of the same where nothing was gained, else one that uses what was found."""
     if model is None:
-        known = AskedRanges(asked.target, db=asked.db, layer=asked.layer)
+        known = AskedRanges(target=asked.target, db=asked.db, layer=asked.layer)
         return shlex.join(["autotune", "db", "best", op, *known.words()])
     if report.model is None or not report.model.tuned:
         return command

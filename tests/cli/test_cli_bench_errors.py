@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.api.bench import Setting, Timing
-from autotune.cli.bench import _refuse_wrong
+from autotune.cli.bench import refuse_wrong
 from autotune.engines.compare import Comparison, EngineResult
 from autotune.errors import EngineError
 from autotune.ops.registry import has_trait
@@ -34,10 +34,10 @@ def test_a_large_difference_is_refused_where_every_bit_is_computed(
 ) -> None:
     if refused:
         with pytest.raises(EngineError, match="off by 8.0e-02 of the output's range"):
-            _refuse_wrong(found(name, 0.08, narrow, rounded))
+            refuse_wrong(found(name, 0.08, narrow, rounded))
     else:
-        _refuse_wrong(found(name, 0.08, narrow, rounded))
-    _refuse_wrong(found(name, 1e-5, narrow, rounded))
+        refuse_wrong(found(name, 0.08, narrow, rounded))
+    refuse_wrong(found(name, 1e-5, narrow, rounded))
 
 
 def test_quantising_operators_say_that_they_round() -> None:

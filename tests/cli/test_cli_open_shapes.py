@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_profile_shows_all_programs_and_host_functions_of_a_run(folder: Path) -> None:
-    done = invoke("profile", folder / "nonzero.onnx", *TARGET, "--untuned", "--passes", "2", "--json")
+    done = invoke("profile", folder / "nonzero.onnx", *TARGET, "--untuned", "--rounds", "2", "--json")
     found = json.loads(done.stdout)
     assert found["programs"] == 2
     assert [host["node"] for host in found["hosts"]] == ["node 'find' (NonZero)"]
@@ -55,7 +55,7 @@ def test_a_profile_shows_all_programs_and_host_functions_of_a_run(folder: Path) 
     starts = [found["kernels"][0]["start"], found["hosts"][0]["start"], found["kernels"][1]["start"]]
     assert starts[0] == 0.0 and starts == sorted(starts)
     assert found["seconds"] == pytest.approx(sum(part["seconds"] for part in found["kernels"] + found["hosts"]))
-    shown = invoke("profile", folder / "nonzero.onnx", *TARGET, "--untuned", "--passes", "2").stdout
+    shown = invoke("profile", folder / "nonzero.onnx", *TARGET, "--untuned", "--rounds", "2").stdout
     assert "NumPy on the host" in shown and "in 2 programs" in shown
 
 

@@ -38,7 +38,7 @@ def test_auto_reports_its_error(model: Path, tmp_path: Path) -> None:
     assert found["asked"] == "auto" and (found["narrow"] == 0 or 0 < found["error"] <= 0.05)
 
 
-@pytest.mark.parametrize("command", [["run", "--random", "0"], ["profile", "--passes", "1"], ["tasks"]])
+@pytest.mark.parametrize("command", [["run", "--random", "0"], ["profile", "--rounds", "1"], ["tasks"]])
 def test_commands_take_it(model: Path, command: list[str]) -> None:
     untuned = [] if command[0] == "tasks" else ["--untuned"]
     done = invoke(command[0], model, *command[1:], *untuned, *TARGET, "--precision", "bf16", "--json")

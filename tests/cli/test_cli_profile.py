@@ -20,7 +20,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_profile_covers_every_kernel_and_writes_a_trace(model: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
-    done = invoke("profile", model, *TARGET, "--untuned", "--passes", "3", "--trace", trace, "--json")
+    done = invoke("profile", model, *TARGET, "--untuned", "--rounds", "3", "--trace", trace, "--json")
     found = json.loads(done.stdout)
     kernels = found["kernels"]
     assert sum(kernel["share"] for kernel in kernels) == pytest.approx(1.0)
@@ -38,7 +38,7 @@ def test_profile_covers_every_kernel_and_writes_a_trace(model: Path, tmp_path: P
 
 
 def test_profile_as_text_names_the_limits(model: Path) -> None:
-    shown = invoke("profile", model, *TARGET, "--untuned", "--passes", "2", "--top", "1").stdout
+    shown = invoke("profile", model, *TARGET, "--untuned", "--rounds", "2", "--top", "1").stdout
     assert "more kernels" in shown and "GFLOP/s fp32" in shown and "from memory" in shown
 
 

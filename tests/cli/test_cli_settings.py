@@ -80,7 +80,7 @@ def test_options_that_repeat_take_one_or_several(shape: str, folder: Path) -> No
     ("text", "named"),
     [
         ("budgget = '5m'", "budgget is no option"),
-        ("[tune]\nthreads = 2", "tune.threads is no option"),
+        ("[tune]\nrounds = 2", "tune.rounds is no option"),
         ("[tunes]\nbudget = '5m'", "tunes is no command"),
         ("[db.lists]\n", "db.lists is no command"),
         ("target = [1]", "target is [1]; it takes a text or a number"),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from autotune.cli.compile import with_threads
+from autotune.cli.asked_target import target_words, with_threads
 from tests.cli.cli_models import chain_model, conv_model, invoke, save
 
 TARGET = ("--target", "native -num-cores=1")
@@ -52,7 +52,7 @@ def table_lines(text: str, heading: str) -> list[str]:
 def test_kernels_have_a_line_each(
     command: str, width: int, model: Path, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = {"profile": ("--passes", "2"), "tune": ("--trials", "8", "--all")}
+    more = {"profile": ("--rounds", "2"), "tune": ("--trials", "8", "--all")}
     monkeypatch.setenv("COLUMNS", str(width))
     done = invoke(command, model, *TARGET, "--db", database, *more.get(command, ()))
     assert done.exit_code == 0, done.stderr
@@ -154,9 +154,7 @@ def test_records_that_do_not_apply_are_explained(model: Path, database: Path) ->
     reason = next(line for line in done.stdout.splitlines() if "here 2" in line)
     assert "kernels: measured with" in reason and "1" in reason
     command = next(line for line in done.stdout.splitlines() if line.startswith("to tune them: "))
-    assert command == (
-        f"to tune them: autotune tune {model} --target 'native -num-cores=2' --db {database} --budget 5m"
-    )
+    assert command == (f"to tune them: autotune tune {model} --threads 2 --db {database} --budget 5m")
 
 
 @pytest.mark.parametrize(
@@ -169,3 +167,17 @@ def test_records_that_do_not_apply_are_explained(model: Path, database: Path) ->
 )
 def test_a_target_with_other_threads(target: str, threads: int | None, wanted: str) -> None:
     assert with_threads(target, threads) == wanted
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("native", []),
+        ("native -num-cores=1", ["--threads", "1"]),
+        ("x86 -mcpu=haswell", ["--target", "x86 -mcpu=haswell"]),
+        ("-num-cores=4 x86 -mcpu=haswell", ["--target", "x86 -mcpu=haswell", "--threads", "4"]),
+        ("x86 -num-cores=1 -num-cores=2", ["--target", "x86 -num-cores=1 -num-cores=2"]),
+    ],
+)
+def test_a_target_is_typed_again_in_options(target: str, words: list[str]) -> None:
+    assert target_words(target) == words

@@ -187,7 +187,7 @@ WRONG: list[tuple[str, str]] = [
     ("bench {model} --sweep-batch 0", "--sweep-batch"),
     ("bench {model} --threads 1 --sweep-threads 1", "--sweep-threads"),
     ("bench {model} --json --csv", "--csv"),
-    ("profile {model} --passes 0", "--passes"),
+    ("profile {model} --rounds 0", "--rounds"),
     ("profile {model} --top 0", "--top"),
     ("explain", "MODEL"),
     ("explain {model} --op relu", "MODEL"),
