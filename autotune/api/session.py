@@ -232,6 +232,9 @@ class InferenceSession:
         """
         if getattr(run_options, "terminate", False):
             raise InputError("the run was not begun: RunOptions.terminate is set")
+        if output_names is None:  # the usual way
+            _check_mapping(input_feed)
+            return self._run(input_feed, {})
         return self.run_named(output_names, input_feed, {})
 
     def run_named(
@@ -239,8 +242,6 @@ class InferenceSession:
     ) -> list[Array]:
         """`run` that writes some of the outputs into arrays of the caller, see `run_into`."""
         _check_mapping(input_feed)
-        if output_names is None and not into:  # the usual way, on the path of every run
-            return self._run(input_feed, into)
         if isinstance(output_names, str) or not isinstance(output_names or (), Iterable):
             raise InputError(f"output_names must be a list of names or None, not {output_names!r}")
         unknown = [n for n in (*(output_names or ()), *into) if n not in self._outputs]

@@ -2,33 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.moved import MOVES, move_strings
-from autotune.graph.host import HostFunction, HostNode, HostValue, Suppression, run_host, scalar_nonzero
-from autotune.graph.ir import Array
+from autotune.graph.host import HostValue, by_place, run_host, scalar_nonzero
 from autotune.runtime.boxes import keep_boxes
 from autotune.runtime.nonzero import nonzero
+from autotune.runtime.unique import unique
+
+Runner = Callable[[Sequence[HostValue]], Sequence[HostValue]]
+"""Values of a node's inputs, None where one is left out, to its outputs: C-contiguous arrays."""
+Quick = Callable[[Sequence[HostValue]], "Sequence[HostValue] | None"]
+"""The same for what comes usually; None is for the operator's definition to give, or to refuse."""
+
+
+def prepared(node: NodeAttributes) -> Runner:
+    """What runs a node, for any number of runs: its attributes are read here, once."""
+    define: Runner = functools.partial(run_host, node)
+    if node.op in MOVES:
+        define = functools.partial(_moved, node, define)
+    try:
+        quick = _QUICK[node.op](node) if node.op in _QUICK else None
+    except ModelError:  # its definition says what is wrong
+        quick = None
+    if quick is None:
+        return define
+
+    def run(values: Sequence[HostValue]) -> Sequence[HostValue]:
+        found = quick(values)
+        return define(values) if found is None else found
+
+    return run
 
 
 def run_on_host(node: NodeAttributes, values: Sequence[HostValue]) -> Sequence[HostValue]:
     """`run_host`, by compiled code where possible; strings are moved."""
-    if node.op in MOVES and any(isinstance(value, np.ndarray) and value.dtype == object for value in values):
+    return prepared(node)(values)
+
+
+def _moved(node: NodeAttributes, define: Runner, values: Sequence[HostValue]) -> Sequence[HostValue]:
+    if any(isinstance(value, np.ndarray) and value.dtype == object for value in values):
         return move_strings(node, values)
-    return run_host(node, values, _COMPILED)
+    return define(values)
 
 
-def _non_max_suppression(node: HostNode) -> tuple[Array]:
-    asked = Suppression.of(node)
-    return (keep_boxes(asked.boxes, asked.scores, asked.limit, asked.overlap, asked.least, asked.centred),)
+def _compress(node: NodeAttributes) -> Quick:
+    axis = node.attr_int("axis", 0) if node.has("axis") else None
+
+    def quick(values: Sequence[HostValue]) -> Sequence[HostValue] | None:
+        x, condition = _first(values, 2)
+        if not (isinstance(x, np.ndarray) and isinstance(condition, np.ndarray)):
+            return None
+        if condition.dtype != np.bool_ or condition.ndim != 1 or x.dtype == object:
+            return None
+        try:
+            return (x.compress(condition, axis),)
+        except IndexError:  # no such axis, or no such place in it
+            return None
+
+    return quick
 
 
-def _nonzero(node: HostNode) -> Sequence[HostValue]:
-    x = node.array(0)
-    return (nonzero(x),) if x.ndim else scalar_nonzero(x)
+def _unique(node: NodeAttributes) -> Quick | None:
+    in_order = node.attr_int("sorted", 1)
+
+    def quick(values: Sequence[HostValue]) -> Sequence[HostValue] | None:
+        (x,) = _first(values, 1)
+        if not isinstance(x, np.ndarray):
+            return None
+        found = unique(x)
+        if found is None or in_order:
+            return found
+        first, inverse, counts = by_place(*found[1:])
+        return x.reshape(-1)[first], first, inverse, counts
+
+    return None if node.has("axis") else quick
 
 
-_COMPILED: Mapping[str, HostFunction] = {"NonMaxSuppression": _non_max_suppression, "NonZero": _nonzero}
+def _non_max_suppression(node: NodeAttributes) -> Quick:
+    centred = node.attr_flag("center_point_box")
+
+    def quick(values: Sequence[HostValue]) -> Sequence[HostValue] | None:
+        boxes, scores, limit, overlap, least = _first(values, 5)
+        if not (isinstance(boxes, np.ndarray) and isinstance(scores, np.ndarray)):
+            return None
+        shape = scores.shape
+        if len(shape) != 3 or boxes.shape != (shape[0], shape[2], 4):
+            return None
+        try:
+            most, share, bound = _number(limit, 0), _number(overlap, 0), _number(least, -math.inf)
+        except (AttributeError, ValueError):  # lists, or tensors of several elements
+            return None
+        if not 0 <= share <= 1:
+            return None
+        return (keep_boxes(boxes, scores, int(most), share, bound, centred),)
+
+    return quick
+
+
+def _number(value: HostValue, otherwise: float) -> float:
+    found: float = otherwise if value is None else value.item()  # type: ignore[union-attr]
+    return found
+
+
+def _nonzero(node: NodeAttributes) -> Quick:
+    def quick(values: Sequence[HostValue]) -> Sequence[HostValue] | None:
+        (x,) = _first(values, 1)
+        if not isinstance(x, np.ndarray) or x.dtype == object:
+            return None
+        return (nonzero(x),) if x.ndim else scalar_nonzero(x)
+
+    return quick
+
+
+def _first(values: Sequence[HostValue], count: int) -> Sequence[HostValue]:
+    """So many values, None for those that are left out at the end."""
+    return values if len(values) == count else (*values, *[None] * count)[:count]
+
+
+_QUICK: Mapping[str, Callable[[NodeAttributes], Quick | None]] = {
+    "Compress": _compress,
+    "NonMaxSuppression": _non_max_suppression,
+    "NonZero": _nonzero,
+    "Unique": _unique,
+}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.compiler.specialisation import NOBODY, Room, Specialisation, digest, form_of
+from autotune.compiler.specialisation import Room, Specialisation, digest, form_of
 from autotune.errors import ModelError
 from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
@@ -34,6 +34,7 @@ class Stop:
         makes: outputs that kernels write into new memory in every run.
         views: values that lie at the same place in every run, and constants.
         same: other names of values that come from elsewhere.
+        plain: there is nothing to do here but to look up the next stop.
         open: what of the rest's inputs has a form that the way here does not tell.
         bound: names of values that lie at the same place whenever a run comes this way.
         sure: names of values whose forms the way here tells.
@@ -47,6 +48,7 @@ class Stop:
     makes: tuple[tuple[int, Form, str], ...]
     views: Mapping[str, Array]
     same: tuple[tuple[str, str, tuple[int, ...] | None], ...]
+    plain: bool
     open: tuple[str, ...]
     bound: frozenset[str]
     sure: frozenset[str]
@@ -61,12 +63,14 @@ class Route:
         results: names of what a run gives.
 
     Attributes:
+        begun: where runs of the last known types begin, and what tells these from others.
         nbytes: what is kept for it: packed weights and arenas.
     """
 
     def __init__(self, results: tuple[str, ...], version: int) -> None:
         self.version, self.process = version, os.getpid()
         self.starts: dict[Hashable, Stop] = {}
+        self.begun: tuple[object, Stop | None] = (None, None)
         self.count = self.nbytes = 0
         self._weights: dict[int, int] = {}
         self._arenas: list[Array] = []  # one for each stop of a way; ways share them, since one runs at a time
@@ -109,6 +113,8 @@ class Route:
                 self._pools[threads] = executor.pool()
             context = executor.bound(self._pools[threads], self._arena(depth, executor.program.arena_bytes))
             for n, name in enumerate(special.reads):
+                if not context.is_read(n):  # it was asked for its form or its value, or is passed on
+                    continue
                 if name in bound:
                     context.read_one(n, tensor(values[name]))
                 else:
@@ -132,7 +138,10 @@ class Route:
         sure = sure.union(views, special.writes, certain)
         waiting = () if rest is None else tuple(name for name in rest.part.inputs if name not in sure)
         decisive = () if rest is None else rest.decisive
-        return Stop(special, context, tuple(reads), tuple(makes), views, tuple(same), waiting, bound, sure, decisive)
+        plain = context is None and not (views or same or special.calls or special.stage.lists)
+        return Stop(
+            special, context, tuple(reads), tuple(makes), views, tuple(same), plain, waiting, bound, sure, decisive
+        )
 
     def _arena(self, depth: int, nbytes: int) -> Array:
         """Memory for the intermediate values of a stop. Stops that have a smaller one keep that."""
@@ -149,8 +158,24 @@ def key(stop: Stop, room: Room, values: Mapping[str, HostValue], growing: frozen
     if stop.decisive is not room.decisive:  # more values were found to decide
         stop.decisive = room.decisive
         stop.ways.clear()
-    forms = [form_of(values[name]) if name not in growing or room.typed else None for name in stop.open]
-    return (room.typed, *forms, *[digest(values[name]) for name in stop.decisive])
+    return begins(room, stop.open, stop.decisive, values, growing)
+
+
+def begins(
+    room: Room,
+    inputs: tuple[str, ...],
+    decisive: tuple[str, ...],
+    values: Mapping[str, HostValue],
+    growing: frozenset[str],
+) -> Hashable:
+    """What a part is made for, of these inputs and values that decide: forms, those that grow left out, and values."""
+    if not inputs:
+        forms: list[object] = []
+    elif room.typed or not growing:
+        forms = [form_of(values[name]) for name in inputs]
+    else:
+        forms = [form_of(values[name]) if name not in growing else None for name in inputs]
+    return (room.typed, *forms, *[digest(values[name]) for name in decisive])
 
 
 def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
@@ -159,7 +184,10 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
     Raises:
         InputError, ModelError: the values are impossible.
     """
-    context = stop.context
+    special, context = stop.special, stop.context
+    if stop.plain:
+        special.life.runs += 1
+        return
     if context is not None:
         for n, name in stop.reads:
             context.read_one(n, tensor(values[name]))
@@ -168,17 +196,16 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
             context.write_to(n, address)
             fresh.add(name)
         context.run()
-    stop.special.life.runs += 1
+    special.life.runs += 1
     values.update(stop.views)
     for name, source, shape in stop.same:
         values[name] = values[source] if shape is None else tensor(values[source]).reshape(shape)
-    special = stop.special
     for name, items in special.stage.lists.items():
         values[name] = None if items is None else [tensor(values[item]) for item in items]
     if special.calls:
         with one_line():
             for call in special.calls:
-                values.update(zip(call.writes, call.step(values, NOBODY).run()))
+                values.update(zip(call.writes, call.results(values)))
                 if call.fresh:
                     fresh.update(call.writes)
 

@@ -10,7 +10,7 @@ from typing import Protocol, Union
 import numpy as np
 
 from autotune.compiler.compile import CompiledModel
-from autotune.compiler.host import run_on_host
+from autotune.compiler.host import Runner, prepared
 from autotune.graph.frontend import OnnxModel, Part, Stage
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import HostValue
@@ -34,6 +34,7 @@ class HostStep:
     """What a run did: a host function on these values, None for inputs that are left out."""
 
     node: NodeAttributes
+    function: Runner
     values: Sequence[HostValue]
 
     @property
@@ -41,7 +42,7 @@ class HostStep:
         return self.node.label
 
     def run(self) -> Sequence[HostValue]:
-        return run_on_host(self.node, self.values)
+        return self.function(self.values)
 
 
 class LoopStep(Protocol):
@@ -107,6 +108,7 @@ class Call(Protocol):
     @property
     def fresh(self) -> bool: ...
     def step(self, values: Mapping[str, HostValue], observers: Observers) -> HostStep | LoopStep: ...
+    def results(self, values: Mapping[str, HostValue]) -> Sequence[HostValue]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,13 @@ class HostCall:
     """A host function of a specialisation.
 
     Attributes:
+        function: what runs the node.
         reads: names of the inputs; None where one is left out.
         constants: those of them that are initializers.
     """
 
     node: NodeAttributes
+    function: Runner
     reads: tuple[str | None, ...]
     constants: Mapping[str, Array]
     writes: tuple[str, ...]
@@ -132,14 +136,22 @@ class HostCall:
         entry = model.nodes[index]
         reads = tuple(name or None for name in entry.proto.input)
         constants = {name: model.initializers[name] for name in reads if name and name in model.initializers}
-        return cls(model.attributes(index), reads, constants, tuple(entry.proto.output))
+        node = model.attributes(index)
+        return cls(node, prepared(node), reads, constants, tuple(entry.proto.output))
 
     def step(self, values: Mapping[str, HostValue], observers: Observers) -> HostStep:
-        """The call on the values of a run; a value hides the initializer of its name."""
-        given = [
+        """The call on the values of a run."""
+        return HostStep(self.node, self.function, self._given(values))
+
+    def results(self, values: Mapping[str, HostValue]) -> Sequence[HostValue]:
+        """What the call gives on the values of a run."""
+        return self.function(self._given(values))
+
+    def _given(self, values: Mapping[str, HostValue]) -> list[HostValue]:
+        """A value hides the initializer of its name."""
+        return [
             None if name is None else values[name] if name in values else self.constants[name] for name in self.reads
         ]
-        return HostStep(self.node, given)
 
 
 @dataclass(eq=False, slots=True)
@@ -215,9 +227,10 @@ def form_of(value: HostValue) -> object:
     """What a specialisation depends on of a value that it reads."""
     if not isinstance(value, np.ndarray):
         return None
-    return (value.dtype, value.shape) if value.dtype != object else object
+    dtype = value.dtype
+    return object if dtype.hasobject else (dtype, value.shape)
 
 
 def digest(value: HostValue) -> bytes:
-    data = np.ascontiguousarray(value).tobytes()
+    data = value.tobytes() if isinstance(value, np.ndarray) else np.asarray(value).tobytes()
     return data if len(data) <= _SHORT else hashlib.sha256(data).digest()

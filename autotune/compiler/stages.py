@@ -9,13 +9,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
-from autotune.compiler.route import MAX_STOPS, Route, Stop, key, pass_by, tensor
+from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
 from autotune.compiler.specialisation import (
     NOBODY,
     Call,
@@ -24,8 +24,6 @@ from autotune.compiler.specialisation import (
     ProgramStep,
     Room,
     Specialisation,
-    digest,
-    form_of,
     is_tensor,
     nbytes_of,
 )
@@ -121,12 +119,13 @@ class Stages:
         self._bodies: dict[Body, LoopBody] = {}
         self._whole = Room(next(workshop.numbers), part, True, tuple(sorted(part.fixed)))
 
-    def run(self, values: dict[str, HostValue], observers: Observers) -> list[HostValue]:
+    def run(self, values: dict[str, HostValue], observers: Observers, forms: object = None) -> list[HostValue]:
         """What the model gives; arrays that nobody else has.
 
         Args:
             values: those of the inputs, which fit; values on the way are added.
             observers: told of what runs.
+            forms: the same object only if the values have the same types; None where that is not known.
 
         Raises:
             InputError: a value is out of its range.
@@ -136,7 +135,7 @@ class Stages:
             route = self._taken_route()
             if route is not None:
                 try:
-                    return self._along(route, values)
+                    return self._along(route, values, forms)
                 finally:
                     self._routes.append(route)
         return self._observed(values, observers)
@@ -156,13 +155,16 @@ class Stages:
             return Route(self._results, self._version)
         return route
 
-    def _along(self, route: Route, values: dict[str, HostValue]) -> list[HostValue]:
+    def _along(self, route: Route, values: dict[str, HostValue], forms: object) -> list[HostValue]:
         """`run` by the stops of a route; those that it has not are added."""
         fresh: set[str] = set()
         growing, room, came = self._growing, self._whole, list[Stop]()
-        forms = [form_of(values[name]) if name not in growing or room.typed else None for name in room.part.inputs]
-        start: Hashable = (room.typed, *forms, *[digest(values[name]) for name in room.decisive])
-        stop, ways, new = route.starts.get(start), route.starts, False
+        stop = route.begun[1] if forms is not None and forms is route.begun[0] and not room.decisive else None
+        if stop is None:
+            start = begins(room, room.part.inputs, room.decisive, values, growing)
+            stop = route.starts.get(start)
+            route.begun = forms, stop
+        ways, new = route.starts, False
         special: Specialisation | None = None
         try:
             while True:

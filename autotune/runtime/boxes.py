@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from autotune.runtime.address import address
 
 Array = npt.NDArray[Any]
 _LANES = 16
-_SIZES = 5
+_SIZES = struct.Struct("5q")
 _MANY = 2**20  # rows of results for which candidates are counted first
 
 
@@ -39,14 +40,14 @@ def keep_boxes(boxes: Array, scores: Array, limit: int, overlap: float, least: f
     if not most:
         return np.empty((0, 3), np.int64)
     room = -(-limit // _LANES) * _LANES
-    scratch = np.empty(_SIZES + count + 5 * room // 2, np.int64)  # one array: each address takes as long as a box
-    scratch[:_SIZES] = batches, classes, count, limit, centred
-    found = np.empty((most, 3), np.int64)
-    sizes = address(scratch)
-    keys = sizes + scratch.itemsize * _SIZES
-    kept = keys + scratch.itemsize * count
-    total = _native().keep(address(boxes), address(scores), sizes, overlap, least, keys, kept, address(found))
-    return found[:total].copy()
+    before = _SIZES.size // 8 + count + 5 * room // 2
+    memory = np.empty(before + 3 * most, np.int64)  # one array: each address takes as long as a box
+    _SIZES.pack_into(memory.data, 0, batches, classes, count, limit, centred)
+    sizes = address(memory)
+    keys = sizes + _SIZES.size
+    found = sizes + 8 * before
+    total = _native().keep(address(boxes), address(scores), sizes, overlap, least, keys, keys + 8 * count, found)
+    return memory[before : before + 3 * total].copy().reshape(total, 3)
 
 
 class _Native:

@@ -88,6 +88,10 @@ class Context:
             np.copyto(staged, array)
             self._point(INPUT, number, address)
 
+    def is_read(self, number: int) -> bool:
+        """Whether a kernel reads an input."""
+        return bool(self._entries[INPUT][number])
+
     def own(self, output: int) -> Array:
         """The memory that belongs to an output that kernels write straight, as long as nobody gave another."""
         return self._staged[OUTPUT][output][0]

@@ -15,10 +15,13 @@ from autotune.codegen.nonzero_ir import nonzero_object
 from autotune.runtime.address import address
 
 Array = npt.NDArray[Any]
+_FEW = 1024  # elements that NumPy, which looks at each, is through with before compiled code would be called
 
 
 def nonzero(x: Array) -> Array:
     """i64 [rank, count]: the indices of the elements that are not zero, in row-major order; `rank` is at least 1."""
+    if x.size <= _FEW:
+        return np.array(x.nonzero())
     mask = np.ascontiguousarray(x if x.dtype == np.bool_ else x != 0)
     *outer, columns = mask.shape
     count = int(np.count_nonzero(mask))

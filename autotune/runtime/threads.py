@@ -127,7 +127,10 @@ class ThreadPool:
 
     def run_plan(self, plan: Plan) -> None:
         """One pass over the plan's first rotation: one parallel region."""
-        with self._checked(plan):
+        # On the path of every run, so written out: `_checked`.
+        if os.getpid() != self._process or plan.pool is not self:
+            self._checked(plan)
+        with self._lock:
             self._native.run(self._open_address(), plan.address)
 
     def time_plan(self, plan: Plan, number: int, repeats: int) -> npt.NDArray[np.float64]:

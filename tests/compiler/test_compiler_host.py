@@ -98,6 +98,78 @@ def test_nonzero(data: st.DataObject) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+def results(op: str, *arrays: Array, outputs: int = 1, **attributes: Any) -> list[Array]:
+    """What runs of a node give, which is what its definition gives."""
+    proto = helper.make_node(op, [f"x{n}" for n in range(len(arrays))], [f"y{n}" for n in range(outputs)], **attributes)
+    asked = NodeAttributes(proto, 17, None)
+    found, expected = run_on_host(asked, arrays), run_host(asked, arrays)
+    for one, other in zip(found, expected, strict=True):
+        assert isinstance(one, np.ndarray)
+        assert isinstance(other, np.ndarray)
+        assert one.dtype == other.dtype
+        assert one.flags.c_contiguous
+        same = one.astype(np.float64) if one.dtype.kind == "V" else one  # NumPy knows no NaN of them
+        np.testing.assert_array_equal(same, other.astype(same.dtype))
+    return [one for one in found if isinstance(one, np.ndarray)]
+
+
+@given(st.data())
+@FEW
+def test_unique(data: st.DataObject) -> None:
+    """Numbers of one to four bytes that count, and those that have no such keys."""
+    kinds = [np.int64, np.int32, np.uint32, np.uint64, np.int8, np.bool_, np.float16, ml_dtypes.bfloat16, np.float32,
+             np.float64]  # fmt: skip
+    kind = data.draw(st.sampled_from(kinds))
+    shape = data.draw(st.sampled_from([[], [0], [1], [20], [257], [7, 3]]))
+    wide = data.draw(st.sampled_from([1, 2, 200, 2**12, 2**20, 2**31, 2**40]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x = rng.integers(-wide, wide, shape)
+    with np.errstate(all="ignore"):
+        x = x.astype(kind)
+    if x.dtype.kind not in "biu":
+        x = np.where(rng.uniform(size=shape) < 0.2, rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0], shape), x / 3)
+        x = np.asarray(x).astype(kind)
+    for array in (x, x.T):
+        results("Unique", array, outputs=4, sorted=data.draw(st.integers(0, 1)))
+
+
+def test_unique_of_the_ends_of_what_integers_can_be() -> None:
+    low, high = -(2**63), 2**63 - 1
+    for x in ([low, high], [low, low + 2**32 - 1], [high, high - 2**32 + 1, high], [high - 2**32, high]):
+        results("Unique", np.asarray(x), outputs=4)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_compress(axis: int | None) -> None:
+    x = np.arange(24).reshape(4, 6).T[:, ::-1]
+    given: dict[str, Any] = {} if axis is None else {"axis": axis}
+    for kept in ([True], [False, True, True], [False] * 4, []):
+        results("Compress", x, np.asarray(kept, np.bool_), **given)
+    strings = x.astype(str).astype(object)
+    asked = NodeAttributes(helper.make_node("Compress", ["x", "c"], ["y"], **given), 17, None)
+    (found,) = run_on_host(asked, [strings, np.asarray([False, True])])
+    assert isinstance(found, np.ndarray)
+    assert np.array_equal(found, x.compress([False, True], axis).astype(str))
+
+
+def test_impossible_compress_is_refused() -> None:
+    for x, kept, attributes in (
+        (np.zeros(3), np.asarray([False] * 3 + [True]), {}),
+        (np.zeros((3, 3)), np.ones(3, np.bool_), {"axis": 2}),
+        (np.zeros(3), np.ones(3), {}),
+        (np.zeros(3), np.ones((1, 3), np.bool_), {}),
+    ):
+        with pytest.raises(AutotuneError, match="Compress"):
+            results("Compress", x, kept, **attributes)
+
+
+def test_values_that_are_no_tensors_are_refused() -> None:
+    for op in ("Compress", "Unique", "NonZero", "NonMaxSuppression"):
+        proto = helper.make_node(op, ["a", "b"], ["y"])
+        with pytest.raises(AutotuneError, match="sequence"):
+            run_on_host(NodeAttributes(proto, 17, None), [[np.zeros(3)], [np.zeros(3)]])
+
+
 def test_wrong_shapes_are_refused() -> None:
     with pytest.raises(AutotuneError, match="boxes"):
         run_on_host(node(2), [np.zeros((1, 3, 4), np.float32), np.zeros((1, 2, 5), np.float32)])

@@ -13,6 +13,7 @@ from autotune.measure.worker import Worker, WorkerSpec
 from tests.property.kernel_check import describe
 
 BATCH = 25
+START_SECONDS = 600.0  # for imports and the runtime's object: a campaign gives way to whatever else runs
 SCHEDULES = "tests.property.kernel_check:worker"
 TEMPLATES = "tests.property.template_check:worker"
 GRAPHS = "tests.property.graph_check:worker"
@@ -20,14 +21,14 @@ QUANTIZED = "tests.property.quantized_check:worker"
 
 
 def failures(
-    seeds: Sequence[int], target: str, timeout: float = 120.0, entry: str = SCHEDULES
+    seeds: Sequence[int], target: str, timeout: float = 300.0, entry: str = SCHEDULES
 ) -> Generator[tuple[int, str], None, int]:
     """(seed, what happened) of every case that fails; a batch that dies is repeated one by one.
 
     Returns:
         How many cases were refused: schedules that cannot be, and say so.
     """
-    spec = WorkerSpec(entry, {"target": target}, timeout, 3 << 30, 40)
+    spec = WorkerSpec(entry, {"target": target}, timeout, 3 << 30, 40, start_timeout=START_SECONDS)
     worker = Worker(spec)
     refused = 0
     try:

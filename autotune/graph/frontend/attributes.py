@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ class NodeAttributes:
     folder: Path | None
     asked: set[str] = field(default_factory=set, init=False, compare=False)
 
-    @property
+    @functools.cached_property
     def op(self) -> str:
         return self.proto.op_type
 

@@ -9,7 +9,6 @@ functions are the reference; `autotune.compiler.host` has compiled code for some
 """
 
 from autotune.graph.host import boxes, labels, movement, ngrams, selection, sequences, strings
-from autotune.graph.host.boxes import Suppression
 from autotune.graph.host.node import (
     HostFunction,
     HostNode,
@@ -24,7 +23,7 @@ from autotune.graph.host.node import (
     run_host,
     value_function,
 )
-from autotune.graph.host.selection import scalar_nonzero
+from autotune.graph.host.selection import by_place, scalar_nonzero
 from autotune.graph.host.sequences import cut_points
 
 FAMILIES = (boxes, labels, movement, ngrams, selection, sequences, strings)  # importing a family registers them
@@ -34,7 +33,7 @@ __all__ = [
     "HostFunction",
     "HostNode",
     "HostValue",
-    "Suppression",
+    "by_place",
     "cut_points",
     "described",
     "host_function",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Union
 
@@ -130,21 +130,14 @@ def host_operators() -> tuple[str, ...]:
     return tuple(sorted(_FUNCTIONS))
 
 
-def run_host(
-    node: NodeAttributes, values: Sequence[HostValue], compiled: Mapping[str, HostFunction] | None = None
-) -> Sequence[HostValue]:
+def run_host(node: NodeAttributes, values: Sequence[HostValue]) -> Sequence[HostValue]:
     """The results of a host operator, one per output of its schema: arrays are C-contiguous.
-
-    Args:
-        compiled: functions that replace registered ones, by operator.
 
     Raises:
         InputError: the data makes no sense for the operator.
         ModelError: the node does not.
     """
     called = HostNode(node.proto, node.opset, node.folder, tuple(values))
-    if compiled is not None and (fast := compiled.get(node.op)) is not None:
-        return [_contiguous(a) for a in fast(called)]
     function = host_function(node.proto) or value_function(node.proto)
     if function is None:
         raise ModelError(f"{node.label} is no host operator")

@@ -36,12 +36,17 @@ def unique(node: HostNode) -> tuple[Array, ...]:
     else:
         first, inverse, counts = _distinct(slices)
     if not node.attr_int("sorted", 1):
-        order = np.argsort(first)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        first, counts, inverse = first[order], counts[order], rank[inverse]
+        first, inverse, counts = by_place(first, inverse, counts)
     result = np.moveaxis(slices[first], 0, axis)
     return (result, *(found.astype(np.int64) for found in (first, inverse, counts)))
+
+
+def by_place(first: Array, inverse: Array, counts: Array) -> tuple[Array, Array, Array]:
+    """What is found of distinct elements, i64, in the order in which they come."""
+    order = first.argsort()
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[inverse], counts[order]
 
 
 def _distinct(slices: Array) -> tuple[Array, Array, Array]:

@@ -1,0 +1,51 @@
+"""Distinct numbers by compiled code: `autotune.codegen.unique_ir`, loaded into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.codegen.link import Library, load_objects
+from autotune.codegen.unique_ir import unique_object
+from autotune.runtime.address import address
+
+Array = npt.NDArray[Any]
+_BYTES = 256  # what a byte may be
+
+
+def unique(x: Array) -> tuple[Array, Array, Array, Array] | None:
+    """The distinct elements in order, and i64: where each is first, which one each element is, how often each occurs.
+
+    None for what has no keys of 32 bits: f64, u64, integers 2^32 and more apart, no elements or as many.
+    """
+    flat = x.ravel()
+    count, kind, nbytes = flat.size, flat.dtype.kind, flat.itemsize
+    if not 0 < count < 2**32 or kind == "O" or (nbytes == 8 and kind != "i"):
+        return None
+    whole = kind in "biu"
+    numbers = flat if nbytes == 8 or (kind == "f" and nbytes == 4) else flat.astype(np.int64 if whole else np.float32)
+    find = _native().of_integers if whole else _native().of_floats
+    memory = np.empty(5 * count + _BYTES, np.int64)
+    runs = find(address(numbers), count, address(memory))
+    if runs < 0:
+        return None
+    first = memory[:runs].copy()
+    return flat.take(first), first, memory[count : 2 * count].copy(), memory[2 * count : 2 * count + runs].copy()
+
+
+class _Native:
+    def __init__(self) -> None:
+        self.library: Library = load_objects([unique_object()])
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+        self.of_integers = kind(self.library.address("autotune_unique_i64"))
+        self.of_floats = kind(self.library.address("autotune_unique_f32"))
+
+
+@functools.cache
+def _native() -> _Native:
+    """Compiled once per process, by the first who asks."""
+    return _Native()
