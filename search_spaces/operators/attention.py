@@ -8,8 +8,11 @@ features, or along queries where neighbours in the memory of the values are posi
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 
+from autotune.cost_model.expected import behind_caches, overlapped
 from autotune.ops.registry import compute_def, lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
@@ -23,6 +26,7 @@ from autotune.search_spaces.space.knobs import Choice
 from autotune.search_spaces.space.registry import template
 from autotune.search_spaces.space.space import ConfigSpace, Constraint
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
 QUERIES, KEYS, ROWS = (1, 2, 3, 4), (2, 3, 4, 6, 8, 10, 12, 16, 20), (1, 2, 4, 8, 16)
@@ -32,8 +36,6 @@ HEADS, BLOCKS = "heads", "blocks"
 PRODUCTS, LOGITS, LARGEST, POWERS, SUM, INVERSE, VALUES = (
     f"attention_{part}" for part in ("products", "logits", "max", "exp", "sum", "scale", "values")
 )
-SCATTERED = 1.5
-"""Time of loads by what they take elsewhere: keys lie apart."""
 SCORES = Layout.blocked(4, [], order=(0, 1, 3, 2))  # (batch, head, key, query)
 
 
@@ -132,16 +134,11 @@ class AttentionBlocks:
 
     def default(self, workload: Workload, target: Target) -> Config:
         p, space = _shape(workload), self.space(workload, target)
-        share = HEADS if p.tasks % target.num_threads == 0 or p.tasks >= 4 * target.num_threads else BLOCKS
-        config = space.default().replace(share=share)
-        scores = [
-            config.replace(queries=q, keys=k) for q in space.knob("queries").values for k in space.knob("keys").values
-        ]
-        config = min(filter(space.satisfies, scores), key=lambda c: _cost(p, target, c))
-        values = [
-            config.replace(rows=r, columns=c) for r in space.knob("rows").values for c in space.knob("columns").values
-        ]
-        return min(filter(space.satisfies, values), key=lambda c: _value_cost(p, target, c))
+        names = ("share", "queries", "keys", "rows", "columns")
+        tiles = itertools.product(*(space.knob(name).values for name in names))
+        plain = space.default()
+        found = [plain.replace(**dict(zip(names, tile, strict=True))) for tile in tiles]
+        return min(filter(space.satisfies, found), key=lambda config: _cycles(p, target, config))
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = _shape(workload)
@@ -160,32 +157,40 @@ def _shape(workload: Workload) -> AttentionShape:
     return p
 
 
-def _cost(p: AttentionShape, target: Target, config: Config) -> float:
-    """Cycles of the scores' products, up to a factor: multiply-adds or loads, whichever are more."""
-    queries, keys, lanes, threads = (
-        config.get_int("queries"),
-        config.get_int("keys"),
-        target.lanes(4),
-        target.num_threads,
-    )
-    sums = keys * queries
-    tile = Steps.of(target).cycles(sums, SCATTERED * (keys + queries)) / sums
-    if config.get_str("share") == HEADS:  # the last block has no more vectors than it needs
-        vectors = -(-p.queries // lanes) * p.tasks
-    else:
-        blocks = -(-p.queries // (queries * lanes)) * p.tasks
-        vectors = -(-blocks // threads) * threads * queries
-    spill = 1.2 if 8 * queries * lanes * p.keys > target.l2_bytes // 2 else 1.0
-    ragged = -(-p.keys // keys) * keys / p.keys
-    return tile * vectors * spill * (1 + (ragged - 1) / 4)
+def _cycles(p: AttentionShape, target: Target, config: Config) -> tuple[float, float]:
+    """What a thread is to expect of products and of the memory around them; then loads for each multiply-add.
 
-
-def _value_cost(p: AttentionShape, target: Target, config: Config) -> tuple[int, float]:
-    """Which tile of values is better: of fewer vectors in all, then of more sums, or of fewer loads for each."""
+    A block's scores are written, looked through for the largest, turned into powers, added up, and read once for each
+    column of tiles; a head's keys and values are read for every block. The powers themselves take the same in all.
+    """
+    queries, keys = config.get_int("queries"), config.get_int("keys")
     rows, columns = config.get_int("rows"), config.get_int("columns")
-    if p.along == "s":
-        return -(-p.features // rows) * rows, (rows + columns) / (rows * columns)
-    return -(-p.features // (columns * target.lanes(4))) * columns, -rows * columns
+    steps, lanes = Steps.of(target), target.lanes(DType.f32.bytes)
+    vectors = math.ceil(p.queries / lanes)
+    blocks = math.ceil(vectors / queries)
+    if config.get_str("share") == HEADS:  # the last block has no more vectors than it needs
+        turns = math.ceil(p.tasks / target.num_threads) * vectors / queries
+    else:
+        turns = math.ceil(p.tasks * blocks / target.num_threads)
+    scores = p.features * sum(n * steps.cycles(k * queries, k + queries) for k, n in _tiles(p.keys, keys))
+    across, along = (p.features, queries) if p.along == "s" else (queries * lanes, math.ceil(p.features / lanes))
+    shapes = [(r, c, m * n) for r, m in _tiles(across, rows) for c, n in _tiles(along, columns)]
+    values = p.keys * sum(n * steps.cycles(r * c, r + c) for r, c, n in shapes)
+    kept = queries * lanes * p.keys * DType.f32.bytes
+    copied = queries * lanes * p.features * DType.f32.bytes
+    passes = 5 + math.ceil(along / columns)
+    both = 2 * p.keys * p.features * DType.f32.bytes
+    moving = [
+        ((passes * kept if kept + copied > held else 0) + (both if both > held else 0)) / rate
+        for held, rate in behind_caches(target)
+    ]
+    loads = (keys + queries) / (keys * queries) + (rows + columns) / (rows * columns)
+    return turns * overlapped(scores + values, *moving), loads
+
+
+def _tiles(extent: int, size: int) -> list[tuple[int, int]]:
+    """Sizes of tiles along an axis, and how many have each."""
+    return [(n, many) for n, many in ((size, extent // size), (extent % size, 1)) if n and many]
 
 
 class _Blocks:

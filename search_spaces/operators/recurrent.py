@@ -111,7 +111,8 @@ class Recurrent:
         p, space = Layer.of(workload, target), self.space(workload, target)
         names = ("vectors", "rows", "shared")
         tiles = itertools.product(*(space.knob(name).values for name in names))
-        candidates = [space.default().replace(**dict(zip(names, tile, strict=True))) for tile in tiles]
+        plain = space.default()
+        candidates = [plain.replace(**dict(zip(names, tile, strict=True))) for tile in tiles]
 
         def cost(config: Config) -> tuple[int, float, int, int]:
             vectors, rows = config.get_int("vectors"), config.get_int("rows")
