@@ -3,13 +3,16 @@
 A file starts with a header line and holds one session or trial per line; every line stands for itself, so
 files can be searched with grep and joined with cat. docs/concepts/records.md is the format's reference.
 
-Both ways in are idempotent, and their order does not matter: of two trials of one identity the newer stays.
+Both ways in are idempotent, and their order does not matter: of two trials of one identity the newer stays. One that
+says it was made in the future comes from a machine whose clock was wrong: nobody knows when it was made, and it counts
+as older than all others.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +30,8 @@ VERSION = 3
 READABLE = (1, 2, 3)
 """Version 1 knew no algorithms and no families, version 2 not what was disturbed; their lines say all else alike."""
 MAX_LINE = 16 * 2**20
+_SKEW_SECONDS = 86400.0
+"""How far clocks of two machines may differ, zones taken for others included."""
 # Small transactions, so that a tuner that is writing to the same file never waits long.
 _BATCH = 200
 
@@ -68,9 +73,10 @@ def new_lines(db: Database, known: Database, damaged: list[str] | None = None) -
     """
     yield _HEADER
     of: set[str | None] = set()
+    latest = time.time() + _SKEW_SECONDS
     for record in db.trials(damaged=damaged, by_task=True):
         there = known.find(record)
-        if there is None or _newer(record, there):
+        if there is None or _newer(record, there, latest):
             of.add(record.session_id)
             yield f'{{"trial":{record.to_json()}}}'
     for session in db.sessions():
@@ -122,6 +128,7 @@ def merge_database(db: Database, other: Database) -> MergeReport:
 def add_items(db: Database, items: Iterable[Session | TuningRecord]) -> MergeReport:
     """Adds sessions and trials, but for trials that are older than those of the same identity."""
     added = replaced = kept = 0
+    latest = time.time() + _SKEW_SECONDS
     for batch in _batches(items, _BATCH):
         with db.transaction():
             sessions: dict[str, Session] | None = None
@@ -130,12 +137,12 @@ def add_items(db: Database, items: Iterable[Session | TuningRecord]) -> MergeRep
                     if sessions is None:
                         sessions = {session.id: session for session in db.sessions()}
                     known = sessions.get(item.id)
-                    if known is None or _session_age(known) < _session_age(item):
+                    if known is None or _session_age(known, latest) < _session_age(item, latest):
                         db.add_session(item)
                         sessions[item.id] = item
                     continue
                 stored = find_trial(db.connection, item.identity)
-                if stored is not None and not _newer(item, stored):
+                if stored is not None and not _newer(item, stored, latest):
                     kept += 1
                     continue
                 db.add(item)
@@ -144,9 +151,19 @@ def add_items(db: Database, items: Iterable[Session | TuningRecord]) -> MergeRep
     return MergeReport(added, replaced, kept)
 
 
-def _newer(one: TuningRecord, other: TuningRecord) -> bool:
-    """A total order, so that merging in any order ends the same."""
-    return one.created > other.created or (one.created == other.created and _outcome(one) > _outcome(other))
+def _newer(one: TuningRecord, other: TuningRecord, latest: float) -> bool:
+    """A total order, so that merging in any order ends the same.
+
+    Args:
+        latest: seconds since the epoch; what is dated later is so by a clock that was wrong.
+    """
+    mine, its = _date(one.created, latest), _date(other.created, latest)
+    return mine > its or (mine == its and _outcome(one) > _outcome(other))
+
+
+def _date(seconds: float, latest: float) -> tuple[bool, float]:
+    """Greater is newer."""
+    return seconds <= latest, seconds
 
 
 def _outcome(record: TuningRecord) -> str:
@@ -154,8 +171,8 @@ def _outcome(record: TuningRecord) -> str:
     return replace(record, anchor_key=None, family_key=None, description="").to_json()
 
 
-def _session_age(session: Session) -> tuple[float, str]:
-    return (session.heartbeat, fields.dump_json(session.to_mapping()))
+def _session_age(session: Session, latest: float) -> tuple[bool, float, str]:
+    return (*_date(session.heartbeat, latest), fields.dump_json(session.to_mapping()))
 
 
 def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from autotune.cli.settings import Settings, find_settings
-from autotune.cli.text import print_json
+from autotune.cli.text import print_json, printable
 from autotune.errors import AutotuneError
 
 Args = ParamSpec("Args")
@@ -65,7 +65,7 @@ def _told(error: AutotuneError, as_json: bool) -> typer.Exit:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return printable(" ".join(str(error).split()))
 
 
 class Root(TyperGroup):

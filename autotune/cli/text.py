@@ -70,9 +70,14 @@ def facts(*rows: tuple[str, str]) -> Grid:
     return made
 
 
+def printable(value: str) -> str:
+    """Text that may come out of a file: what a terminal would act on is left out."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in value)
+
+
 def cell(value: str) -> str:
-    """Text out of a file, for a table: what a terminal would act on is left out, and what no line has room for."""
-    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in value[:_LONGEST])
+    """Text out of a file, for a table: `printable`, and without what no line has room for."""
+    shown = printable(value[:_LONGEST])
     return shown if len(value) <= _LONGEST else f"{shown}..."
 
 

@@ -58,6 +58,13 @@ def test_each_ending(command: str, code: int, line: str, values: dict[str, Any])
     assert (result.exit_code, result.stderr, json.loads(result.stdout)) == (code, f"{line}\n", values)
 
 
+def test_what_a_terminal_would_act_on_is_no_part_of_a_message(tmp_path: Path) -> None:
+    """It may come out of a model's names."""
+    model = conv_model(op="Convolve\x1b[2J")
+    result = invoke("check", save(model, tmp_path / "m.onnx"))
+    assert result.exit_code == 1 and "\x1b" not in result.stderr and "Convolve\ufffd[2J" in result.stderr
+
+
 def test_check_names_what_is_unsupported(tmp_path: Path) -> None:
     model = conv_model(op="Convolve")
     model.graph.node[1].op_type = "Relux"

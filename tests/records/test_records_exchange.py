@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,24 @@ def test_the_newer_trial_stays(tmp_path: Path) -> None:
         db.heartbeat("s1", 500.0)
         merge_database(db, other)
         assert db.sessions() == [make_session(heartbeat=500.0)]
+
+
+def test_what_is_dated_in_the_future_is_older_than_all_else(tmp_path: Path) -> None:
+    """By a clock that was wrong: nobody knows when it was measured."""
+    now = time.time()
+    late, early, real = (make_record(1, created=at) for at in (now + 3e8, now + 2e8, now + 60.0))
+    late_session, session = make_session(heartbeat=now + 3e8), make_session(heartbeat=now)
+    with Database.open(tmp_path / "a.sqlite") as db, Database.open(tmp_path / "b.sqlite") as other:
+        db.add(real)
+        other.add(late)
+        db.add_session(session)
+        other.add_session(late_session)
+        merge_database(db, other)
+        merge_database(other, db)
+        for one in (db, other):
+            assert (list(one.trials()), one.sessions()) == ([real], [session])
+        other.add(early)
+        assert merge_database(other, db) == MergeReport(added=0, replaced=1, kept=0)
 
 
 def test_foreign_records_are_kept(tmp_path: Path) -> None:
