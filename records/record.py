@@ -55,7 +55,7 @@ class TuningRecord:
     failure_message: str | None = None
     predicted: float | None = None  # seconds that the cost model expected when it chose it; None when it was not asked
     session_id: str | None = None
-    created: float  # seconds since the epoch
+    created: float  # seconds since the epoch; what was timed in turn bears one date
     llvm_version: str = ""
     autotune_version: str = ""
 
@@ -83,6 +83,16 @@ class TuningRecord:
     def identity(self) -> tuple[str, str, str, str, str]:
         """What is one row in the database: a second trial of the same identity replaces the first."""
         return (self.workload_key, self.target_key, self.interface_key, self.residency, self.config_key)
+
+    def timed_beside(self, other: TuningRecord) -> bool:
+        """Whether another record is of the same comparison: kernels of one task, timed in turn."""
+        mine, theirs = (self.session_id, self.created), (other.session_id, other.created)
+        return (
+            mine == theirs
+            and self.session_id is not None
+            and self.identity[:-1] == other.identity[:-1]
+            and (self.config_key != other.config_key)
+        )
 
     def to_json(self) -> str:
         """One line of canonical JSON; unset fields are left out, JSON texts are embedded."""

@@ -1,7 +1,7 @@
 """The verdict on a model: whether its tuned program is used, from timing it in turn with the untuned one.
 
-A verdict changes on evidence only. What is in use stays in use until the interval of the rounds' ratios says that it is
-slower; rounds that cannot tell change nothing, and the same two programs are not judged twice (docs/adr/0012).
+Where the interval of the rounds' ratios tells nothing, a tuned program that looks slower is not used; and the same two
+programs are not judged twice (docs/adr/0012).
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def judge(
 def decide(ratio: Ratio, error: float, before: Plan | None, wish: str = MEASURED) -> bool:
     """Whether the tuned program is used. Wrong answers are never used; else a wish counts, then what the rounds show.
 
-    Where they show nothing, all stays as it is. A model without a plan uses its records.
+    Where they show nothing, the kernels have been compared one by one, and their gains are used if the rounds do not
+    speak against them; a model that was found to be slower needs more than that.
     """
     if error > ALLOWED_ERROR:
         return False
@@ -153,7 +154,7 @@ def decide(ratio: Ratio, error: float, before: Plan | None, wish: str = MEASURED
         return wish == TUNED
     if ratio.faster or ratio.slower:
         return ratio.faster
-    return before is None or before.tuned
+    return ratio.median >= 1 and (before is None or before.tuned)
 
 
 @dataclass(frozen=True, slots=True)

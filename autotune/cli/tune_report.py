@@ -95,7 +95,8 @@ def _decision(report: TuneReport, verdict: ModelVerdict) -> list[str]:
     if verdict.asked_for:
         return [f"the model runs {now}, as asked for"]
     if not verdict.decided:
-        return [f"the rounds cannot tell which is faster: the model stays {now}"]
+        what = "the gains of its kernels are used" if verdict.tuned else "the model stays untuned"
+        return [f"the rounds cannot tell which is faster: {what}"]
     if not verdict.tuned:
         return ["the tuned program is not better as a whole: the model stays untuned; more time may change it"]
     return []

@@ -6,11 +6,11 @@ replayed, and used while they do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.codegen.kernel import generate
-from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError
+from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.ops.registry import known_algorithm
 from autotune.ops.workload import Workload
 from autotune.records import TEMPLATE_INTERFACE, Database, Tier, TuningRecord
@@ -29,6 +29,10 @@ _LOWERED = 8
 
 WORSE = 1.5
 """How much slower than the fastest record another one may be that is used because the fastest is no longer valid."""
+
+CLEARLY = 0.95
+"""Of the time of the default, what a trial reaches at most that is used without having been timed in turn with it: the
+fastest of many trials owes up to some percent of its lead to the moment in which it ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +179,13 @@ class Chooser:
         if match.tier is not Tier.EXACT or match.record is None:
             return self.default(workload, match.reason, match.tier)
         why, lowered = "", 0
-        for record in self.database.top(workload.key, self.target.key, _OTHERS, interface=form):
+        records = self.database.top(workload.key, self.target.key, _OTHERS, interface=form)
+        for record in records:
             if (record.seconds or 0.0) > WORSE * (match.record.seconds or 0.0):
                 break  # what is left over from a search says less than what today's templates would do by themselves
+            if not self._proved(workload, record, records):
+                why = why or "the trials that are faster than the default were not timed in turn with it"
+                continue
             if self._strict(workload) and not _may_be_strict(workload, record):
                 why = why or f"template {record.template!r} is not strict"
                 continue
@@ -189,6 +197,19 @@ class Chooser:
                     return found
                 why = why or found
         return self.default(workload, f"no record is used: {why}; tune again", Tier.COMPATIBLE)
+
+    def _proved(self, workload: Workload, record: TuningRecord, others: Sequence[TuningRecord]) -> bool:
+        """Whether a record may be used in place of the default's: it was timed in turn with it, or is far ahead."""
+        if any(record.timed_beside(other) for other in others):
+            return True
+        try:
+            default = self._untuned(workload, self._strict(workload)).key
+        except WorkloadError:  # no template makes it any more: there is nothing else to use
+            return True
+        form = (default, record.interface, record.residency)
+        measured = (o.seconds for o in others if (o.config_key, o.interface, o.residency) == form)
+        beaten = next(measured, None)
+        return beaten is None or record.config_key == default or (record.seconds or 0.0) <= CLEARLY * beaten
 
     def _chosen(self, workload: Workload, record: TuningRecord, reason: str, sure: bool) -> Choice | str:
         """The choice that a record stands for, or why it stands for none; `sure`: its config need not be lowered."""

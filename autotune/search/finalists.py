@@ -101,5 +101,6 @@ def _time_in_turn(search: TaskSearch, configs: list[Config], pipeline: Measuring
                 return f"the default does not run again: {result.kind}: {result.message}"
             retimed.append((Trial(config, failure=result.kind), build, result))
         else:
-            retimed.append((Trial(config, seconds=result.seconds, disturbed=result.disturbed), build, result))
+            trial = Trial(config, seconds=result.seconds, disturbed=result.disturbed, compared=True)
+            retimed.append((trial, build, result))
     return retimed

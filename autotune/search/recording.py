@@ -7,6 +7,7 @@ import os
 import platform
 import socket
 import uuid
+from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -111,14 +112,22 @@ def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, TuningRe
     Records whose config is no point of the task's space any more, or whose output nobody verified, do not count.
     """
     found: dict[Trial, TuningRecord] = {}
-    for record in database.trials(
-        task.workload.key, task.target.key, interface=_interface(task), residency=task.residency
-    ):
+    records = list(
+        database.trials(task.workload.key, task.target.key, interface=_interface(task), residency=task.residency)
+    )
+    dates = Counter((record.session_id, record.created) for record in records)
+    for record in records:
         config = Config.from_json(record.config)
         if record.failure_kind is not None:
             trial = Trial(config, failure=record.failure_kind, predicted=record.predicted)
         elif record.verified:
-            trial = Trial(config, seconds=record.seconds, predicted=record.predicted, disturbed=record.disturbed)
+            trial = Trial(
+                config,
+                seconds=record.seconds,
+                predicted=record.predicted,
+                disturbed=record.disturbed,
+                compared=dates[record.session_id, record.created] > 1,
+            )
         else:
             continue
         if _is_valid(task, config):
@@ -146,7 +155,10 @@ def replayable(database: Database, task: TuningTask, count: int) -> list[tuple[T
         known = known_algorithm(task.workload, record.algorithm)
         if config == task.space.default() or (task.strict_fp and (known is None or not known.strict)):
             continue
-        trial = Trial(config, seconds=record.seconds, predicted=record.predicted, disturbed=record.disturbed)
+        beside = any(record.timed_beside(other) for other in records)
+        trial = Trial(
+            config, seconds=record.seconds, predicted=record.predicted, disturbed=record.disturbed, compared=beside
+        )
         found.append((trial, Recorded(record.steps or "[]", record.algorithm, record.ir_hash)))
     return found
 

@@ -112,7 +112,10 @@ class TaskSearch:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether others disturbed the timing of the best trial, or of the default that it is held against."""
+        """Whether others disturbed the timing of the best trial, or of the default that it is held against; or the two
+        were never timed in turn."""
+        if self.best is not None and self.best.config != self.default and not self.best.compared:
+            return True
         return any(trial is not None and trial.disturbed for trial in (self.best, self.default_trial))
 
     def candidate(self, config: Config) -> MeasureInput:

@@ -19,6 +19,7 @@ class Trial:
 
     `predicted`: seconds that the cost model expected when it chose the config; None where it was not asked.
     `spent`: seconds that building and measuring took; None of a trial of another run.
+    `compared`: timed in turn with the task's default, among the finalists.
     `disturbed`: measured while the machine was busy with other things; it counts less than any that was not.
     """
 
@@ -28,6 +29,7 @@ class Trial:
     predicted: float | None = field(default=None, compare=False)
     spent: float | None = field(default=None, compare=False)
     disturbed: bool = field(default=False, compare=False)
+    compared: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.failure is None):

@@ -200,7 +200,7 @@ class _Run:
     def settle(self, recorder: Recorder) -> None:
         """Times each task's best again, interleaved with its default, while there is time; the heaviest come first.
 
-        Of tasks without new trials, those too whose best, or default, was disturbed when it was timed. Before all
+        Of tasks without new trials, those too that are in doubt (see `TaskSearch`). Before all
         others come those whose default was faster than the best is, but beside other programs: until it is timed again,
         what is slower counts.
         """
@@ -219,10 +219,11 @@ class _Run:
             if settled is None:
                 continue
             with self._shares.spending("record"):
+                now = self._wall()  # one date, by which compilers know what was timed in turn
                 for trial, build, result in settled.retimed:
                     score = search.predicted(trial.config)
                     replayed = search.candidate(trial.config).recorded is not None
-                    recorder.add(search.task, trial.config, build, result, self._wall(), score, replayed=replayed)
+                    recorder.add(search.task, trial.config, build, result, now, score, replayed=replayed)
             self._tell(FinalistsCompared(search.task, settled.trials, settled.problem))
 
     def outcome(self, session_id: str, interrupted: bool) -> TuneOutcome:

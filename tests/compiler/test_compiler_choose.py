@@ -23,11 +23,13 @@ TARGET = Target.parse("x86 -mcpu=haswell -num-cores=1")
 DEFAULT = default_config(WORKLOAD, TARGET)
 
 
-def record(config: Config, seconds: float, target: Target = TARGET) -> TuningRecord:
+def record(
+    config: Config, seconds: float, target: Target = TARGET, session: str | None = None, created: float = 1.0
+) -> TuningRecord:
     return TuningRecord(
         workload_key=WORKLOAD.key, workload=WORKLOAD.to_json(), target_key=target.key, target=target.to_json(),
         config_key=config.key, config=config.to_json(), template=config.template or "?", seconds=seconds, verified=True,
-        created=1.0,
+        session_id=session, created=created,
     )  # fmt: skip
 
 
@@ -44,6 +46,25 @@ def test_the_fastest_record_is_taken(database: Database) -> None:
     database.add(record(DEFAULT, 1e-3))
     choice = Chooser(TARGET, database)(WORKLOAD)
     assert (choice.tier, choice.config, choice.seconds, choice.tuned) == (Tier.EXACT, DEFAULT, 1e-3, True)
+
+
+OTHER = Config.from_json('{"template":"plain","shared":false}')
+
+
+def test_a_trial_a_little_faster_than_the_default_is_luck_until_both_were_timed_in_turn(database: Database) -> None:
+    database.add(record(DEFAULT, 1e-3, session="s", created=1.0))
+    database.add(record(OTHER, 0.97e-3, session="s", created=2.0))
+    choice = Chooser(TARGET, database)(WORKLOAD)
+    assert (choice.tier, choice.config, choice.seconds) == (Tier.EXACT, DEFAULT, 1e-3)
+    for config, seconds in ((DEFAULT, 1e-3), (OTHER, 0.99e-3)):
+        database.add(record(config, seconds, session="s", created=3.0))
+    assert Chooser(TARGET, database)(WORKLOAD).config == OTHER
+
+
+def test_a_trial_far_faster_than_the_default_is_used_as_it_is(database: Database) -> None:
+    database.add(record(DEFAULT, 1e-3, session="s", created=1.0))
+    database.add(record(OTHER, 0.9e-3, session="s", created=2.0))
+    assert Chooser(TARGET, database)(WORKLOAD).config == OTHER
 
 
 def test_a_config_of_other_templates_is_passed_over(database: Database) -> None:

@@ -82,6 +82,20 @@ def test_a_trial_that_the_space_has_no_config_for_is_kept_when_it_is_best(databa
     assert after.ir_hash == before.ir_hash
 
 
+def test_a_best_that_was_not_compared_is_compared_by_the_next_run(database: Database) -> None:
+    task = task_of(1, 2, 9)
+    run(database, task, SimulatedPipeline(seconds))
+    assert not any(stored(database, FAST).timed_beside(other) for other in database.trials())
+    pipeline = SimulatedPipeline(seconds)
+    outcome, _ = run(database, task, pipeline, finalists=2)
+    assert outcome.new_trials == 0 and len(pipeline.compared) == 1
+    beside = [other.config_key for other in database.trials() if stored(database, FAST).timed_beside(other)]
+    assert task.space.default().key in beside, "whoever reads the records sees what was timed in turn"
+    again = SimulatedPipeline(seconds)
+    run(database, task, again, finalists=2)
+    assert again.compared == [], "once is enough"
+
+
 def test_a_retimed_replay_does_not_claim_that_its_config_gives_the_code(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
