@@ -32,7 +32,8 @@ LEAST_OF_USUAL = 0.9
 """Of what the machine usually gives, what a quiet moment gives: clocks vary by less, a neighbour takes more."""
 HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
-_UNCERTAIN = 0.01  # of a kernel's time; with more, further rounds are tried
+_CLOSE = 0.01  # uncertainty of a kernel's time among others in turn; with more, further rounds are tried
+_ROUGH = 0.02  # of a trial: between one trial and the next, others move a kernel's time by as much
 _MARKED_UNCERTAIN = 0.03  # and with this much, in the end, the time is marked; a kernel that has lost may have it
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
 _NEVER_QUIET = 2  # times the rounds wanted, of which none was quiet: there will be none in this try
@@ -132,8 +133,9 @@ class TimingPolicy:
     """How long to measure one kernel.
 
     Attributes:
-        rounds: how many quiet rounds a kernel's time is taken from.
+        rounds: how many quiet rounds a trial's time is taken from.
         most_rounds: how many rounds it may take to find them, and for them to agree.
+        compared_rounds: how many quiet ones of each kernel that is timed in turn with others.
         round_seconds: about how long a round lasts: its batches, one at least.
         batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's resolution and
             the loop's start do not matter.
@@ -144,8 +146,9 @@ class TimingPolicy:
         retries: how often a trial that is disturbed, and may be the best, is timed again.
     """
 
-    rounds: int = 8
-    most_rounds: int = 32
+    rounds: int = 5
+    most_rounds: int = 16
+    compared_rounds: int = 8
     round_seconds: float = 0.002
     batch_seconds: float = 0.00025
     max_seconds: float = 1.0
@@ -224,16 +227,18 @@ class Timing:
         return Timing(kernel_seconds(best), disagree, len(batches), number, probe, mark, fastest)
 
 
-def needed(quiet: Sequence[float], incumbent: float | None, policy: TimingPolicy, wanted: int) -> tuple[int, float]:
+def needed(
+    quiet: Sequence[float], incumbent: float | None, policy: TimingPolicy, wanted: int, allowed: float
+) -> tuple[int, float]:
     """How many quiet rounds a kernel has to have, and how uncertain they may leave it: less is needed where those there
     are show that it is slower than the incumbent for sure.
 
     Args:
-        wanted: how many where it may be the fastest.
+        wanted: how many where it may be the fastest, and `allowed`, how uncertain then.
     """
     if quiet and incumbent is not None and interval(quiet)[0] > incumbent:
         return min(wanted, policy.loser_rounds), _MARKED_UNCERTAIN
-    return wanted, _UNCERTAIN
+    return wanted, allowed
 
 
 def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
@@ -258,7 +263,7 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
         quiet = [min(found.at(gauge.ghz)) for found in rounds if found.quiet(gauge)]
         wanted = policy.deserved(best, incumbent)
         most = policy.most_rounds if wanted == policy.rounds else wanted
-        least, allowed = needed(quiet, incumbent, policy, wanted)
+        least, allowed = needed(quiet, incumbent, policy, wanted, _ROUGH)
         enough = len(quiet) >= least and uncertainty(quiet) <= allowed
         vain = not quiet and len(rounds) >= _NEVER_QUIET * wanted
         if rounds and (enough or vain or len(rounds) >= most or spent >= policy.max_seconds):
@@ -271,12 +276,13 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
 def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPolicy, most: int) -> list[Timing]:
     """Time kernels that have run before, a round of each in turn.
 
-    Each goes on until it is known as well as by a trial of its own, with the fastest of the others as the incumbent.
+    Each goes on until it is known, with the fastest of the others as the incumbent: better than by a trial of its own,
+    since what moves the times of all does not matter here.
 
     Args:
         most: rounds of each, at most.
     """
-    wanted = min(policy.rounds, most)
+    wanted = min(policy.compared_rounds, most)
     shapes = [policy.batches(min(loop(1, 2))) for loop in loops]
     rounds: list[list[Round]] = [[] for _ in loops]
     least = [wanted for _ in loops]
@@ -291,7 +297,7 @@ def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPol
 
     def goes_on(place: int, quiet: Sequence[Sequence[float]]) -> bool:
         fastest = min((kernel_seconds(found) for found in quiet if found), default=None)
-        least[place], allowed = needed(quiet[place], fastest, policy, wanted)
+        least[place], allowed = needed(quiet[place], fastest, policy, wanted, _CLOSE)
         enough = len(quiet[place]) >= least[place] and uncertainty(quiet[place]) <= allowed
         return len(rounds[place]) < most and not enough
 

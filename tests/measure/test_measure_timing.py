@@ -22,7 +22,7 @@ from autotune.measure.timing import (
     uncertainty,
 )
 
-POLICY = TimingPolicy(rounds=4, most_rounds=8, round_seconds=0.01, batch_seconds=0.01)
+POLICY = TimingPolicy(rounds=4, most_rounds=8, compared_rounds=4, round_seconds=0.01, batch_seconds=0.01)
 
 
 class FakeKernel:
@@ -117,6 +117,16 @@ def test_a_kernel_that_has_lost_for_sure_need_not_be_known_well() -> None:
 
     assert rounds(incumbent=0.00099) == policy.loser_rounds == 3
     assert rounds(incumbent=0.00101) == rounds(incumbent=None) > 8
+
+
+def test_a_trial_is_rough_and_a_comparison_close() -> None:
+    noise = (1.0, 1.015, 1.015)
+    trial, compared = FakeKernel(0.001, noise), FakeKernel(0.001, noise)
+    policy = TimingPolicy(round_seconds=0.01, batch_seconds=0.01)
+    assert not time_kernel(trial, FakeGauge(), policy).disturbed
+    assert not time_in_turn([compared], FakeGauge(), policy, 20)[0].disturbed
+    assert len(trial.calls) - 1 == policy.rounds
+    assert len(compared.calls) - 1 > policy.compared_rounds
 
 
 def test_a_hopeless_kernel_is_measured_once() -> None:
