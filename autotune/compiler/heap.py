@@ -22,11 +22,15 @@ def trim() -> None:
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
     """Python does not look for cycles meanwhile: graphs and IR have none, and looking at all of them again and again
-    takes a fourteenth of a compilation."""
+    takes a fourteenth of a compilation. What is left then counts as old: else the next object made would have it looked
+    at all at once, a tenth of a second after a large model."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():  # else somebody has set objects aside, and `unfreeze` would bring them back
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

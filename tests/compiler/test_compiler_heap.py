@@ -40,3 +40,21 @@ def test_the_collector_is_as_it_was_afterwards() -> None:
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_what_is_left_is_old_afterwards() -> None:
+    with without_collector():
+        left = [[n] for n in range(100_000)]
+    assert gc.get_count()[0] < 1000  # it is not among the young, all of which the next collection looks at
+    assert gc.get_freeze_count() == 0 and len(left) == 100_000
+
+
+def test_objects_that_somebody_has_set_aside_stay_there() -> None:
+    gc.freeze()
+    try:
+        aside = gc.get_freeze_count()
+        with without_collector():
+            pass
+        assert gc.get_freeze_count() >= aside - 100
+    finally:
+        gc.unfreeze()
