@@ -1,4 +1,4 @@
-"""What helper processes are asked: choices, and kernels, as JSON and bytes."""
+"""What helper processes are asked: choices, layouts and kernels, as JSON and bytes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,16 @@ def default(workload: str, target: str, strict_fp: bool) -> Reply:
     return {"config": config.to_json()}, b""
 
 
+def layouts(workload: str, config: str, target: str) -> Reply:
+    """The layouts that a config has by itself, as JSON."""
+    schedule = make_schedule(Workload.from_json(workload), Config.from_json(config), target_of(target))
+    return {"layouts": Interface(schedule.layouts).to_json()}, b""
+
+
 def kernel(workload: str, config: str, interface: str, target: str, folder: str | None, name: str | None) -> Reply:
     """The kernel of a config in some layouts, put into the cache in a folder under a name, where there are those."""
     wanted = target_of(target)
-    layouts = Interface.from_json(interface)
-    schedule = make_schedule(Workload.from_json(workload), Config.from_json(config), wanted, layouts)
+    form = Interface.from_json(interface)
+    schedule = make_schedule(Workload.from_json(workload), Config.from_json(config), wanted, form)
     found = kernel_of(schedule, wanted, None if folder is None else cache_of(Path(folder)), name)
     return kernel_to_json(found), found.object_code

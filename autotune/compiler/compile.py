@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from autotune.codegen.beside import Beside
+from autotune.codegen.helper import Helper
 from autotune.codegen.kernel import KernelObject
 from autotune.codegen.object_cache import ObjectCache
 from autotune.codegen.runtime_ir import runtime_object
@@ -212,11 +213,12 @@ def compile_graph(
     plain: set[Workload] = set(strict_workloads)
     while True:
         with beside or Beside() as beside:
+            runtime = beside.submit(functools.partial(_runtime, cache))
             defaults = Defaults(cache, target, beside)
             untuned = defaults if weights is None else as_packed(defaults, weights, target)
             chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
             defaults.ahead(chooser.without_record(group.workload for group in groups if not group.is_view))
-            assignment = assign(graph, groups, chooser, cache)
+            assignment = assign(graph, groups, chooser, cache, beside)
             kernels = Kernels(target, cache, chooser, beside)
             _log.info("building the kernels of %d groups for %s", len(assignment.steps), target)
             start = time.perf_counter()
@@ -224,7 +226,7 @@ def compile_graph(
             _log.info("built %d kernels in %.2f s", len(kernels.objects), time.perf_counter() - start)
         beside = None
         try:
-            return _link(graph, target, assignment, built, kernels, weights, max_memory)
+            return _link(graph, target, assignment, built, kernels, runtime.result(), weights, max_memory)
         except TooLarge as found:
             more = to_give_up(built, found.nbytes - (max_memory or 0)) - plain
             if not more:
@@ -243,12 +245,20 @@ def compile_model(
     return compile_graph(optimize(load_model(model, shapes)), target, database, cache)
 
 
+def _runtime(cache: ObjectCache | None, helper: Helper | None) -> bytes:
+    """The object with the thread pool and the plan driver, compiled over there where there is a helper."""
+    if helper is None:
+        return runtime_object(compiler(cache))
+    return runtime_object(helper.compile if cache is None else functools.partial(cache.compile, by=helper.compile))
+
+
 def _link(
     graph: Graph,
     target: Target,
     a: Assignment,
     built: list[tuple[KernelStep, KernelObject]],
     kernels: Kernels,
+    runtime: bytes,
     weights: PackedWeights | None,
     max_memory: int | None,
 ) -> CompiledModel:
@@ -323,7 +333,6 @@ def _link(
         )
         for s, kernel in built
     )  # fmt: skip
-    runtime = runtime_object(compiler(kernels.cache))
     return CompiledModel(program, tuple(kernels.objects), packed, runtime, reports, memory.lower_bound)
 
 

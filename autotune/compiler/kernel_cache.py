@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from autotune.codegen.jit import compile_ir
@@ -62,23 +61,22 @@ def keep_kernel(cache: ObjectCache | None, name: str | None, kernel: KernelObjec
         cache.remember(name, json.dumps(kernel_to_json(kernel)).encode() + b"\n" + kernel.object_code)
 
 
-def cached_layouts(
-    cache: ObjectCache | None,
-    workload: Workload,
-    choice: Choice,
-    target: Target,
-    find: Callable[[], tuple[Layout, ...]],
-) -> tuple[Layout, ...]:
-    """The layouts that a choice has by itself, from the cache, or found and put there."""
+def kept_layouts(
+    cache: ObjectCache | None, workload: Workload, choice: Choice, target: Target
+) -> tuple[Layout, ...] | None:
+    """The layouts that a choice has by itself from the cache, where they are there."""
     name = _name("layouts", workload, choice, target)
-    if cache is None or name is None:
-        return find()
-    found = cache.recall(name)
-    if found is not None:
-        return Interface.from_json(found.tobytes().decode()).layouts
-    layouts = find()
-    cache.remember(name, Interface(layouts).to_json().encode())
-    return layouts
+    found = None if cache is None or name is None else cache.recall(name)
+    return None if found is None else Interface.from_json(found.tobytes().decode()).layouts
+
+
+def keep_layouts(
+    cache: ObjectCache | None, workload: Workload, choice: Choice, target: Target, layouts: tuple[Layout, ...]
+) -> None:
+    """Put the layouts that a choice has by itself into the cache, where they may be kept."""
+    name = _name("layouts", workload, choice, target)
+    if cache is not None and name is not None:
+        cache.remember(name, Interface(layouts).to_json().encode())
 
 
 def _name(kind: str, workload: Workload, choice: Choice, target: Target, *more: str) -> str | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.codegen.beside import Beside
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.costs import Costs, holds, uniform
@@ -31,13 +32,23 @@ GAIN = 0.97
 """Kernels in other layouts than the rules' must take less than this share of the time of those in their place."""
 
 
-def assign(graph: Graph, groups: tuple[Group, ...], chooser: Chooser, cache: ObjectCache | None = None) -> Assignment:
+def assign(
+    graph: Graph,
+    groups: tuple[Group, ...],
+    chooser: Chooser,
+    cache: ObjectCache | None = None,
+    beside: Beside | None = None,
+) -> Assignment:
     """Choose layouts for all values and list the kernels, transforms included.
+
+    Args:
+        beside: where templates can be asked for their layouts meanwhile.
 
     Raises:
         WorkloadError: no template can compute a group.
     """
-    wishes = Wishes(chooser, cache)
+    wishes = Wishes(chooser, cache, beside)
+    wishes.ahead(groups)
     by_rule = place(graph, groups, wishes)
     if not any(step.choice.tuned for step in by_rule.steps):
         return by_rule

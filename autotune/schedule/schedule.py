@@ -45,6 +45,13 @@ class Schedule:
             state = apply(state, name, tuple(_thaw(a) for a in args))
         return state
 
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """How each operand lies in memory, inputs then outputs."""
+        operands = [*self.compute.inputs, *(self.state.tensor(name) for name in self.compute.outputs)]
+        chosen = dict(self.state.layouts)
+        return tuple(chosen.get(t.name) or Layout.row_major(len(t.shape)) for t in operands)
+
     def then(self, name: str, *args: Any) -> Schedule:
         """This schedule with one more step."""
         step = (name, *(_freeze(a) for a in args))

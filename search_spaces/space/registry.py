@@ -179,10 +179,16 @@ def _least(entry: Template, workload: Workload, target: Target) -> float:
 def _expected(entry: Template, workload: Workload, target: Target) -> float:
     """Cycles that the default of a template should take; infinity where it has no kernel."""
     try:
-        schedule = entry.schedule(workload, entry.default(workload, target), target)
+        schedule = _own_schedule(entry, workload, entry.default(workload, target), target)
         return expected_cycles(lower(schedule, check=False), target)
     except (ConfigError, ScheduleError, LoweringError):
         return math.inf
+
+
+@functools.lru_cache(maxsize=64)
+def _own_schedule(entry: Template, workload: Workload, config: Config, target: Target) -> Schedule:
+    """In layouts that the template chooses. Remembered: who expects a template to be fast asks for them next."""
+    return entry.schedule(workload, config, target)
 
 
 def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -> TaskSpace:
@@ -227,6 +233,8 @@ def make_schedule(workload: Workload, config: Config, target: Target, interface:
         ScheduleError: the template could not build it.
     """
     chosen = check_config(workload, config, target)
+    if interface is None:
+        return _own_schedule(chosen, workload, config.without(TEMPLATE), target)
     return chosen.schedule(workload, config.without(TEMPLATE), target, interface)
 
 

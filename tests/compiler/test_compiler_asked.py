@@ -14,9 +14,11 @@ from autotune.compiler import asked, kernels
 from autotune.compiler.choose import Chooser
 from autotune.compiler.kernels import Kernels
 from autotune.compiler.slots import KernelStep
-from autotune.compiler.wishes import layouts_of
+from autotune.compiler.wishes import Wishes
 from autotune.errors import LoweringError
+from autotune.graph.partition import Group
 from autotune.ops import parse_workload
+from autotune.ops.workload import Workload
 from autotune.search_spaces import Interface
 from autotune.target import Target
 
@@ -28,7 +30,7 @@ def steps(chooser: Chooser) -> list[KernelStep]:
     found = []
     for workload in WORKLOADS:
         choice = chooser(workload)
-        interface = Interface(layouts_of(choice.schedule(workload, TARGET)))
+        interface = Interface(choice.schedule(workload, TARGET).layouts)
         found.append(KernelStep(workload, choice, interface, (0, "b"), (1,), None))
     return found
 
@@ -66,6 +68,40 @@ def test_a_helper_builds_a_kernel_and_keeps_it(tmp_path: Path) -> None:
             kernel = found._asked(step, helper)
             assert kernel is not None and found._made(step, None) == kernel
             assert found._name(step) in {path.name for path in tmp_path.iterdir()}
+    finally:
+        helper.close()
+
+
+def group_of(workload: Workload) -> Group:
+    return Group(workload, ("a", "b"), ("c",))
+
+
+def test_layouts_are_found_by_whoever_is_free_and_kept(tmp_path: Path) -> None:
+    chooser, cache = Chooser(TARGET, None), ObjectCache(tmp_path)
+    groups = [group_of(workload) for workload in WORKLOADS]
+    alone = [Wishes(chooser, None).of(group) for group in groups]
+    with Beside([asked.MODULE]) as beside:
+        beside.start()
+        for helper in beside._helpers:
+            helper.wait()
+        wishes = Wishes(chooser, cache, beside)
+        wishes.ahead(groups)
+        assert [wishes.of(group) for group in groups] == alone
+    with Beside() as beside:
+        again = Wishes(chooser, cache, beside)
+        again.ahead(groups)
+        assert not again._begun and [again.of(group) for group in groups] == alone
+
+
+def test_a_helper_answers_with_the_layouts_that_are_found_here() -> None:
+    chooser, helper = Chooser(TARGET, None), Helper([asked.MODULE])
+    try:
+        wishes = Wishes(chooser, None)
+        choice = chooser(WORKLOADS[0])
+        assert wishes._find(WORKLOADS[0], choice, helper) == wishes._find(WORKLOADS[0], choice, None)
+        facts = WORKLOADS[0].to_json(), choice.config.to_json(), TARGET.to_json()
+        reply = helper.call(f"{asked.MODULE}:layouts", *facts)
+        assert reply is not None and "layouts" in reply[0]
     finally:
         helper.close()
 
