@@ -46,7 +46,7 @@ def cache_read(
 
     With `padded`, the copy holds the padding too, so that the consumer tests nothing. `only` is the number of the one
     read of the tensor, from the left, that goes to the copy, where a stage reads several parts; -1 for all. With
-    `stored`, a wider type of integers, the copy holds those, of what the consumer widens anyway.
+    `stored`, a wider type, the copy holds elements of that, of what the consumer widens anyway.
 
     rewrite:
         S = g(T[e])                                 S = g(T[e] if 0 <= e < n else 0)
@@ -80,14 +80,11 @@ def cache_read(
     stage = Stage((copy,), axes, (), (Cast(value, held) if stored else value,))
 
     def redirect(e: Expr) -> Expr | None:
-        if (
-            stored
-            and isinstance(e, Cast)
-            and isinstance(e.a, Cast)
-            and _reads(e.a.a, copy)
-            and e.dtype.bits > held.bits
-        ):
-            return Cast(e.a.a, e.dtype)  # there and back
+        if stored and isinstance(e, Cast) and isinstance(e.a, Cast) and _reads(e.a.a, copy):  # there and back
+            if e.dtype is held:
+                return e.a.a
+            if e.dtype.bits > held.bits:
+                return Cast(e.a.a, e.dtype)
         if not isinstance(e, Read) or e.tensor.name != tensor or (only >= 0 and e != reads[only]):
             return None
         if padded:
@@ -105,8 +102,10 @@ def _wider(t: Tensor, stored: str) -> DType:
     known = stored in {d.value for d in DType}
     check(known, f"cache_read {t.name}: {stored!r} is no type of elements")
     wider = DType(stored)
-    fits = t.dtype.is_int and wider.is_int and wider.is_signed and wider.bits > t.dtype.bits
-    check(fits, f"cache_read {t.name}: {stored} does not hold every {t.dtype}; name a wider signed integer")
+    alike = t.dtype.is_int and wider.is_int and wider.is_signed
+    alike |= t.dtype.is_float and wider.is_float and not t.dtype.is_storage
+    fits = alike and wider.bits > t.dtype.bits
+    check(fits, f"cache_read {t.name}: {stored} does not hold every {t.dtype}; name a wider float or signed integer")
     return wider
 
 

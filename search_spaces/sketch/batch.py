@@ -19,6 +19,7 @@ from autotune.search_spaces.sketch.rules import (
     block_size,
     folded,
     long,
+    narrow,
     remainder,
     term_orders,
     too_many,
@@ -102,7 +103,7 @@ class Decoder:
     """
 
     def __init__(self, c: Contraction, knobs: Sequence[Choice], target: Target) -> None:
-        self.c, self.registers = c, target.num_vector_registers
+        self.c, self.registers, self.widens = c, target.num_vector_registers, bool(narrow(c, target))
         self.sizes = np.array([len(knob.values) for knob in knobs])
         self._column = {knob.name: n for n, knob in enumerate(knobs)}
         names = [a.name for a in c.spatial]
@@ -173,7 +174,7 @@ class Decoder:
         size, vectors = b.tile.prod(1), b.tile[rows, b.vector]
         tiled = b.upright >= 0
         shared = np.minimum(vectors, size // vectors)
-        over = too_many(size, shared, None, self.registers)
+        over = too_many(size, shared, None, self.registers, self.widens)
         for n, folding in enumerate(c.foldings, 1):
             over = np.where(b.dot == n, too_many(size, shared, folding.dot, self.registers), over)
         ok = over <= 0

@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 from autotune.schedule.dot_products import WIDENING
 from autotune.search_spaces.sketch.batch import Batch, Flags
 from autotune.search_spaces.sketch.contraction import Contraction
-from autotune.search_spaces.sketch.rules import folded
+from autotune.search_spaces.sketch.rules import folded, narrow
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 
 Array = NDArray[np.float64]
 INTEGER_STEPS = 3
 """Instructions that multiply 32-bit integers, two on most CPUs, and add the product."""
+FOR_ALL_LANES = 3
+"""Instructions that bring a narrow number to a register, widen it, and copy it to all lanes."""
 
 
 def throughput(c: Contraction, target: Target, kind: str, b: Batch) -> tuple[Array, Array]:
@@ -65,13 +68,18 @@ def dominated(c: Contraction, target: Target, kind: str) -> frozenset[str]:
     )  # fmt: skip
 
 
-def preparing(c: Contraction, b: Batch, packs: Flags) -> Array:
-    """Instructions of a step of a tile that make what an instruction folds: bytes widened, vectors interleaved.
+def preparing(c: Contraction, target: Target, b: Batch, packs: Flags) -> Array:
+    """Instructions of a step of a tile that make what is multiplied: numbers widened, vectors interleaved.
 
     Args:
         packs: per tiling and factor, whether it lies in panels.
     """
     total = np.zeros(len(b.vector))
+    for f in narrow(c, target):
+        moves = np.array([a.name in f.axes() for a in c.spatial])
+        vector = 2 if c.schedule.state.tensor(f.tensor).dtype is DType.bf16 else 1  # it is shifted, too
+        each = np.where(moves[b.vector], vector, FOR_ALL_LANES)
+        total += np.where(b.dot == 0, each * np.where(moves[None, :], b.tile, 1.0).prod(1), 0.0)
     for n, x in enumerate(c.foldings, 1):
         for k, f in enumerate(c.factors):
             moves = np.array([a.name in f.axes() for a in c.spatial])

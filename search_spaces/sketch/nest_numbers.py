@@ -156,7 +156,7 @@ class _Counted:
         live = size + np.minimum(vectors, rows) + 1
         over = np.maximum(live + (held if c.lanewise else 0.0) - self.target.num_vector_registers, 0)
         multiplies, waiting, loading = self._steps(size, rate, latency, loads, over)
-        multiplies = multiplies + preparing(c, self.b, self.packs) * self.tiles.prod(1) / self.n.rate
+        multiplies = multiplies + preparing(c, self.target, self.b, self.packs) * self.tiles.prod(1) / self.n.rate
         kept = windows.kept()
         multiplies, waiting, loading = (x * steps * kept for x in (multiplies, waiting, loading))
         testing = TEST * windows.tests() * steps * self.tiles.prod(1) / n.rate
@@ -322,9 +322,8 @@ class _Counted:
 
     def _converting(self, size: Array) -> Array:
         """Cycles of a step of all tiles to widen elements that are stored in fewer bytes."""
-        narrow = [f for f in self.c.reads if f.bytes * self.c.lanes * 8 < self.target.vector_bits]
         total = np.zeros(self.many)
-        for f in narrow:
+        for f in (f for f in self.c.reads if f.bytes * self.c.lanes * 8 < self.target.vector_bits):
             moves = np.array([a.name in f.axes() for a in self.c.spatial])
             total += np.where(self.dot, 0.0, np.where(moves[None, :], self.tile, 1.0).prod(1))
         return np.asarray(total * self.tiles.prod(1))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.core import LINE
 from autotune.schedule.dot_products import DotProduct
-from autotune.search_spaces.sketch.contraction import Axis, Contraction, Folding, Term
+from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor, Folding, Term
 from autotune.target import Target
 
 MOST_BODY = 512
@@ -22,19 +22,25 @@ MOST_BODY = 512
 Count = TypeVar("Count", int, NDArray[np.int64])
 
 
-def too_many(size: Count, shared: Count, dot: DotProduct | None, registers: int) -> Count:
+def too_many(size: Count, shared: Count, dot: DotProduct | None, registers: int, widens: bool = False) -> Count:
     """By how many vector registers a tile needs more than there are; at most 0 where it fits.
 
     A few too many are no harm where what is multiplied may come from memory. Where another instruction adds, products
-    need a register, too; and bytes that are widened are two vectors each.
+    need a register, too; so does what is widened one by one, and bytes of which pairs are made are two vectors each.
 
     Args:
         size: accumulators. `shared`: vectors of a factor that stay in registers for several.
+        widens: whether some of what is multiplied is `narrow`.
     """
     held = (shared + 1) * (2 if dot is not None and dot.widened else 1)
-    if dot is None or dot.adds:
+    if dot.adds if dot is not None else not widens:
         return size + held - (registers + registers // 8)
     return size + held + 1 - registers
+
+
+def narrow(c: Contraction, target: Target) -> list[Factor]:
+    """What is multiplied and lies in memory in fewer bytes than it is added up in."""
+    return [f for f in c.reads if c.product and f.bytes * c.lanes * 8 < target.vector_bits]
 
 
 FACTOR_TILES = 2

@@ -31,6 +31,7 @@ from autotune.search_spaces.sketch.rules import (
     folded,
     from_afar,
     long,
+    narrow,
     remainder,
     term_orders,
     too_many,
@@ -234,7 +235,7 @@ class SketchSpace(ConfigSpace):
 
 def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     """The space of a contraction that has an axis for vectors."""
-    registers = target.num_vector_registers
+    registers, widens = target.num_vector_registers, bool(narrow(c, target))
     tiling_of: Callable[[Config], Tiling] = functools.lru_cache(4096)(lambda config: tiling(c, config))
     spatial = [n for n, a in enumerate(c.spatial) if a.extent > 1]
     lanes = c.widths()
@@ -274,7 +275,7 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
         if t.upright >= 0 and size + FACTOR_TILES + (c.spatial[t.upright].extent % t.height > 0) > TILES:
             return False
         shared, folding = min(t.tile[t.vector], size // t.tile[t.vector]), c.folding(t.dot)
-        return too_many(size, shared, folding.dot if folding else None, registers) <= 0
+        return too_many(size, shared, folding.dot if folding else None, registers, widens) <= 0
 
     def filled(config: Config) -> bool:
         """No axis is shorter than its tile, and what jumps is not torn apart."""

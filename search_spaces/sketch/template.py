@@ -110,7 +110,7 @@ class SketchedParts(_Sketch):
 
 @template("sketch.widened", op=None, weight=0.5, priority=_first)
 class SketchedWidened(_Sketch):
-    """Contractions of bytes that are widened before all else."""
+    """Contractions of narrow numbers that are widened before all else."""
 
     look = staticmethod(widened)
 

@@ -1,7 +1,9 @@
-"""Sums of products of bytes as pairs of 16-bit integers, for CPUs whose instructions multiply no bytes.
+"""Sums of products of narrow numbers for CPUs whose instructions do not multiply them: they are widened first.
 
-To widen bytes in registers takes as many instructions as to multiply them, again for each tile. So weights are kept
-widened, and the image is widened once, before all else, with its border.
+To widen numbers in registers takes as many instructions as to multiply them, again for each tile. So the image is
+widened once, before all else, with its border: bytes to pairs of 16-bit integers, as weights are kept then, too, and
+floats of 16 bits to those of 32. Weights stay in 16 bits, which is half the memory: tiles read vectors of them, and one
+instruction widens such, where a number for all lanes takes three.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.dot_products import DOT_PRODUCTS, PAIRS
 from autotune.schedule.editor import Editor
 from autotune.search_spaces.library.access import innermost
-from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction
+from autotune.search_spaces.sketch.contraction import Contraction, Factor, analysed, contraction
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
@@ -23,23 +25,36 @@ from autotune.tensor.layout import Layout
 
 @functools.lru_cache(maxsize=512)
 def widened(workload: Workload, target: Target) -> Contraction | None:
-    """The contraction that reads widened copies; None where there is an instruction for bytes, or nothing to pair."""
+    """The contraction that reads widened copies; None where there is an instruction for what is narrow, or nothing is
+    that tiles would widen."""
     c = contraction(workload, target)
-    if c is None or not c.foldings or not all(f.dot.widened for f in c.foldings):
+    narrow = [] if c is None else _narrow(c)
+    if c is None or not narrow:
         return None
-    pairs, edit, layouts = DOT_PRODUCTS[PAIRS], Editor(c.schedule), dict(c.layouts)
+    edit, layouts = Editor(c.schedule), dict(c.layouts)
+    wide = DOT_PRODUCTS[PAIRS].left if c.foldings else DType.f32
     try:
-        for f in c.factors:
-            copy = edit.cache_read(f.tensor, c.total, padded=not f.constant, stored=pairs.left.value)
+        for f in narrow:
+            copy = edit.cache_read(f.tensor, c.total, padded=not f.constant, stored=wide.value)
             if f.constant:
                 edit.schedule = edit.schedule.precompute(copy)
                 layouts.pop(f.tensor, None)
             elif f.tensor in layouts:
-                edit.layout(copy, _lines(layouts[f.tensor], f.shape, pairs.left.bytes))
+                edit.layout(copy, _lines(layouts[f.tensor], f.shape, wide.bytes))
     except ScheduleError:
         return None
     found = analysed(edit.schedule, layouts, c.total, c.output, target)
-    return found if found is not None and found.foldings else None
+    return found if found is not None and bool(found.foldings) == bool(c.foldings) else None
+
+
+def _narrow(c: Contraction) -> list[Factor]:
+    """What is widened before all else."""
+    if c.foldings:
+        return list(c.factors) if all(f.dot.widened for f in c.foldings) else []
+    if c.lanewise:  # nothing is read for all lanes
+        return []
+    state = c.schedule.state
+    return [f for f in c.factors if not f.constant and state.tensor(f.tensor).dtype in (DType.f16, DType.bf16)]
 
 
 def _lines(form: Layout, shape: tuple[int, ...], size: int) -> Layout:

@@ -29,6 +29,7 @@ from tests.search_spaces import (
     coded_cases,
     conv_cases,
     generic_cases,
+    halves_cases,
     matmul_cases,
     recurrent_cases,
 )
@@ -123,7 +124,7 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
     if entry.name in ("sketch.scaled", DIGITS):
         return coded_cases.random_coded(rng), None
     if entry.name == "sketch.widened":
-        return bytes_cases.random_bytes(rng), None
+        return rng.choice((bytes_cases.random_bytes, halves_cases.random_halves))(rng), None
     if entry.name == "recurrent":
         return recurrent_cases.random_layer(rng), None
     workload = generic_cases.norm(rng) if family == "lrn" else generic_cases.random_workload(rng)

@@ -11,6 +11,7 @@ from autotune.ops.registry import compute_def
 from autotune.schedule import Schedule
 from autotune.tensor import ComputeDef, compute, placeholder, read, reduce_axis, sum_
 from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Cast, walk
 from tests.conftest import Golden, Right
 
 
@@ -90,6 +91,24 @@ def test_a_copy_in_wider_integers(padded: bool, right: Right) -> None:
     assert copy.dtype is DType.i16 and "u8" not in str(s.state.stage("out0.c").stage.body[0])
     right(s)
     assert Schedule.from_json(s.to_json()).key == s.key
+
+
+def test_a_copy_in_wider_floats(right: Right) -> None:
+    s = Schedule(compute_def(parse_workload("conv2d data=1,5,7,9:f16 weight=6,5,3,3:f16 pad=1")))
+    (total,) = (x.name for x in s.state.stages if x.stage.reducer)
+    s = s.cache_read("in0", total, padded=True, stored="f32")
+    (copy,) = s.state.stage("in0.r").stage.outputs
+    casts = [e for e in walk(s.state.stage(total).stage.body[0]) if isinstance(e, Cast)]
+    assert copy.dtype is DType.f32 and len(casts) == 1  # the weight's
+    right(s)
+
+
+@pytest.mark.parametrize(("dtype", "stored"), [("f32", "f16"), ("f16", "bf16"), ("f16", "i32"), ("f32", "f32")])
+def test_copies_hold_every_number(dtype: str, stored: str) -> None:
+    x = placeholder((8,), dtype, "in0")
+    s = Schedule(ComputeDef.build([x], [compute((8,), lambda i: x[i], name="y")]))
+    with pytest.raises(ScheduleError, match=f"does not hold every {dtype}"):
+        s.cache_read("in0", "y", stored=stored)
 
 
 def test_what_is_not_widened_is_made_narrow_again(right: Right) -> None:
