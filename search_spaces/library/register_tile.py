@@ -42,3 +42,12 @@ class Steps:
     def cycles(self, sums: float, loads: float) -> float:
         """Of one step: multiply-adds, or loads, or the wait for the step before, whichever takes longest."""
         return max(max(sums, self.pipe.in_flight) / self.pipe.per_cycle, loads / self.loads)
+
+
+def unrolled_steps(held: int, target: Target) -> int:
+    """How many steps a turn of a tile's loop has, untuned: two, which hide the loop's own instructions.
+
+    One where a tile holds every register: LLVM lets a sum go on in the register of what it was multiplied by,
+    and without a free one it writes sums to memory between two steps.
+    """
+    return 2 if held < target.num_vector_registers else 1

@@ -17,6 +17,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
+from autotune.search_spaces.library.register_tile import unrolled_steps
 from autotune.search_spaces.operators.conv2d_shape import blocked_activations, operand_layouts, sizes
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.search_spaces.operators.conv_features import winograd_numbers
@@ -95,9 +96,13 @@ class Winograd:
     def default(self, workload: Workload, target: Target) -> Config:
         best = cheapest(winograd.apart(sizes(workload)), self.tile, target)
         return Config.of(
-            rows=best.block, oc_vectors=best.vectors, tw_tile=best.width, th_tile=best.height, ic_unroll=2,
+            rows=best.block,
+            oc_vectors=best.vectors,
+            tw_tile=best.width,
+            th_tile=best.height,
+            ic_unroll=unrolled_steps(registers(best.vectors, best.pixels), target),
             transform="once" if best.once else "block",
-        )  # fmt: skip
+        )
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = sizes(workload)

@@ -13,6 +13,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
+from autotune.search_spaces.library.register_tile import unrolled_steps
 from autotune.search_spaces.operators.conv2d_shape import operand_layouts, plain_conv, sizes
 from autotune.search_spaces.operators.conv2d_winograd import LANE_BYTES, small
 from autotune.search_spaces.space.config import Config
@@ -67,13 +68,15 @@ class WinogradImage:
 
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
-        tiles = [t for t in space.knob("tiles").values if space.satisfies(space.default().replace(tiles=t))]
+        plain = space.default()
+        tiles = max(t for t in divisors(target.lanes(LANE_BYTES), 8) if space.satisfies(plain.replace(tiles=t)))
         vectors = 2 if 2 in space.knob("oc_vectors").values else 1
-        unroll = 2 if 2 in space.knob("ic_unroll").values else 1
         p = sizes(workload)
+        held = winograd.edges(p, OUTPUTS)[0] * tiles + 2
+        unroll = unrolled_steps(held, target) if 2 in space.knob("ic_unroll").values else 1
         apart = p.n * winograd.channels(p) * p.oh * p.ow * LANE_BYTES
         image = "whole" if apart <= target.l2_bytes else "row"
-        return Config.of(tiles=tiles[-1], oc_vectors=vectors, ic_unroll=unroll, image=image)
+        return Config.of(tiles=tiles, oc_vectors=vectors, ic_unroll=unroll, image=image)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p, lanes = sizes(workload), target.lanes(LANE_BYTES)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.search_spaces.library.register_tile import Steps
+from autotune.search_spaces.library.register_tile import Steps, unrolled_steps
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
@@ -38,3 +38,8 @@ def test_the_widest_vectors_unless_said_otherwise() -> None:
     assert Steps.of(ZEN4, DType.f64).pipe.kind == "fma.f64"
     slow = replace(ZEN4.core, pipes=tuple(replace(pipe, per_cycle=0.5) for pipe in ZEN4.core.pipes))
     assert Steps.of(replace(ZEN4, core=slow)).cycles(28, 1) == 56
+
+
+def test_a_tile_that_fills_the_registers_takes_one_step_at_a_time() -> None:
+    assert [unrolled_steps(held, HASWELL) for held in (13, 15, 16)] == [2, 2, 1]
+    assert unrolled_steps(16, ZEN4) == 2

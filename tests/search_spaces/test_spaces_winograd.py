@@ -223,3 +223,14 @@ def test_the_best_blocking_is_chosen(algorithm: str) -> None:
         if vectors * (width * height + 1) < target.num_vector_registers:
             other = Blocking(vectors, width, height, rows, config.get_str("transform") == "once")
             assert cost.cycles(best) <= cost.cycles(other)
+
+
+def test_two_steps_of_a_tile_that_fills_the_registers_write_sums_to_memory() -> None:
+    """What `unrolled_steps` goes by; where LLVM does better one day, the rule can go."""
+    target = Target.parse("x86 -mcpu=haswell -num-cores=1")
+    workload, rules = parse_workload("conv2d data=1,32,14,14 weight=32,32,3,3 pad=1"), lookup("conv2d.winograd_f4x2")
+    config = rules.default(workload, target).replace(oc_vectors=1, th_tile=2, tw_tile=7)
+    one, two = (
+        build_kernel(rules.schedule(workload, config.replace(ic_unroll=n), target), target).spills for n in (1, 2)
+    )
+    assert two >= one + 20
