@@ -86,7 +86,9 @@ class Asked(AskedTarget):
         """
         from autotune.runtime.artifact import is_compiled_file
 
-        given = {"precision": self.precision != "model", "max_error": self.max_error, **more}
+        cpu, threads = (word in target_words(self.target) for word in ("--target", "--threads"))
+        own = {"target": cpu, "threads": threads, "precision": self.precision != "model", "max_error": self.max_error}
+        given = {**own, **more}
         named = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
         if named and is_compiled_file(model):
             note(f"{model} is compiled already: {', '.join(named)} have no effect on it")

@@ -66,7 +66,7 @@ def bench(
     from autotune.engines.peers import peer_names
     from autotune.runtime.signature import Trust
 
-    asked.note_compiled(model)
+    asked.note_compiled(model, threads=False)  # those are checked
     counts = [asked.threads] if asked.threads is not None else _numbers("--sweep-threads", sweep_threads)
     every = settings(model, asked.parsed_target(), counts, streams, _numbers("--sweep-batch", sweep_batch))
     given = asked.arrays()

@@ -22,6 +22,7 @@ from autotune.cli.options import (
     MaxErrorOption,
     MaxMemoryOption,
     ModelArgument,
+    OutputOption,
     PrecisionOption,
     ShapesOption,
     SkipPassOption,
@@ -77,7 +78,7 @@ OTHER_KINDS = {
 
 def compile_model(
     model: ModelArgument,
-    out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    out: OutputOption = None,
     target: TargetOption = "native",
     threads: ThreadsOption = None,
     shape: ShapesOption = None,
@@ -111,6 +112,7 @@ def compile_model(
     from autotune.runtime.signature import Signer
     from autotune.tensor.shape_range import only_shape
 
+    out = model.with_suffix(".at") if out is None else out
     asked = AskedRanges(target, threads, shape, fix, db, layer, precision, max_error, imports)
     ranges = asked.ranges
     shapes = only_shape(ranges)

@@ -7,12 +7,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from autotune.cli.asked_target import AskedTarget
 from autotune.cli.options import JsonOption
-from autotune.cli.text import print_json, print_table, size
+from autotune.cli.table import Facts, Table
+from autotune.cli.text import facts, print_json, print_prose, print_table, size, table
 from autotune.core import KINDS, WIDTHS, Core
 from autotune.errors import TargetError
 
@@ -64,17 +63,16 @@ def machine(
         }
         print_json(found)
         return
-    console = Console(highlight=False)
-    console.print(_facts(here, parsed))
-    console.print()
-    console.print(_figures({SOURCES[parsed.core.source]: parsed.core}))
+    print_table(_facts(here, parsed))
+    print()
+    print_table(_figures({SOURCES[parsed.core.source]: parsed.core}))
     if limits:
-        console.print()
-        console.print(_limits(limits, parsed.num_threads))
+        print()
+        print_table(_limits(limits, parsed.num_threads))
         for doubt in limits.doubts:
-            console.print(f"in doubt: {doubt}")
+            print_prose(f"in doubt: {doubt}")
         if limits.doubts:
-            console.print("measure again when it is quiet")
+            print("measure again when it is quiet")
 
 
 def _measure(here: Machine, target: Target, as_json: bool, force: bool) -> None:
@@ -133,11 +131,10 @@ def _moment(threads: int) -> str:
     return found.describe() or f"quiet (load {found.load:.1f})"
 
 
-def _facts(here: Machine, target: Target) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+def _facts(here: Machine, target: Target) -> Facts:
     quota = "none" if here.quota is None else f"{here.quota:g} cores"
     caches = here.caches
-    for name, value in (
+    return facts(
         ("CPU", f"{here.cpu} ({here.model})"),
         ("cores", f"{here.allowed_cores} to use (affinity: {here.topology.describe()}; quota: {quota})"),
         ("caches", f"L1 {size(caches.l1_bytes)}, L2 {size(caches.l2_bytes)}, L3 {size(caches.l3_bytes)}"),
@@ -147,20 +144,15 @@ def _facts(here: Machine, target: Target) -> Table:
         ("target key", target.key),
         ("vectors", f"{target.vector_bits} bits, {target.num_vector_registers} registers"),
         ("features", " ".join(target.features)),
-    ):
-        table.add_row(name, value)
-    return table
+    )
 
 
 def _figures(cores: dict[str, Core]) -> Table:
     """A column per core, a row per figure."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("what a core does per cycle")
-    for heading in cores:
-        table.add_column(heading)
+    shown = table("what a core does per cycle", *cores)
     for row in zip(*[_rows(core) for core in cores.values()], strict=True):
-        table.add_row(row[0][0], *(value for _, value in row))
-    return table
+        shown.add_row(row[0][0], *(value for _, value in row))
+    return shown
 
 
 def _rows(core: Core) -> Iterator[tuple[str, str]]:
@@ -180,14 +172,11 @@ def _rows(core: Core) -> Iterator[tuple[str, str]]:
 
 
 def _limits(limits: Peaks, threads: int) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("measured")
-    for heading in ("1 thread", f"{threads} threads") if threads > 1 else ("1 thread",):
-        table.add_column(heading, justify="right")
-    table.add_column("")
+    headings = ("1 thread", f"{threads} threads") if threads > 1 else ("1 thread",)
+    shown = table("measured", *headings, "unit", right=headings)
     for name, one, every, unit in _rates(limits):
-        table.add_row(name, one, *([every] if threads > 1 else []), unit)
-    return table
+        shown.add_row(name, one, *([every] if threads > 1 else []), unit)
+    return shown
 
 
 def _rates(limits: Peaks) -> Iterator[tuple[str, str, str, str]]:

@@ -80,6 +80,10 @@ OpOption = Annotated[
     str | None,
     typer.Option("--op", metavar="TEXT", help='Or one operator: "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1".'),
 ]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="The file to write [default: MODEL.at, beside the model]."),
+]
 PrecisionOption = Annotated[
     str,
     typer.Option(

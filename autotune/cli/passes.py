@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import DumpGraphOption, JsonOption, ShapeOption, SkipPassOption, parse_shapes
-from autotune.cli.text import print_json, print_table, table
+from autotune.cli.text import facts, print_json, print_table, table
 
 
 def passes(
@@ -30,10 +30,7 @@ def passes(
                 [{"pass": d.name, "does": d.summary, "requires": d.requires, "ensures": d.ensures} for d in found]
             )
             return
-        shown = table("pass", "does", "ensures", long=("does", "ensures"), spare=("ensures",))
-        for d in found:
-            shown.add_row(d.name, d.summary, d.ensures)
-        print_table(shown)
+        print_table(facts(*((d.name, d.summary) for d in found)))
         return
     changes: list[tuple[str, int]] = []
     optimizer = Optimizer(skip_pass or (), dump_graph, lambda name, after: changes.append((name, len(after.nodes))))

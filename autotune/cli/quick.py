@@ -19,6 +19,7 @@ from autotune.cli.compile import LIBRARY, refuse_other_kinds, show_file
 from autotune.cli.loudness import note, quiet
 from autotune.cli.options import (
     ModelArgument,
+    OutputOption,
     check_writable,
     database_path,
 )
@@ -33,10 +34,7 @@ BUDGET = "1m"
 def quick(
     model: ModelArgument,
     budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="How long to tune: 90s, 5m.")] = BUDGET,
-    out: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The file to write [default: MODEL.at, beside the model]."),
-    ] = None,
+    out: OutputOption = None,
     *,
     asked: Asked,
 ) -> None:
@@ -137,9 +135,10 @@ def _say(text: str) -> None:
 
 
 def with_command(args: Sequence[str], commands: Collection[str]) -> list[str]:
-    """The words of a command line; where the first one is a file and no command, `quick` comes before it."""
+    """The words of a command line; where the first one is no command, but a file, or like the name of one, `quick`
+    comes before it."""
     words = list(args)
     if words and not words[0].startswith("-") and words[0] not in commands:
-        if Path(words[0]).suffix == ".onnx" or os.path.isfile(words[0]):
+        if "." in words[0] or "/" in words[0] or os.path.isfile(words[0]):
             return ["quick", *words]
     return words

@@ -1,4 +1,4 @@
-"""Table: rows of text in columns, one line a row, at any width.
+"""Table: rows of text in columns, one line a row, at any width. Facts: names and texts, which are broken between words.
 
 Numbers are never cut. Where the width does not suffice, columns named as spare are left out, and the long ones (an
 operator, a node, a config) are cut with an ellipsis.
@@ -6,7 +6,9 @@ operator, a node, a config) are cut with an ellipsis.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
@@ -83,6 +85,26 @@ class Table:
             for n in reversed(cut):
                 kept[n] = max(min(kept[n], least), kept[n] - max(0, _total(kept) - width))
         return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Two columns without a heading: what it is called, and what it is."""
+
+    rows: tuple[tuple[str, str], ...]
+
+    def lines(self, width: int | None = None) -> Iterator[str]:
+        """None is no limit; only a word that is longer makes a line wider than `width`."""
+        room = max((cell_len(name) for name, _ in self.rows), default=0) + GAP
+        for name, value in self.rows:
+            first, rest = name + " " * (room - cell_len(name)), " " * room
+            if width is None:
+                yield f"{first}{' '.join(value.split())}".rstrip()
+            else:
+                yield from textwrap.wrap(
+                    value, width, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+                    break_on_hyphens=False,
+                ) or [name]  # fmt: skip
 
 
 def _total(widths: dict[int, int]) -> int:

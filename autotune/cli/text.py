@@ -11,13 +11,8 @@ import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from rich.console import Console
-from rich.table import Table as Grid
-from rich.text import Text
+from autotune.cli.table import Facts, Table
 
-from autotune.cli.table import Table
-
-_UNLIMITED = 1000
 _LONGEST = 2000
 
 
@@ -25,13 +20,9 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def print_table(table: Table | Grid) -> None:
+def print_table(table: Table | Facts) -> None:
     """As wide as the terminal; into a file or a pipe, as wide as the table, unless $COLUMNS says otherwise."""
-    width = shown_width()
-    if isinstance(table, Grid):
-        Console(highlight=False, width=width or _UNLIMITED).print(table)
-        return
-    for line in table.lines(width):
+    for line in table.lines(shown_width()):
         print(line)
 
 
@@ -60,14 +51,9 @@ def table(
     return Table(headings, right, long, spare, ends)
 
 
-def facts(*rows: tuple[str, str]) -> Grid:
-    """Two columns without a heading: what it is called, and what it is."""
-    made = Grid(box=None, show_header=False, padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    for row in rows:
-        made.add_row(*map(Text, row))
-    return made
+def facts(*rows: tuple[str, str]) -> Facts:
+    """What things are called, and what they are; see `Facts`."""
+    return Facts(rows)
 
 
 def printable(value: str) -> str:

@@ -88,6 +88,13 @@ def test_models_and_sessions_have_short_names(model: Path) -> None:
     assert len(repr(made)) < 200 and len(repr(session)) < 200
 
 
+def test_compiled_files_are_beside_their_models(model: Path, tmp_path: Path) -> None:
+    there = tmp_path / "here.onnx"
+    there.write_bytes(model.read_bytes())
+    assert invoke("compile", there, *TARGET, "--untuned").exit_code == 0
+    assert invoke("run", tmp_path / "here.at", "--random", "0").exit_code == 0
+
+
 def test_compile_json(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.at"
     found = json.loads(invoke("compile", model, "-o", out, "--json", *TARGET).stdout)

@@ -19,6 +19,8 @@ TARGET = ("--target", "native -num-cores=1")
 def test_a_path_in_the_place_of_a_command(tmp_path: Path) -> None:
     odd = save(conv_model(), tmp_path / "weights.bin")
     assert with_command(["m.onnx", "--budget", "5s"], COMMANDS) == ["quick", "m.onnx", "--budget", "5s"]
+    for path in ("m.onx", "models/resnet"):
+        assert with_command([path], COMMANDS) == ["quick", path], "no such file, which is said, not: no such command"
     assert with_command([str(odd)], COMMANDS) == ["quick", str(odd)]
     for words in ([], ["tune", "m.onnx"], ["--version"], ["nonsense"], ["db", "list"]):
         assert with_command(words, COMMANDS) == words

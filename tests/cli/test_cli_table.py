@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from autotune.cli.table import Table
+from autotune.cli.table import Facts, Table
 from autotune.cli.text import percents
 
 
@@ -50,6 +50,16 @@ def test_columns_that_fit_stay() -> None:
     table = Table(["a", "b"], spare=["b"])
     table.add_row("1", "2")
     assert lines(table, 10) == ["a  b", "1  2"]
+
+
+@pytest.mark.parametrize("width", [None, 20, 80])
+def test_facts_are_broken_between_words(width: int | None) -> None:
+    text = "one two three four five six seven eight"
+    lines = list(Facts((("name", text), ("a longer one", "é" * 30), ("empty", ""))).lines(width))
+    assert all(line == line.rstrip() for line in lines)
+    assert " ".join(" ".join(lines).split()) == f"name {text} a longer one {'é' * 30} empty"
+    assert all(len(line) <= (width or 80) for line in lines if "é" not in line)
+    assert lines[0].startswith("name          one") and (width != 20 or lines[1].startswith(" " * 14))
 
 
 def test_wide_letters_count_twice() -> None:
