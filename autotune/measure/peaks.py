@@ -31,6 +31,7 @@ _SECONDS = 0.005  # of one round: long against waking a thread, short against a 
 _SWEEPS = 2  # over all limits: a neighbour who disturbs one is often gone a second later
 _MOST_SWEEPS = 6
 _PAUSE_SECONDS = 0.2
+_SETTLE_SECONDS = 6.0  # in which further sweeps begin
 _SCALES = 0.8  # of the threads' number, what throughput that threads do not share reaches at least
 _SHARED_SCALES = 0.9  # of one thread's rate, what the threads reach together where they share
 _PEAK_SECONDS = 5e-4  # of a try of `fma_peak`, so short that some fall between two disturbances
@@ -283,9 +284,14 @@ def settle(
     pause: Callable[[float], None] = time.sleep,
     sweeps: int = _SWEEPS,
     most: int = _MOST_SWEEPS,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Some sweeps over all limits, then more over those that are not plausible, with longer and longer pauses."""
+    """Some sweeps over all limits, then more over those that are not plausible, with longer and longer pauses: none
+    begins after some seconds, which one may last where other programs have the cores."""
+    end = clock() + _SETTLE_SECONDS
     for number in range(most):
+        if number and clock() >= end:
+            break
         todo = [limit for limit in limits if number < sweeps or not limit.plausible]
         if todo and number >= sweeps:
             pause(_PAUSE_SECONDS * (number - sweeps + 1))

@@ -62,7 +62,7 @@ def test_compile_says_what_is_not_tuned_and_how_to_change_it(model: Path, tmp_pa
     result = invoke("compile", model, "-o", tmp_path / "out.at", "--untuned", *TARGET)
     assert result.exit_code == 0
     assert "default: 100.0 % of the flops" in result.stdout
-    assert f"autotune tune {model} --target 'native -num-cores=1' --budget 5m" in result.stdout
+    assert f"autotune tune {model} --threads 1 --budget 5m" in result.stdout
 
 
 @pytest.mark.parametrize("suffix", [".a", ".O", ".onnx", ".dll"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -156,6 +157,9 @@ def test_what_cannot_be_the_limit_is_measured_again_later() -> None:
     assert (good.sweeps, slow.sweeps) == (2, 4)
     assert 4 < never.sweeps < 10, "it gives up"
     assert len(pauses) == never.sweeps - 2 and pauses == sorted(pauses)
+    late = Limit(99)
+    settle([late], pauses.append, clock=itertools.count(step=5).__next__)
+    assert late.sweeps == 2, "on a busy machine a sweep takes long"
 
 
 @pytest.mark.parametrize("source", ["measured", "shipped", "given", "features"])
