@@ -2,65 +2,79 @@
 
 from __future__ import annotations
 
-from autotune.lower.extern import Place, Row, extern_nest, store, store_both, where
-from autotune.lower.ir import Load, Stmt
+from collections.abc import Callable
+
+from autotune.lower.extern import LANES, Place, Row, extern_nest, store, store_both, where
+from autotune.lower.ir import Index, Load, Stmt
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, Select, binary, cast, const, select, unary
-from autotune.tensor.linear import Linear
+from autotune.tensor.expr import binary, cast, const, select, unary
+from autotune.tensor.linear import Linear, clamp
 
 
 @extern_nest("determinant")
 def determinant(row: Row) -> tuple[Stmt, ...]:
     n, _ = row.inner(row.inputs[0])
-    matrix = row.buffer("matrix", DType.f64, (n, n))
-    factor = row.buffer("factor", DType.f64, (1,))
-    product = row.buffer("product", DType.f64, (1,))
-    scale: Place = factor, (Linear(),)
-    total: Place = product, (Linear(),)
+    width = n if n <= LANES else -(-n // LANES) * LANES
+    matrix = row.buffer("matrix", DType.f64, (n, width))
+    factor, largest, total = (row.register(name, DType.f64) for name in ("factor", "largest", "total"))
+    best = row.register("best", DType.i64)
+    chosen = Linear(0, {clamp(Load(*best), n - 1): 1})
 
     def at(i: Linear, j: Linear) -> Place:
         return matrix, (i, j)
 
-    def pivot(k: Linear, i: Linear) -> tuple[Stmt, ...]:
-        """Rows k and i change places when i has the larger element in column k; a flag, as columns move one by one."""
-        larger = unary("abs", Load(*at(i, k))) > unary("abs", Load(*at(k, k)))
-        swap = Load(*scale) > 0.0
+    def look(k: Linear, i: Linear) -> tuple[Stmt, ...]:
+        """The row from k on with the largest element in column k, the first of several."""
+        size = unary("abs", Load(*at(i, k)))
+        better = size > Load(*largest)
+        found = select(better, Index(i), Load(*best))
+        return (where((i - k,), (store(best, found), store(largest, select(better, size, Load(*largest))))),)
 
-        def exchange(j: Linear) -> tuple[Stmt, ...]:
-            a, b = Load(*at(k, j)), Load(*at(i, j))
-            return (store_both(at(k, j), at(i, j), (_either(swap, b, a), _either(swap, a, b))),)
+    def columns(k: Linear, element: Callable[[Linear], Stmt]) -> tuple[Stmt, ...]:
+        """From k on; whole vectors, what lies before it in one included."""
+        if n <= LANES:
+            return row.each((n,), lambda j: (element(*j),))
 
-        flag = store(scale, select(larger, const(1.0, DType.f64), 0.0))
-        sign = store(total, _either(swap, unary("neg", Load(*total)), Load(*total)))
-        return (where((i - k - 1,), (flag, row.loop(n, exchange), sign)),)
+        def block(b: Linear) -> tuple[Stmt, ...]:
+            vector = row.each((LANES,), lambda lane: (element(b * LANES + lane[0]),))
+            return (where((b * LANES + (LANES - 1) - k,), vector),)
+
+        return (row.loop(width // LANES, block),)
+
+    def exchange(k: Linear) -> tuple[Stmt, ...]:
+        def element(j: Linear) -> Stmt:
+            return store_both(at(k, j), at(chosen, j), (Load(*at(chosen, j)), Load(*at(k, j))))
+
+        return (*columns(k, element), store(total, unary("neg", Load(*total))))
 
     def eliminate(k: Linear, i: Linear) -> tuple[Stmt, ...]:
         top = Load(*at(k, k))
         # Where the whole column is zero the product is zero already, and nothing may become NaN.
         ratio = select(binary("eq", top, 0.0), const(0.0, DType.f64), Load(*at(i, k)) / top)
 
-        def column(j: Linear) -> tuple[Stmt, ...]:
-            return (store(at(i, j), Load(*at(i, j)) - Load(*scale) * Load(*at(k, j))),)
+        def element(j: Linear) -> Stmt:
+            return store(at(i, j), Load(*at(i, j)) - Load(*factor) * Load(*at(k, j)))
 
-        return (where((i - k - 1,), (store(scale, ratio), row.loop(n, column))),)
+        return (where((i - k - 1,), (store(factor, ratio), *columns(k, element))),)
 
     def step(k: Linear) -> tuple[Stmt, ...]:
         return (
-            row.loop(n, lambda i: pivot(k, i)),
+            store(largest, const(-1.0, DType.f64)),
+            store(best, Index(k)),
+            row.loop(n, lambda i: look(k, i)),
+            where((Load(*best) > Index(k),), exchange(k)),
             store(total, Load(*total) * Load(*at(k, k))),
             row.loop(n, lambda i: eliminate(k, i)),
         )
 
-    def fill(i: Linear, j: Linear) -> tuple[Stmt, ...]:
-        return (store(at(i, j), cast(DType.f64, row.load(0, (i, j)))),)
+    def fill(i: Linear) -> tuple[Stmt, ...]:
+        given = row.loop(n, lambda j: (store(at(i, j), cast(DType.f64, row.load(0, (i, j)))),))
+        behind = row.each((width - n,), lambda j: (store(at(i, j[0] + n), const(0.0, DType.f64)),))
+        return (given, *behind)
 
     return (
-        row.loop(n, lambda i: (row.loop(n, lambda j: fill(i, j)),)),
+        row.loop(n, fill),
         store(total, const(1.0, DType.f64)),
         row.loop(n, step),
         store(row.output(0, ()), Load(*total)),
     )
-
-
-def _either(condition: Expr, a: Expr, b: Expr) -> Expr:
-    return Select(condition, a, b, a.dtype)

@@ -53,7 +53,10 @@ def test_rows_of_scatter_elements_are_shared_among_threads() -> None:
     assert "parallel" not in print_program(lower(schedule("scatter_elements", *operands, axis=0, reduction="none")))
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((7, 4, 4), "f32"), ((1, 1), "f64"), ((2, 9, 9), "f16")])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((7, 4, 4), "f32"), ((1, 1), "f64"), ((2, 9, 9), "f16"), ((3, 16, 16), "f32"), ((2, 33, 33), "f32")],
+)
 def test_determinant(shape: tuple[int, ...], dtype: str, right: Right) -> None:
     right(schedule("determinant", (dtype, shape)))
 
