@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from autotune.api.locate import Layered
     from autotune.api.node_arg import NodeArg
     from autotune.api.optimize import optimize
+    from autotune.api.ort_module import (
+        disable_telemetry_events,
+        enable_telemetry_events,
+        get_build_info,
+        get_version_string,
+        preload_dlls,
+        set_default_logger_verbosity,
+        set_seed,
+    )
     from autotune.api.ort_value import OrtValue
     from autotune.api.providers import get_all_providers, get_available_providers, get_device
     from autotune.api.report import write_report
@@ -70,12 +79,19 @@ _PUBLIC = {
     "best_schedule": "autotune.api.best",
     "compile": "autotune.api.compile",
     "compile_shapes": "autotune.api.shapes",
+    "disable_telemetry_events": "autotune.api.ort_module",
+    "enable_telemetry_events": "autotune.api.ort_module",
     "explain": "autotune.api.explain",
     "get_all_providers": "autotune.api.providers",
     "get_available_providers": "autotune.api.providers",
+    "get_build_info": "autotune.api.ort_module",
     "get_device": "autotune.api.providers",
+    "get_version_string": "autotune.api.ort_module",
     "optimize": "autotune.api.optimize",
+    "preload_dlls": "autotune.api.ort_module",
     "set_default_logger_severity": "autotune.api.session_options",
+    "set_default_logger_verbosity": "autotune.api.ort_module",
+    "set_seed": "autotune.api.ort_module",
     "tasks": "autotune.api.compile",
     "tune": "autotune.api.tune",
     "write_report": "autotune.api.report",
@@ -106,12 +122,19 @@ __all__ = [
     "best_schedule",
     "compile",
     "compile_shapes",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
     "explain",
     "get_all_providers",
     "get_available_providers",
+    "get_build_info",
     "get_device",
+    "get_version_string",
     "optimize",
+    "preload_dlls",
     "set_default_logger_severity",
+    "set_default_logger_verbosity",
+    "set_seed",
     "tasks",
     "tune",
     "write_report",

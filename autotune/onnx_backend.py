@@ -13,6 +13,7 @@ from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 from autotune.api.load import Runnable, load
 from autotune.compiler.staged import StagedModel
 from autotune.errors import UnsupportedError
+from autotune.graph.frontend import ModelSource
 
 
 class AutotuneRep(BackendRep):
@@ -54,13 +55,16 @@ class AutotuneBackend(Backend):
     """Untuned kernels, one thread: the suite asks for answers, not for speed."""
 
     @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> AutotuneRep:
+    def prepare(cls, model: ModelSource, device: str = "CPU", **kwargs: Any) -> AutotuneRep:
         """
+        Args:
+            model: as ONNX Runtime's backend takes it, too: a path, or bytes.
+
         Raises:
             BackendIsNotSupposedToImplementIt: the model uses operators that autotune has not.
         """
         try:
-            return AutotuneRep(load(model.SerializeToString(), "native -num-cores=1", False))
+            return AutotuneRep(load(model, "native -num-cores=1", False))
         except UnsupportedError as error:
             raise BackendIsNotSupposedToImplementIt(str(error)) from error
 

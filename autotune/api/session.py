@@ -230,8 +230,7 @@ class InferenceSession:
         Raises:
             InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
         """
-        if getattr(run_options, "terminate", False):
-            raise InputError("the run was not begun: RunOptions.terminate is set")
+        _check_begun(run_options)
         if output_names is None:  # the usual way
             _check_mapping(input_feed)
             return self._run(input_feed, {})
@@ -291,6 +290,7 @@ class InferenceSession:
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
         """Run on what is bound. Raises InputError as `run`, and when no output is bound."""
+        _check_begun(run_options)
         iobinding.run()
 
     def get_session_options(self) -> Any:
@@ -390,6 +390,11 @@ def _ready(kept: KeptProgram) -> Executor | StagedModel:
             keep=lambda model: kept.keep(model.artifact), beside=beside,
         )  # fmt: skip
     return found.executor if isinstance(found, CompiledModel) else found
+
+
+def _check_begun(run_options: object) -> None:
+    if getattr(run_options, "terminate", False):
+        raise InputError("the run was not begun: RunOptions.terminate is set")
 
 
 def _check_mapping(feeds: object) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +16,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.datasets import get_example
 
 import autotune
 
@@ -167,10 +170,100 @@ def profile_of_runs(ort: Any, path: str, folder: Path) -> Any:
     return {"Node", "Session"} <= {e["cat"] for e in events}, all(e["dur"] >= 0 for e in events if e["ph"] == "X")
 
 
+def load_and_predict(ort: Any, path: str, folder: Path) -> Any:
+    """`plot_load_and_predict.py` of ONNX Runtime's own examples, with its own model."""
+    session = ort.InferenceSession(get_example("sigmoid.onnx"), providers=ort.get_available_providers())
+    first, result = session.get_inputs()[0], session.get_outputs()[0]
+    x = np.random.default_rng(0).random((3, 4, 5)).astype(np.float32)
+    return (first.name, first.shape, first.type, result.name, result.shape, result.type), session.run(
+        [result.name], {first.name: x}
+    )
+
+
+def common_errors(ort: Any, path: str, folder: Path) -> Any:
+    """`plot_common_errors.py`: what a run refuses, it refuses by an exception."""
+    session = ort.InferenceSession(get_example("logreg_iris.onnx"), providers=ort.get_available_providers())
+    x, name, outputs = np.array([[1.0, 2.0]] * 3, np.float32), session.get_inputs()[0].name, ["label"]
+    refused = []
+    for names, feeds in (
+        (outputs, {name: x.astype(np.float64)}),
+        (["misspelled"], {name: x}),
+        (outputs, {"misspelled": x}),
+        (outputs, {name: x[:1]}),
+        (outputs, {name: x[0]}),
+        (outputs, {}),
+    ):
+        with pytest.raises(Exception) as caught:
+            session.run(names, feeds)
+        refused.append(bool(str(caught.value)))
+    return refused, session.run(None, {name: x})
+
+
+def models_by_bytes(ort: Any, path: str, folder: Path) -> Any:
+    return ort.InferenceSession(onnx.load(path).SerializeToString(), None, ["CPUExecutionProvider"]).run(
+        ["y"], {"x": X}
+    )
+
+
+def backend(ort: Any, path: str, folder: Path) -> Any:
+    """`plot_backend.py`."""
+    backend = importlib.import_module("onnxruntime.backend" if ort is onnxruntime else "autotune.onnx_backend")
+    prepared = [backend.prepare(path, "CPU"), backend.prepare(onnx.load(path), "CPU")]
+    return backend.supports_device("CPU"), [rep.run([X]) for rep in prepared]
+
+
+def settings_of_the_module(ort: Any, path: str, folder: Path) -> Any:
+    ort.set_seed(0)
+    ort.disable_telemetry_events()
+    ort.set_default_logger_severity(3)
+    ort.set_default_logger_verbosity(0)
+    return [isinstance(text, str) and bool(text) for text in (ort.get_version_string(), ort.get_build_info())]
+
+
+def options_of_a_run(ort: Any, path: str, folder: Path) -> Any:
+    options = ort.RunOptions()
+    options.log_severity_level, options.logid = 3, "a run"
+    session = session_of(ort, path)
+    found = session.run(["y"], {"x": X}, options)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("z", "cpu")
+    session.run_with_iobinding(binding, options)
+    options.terminate = True
+    with pytest.raises(Exception, match="terminate"):
+        session.run(["y"], {"x": X}, options)
+    with pytest.raises(Exception, match="terminate"):
+        session.run_with_iobinding(binding, options)
+    return found, binding.copy_outputs_to_cpu()
+
+
+def bindings_used_again(ort: Any, path: str, folder: Path) -> Any:
+    """One binding for batches of several sizes; what comes out of one run goes into the next."""
+    session, found = session_of(ort, path), []
+    binding = session.io_binding()
+    for rows in (1, 3, 2):
+        binding.clear_binding_inputs()
+        binding.clear_binding_outputs()
+        binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(X[:rows].copy(), "cpu", 0))
+        binding.bind_output("y", "cpu", 0)
+        binding.synchronize_inputs()
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+        found.append(binding.get_outputs()[0].numpy().copy())
+    return found
+
+
+def sessions_in_threads(ort: Any, path: str, folder: Path) -> Any:
+    session = session_of(ort, path)
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(lambda scale: session.run(["y"], {"x": X * np.float32(scale)})[0], range(8)))
+
+
 SCRIPTS: list[Script] = [
     classify, all_outputs, outputs_in_the_order_asked_for, threads_and_levels, bound_dimensions, signature, texts,
     devices, values_in_and_out, values_that_change, bound_arrays, bound_addresses, bound_values, answers_by_callback,
-    profile_of_runs,
+    profile_of_runs, load_and_predict, common_errors, models_by_bytes, backend, settings_of_the_module,
+    options_of_a_run, bindings_used_again, sessions_in_threads,
 ]  # fmt: skip
 
 
@@ -178,6 +271,11 @@ def same(ours: Any, theirs: Any) -> None:
     if isinstance(theirs, np.ndarray):
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    elif isinstance(theirs, dict):
+        assert ours.keys() == theirs.keys()
+        same(list(ours.values()), list(theirs.values()))
+    elif isinstance(theirs, float):
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
     elif isinstance(theirs, (list, tuple)):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs):

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnxruntime.datasets import get_example
 
 import autotune
 from autotune.errors import ModelError
@@ -124,6 +125,15 @@ def test_classes_with_names_and_a_score_for_each(op: str) -> None:
     np.testing.assert_allclose(scores, theirs[1], rtol=1e-5, atol=1e-6)
     assert [list(row) for row in each] == [list(row) for row in theirs[2]] == [NAMES] * 9
     np.testing.assert_allclose([list(r.values()) for r in each], [list(r.values()) for r in theirs[2]], rtol=1e-5)
+
+
+def test_onnxruntime_s_own_example_runs() -> None:
+    """Its file has twice the coefficients that its inputs' features and three intercepts need."""
+    path = get_example("logreg_iris.onnx")
+    found, theirs = both(onnx.load(path), {"float_input": np.array([[1, 2], [5.5, 6], [-7, 0.5]], np.float32)})
+    assert found[0].tolist() == theirs[0].tolist()
+    for ours, other in zip(found[1], theirs[1], strict=True):
+        assert ours == pytest.approx(other, rel=1e-5, abs=1e-6)
 
 
 X = np.nan_to_num(data(np.random.default_rng(7), 6, 4))

@@ -14,7 +14,8 @@ from autotune.tensor import DType
 @contributed("LinearRegressor", inputs=1, domains=ML)
 def linear_regressor(node: OnnxNode) -> str:
     targets = node.attr_int("targets", 1)
-    return transformed(node, _linear(node, targets), node.attr_string("post_transform", "NONE"))
+    coefficients = np.asarray(node.attr_floats("coefficients") or (), np.float32)
+    return transformed(node, _linear(node, targets, coefficients), node.attr_string("post_transform", "NONE"))
 
 
 @contributed("LinearClassifier", inputs=1, domains=ML)
@@ -26,8 +27,11 @@ def linear_classifier(node: OnnxNode) -> tuple[str, str]:
     labels = node.attr_ints("classlabels_ints") or ()
     transform = node.attr_string("post_transform", "NONE")
     node.attr_int("multi_class", 0)  # how it was trained
-    count = len(node.attr_floats("coefficients") or ()) // max(node.shape()[-1] if node.rank() else 1, 1)
-    scores = _linear(node, count)
+    features = max(node.shape()[-1] if node.rank() else 1, 1)
+    coefficients = node.attr_floats("coefficients") or ()
+    # As in ONNX Runtime the intercepts say how many classes there are, and coefficients behind theirs are not read.
+    count = len(node.attr_floats("intercepts") or ()) or len(coefficients) // features
+    scores = _linear(node, count, np.asarray(coefficients[: count * features], np.float32))
     if count == 1 and len(labels) == 2:
         above = node.emit("greater", scores, node.scalar(0.0, scores))
         if transform == "LOGISTIC":
@@ -41,12 +45,11 @@ def linear_classifier(node: OnnxNode) -> tuple[str, str]:
     return best(node, scores, labels or tuple(range(count))), transformed(node, scores, transform)
 
 
-def _linear(node: OnnxNode, targets: int) -> str:
+def _linear(node: OnnxNode, targets: int, coefficients: np.ndarray) -> str:
     """x @ coefficients + intercepts in f32, (rows, targets)."""
     if node.rank() not in (1, 2):
         raise ModelError(f"{node.label}: the data has shape {node.shape()}, it must be a matrix")
     features = node.shape()[-1]
-    coefficients = np.asarray(node.attr_floats("coefficients") or (), np.float32)
     intercepts = np.asarray(node.attr_floats("intercepts") or (0.0,) * targets, np.float32)
     if targets < 1 or coefficients.size != targets * features or intercepts.size != targets:
         given = f"{coefficients.size} coefficients and {intercepts.size} intercepts"
