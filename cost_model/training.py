@@ -29,6 +29,7 @@ class Recipe:
     Attributes:
         members: models, each trained on its own `share` of the tasks.
         rounds, depth, rate: trees of a model, their depth, and how much each may correct.
+        rows, columns: shares of the candidates and of the features that a tree sees.
         start, weight: the column of a closed form's cycles that scores start from, where the features have it, and how
             much it counts.
     """
@@ -37,6 +38,8 @@ class Recipe:
     rounds: int = 120
     depth: int = 5
     rate: float = 0.1
+    rows: float = 0.7
+    columns: float = 0.6
     share: float = 0.8
     start: str = "cycles"
     weight: float = 0.7
@@ -123,8 +126,8 @@ def train(
             "base_score": 0.0,
             "max_depth": how.depth,
             "eta": how.rate,
-            "subsample": 0.7,
-            "colsample_bytree": 0.6,
+            "subsample": how.rows,
+            "colsample_bytree": how.columns,
             "min_child_weight": 3,
             "lambda": 2,
             "tree_method": "hist",

@@ -52,6 +52,9 @@ NARROW = 1.1
 FROM_L2 = 1.5
 """Time of weights from L2 that the image's vectors are loaded between, by that of reading L2 from end to end."""
 
+OF_LOADS, OF_ROWS = 0.01, 0.03
+"""Multiply-adds' worth of a load and of a row of the tile that nothing hides: among equal tiles, those with fewer."""
+
 BODY = 64
 """Multiply-adds between two jumps that are enough to hide them."""
 
@@ -275,7 +278,7 @@ def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, heig
     def step(columns: int) -> float:
         sums, loads = vectors * columns * height, vectors + columns * height
         busy = max(steps.cycles(more * sums, more * crowded * loads), 0.0 if near else vectors * weight)
-        beside = 0.01 * loads + 0.03 * height + sums * p.groups / (p.c * p.taps)
+        beside = OF_LOADS * loads + OF_ROWS * height + sums * p.groups / (p.c * p.taps)
         return busy + beside / steps.pipe.per_cycle
 
     return p.ow // width * step(width) + (step(p.ow % width) if p.ow % width else 0.0)

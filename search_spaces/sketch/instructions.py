@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.schedule.dot_products import WIDENING
+from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Flags
 from autotune.search_spaces.sketch.contraction import Contraction
 from autotune.search_spaces.sketch.rules import folded, narrow
@@ -26,7 +27,7 @@ def throughput(c: Contraction, target: Target, kind: str, b: Batch) -> tuple[Arr
         kind: of the pipe that multiplies and adds without folding.
     """
     many = len(b.vector)
-    rates, latencies, height = np.ones(many), np.full(many, 4.0), b.height.astype(np.float64)
+    rates, latencies, height = np.ones(many), np.full(many, Steps.of(target).pipe.latency), b.height.astype(np.float64)
     kinds = (kind, *(f.dot.pipe for f in c.foldings))
     sums_integers = bool(c.total) and c.schedule.state.stage(c.total).stage.outputs[0].dtype.is_int
     plain = INTEGER_STEPS if sums_integers else 1

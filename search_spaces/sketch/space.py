@@ -45,6 +45,9 @@ from autotune.search_spaces.space.space import ConfigSpace, Constraint, stacked
 from autotune.target import Target
 
 MOST_ROWS = 30
+"""Along an axis of a tile without vectors: what 32 registers hold beside a vector and a number."""
+USED = 0.85
+"""Share of a tile that must be of use at the end of an axis that it does not divide."""
 IDLE = 100.0
 """More than any two tilings are apart: log(best / seconds) of an octave of idle threads."""
 
@@ -392,7 +395,7 @@ def _tiles(c: Contraction, lanes: tuple[int, ...], registers: int) -> list[tuple
 def _sizes(a: Axis, vector: bool, lanes: tuple[int, ...]) -> list[int]:
     """Sizes of a tile along an axis: all that divide it, and those that waste little."""
     longest = min(a.extent, MOST_ROWS)
-    kept = [n for n in range(1, longest + 1) if a.extent % n == 0 or _used(a.extent, n) >= 0.85]
+    kept = [n for n in range(1, longest + 1) if a.extent % n == 0 or _used(a.extent, n) >= USED]
     if vector:
         kept += range(1, min(-(-a.extent // lanes[-1]), 8) + 1)
     return sorted(set(kept))

@@ -23,6 +23,8 @@ from autotune.search_spaces.space.knobs import Choice
 SAMPLE_TRIES = 2_000
 ENUMERABLE = 50_000
 LAST_RESORT = 0.1
+FURTHER, NEARBY = 0.3, 0.6
+"""Share of mutations that change one knob more, and of changes that go to a neighbouring value: mostly a small step."""
 CHANGE_OF_TEMPLATE = 0.1
 """Share of mutations that keep the knobs and change the template, where another has the same ones."""
 
@@ -173,9 +175,9 @@ class ConfigSpace:
         for attempt in range(100):
             # Mostly one small step; sometimes further, so that a ridge of invalid configs can be jumped.
             changed = config
-            for knob in rng.sample(movable, k=min(len(movable), 1 + attempt // 25 + (rng.random() < 0.3))):
+            for knob in rng.sample(movable, k=min(len(movable), 1 + attempt // 25 + (rng.random() < FURTHER))):
                 near = knob.near(changed[knob.name])
-                changed = changed.replace(**{knob.name: rng.choice(near if rng.random() < 0.6 else knob.values)})
+                changed = changed.replace(**{knob.name: rng.choice(near if rng.random() < NEARBY else knob.values)})
             if changed != config and self.satisfies(changed):
                 return changed
         return self.sample(rng)
