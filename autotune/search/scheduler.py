@@ -1,7 +1,8 @@
 """TaskScheduler: which task to spend the next trial on.
 
-First every task's default, then a warm-up for each, then by expected gain for the whole model, as in Ansor
-(Zheng et al., OSDI'20, section 6): weight × (what recent trials gained, and an optimistic guess), for each second
+First every task's default, then a warm-up for each, a batch of proposals after the other (breeding one takes as long as
+several trials, which would wait while every task is bred for at once), then by expected gain for the whole model, as in
+Ansor (Zheng et al., OSDI'20, section 6): weight × (what recent trials gained, and an optimistic guess), for each second
 that a trial of the task takes: one convolution's trial may cost as much as twenty of a small product. Its state is
 the trials themselves, so a resumed run decides as the interrupted one would have, once it knows what trials cost.
 """
@@ -34,12 +35,17 @@ class TaskScheduler:
         open_ = [search for search in self._searches if search.stopped is None]
         if not open_:
             return None
-        least = min(open_, key=lambda search: (min(search.started, self._warmup), -model_seconds(search)))
-        if least.started < self._warmup:
-            return least
+        warming = [search for search in open_ if search.started < self._warmup]
+        if warming:
+            return min(warming, key=_turn)
         costs = [cost for search in self._searches if (cost := search.trial_seconds) is not None]
         usual = sum(costs) / len(costs) if costs else 1.0
         return max(open_, key=lambda search: expected_gain(search) / trial_seconds(search, usual))
+
+
+def _turn(search: TaskSearch) -> tuple[bool, bool, int, float]:
+    """Whose turn it is during the warm-up: the least comes first."""
+    return search.started > 0, not search.has_proposals, search.started, -model_seconds(search)
 
 
 def trial_seconds(search: TaskSearch, usual: float) -> float:

@@ -102,6 +102,11 @@ class TaskSearch:
         return len(self.trials) + sum(config not in self.trials for config in self.pending)
 
     @property
+    def has_proposals(self) -> bool:
+        """Whether the next config is there already, and need not be thought of."""
+        return bool(self._queue)
+
+    @property
     def gflops(self) -> float | None:
         """Speed of the best trial in 1e9 operations (of the mathematical definition) per second."""
         return None if self.best is None else self.flops / self.best.cost / 1e9

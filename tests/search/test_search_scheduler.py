@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
@@ -36,6 +37,17 @@ def test_every_task_gets_its_default_then_a_warm_up_before_gains_count(space: Co
         serve(search, 1.0)
     assert served[:3] == searches[::-1]
     assert set(Counter(served).values()) == {4}
+
+
+def test_a_warm_up_tries_what_is_proposed_for_one_task_before_another_is_thought_about(space: ConfigSpace) -> None:
+    searches = [make_search(space, channels=8 * n, weight=float(n)) for n in (1, 2)]
+    scheduler = TaskScheduler(searches, warmup=17)
+    served: list[int] = []
+    while (search := scheduler.next()) is not None and len(served) < 18:
+        served.append(searches.index(search))
+        serve(search, 1.0)
+    first = [place for place, _ in itertools.groupby(served)]
+    assert served[:2] == [1, 0] and first == [1, 0, 1, 0]
 
 
 def test_pending_trials_count_so_that_one_task_is_not_flooded(space: ConfigSpace) -> None:
