@@ -6,12 +6,14 @@ select ends the process that asked for it.
 
 from __future__ import annotations
 
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
-from autotune.codegen.kernel import build_kernel, generate
+from autotune.codegen.jit import compile_ir
+from autotune.codegen.kernel import CompileIr, compile_source, generate
 from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
@@ -24,14 +26,21 @@ from autotune.search_spaces.space import templates  # noqa: F401  registers the 
 from autotune.search_spaces.space.registry import make_schedule
 from autotune.search_spaces.space.replay import confirm
 
+_REMEMBERED = 64
+"""Kernels whose code is not compiled again: one in eight candidates gives what another of its task gave (ResNet-50)."""
 
-def build(candidate: MeasureInput) -> BuildResult | Failure:
-    """Schedule, lower and compile one candidate in this process."""
+
+def build(candidate: MeasureInput, compile_text: CompileIr = compile_ir) -> BuildResult | Failure:
+    """Schedule, lower and compile one candidate in this process.
+
+    Args:
+        compile_text: may remember.
+    """
     start = time.monotonic()
     workload, target = candidate.workload, candidate.target
     try:
         schedule = _schedule(candidate)
-        kernel = build_kernel(schedule, target)
+        kernel = compile_source(generate(schedule, target), target, compile_text)
     except (ScheduleError, ConfigError, WorkloadError) as error:
         return Failure("schedule", str(error))
     except LoweringError as error:
@@ -115,9 +124,10 @@ class Builder(HasWorkers, AskedBuilder):
 
 def serve(init: Mapping[str, Json]) -> Callable[[Message], Message | Failure]:
     """The worker's side."""
+    compile_text: CompileIr = functools.lru_cache(_REMEMBERED)(compile_ir)
 
     def handle(request: Message) -> Message | Failure:
-        result = build(MeasureInput.from_json(request.body))
+        result = build(MeasureInput.from_json(request.body), compile_text)
         return result if isinstance(result, Failure) else result.to_message()
 
     return handle
