@@ -6,7 +6,8 @@ there is work for it.
 
 Where most kernels turn out to be disturbed beside builds, nothing is built while one is timed. The cores of a virtual
 machine are often the two hardware threads of one: nothing that the system tells shows it, but all that runs on one
-slows the other down. Where most are disturbed then, too, it was somebody else, and builds go on.
+slows the other down. Where most are disturbed then, too, it was somebody else, and builds go on; so they do after some
+kernels that were not, because it may have been somebody else who is gone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Result = TypeVar("Result")
 LATELY = 8
 """Kernels timed beside builds, of which more than half are disturbed where builds are to wait; and timed alone, where
 that has not helped."""
+AGAIN = 32
+"""Kernels timed alone until it is tried whether builds still disturb: each of them costs a core."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +51,7 @@ class SharedCores:
         self._threads, self._builders, self._runners = threads, builders, runners
         self._beside, self._alone = threads, False  # what a kernel has beside builds; whether it has all instead
         self._in_vain = False  # it has been alone, which did not help
+        self._left = 0  # kernels to be timed alone
         self._disturbed: deque[bool] = deque(maxlen=LATELY)
         self._runs: deque[_Work] = deque()
         self._builds: deque[_Work] = deque()
@@ -64,8 +68,11 @@ class SharedCores:
         """Takes it into account how a kernel's timing went."""
         with self._lock:
             self._disturbed.append(disturbed)
-            if 2 * sum(self._disturbed) > LATELY and not self._in_vain:
-                self._in_vain, self._alone = self._alone, not self._alone
+            self._left -= 1
+            most = 2 * sum(self._disturbed) > LATELY and not self._in_vain
+            if most or (self._alone and not self._left):
+                self._in_vain = most and self._alone
+                self._alone, self._left = not self._alone, AGAIN
                 self._threads = self._cores if self._alone else self._beside
                 self._disturbed.clear()
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from autotune.measure.shared_cores import SharedCores
+from autotune.measure.shared_cores import AGAIN, SharedCores
 
 
 class Begun:
@@ -115,6 +115,30 @@ def test_where_waiting_does_not_help_builds_go_on() -> None:
     begun.run("B")
     begun.build("b")
     assert begun.names == ["A", "a", "B", "b"], "somebody else does, whatever we do"
+
+
+def test_after_a_quiet_while_builds_go_on_until_they_disturb_again() -> None:
+    cores = SharedCores(cores=2, threads=1, builders=2)
+    begun = Begun(cores)
+
+    def builds_go_on(run: str, build: str) -> bool:
+        begun.run(run)
+        begun.build(build)
+        beside = begun.names[-1] == build
+        begun.end(run)
+        begun.end(build)
+        return beside
+
+    for _ in range(5):
+        cores.learn(True)
+    for _ in range(AGAIN - 1):
+        cores.learn(False)
+    assert not builds_go_on("A", "a")
+    cores.learn(False)
+    assert builds_go_on("B", "b")
+    for _ in range(5):
+        cores.learn(True)
+    assert not builds_go_on("C", "c")
 
 
 def test_kernels_that_wait_for_the_runner_keep_no_core() -> None:
