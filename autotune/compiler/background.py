@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from autotune.runtime.process import process_number
+
 _log = logging.getLogger(__name__)
 
 GIVES_WAY = 10
@@ -24,27 +26,27 @@ class Background:
     """At most one piece of work at a time; what is asked for meanwhile is not done, and asked for again."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
+        self._process = process_number()
         self._workers: ThreadPoolExecutor | None = None
         self._running: Future[None] | None = None
 
     @property
     def is_busy(self) -> bool:
-        return self._running is not None and not self._running.done() and self._process == os.getpid()
+        return self._running is not None and not self._running.done() and self._process == process_number()
 
     def offer(self, work: Callable[[], None]) -> bool:
         """Do this unless something is being done; whether it will be. Errors are logged."""
         if self.is_busy:
             return False
-        if self._workers is None or self._process != os.getpid():  # threads do not survive a fork
-            self._process = os.getpid()
+        if self._workers is None or self._process != process_number():  # threads do not survive a fork
+            self._process = process_number()
             self._workers = ThreadPoolExecutor(1, "autotune-shapes", initializer=_give_way)
         self._running = self._workers.submit(_logged, work)
         return True
 
     def wait(self) -> None:
         """Until what is being done is done."""
-        if self._running is not None and self._process == os.getpid():
+        if self._running is not None and self._process == process_number():
             self._running.result()
 
 

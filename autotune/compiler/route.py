@@ -6,7 +6,6 @@ a run sets no more than the addresses of what comes from outside, and looks up t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
 from autotune.runtime.executor import Array, Context
 from autotune.runtime.form import ALIGN, Form
+from autotune.runtime.process import process_number
 from autotune.runtime.program import INPUT, OUTPUT
 from autotune.runtime.threads import ThreadPool, aligned_empty
 
@@ -68,7 +68,7 @@ class Route:
     """
 
     def __init__(self, results: tuple[str, ...], version: int) -> None:
-        self.version, self.process = version, os.getpid()
+        self.version, self.process = version, process_number()
         self.starts: dict[Hashable, Stop] = {}
         self.begun: tuple[object, Stop | None] = (None, None)
         self.count = self.nbytes = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import os
 import threading
 import time
 import weakref
@@ -34,6 +33,7 @@ from autotune.graph.frontend.body import body_model
 from autotune.graph.frontend.part import Body
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import MAX_CONTEXTS, Array
+from autotune.runtime.process import process_number
 from autotune.tensor.dtype import DType
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Stages:
                 self._made_routes += 1
             return Route(self._results, self._version)
         full = route.count > MAX_STOPS or route.nbytes > MAX_SPECIALISED_BYTES
-        if full or route.version != self._version or route.process != os.getpid():
+        if full or route.version != self._version or route.process != process_number():
             return Route(self._results, self._version)
         return route
 

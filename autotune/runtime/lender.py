@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from autotune.runtime.process import process_number
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ class Lender(Generic[T]):
 
     def take(self) -> T:
         """A free one, a new one while there are few, or the next to become free."""
-        if os.getpid() != self._process:
+        if process_number() != self._process:
             self._begin()
         try:
             return self._free.pop()
@@ -57,7 +58,7 @@ class Lender(Generic[T]):
                 self._returned.notify()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
+        self._process = process_number()
         self._free: list[T] = []  # the last used comes first: its memory is in the caches
         self._made = self._waiting = 0
         self._returned = threading.Condition()

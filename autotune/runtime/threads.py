@@ -19,6 +19,7 @@ from autotune import machine
 from autotune.errors import ThreadPoolError
 from autotune.runtime.native import NativeRuntime, native_runtime
 from autotune.runtime.placement import Seats, seats_for
+from autotune.runtime.process import process_number
 
 # How long a waiting thread polls before it sleeps, in ticks of the time stamp counter (2-4 GHz). Waking costs
 # 5-50 µs. Between regions: long enough to catch a caller that comes back at once, short enough that an idle
@@ -112,7 +113,7 @@ class ThreadPool:
         self.num_threads = num_threads
         self._native = native or native_runtime()
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._process = process_number()
         spins = (IDLE_SPIN, BARRIER_SPIN) if num_threads <= cores else (CROWDED_SPIN, CROWDED_SPIN)
         address = self._native.pool_create(num_threads, *spins)
         if address is None:
@@ -128,7 +129,7 @@ class ThreadPool:
     def run_plan(self, plan: Plan) -> None:
         """One pass over the plan's first rotation: one parallel region."""
         # On the path of every run, so written out: `_checked`.
-        if os.getpid() != self._process or plan.pool is not self:
+        if process_number() != self._process or plan.pool is not self:
             self._checked(plan)
         with self._lock:
             self._native.run(self._open_address(), plan.address)
@@ -195,7 +196,7 @@ class ThreadPool:
 
     def close(self) -> None:
         """Join the helper threads; closing twice is fine."""
-        if os.getpid() == self._process:
+        if process_number() == self._process:
             with self._lock:
                 self._finalizer()
 
@@ -209,7 +210,7 @@ class ThreadPool:
 
     def _checked(self, plan: Plan | None) -> threading.Lock:
         # Before taking the lock: a thread of the parent may have held it when this process was forked.
-        if os.getpid() != self._process:
+        if process_number() != self._process:
             raise ThreadPoolError("this thread pool was made before a fork: make a new one in the child process")
         if plan is not None and plan.pool is not self:
             raise ThreadPoolError("this plan was made for another thread pool: make it with the pool that runs it")
@@ -241,5 +242,5 @@ def _address(buffer: npt.NDArray[np.generic] | int) -> int:
 
 def _destroy(native: NativeRuntime, address: int, process: int) -> None:
     # After a fork the helpers exist in the parent only; joining them here would wait for ever.
-    if os.getpid() == process:
+    if process_number() == process:
         native.pool_destroy(address)
