@@ -5,7 +5,7 @@ result f32. `up` belongs to the reader's kernel and `down` to that which makes t
 between them has 16 bits, and no kernel only converts. Done after all passes, which would take the conversions together.
 
 Depthwise convolutions, which move much and multiply little, are no products in this; but where the result of one has 16
-bits, so has its data.
+bits, so has its data. Of attention between such products queries, keys and values are bf16, its softmax f32.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.tensor import DType
 
+ATTENTION = "attention"
+ATTENDED = 3
+"""Of attention's operands, queries, keys and values are the first."""
 FOLDED = 2
 """Neighbours along the sum that instructions for 16 bits take together."""
 
@@ -87,8 +90,13 @@ class _Narrowing:
         sweep = self._sweep
         for node in sweep:
             own = self._graph.producers[node.name]
-            as_narrow = node.name in self._products or (node.name in self._stored and _moves(node))
-            read = [self._operand(node, name, before, as_narrow) for name, before in zip(node.inputs, own.inputs)]
+            stored = node.name in self._stored
+            as_narrow = node.name in self._products or (stored and _moves(node))
+            attended = ATTENDED if stored and self._attends(own) else 0
+            read = [
+                self._operand(node, name, before, as_narrow or n < attended)
+                for n, (name, before) in enumerate(zip(node.inputs, own.inputs))
+            ]
             if read == list(own.inputs) and node.name not in self._stored:
                 sweep.keep(node)
                 continue
@@ -104,7 +112,7 @@ class _Narrowing:
             return name
         if as_narrow:
             name = self._down(node, name)
-            if _moves(node):
+            if _moves(node) or node.op == ATTENTION:
                 return name
         if self._sweep.values[name].dtype != self._dtype:
             return name
@@ -138,9 +146,29 @@ class _Narrowing:
         """Whether a reader takes 16 bits as they are; None where it may convert them, too, False where it may not."""
         if reader.name in self._products or (_moves(reader) and reader.name in found):
             return True
+        if reader.name in found and name in reader.inputs[:ATTENDED] and self._attends(reader):
+            return True
         if is_depthwise(self._graph, reader) and reader.inputs[1] != name and self._ends_in(reader, found):
             return True
         return None if is_elementwise(reader.op) or has_trait(reader.op, Trait.FOLDS) else False
+
+    def _attends(self, node: Node) -> bool:
+        """Whether a node is attention whose queries, keys and values products with narrow factors have made."""
+        if node.op != ATTENTION or self._dtype != DType.bf16.value or node.attr("result") != 0:
+            return False
+        return node.attr("precision") in ("", "f32") and all(self._made(name) for name in node.inputs[:ATTENDED])
+
+    def _made(self, name: str) -> bool:
+        """Whether a value comes from such products, element by element: caches and inputs stay as they are."""
+        node = self._graph.producers.get(name)
+        if node is None or node.output.dtype != "f32":
+            return False
+        if node.name in self._products:
+            return True
+        if not (is_elementwise(node.op) or _moves(node) or has_trait(node.op, Trait.REREADS)):
+            return False
+        read = [x for x in node.inputs if x not in self._graph.constants]
+        return bool(read) and all(self._made(x) for x in read)
 
     def _ends_in(self, node: Node, found: set[str]) -> bool:
         """Whether what is stored of a node, behind the operators that its kernel ends with, has 16 bits."""

@@ -241,9 +241,17 @@ class _Rows:
         return compute(self.shape, lambda b, h, i, j: cast(own, powers[b, h, i, j] * scale[b, h, i]), "attention")
 
     def values(self) -> Tensor:
-        """Sums of value rows weighted by the powers, divided by the rows' sums at the end, in the result's order."""
+        """Sums of value rows weighted by the powers, divided by the rows' sums at the end, in the result's order.
+
+        Powers are f32, and of bf16 operands rounded to that before they are multiplied, as instructions for pairs want.
+        """
+        own = self.q.tensor.dtype
         powers, scale = self._powers()
-        j = reduce_axis(self.keys, "j")
+        weights, keys = powers, self.keys
+        if own is DType.bf16:
+            weights = self._narrowed(powers)
+            keys = weights.shape[3]
+        j = reduce_axis(keys, "j")
         extents = {"b": self.batch, "h": self.heads, "s": self.queries, "d": self.v.extent("d")}
         shape = tuple(extents[letter] for letter in self.order)
 
@@ -253,16 +261,29 @@ class _Rows:
 
         def summed(*index: Expr) -> Reduction:
             b, h, i, d = named(index)
-            row = self.v.at(b, self._kv_head(h), j.var, d, self._there(b, j.var))
-            return sum_(powers[b, h, i, j] * cast(self.wide, row), j)
+            there = self._there(b, j.var)
+            if keys > self.keys:
+                there = j.var < self.keys if there is None else binary("and", there, j.var < self.keys)
+            row = self.v.at(b, self._kv_head(h), j.var, d, there)
+            return sum_(cast(self.wide, weights[b, h, i, j]) * cast(self.wide, row), j)
 
         sums = compute(shape, summed, "attention_values", list(self.order))
 
         def scaled(*index: Expr) -> Expr:
             b, h, i, _ = named(index)
-            return cast(self.q.tensor.dtype, sums[index] * scale[b, h, i])
+            return cast(own, sums[index] * scale[b, h, i])
 
         return compute(shape, scaled, "attention", list(self.order))
+
+    def _narrowed(self, powers: Tensor) -> Tensor:
+        """The powers as factors of 16 bits, as many for each row as make whole pairs: the last may be zero."""
+        own, pairs = self.q.tensor.dtype, self.keys + self.keys % 2
+
+        def narrow(b: Expr, h: Expr, i: Expr, j: Expr) -> Expr:
+            there = j < self.keys if pairs > self.keys else None
+            return cast(own, read(powers, (b, h, i, j), when=there))
+
+        return compute((*self.shape[:3], pairs), narrow, "attention_weights")
 
 
 @operator(

@@ -4,6 +4,9 @@ A block's scores lie transposed in the thread's scratch memory, queries innermos
 the softmax needs no folding across lanes, keys and values are read where they are, and of all operands only the queries
 of the block are copied. No score is kept any longer than its block is worked on. Vectors of the result run along
 features, or along queries where neighbours in the memory of the values are positions.
+
+Of bf16 operands an instruction that folds pairs multiplies, where the CPU has it: neighbouring features of a score, and
+for the values two keys, whose powers are rounded to bf16 and lie side by side.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from autotune.cost_model.expected import behind_caches, overlapped
 from autotune.ops.registry import compute_def, lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
+from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.schedule.state import LOCAL, REGISTER
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.register_tile import Steps
@@ -33,27 +37,42 @@ QUERIES, KEYS, ROWS = (1, 2, 3, 4), (2, 3, 4, 6, 8, 10, 12, 16, 20), (1, 2, 4, 8
 COLUMNS = (1, 2, 3, 4, 5, 6, 8)
 PARTIALS = 4
 HEADS, BLOCKS = "heads", "blocks"
-PRODUCTS, LOGITS, LARGEST, POWERS, SUM, INVERSE, VALUES = (
-    f"attention_{part}" for part in ("products", "logits", "max", "exp", "sum", "scale", "values")
+PRODUCTS, LOGITS, LARGEST, POWERS, SUM, INVERSE, WEIGHTS, VALUES = (
+    f"attention_{part}" for part in ("products", "logits", "max", "exp", "sum", "scale", "weights", "values")
 )
+INTERLEAVED = 3
+"""Instructions for a vector of pairs that lie in two rows: two loads and a shuffle."""
 SCORES = Layout.blocked(4, [], order=(0, 1, 3, 2))  # (batch, head, key, query)
+PAIRED = Layout.blocked(4, [(3, 2)], order=(0, 1, 3, 2))  # the same, of every two keys side by side
+DOT = DOT_PRODUCTS["vdpbf16ps"]
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """Extents of an attention workload; `orders` name the dimensions of q, k, v and the result."""
+    """Extents of an attention workload.
+
+    Attributes:
+        features: of a value; `depth`: of a query and a key.
+        narrow: operands are bf16, and so are the powers that values are multiplied with.
+        paired: there are values for both keys of a pair, whatever the data.
+        orders: name the dimensions of q, k, v and the result.
+        operands: numbers of the workload's inputs.
+    """
 
     batch: int
     heads: int
     queries: int
     keys: int
     features: int
+    depth: int
+    narrow: bool
+    paired: bool
     orders: tuple[str, ...]
     operands: tuple[int, ...]
 
     @staticmethod
     def of(workload: Workload) -> AttentionShape | None:
-        """None when the workload is not one attention, over f32 numbers, with its values as the one result."""
+        """None when the workload is not one attention, over f32 or bf16 numbers, with its values as the one result."""
         anchor = workload.anchor
         if anchor is None or anchor.op != "attention" or anchor.attr("result") != 0 or len(workload.outputs) != 1:
             return None
@@ -62,14 +81,15 @@ class AttentionShape:
         if any(i >= len(workload.inputs) for i in anchor.inputs):
             return None  # computed in the kernel itself
         q, k, v = (workload.inputs[i].type for i in anchor.inputs[:3])
-        if {q.dtype, k.dtype, v.dtype} != {"f32"} or anchor.attr("precision") not in ("", "f32"):
+        if {q.dtype, k.dtype, v.dtype} not in ({"f32"}, {"bf16"}) or anchor.attr("precision") not in ("", "f32"):
             return None
         orders = tuple(anchor.attr("order").split(","))
         sizes = dict(zip(orders[0], q.shape, strict=True))
         keys, features = k.shape[orders[1].index("s")], v.shape[orders[2].index("d")]
         return AttentionShape(
-            sizes["b"], anchor.attr("q_heads"), sizes["s"], keys, features, orders, tuple(anchor.inputs)
-        )
+            sizes["b"], anchor.attr("q_heads"), sizes["s"], keys, features, sizes["d"], q.dtype == "bf16",
+            keys % DOT.extent == 0 and "lengths" not in anchor.attr("extras"), orders, tuple(anchor.inputs),
+        )  # fmt: skip
 
     @property
     def tasks(self) -> int:
@@ -148,7 +168,7 @@ class AttentionBlocks:
         for x in s.state.stages:  # an epilogue
             if x.name != "out0" and not x.name.startswith("attention_"):
                 s = s.inline(x.name)
-        return _Blocks(p, target.lanes(4), config).schedule(s)
+        return _Blocks(p, target, config).schedule(s)
 
 
 def _shape(workload: Workload) -> AttentionShape:
@@ -172,10 +192,12 @@ def _cycles(p: AttentionShape, target: Target, config: Config) -> tuple[float, f
         turns = math.ceil(p.tasks / target.num_threads) * vectors / queries
     else:
         turns = math.ceil(p.tasks * blocks / target.num_threads)
-    scores = p.features * sum(n * steps.cycles(k * queries, k + queries) for k, n in _tiles(p.keys, keys))
+    scores = p.features * sum(n * _score_step(p, steps, k, queries) for k, n in _tiles(p.keys, keys))
     across, along = (p.features, queries) if p.along == "s" else (queries * lanes, math.ceil(p.features / lanes))
     shapes = [(r, c, m * n) for r, m in _tiles(across, rows) for c, n in _tiles(along, columns)]
-    values = p.keys * sum(n * steps.cycles(r * c, r + c) for r, c, n in shapes)
+    apart = INTERLEAVED if p.narrow else 1
+    values = p.keys * sum(n * steps.cycles(r * c, r + apart * c) for r, c, n in shapes)
+    products = (scores + values) / (DOT.extent if p.narrow and _whole(p, config, lanes) else 1)
     kept = queries * lanes * p.keys * DType.f32.bytes
     copied = queries * lanes * p.features * DType.f32.bytes
     passes = 5 + math.ceil(along / columns)
@@ -184,8 +206,22 @@ def _cycles(p: AttentionShape, target: Target, config: Config) -> tuple[float, f
         ((passes * kept if kept + copied > held else 0) + (both if both > held else 0)) / rate
         for held, rate in behind_caches(target)
     ]
-    loads = (keys + queries) / (keys * queries) + (rows + columns) / (rows * columns)
-    return turns * overlapped(scores + values, *moving), loads
+    loads = (keys + queries) / (keys * queries) + (rows + apart * columns) / (rows * columns)
+    return turns * overlapped(products, *moving), loads
+
+
+def _score_step(p: AttentionShape, steps: Steps, keys: int, queries: int) -> float:
+    """Cycles of one feature of a tile of scores. Pairs of a query lie in two rows, and have to be put together; a key
+    that several vectors of queries share is an instruction of its own, else it is part of the one that multiplies."""
+    if not p.narrow:
+        return steps.cycles(keys * queries, keys + queries)
+    beside = (keys if queries > 1 else 0) + INTERLEAVED * queries
+    return (max(keys * queries, steps.pipe.in_flight) + beside) / steps.pipe.per_cycle
+
+
+def _whole(p: AttentionShape, config: Config, lanes: int) -> bool:
+    """Whether no query of a block is missing, or a last block is code of its own: an instruction has no guards."""
+    return config.get_str("share") == HEADS or p.queries % (config.get_int("queries") * lanes) == 0
 
 
 def _tiles(extent: int, size: int) -> list[tuple[int, int]]:
@@ -196,11 +232,14 @@ def _tiles(extent: int, size: int) -> list[tuple[int, int]]:
 class _Blocks:
     """The loops of one config."""
 
-    def __init__(self, p: AttentionShape, lanes: int, config: Config) -> None:
-        self.p, self.lanes = p, lanes
-        self.block = config.get_int("queries") * lanes
+    def __init__(self, p: AttentionShape, target: Target, config: Config) -> None:
+        self.p, self.lanes = p, target.lanes(4)
+        self.block = config.get_int("queries") * self.lanes
         self.columns = config.get_int("columns")
         self.keys, self.rows, self.share = config.get_int("keys"), config.get_int("rows"), config.get_str("share")
+        folds = p.narrow and _whole(p, config, self.lanes) and DOT.runs(target.features, self.lanes)
+        self.folds_scores = folds and p.depth % DOT.extent == 0 and p.orders[1].endswith("d")
+        self.folds_values = folds and (p.orders[2].endswith("d") or (p.along == "s" and p.paired))
 
     def schedule(self, s: Schedule) -> Schedule:
         q = f"in{self.p.operands[0]}"
@@ -212,8 +251,11 @@ class _Blocks:
             (j,) = (a.name for a in s.state.stage(stage).stage.reduce_axes)
             s = s.rfactor(stage, j, min(PARTIALS, self.p.keys), "inner")
             partial[stage] = f"{stage}.rf"
-        for stage in (INVERSE, SUM, partial[SUM], POWERS, LARGEST, partial[LARGEST], LOGITS):
-            s = s.compute_at(stage, "out0", place, LOCAL if stage in (INVERSE, POWERS, LOGITS) else REGISTER)
+        weights = (WEIGHTS,) if self.p.narrow else ()
+        for stage in (INVERSE, SUM, partial[SUM], *weights, POWERS, LARGEST, partial[LARGEST], LOGITS):
+            s = s.compute_at(stage, "out0", place, LOCAL if stage in (INVERSE, *weights, POWERS, LOGITS) else REGISTER)
+        if self.p.narrow:
+            s = self._weights(s)
         s = self._row(s, INVERSE)
         for stage in (SUM, LARGEST):
             s = self._partials(self._row(s, stage), partial[stage])
@@ -259,8 +301,17 @@ class _Blocks:
         s = s.layout(VALUES, Layout.blocked(4, [], tuple(self.p.orders[3].index(letter) for letter in order)))
         row, vector = at[self.p.across], at[self.p.along]
         s = s.split(VALUES, vector, self.lanes)
-        s = s.reorder(VALUES, at["b"], at["h"], j, row, f"{vector}.0", f"{vector}.1")
-        return s.unroll(VALUES, row).unroll(VALUES, f"{vector}.0").vectorize(VALUES, f"{vector}.1")
+        pairs = [j]
+        if self.folds_values:
+            s = s.split(VALUES, j, DOT.extent)
+            pairs = [f"{j}.0", f"{j}.1"]
+        s = s.reorder(VALUES, at["b"], at["h"], pairs[0], row, f"{vector}.0", f"{vector}.1", *pairs[1:])
+        s = s.unroll(VALUES, row).unroll(VALUES, f"{vector}.0").vectorize(VALUES, f"{vector}.1")
+        if self.folds_values:
+            s = s.tensorize(VALUES, pairs[1], DOT.name)
+            if self.p.keys % DOT.extent:
+                s = s.partition(VALUES, pairs[0])
+        return s
 
     def _row(self, s: Schedule, stage: str) -> Schedule:
         """One number per query: a vector of queries in each lane's place, keys one after the other."""
@@ -295,8 +346,22 @@ class _Blocks:
         b, h, i, j = (a.name for a in s.state.stage(PRODUCTS).stage.axes)
         (d,) = (a.name for a in s.state.stage(PRODUCTS).stage.reduce_axes)
         s = s.layout(PRODUCTS, SCORES).split(PRODUCTS, i, self.lanes)
-        s = s.reorder(PRODUCTS, b, h, d, j, f"{i}.0", f"{i}.1")
-        return s.unroll(PRODUCTS, j).unroll(PRODUCTS, f"{i}.0").vectorize(PRODUCTS, f"{i}.1")
+        pairs = [d]
+        if self.folds_scores:
+            s = s.split(PRODUCTS, d, DOT.extent)
+            pairs = [f"{d}.0", f"{d}.1"]
+        s = s.reorder(PRODUCTS, b, h, pairs[0], j, f"{i}.0", f"{i}.1", *pairs[1:])
+        s = s.unroll(PRODUCTS, j).unroll(PRODUCTS, f"{i}.0").vectorize(PRODUCTS, f"{i}.1")
+        return s.tensorize(PRODUCTS, pairs[1], DOT.name) if len(pairs) > 1 else s
+
+    def _weights(self, s: Schedule) -> Schedule:
+        """Powers as factors: of every two keys side by side, which an instruction folds; rows are loaded whole."""
+        b, h, i, j = (a.name for a in s.state.stage(WEIGHTS).stage.axes)
+        s = s.layout(WEIGHTS, PAIRED).split(WEIGHTS, i, self.lanes).split(WEIGHTS, j, DOT.extent)
+        s = s.reorder(WEIGHTS, b, h, f"{j}.0", f"{i}.0", f"{i}.1", f"{j}.1").fuse(WEIGHTS, f"{i}.1", f"{j}.1")
+        if self.p.keys % DOT.extent:
+            s = s.partition(WEIGHTS, f"{j}.0")
+        return s.unroll(WEIGHTS, f"{i}.0").vectorize(WEIGHTS, f"{i}.1*{j}.1")
 
     def _transposed(self, s: Schedule, copy: str) -> Schedule:
         """The block's queries with features outside, turned in registers a square at a time."""

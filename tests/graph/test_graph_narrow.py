@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,7 @@ class Net:
         weight = self.weight(self.builder.values[x].shape[-1], columns)
         return self.builder.emit("matmul", (x, weight), "matmul", "Gemm", trans_a=False, trans_b=False)
 
-    def op(self, op: str, *inputs: str, **attrs: int | float | tuple[int, ...]) -> str:
+    def op(self, op: str, *inputs: str, **attrs: int | float | str | tuple[int, ...]) -> str:
         return self.builder.emit(op, inputs, op, "", **attrs)
 
     def graph(self, *results: str) -> Graph:
@@ -126,6 +128,34 @@ def test_views_between_products_have_16_bits() -> None:
     graph = narrow(net.graph(net.dense(flat, 8)))
     assert kernels(graph) == ["cast", "cast+cast+matmul+cast", "reshape", "cast+cast+matmul"]
     assert next(node for node in graph.nodes if node.op == "reshape").output.dtype == "bf16"
+
+
+def attended(net: Net, q: str, k: str, v: str) -> str:
+    heads = [net.op("reshape", x, shape=(1, 4, 2, 8)) for x in (q, k, v)]
+    y = net.op(
+        "attention", *heads, extras="", q_heads=2, kv_heads=2, first=(0, 0, 0), order="bshd,bshd,bshd,bshd", scale=0.3,
+        softcap=0.0, causal=False, offset=0, window=(-1, -1), precision="", empty_zero=True, fill=-math.inf, result=0,
+    )  # fmt: skip
+    return net.op("reshape", y, shape=(4, 16))
+
+
+def test_attention_between_products_reads_and_gives_16_bits() -> None:
+    net = Net(4, 16)
+    y = net.dense(attended(net, *(net.dense(net.x, 16) for _ in range(3))), 8)
+    graph = narrow(net.graph(y))
+    attention = next(node for node in graph.nodes if node.op == "attention")
+    assert [graph.values[name].dtype for name in (*attention.inputs, attention.name)] == ["bf16"] * 4
+    assert [graph.values[o.value].dtype for o in graph.outputs] == ["f32"]
+
+
+@pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])
+def test_attention_over_other_values_reads_f32(dtype: DType) -> None:
+    """A cache stays as it is; and of f16 the powers of a softmax would be too small."""
+    net = Net(4, 16)
+    q, k, v = (net.dense(net.x, 16) for _ in range(3))
+    graph = narrow(net.graph(net.dense(attended(net, q, k, v if dtype is DType.f16 else net.x), 8)), dtype)
+    attention = next(node for node in graph.nodes if node.op == "attention")
+    assert {graph.values[name].dtype for name in (*attention.inputs, attention.name)} == {"f32"}
 
 
 def test_outputs_are_not_rounded() -> None:

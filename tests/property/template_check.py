@@ -120,7 +120,7 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         depths = LONG_SUMS if entry.name == "sketch.parts" else matmul_cases.EXTENTS
         return matmul_cases.random_matmul(rng, constant=rng.random() < 0.5, depths=depths), None
     if family == "attention":
-        return attention_cases.random_attention(rng), None
+        return attention_cases.random_attention(rng, rng.choice(("f32", "bf16"))), None
     if entry.name in ("sketch.scaled", DIGITS):
         return coded_cases.random_coded(rng), None
     if entry.name == "sketch.widened":

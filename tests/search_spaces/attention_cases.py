@@ -8,7 +8,7 @@ from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 
 
-def random_attention(rng: random.Random) -> Workload:
+def random_attention(rng: random.Random, dtype: str = "f32") -> Workload:
     batch, heads, group = rng.choice((1, 2)), rng.choice((1, 2, 3)), rng.choice((1, 1, 2))
     queries, keys = rng.choice((4, 5, 16, 17, 31, 33, 40)), rng.choice((1, 3, 7, 12, 25, 40))
     width, values = rng.choice((4, 8, 16, 20, 32, 64)), rng.choice((4, 16, 24, 40, 100))
@@ -16,7 +16,7 @@ def random_attention(rng: random.Random) -> Workload:
 
     def shape(order: str, heads: int, length: int, width: int) -> str:
         extents = {"b": batch, "h": heads, "s": length, "d": width}
-        return ",".join(str(extents[letter]) for letter in order)
+        return ",".join(str(extents[letter]) for letter in order) + f":{dtype}"
 
     text = (
         f"attention q={shape(orders[0], heads * group, queries, width)} k={shape(orders[1], heads, keys, width)} "

@@ -8,8 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.codegen.kernel import build_kernel
 from autotune.lower import lower
+from autotune.lower.ir import For, statements
+from autotune.measure.bench import Bench, TaskData
+from autotune.measure.reference import Errors, make_reference
+from autotune.measure.verify import verify
 from autotune.ops import parse_workload
+from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, default_config, make_schedule, templates_for
 from autotune.search_spaces.space.registry import lookup
 from autotune.target import Target
@@ -20,10 +26,11 @@ NAME = "attention.blocks"
 HOST, HASWELL = Target.parse("native -num-cores=2"), Target.parse("x86 -mcpu=haswell -num-cores=2")
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("seed", range(6))
-def test_random_configs(seed: int) -> None:
+def test_random_configs(seed: int, dtype: str) -> None:
     rng = random.Random(seed)
-    target, workload = rng.choice((HOST, HASWELL)), random_attention(rng)
+    target, workload = rng.choice((HOST, HASWELL)), random_attention(rng, dtype)
     entry = lookup(NAME)
     assert entry.applies(workload, target)
     config = entry.default(workload, target) if seed % 3 == 0 else entry.space(workload, target).sample(rng)
@@ -39,6 +46,25 @@ def test_a_last_block_with_few_queries(share: str) -> None:
     config = Config.of(template=NAME, queries=max(1, 32 // lanes), keys=6, rows=4, columns=2, share=share)
     failure = wrong(workload, make_schedule(workload, config, HOST), HOST)
     assert failure is None, str(failure)
+
+
+@pytest.mark.parametrize("keys", [24, 25])
+def test_pairs_of_bf16_are_folded_by_an_instruction(keys: int) -> None:
+    """Features of a score, and keys of a value, of which the last may be alone."""
+    workload = parse_workload(
+        f"attention q=1,20,2,32:bf16 k=1,{keys},2,32:bf16 v=1,{keys},2,32:bf16 q_heads=2 kv_heads=2 "
+        "order=bshd,bshd,bshd,bshd"
+    )
+    znver4 = Target.parse("x86 -mcpu=znver4 -num-cores=1")
+    for target, folding in ((znver4, True), (HASWELL, False)):
+        program = lower(make_schedule(workload, default_config(workload, target), target))
+        loops = {x.var for x in statements(program.body) if isinstance(x, For) and x.mark == "vdpbf16ps"}
+        assert {x.split(".")[0] for x in loops} == ({"attention_products", "attention_values"} if folding else set())
+    check(workload, default_config(workload, HOST), HOST)
+    with Bench(build_kernel(make_schedule(workload, default_config(workload, HOST), HOST), HOST),
+               TaskData(make_reference(workload)), 1) as bench, ThreadPool(1) as pool:  # fmt: skip
+        errors = verify(bench, [pool])
+    assert isinstance(errors, Errors) and errors.max_rel_err < 0.01
 
 
 def test_heads_of_queries_keys_and_values_in_one_tensor() -> None:
