@@ -143,7 +143,7 @@ class TimingPolicy:
         abort_ratio: a kernel this many times slower than the incumbent gets one round.
         loser_ratio: one this many times slower gets `loser_rounds`, and so does one that is slower for sure: noise
             that only adds time does not hide a winner behind that many of them.
-        retries: how often a trial that is disturbed, and may be the best, is timed again.
+        retries: how often a comparison, or a first trial, that is disturbed is timed again.
     """
 
     rounds: int = 5
@@ -196,7 +196,7 @@ class Round:
 class Timing:
     """`seconds` per call (from `batches` batches of `number` calls), their spread, and the best look's GFLOP/s.
 
-    `disturbed`: by others, as far as the rounds can tell. `fastest`: seconds per call of the best batch, quiet or not.
+    `disturbed`: by others, as far as the rounds can tell.
     """
 
     seconds: float
@@ -205,7 +205,6 @@ class Timing:
     number: int
     probe_gflops: float
     disturbed: bool = False
-    fastest: float = 0.0
 
     @staticmethod
     def of(rounds: Sequence[Round], number: int, gauge: GaugeLike, wanted: int) -> Timing:
@@ -223,8 +222,7 @@ class Timing:
         disagree = spread(batches)
         few = 2 * len(good) < min(wanted, len(rounds))
         mark = few or uncertainty(best) > _MARKED_UNCERTAIN or disagree > HIGH_SPREAD
-        fastest = min(seconds for found in rounds for seconds in found.at(gauge.ghz))
-        return Timing(kernel_seconds(best), disagree, len(batches), number, probe, mark, fastest)
+        return Timing(kernel_seconds(best), disagree, len(batches), number, probe, mark)
 
 
 def needed(
@@ -342,16 +340,15 @@ def time_steadily(
     pause: Callable[[float], None] = time.sleep,
     patience: Patience | None = None,
 ) -> Timing:
-    """`time_kernel`, again while it is disturbed and may beat the incumbent; the best undisturbed try counts.
-
-    Others only add time: where not one batch was faster than the incumbent, the kernel has lost.
+    """`time_kernel`, again while it is disturbed and there is no incumbent, for which it may have to serve; the best
+    undisturbed try counts. Any other that may be the best will be timed in turn with the best, disturbed or not.
 
     Args:
         patience: of all trials of a runner; None times every one again.
     """
 
     def over(timing: Timing) -> bool:
-        return not timing.disturbed or (incumbent is not None and timing.fastest > incumbent)
+        return not timing.disturbed or incumbent is not None
 
     tries = patiently(lambda: time_kernel(loop, gauge, policy, incumbent), over, policy, pause, patience)
     return min(tries, key=lambda timing: (timing.disturbed, timing.seconds))

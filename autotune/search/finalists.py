@@ -42,7 +42,8 @@ def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | Non
     When a config that was left out is ahead then, those ahead run too, until the best is one of those compared: also
     those that were disturbed when first timed, which may be faster than they seemed. After two rounds it is also enough
     that a finalist clearly beat the default: of dozens within the noise, any will do.
-    None when there is nothing to settle: the default is the best, and was not disturbed, or nothing works.
+    None when there is nothing to settle: the default is the best, and was not disturbed, nor was what seems faster; or
+    nothing works.
     """
     settled: dict[Config, Retimed] = {}
     rounds = 0
@@ -69,12 +70,15 @@ def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | Non
 
 
 def _is_open(search: TaskSearch, settled: dict[Config, Retimed]) -> bool:
-    """Whether the best was not compared yet: another than the default, or one that was disturbed among others."""
+    """Whether the best was not compared yet: another than the default; or the default, which was disturbed, or is
+    slower than what was."""
     best = search.best
     if best is None or best.config in settled:
         return False
-    others = any(trial.seconds is not None and trial.config != search.default for trial in search.trials.values())
-    return best.config != search.default or (best.disturbed and others)
+    if best.config != search.default:
+        return True
+    others = [trial for trial in search.trials.values() if trial.seconds is not None and trial.config != search.default]
+    return any(best.disturbed or trial.cost < best.cost for trial in others)
 
 
 def _clearly_won(default: Config, settled: dict[Config, Retimed]) -> bool:

@@ -96,6 +96,14 @@ def test_a_best_that_was_not_compared_is_compared_by_the_next_run(database: Data
     assert again.compared == [], "once is enough"
 
 
+def test_what_was_disturbed_and_still_faster_than_the_default_is_compared_with_it(database: Database) -> None:
+    task = task_of(1, 2, 9)
+    pipeline = SimulatedPipeline(seconds, disturbed=lambda config: config != task.space.default())
+    outcome, _ = run(database, task, pipeline, finalists=2)
+    best = outcome.tasks[0].best
+    assert best is not None and best.config == FAST and best.compared and not best.disturbed
+
+
 def test_a_retimed_replay_does_not_claim_that_its_config_gives_the_code(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
