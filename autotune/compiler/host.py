@@ -17,7 +17,8 @@ from autotune.runtime.nonzero import nonzero
 from autotune.runtime.unique import unique
 
 Runner = Callable[[Sequence[HostValue]], Sequence[HostValue]]
-"""Values of a node's inputs, None where one is left out, to its outputs: C-contiguous arrays."""
+"""Values of a node's inputs, None where one is left out, to its outputs: C-contiguous arrays. Of outputs that nobody
+wants, the last ones may be missing."""
 Quick = Callable[[Sequence[HostValue]], "Sequence[HostValue] | None"]
 """The same for what comes usually; None is for the operator's definition to give, or to refuse."""
 
@@ -59,7 +60,7 @@ def _compress(node: NodeAttributes) -> Quick:
         x, condition = _first(values, 2)
         if not (isinstance(x, np.ndarray) and isinstance(condition, np.ndarray)):
             return None
-        if condition.dtype != np.bool_ or condition.ndim != 1 or x.dtype == object:
+        if condition.dtype.kind != "b" or condition.ndim != 1 or x.dtype.hasobject:
             return None
         try:
             return (x.compress(condition, axis),)
@@ -70,13 +71,14 @@ def _compress(node: NodeAttributes) -> Quick:
 
 
 def _unique(node: NodeAttributes) -> Quick | None:
-    in_order = node.attr_int("sorted", 1)
+    in_order = bool(node.attr_int("sorted", 1))
+    alone = in_order and not any(node.proto.output[1:])
 
     def quick(values: Sequence[HostValue]) -> Sequence[HostValue] | None:
         (x,) = _first(values, 1)
         if not isinstance(x, np.ndarray):
             return None
-        found = unique(x)
+        found = unique(x, alone=alone)
         if found is None or in_order:
             return found
         first, inverse, counts = by_place(*found[1:])
@@ -114,7 +116,7 @@ def _number(value: HostValue, otherwise: float) -> float:
 def _nonzero(node: NodeAttributes) -> Quick:
     def quick(values: Sequence[HostValue]) -> Sequence[HostValue] | None:
         (x,) = _first(values, 1)
-        if not isinstance(x, np.ndarray) or x.dtype == object:
+        if not isinstance(x, np.ndarray) or x.dtype.hasobject:
             return None
         return (nonzero(x),) if x.ndim else scalar_nonzero(x)
 

@@ -202,12 +202,14 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
         values[name] = values[source] if shape is None else tensor(values[source]).reshape(shape)
     for name, items in special.stage.lists.items():
         values[name] = None if items is None else [tensor(values[item]) for item in items]
-    if special.calls:
+    try:
+        for call in special.calls:
+            values.update(zip(call.writes, call.results(values)))
+            if call.fresh:
+                fresh.update(call.writes)
+    except ModelError:
         with one_line():
-            for call in special.calls:
-                values.update(zip(call.writes, call.results(values)))
-                if call.fresh:
-                    fresh.update(call.writes)
+            raise
 
 
 def tensor(value: HostValue) -> Array:

@@ -17,10 +17,11 @@ Array = npt.NDArray[Any]
 _BYTES = 256  # what a byte may be
 
 
-def unique(x: Array) -> tuple[Array, Array, Array, Array] | None:
+def unique(x: Array, *, alone: bool = False) -> tuple[Array, ...] | None:
     """The distinct elements in order, and i64: where each is first, which one each element is, how often each occurs.
 
-    None for what has no keys of 32 bits: f64, u64, integers 2^32 and more apart, no elements or as many.
+    With `alone` the elements and nothing else. None for what has no keys of 32 bits: f64, u64, integers 2^32 and more
+    apart, no elements or as many.
     """
     flat = x.ravel()
     count, kind, nbytes = flat.size, flat.dtype.kind, flat.itemsize
@@ -33,6 +34,8 @@ def unique(x: Array) -> tuple[Array, Array, Array, Array] | None:
     runs = find(address(numbers), count, address(memory))
     if runs < 0:
         return None
+    if alone:
+        return (flat.take(memory[:runs]),)
     first = memory[:runs].copy()
     return flat.take(first), first, memory[count : 2 * count].copy(), memory[2 * count : 2 * count + runs].copy()
 
