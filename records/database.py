@@ -85,7 +85,8 @@ class Database:
             try:
                 parent.mkdir(parents=True, exist_ok=True)
             except (OSError, ValueError) as error:
-                raise DatabaseError(f"the folder {str(parent)!r} cannot be created: {error}") from None
+                why = getattr(error, "strerror", None) or error
+                raise DatabaseError(f"the folder {str(parent)!r} cannot be created: {why}; name another file") from None
         return cls(Connection.open(path, read_only, busy_seconds), name)
 
     def __enter__(self) -> Database:

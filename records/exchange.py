@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -85,8 +86,31 @@ def new_lines(db: Database, known: Database, damaged: list[str] | None = None) -
 
 
 def export_records(db: Database, path: str | os.PathLike[str], damaged: list[str] | None = None) -> int:
-    """Writes `export_lines` to a file, whole or not at all; the number of lines after the header."""
-    return write_lines(export_lines(db, damaged), Path(path))
+    """Writes `export_lines` to a file, whole or not at all; the number of lines after the header.
+
+    DatabaseError where the file is there and is no such export, which one would not want to lose.
+    """
+    file = Path(path)
+    _refuse_others(file)
+    return write_lines(export_lines(db, damaged), file)
+
+
+def _refuse_others(file: Path) -> None:
+    """DatabaseError for what an export must not take the place of: devices, and files of another kind."""
+    try:
+        there = file.stat()
+    except OSError:  # not there, or not to be written, which writing tells, as of folders
+        return
+    if stat.S_ISDIR(there.st_mode):
+        return
+    if not stat.S_ISREG(there.st_mode):
+        raise DatabaseError(f"{file} is no ordinary file; name another, or - for standard output")
+    if there.st_size:
+        _, first = next(numbered_lines(file))
+        try:
+            parse_line(first, False)
+        except DatabaseError:
+            raise DatabaseError(f"{file} is there, and is no export of records; name another file") from None
 
 
 def write_lines(lines: Iterable[str], file: Path) -> int:

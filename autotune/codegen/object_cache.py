@@ -79,7 +79,7 @@ class ObjectCache:
                 elif (why := _open_above(directory)) is not None:
                     self._switch_off(f"other users could exchange it, for {why}")
             except OSError as error:
-                self._switch_off(str(error))
+                self._switch_off(f"{error.strerror}; set XDG_CACHE_HOME to a folder of yours")
 
     @property
     def directory(self) -> Path | None:

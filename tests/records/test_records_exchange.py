@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -101,6 +102,23 @@ def test_what_is_dated_in_the_future_is_older_than_all_else(tmp_path: Path) -> N
             assert (list(one.trials()), one.sessions()) == ([real], [session])
         other.add(early)
         assert merge_database(other, db) == MergeReport(added=0, replaced=1, kept=0)
+
+
+def test_an_export_takes_the_place_of_exports_alone(tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    model.write_bytes(b"\x08\x07\x12 a model that took weeks")
+    before = model.read_bytes()
+    os.mkfifo(tmp_path / "pipe")
+    with Database.open(tmp_path / "a.sqlite") as db:
+        db.add(make_record(1))
+        with pytest.raises(DatabaseError, match="is no export of records; name another file"):
+            export_records(db, model)
+        with pytest.raises(DatabaseError, match="no ordinary file"):
+            export_records(db, tmp_path / "pipe")
+        (tmp_path / "empty.jsonl").touch()
+        for name in ("empty.jsonl", "new.jsonl", "new.jsonl"):
+            assert export_records(db, tmp_path / name) == 1
+    assert model.read_bytes() == before
 
 
 def test_foreign_records_are_kept(tmp_path: Path) -> None:
