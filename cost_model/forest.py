@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import itertools
 import json
 import zipfile
 import zlib
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.cost_model.complete_trees import CompleteTrees
 from autotune.cost_model.features import Features, check_same
 from autotune.errors import CostModelError
 
@@ -26,6 +28,8 @@ FORMAT = 1
 MAGIC = b"autotune forest "
 MOST_BYTES = 64 << 20
 """What the arrays of a file may take: a thousand times what ours do."""
+MOST_DEPTH = 12
+"""Of a tree: tables double with each level. Ours have five."""
 _ARRAYS = {"feature": np.int16, "threshold": np.float32, "child": np.int32, "roots": np.int32, "members": np.int32}
 
 
@@ -67,16 +71,11 @@ class Forest:
     def each(self, features: Features) -> NDArray[np.float64]:
         """(models, rows) the score that each of the models gives."""
         check_same(Features(self.names, np.empty((0, len(self.names)), np.float32), self.version), features)
-        rows, columns = features.values.shape
-        values, start = np.ascontiguousarray(features.values).ravel(), (np.arange(rows) * columns)[:, None]
-        feature, threshold, child, depth = _walk(self)
-        node = np.broadcast_to(self.roots.astype(np.int64), (rows, len(self.roots)))
-        for _ in range(depth):
-            node = child.take(node) + (values.take(start + feature.take(node)) >= threshold.take(node))
-        leaves = self.threshold.take(node).astype(np.float64)
-        models = int(self.members.max(initial=-1)) + 1
+        trees, bounds = _tables(self)
+        leaves = trees.leaves(features.values)
         begin = starting_score(features, self.start, self.weight)
-        return np.stack([begin + leaves[:, self.members == n].sum(axis=1) for n in range(models)])
+        each = itertools.pairwise(bounds)
+        return np.stack([begin + leaves[:, low:high].astype(np.float64).sum(axis=1) for low, high in each])
 
     def over(self, names: Sequence[str]) -> Forest:
         """The same forest where there are more columns: it asks about none of those that it does not know.
@@ -178,6 +177,12 @@ class Forest:
         fits = fits and (not self.start or self.start in self.names) and bool(np.isfinite(self.weight))
         if not (fits and bool(((self.child[here] > here) & (self.child[here] + 1 < nodes)).all())):
             raise CostModelError(f"{source} is damaged: its trees do not fit together; train it again")
+        level = self.roots[inside[self.roots]]
+        for _ in range(MOST_DEPTH):
+            below = np.concatenate([self.child[level], self.child[level] + 1])
+            level = np.unique(below[inside[below]])
+        if len(level):
+            raise CostModelError(f"{source} has trees of more than {MOST_DEPTH} levels; train it with smaller ones")
 
     @staticmethod
     def read(path: Path) -> Forest:
@@ -190,20 +195,12 @@ class Forest:
 
 
 @functools.lru_cache(maxsize=4)
-def _walk(forest: Forest) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64], int]:
-    """Feature, threshold and first child of each node, and how many steps lead to a leaf from every root.
-
-    A leaf is its own first child and no value reaches its threshold, so that all may walk on for as long as any does.
-    """
-    leaf = forest.feature < 0
-    feature = np.where(leaf, 0, forest.feature).astype(np.int64)
-    threshold = np.where(leaf, np.inf, forest.threshold).astype(np.float32)
-    child = np.where(leaf, np.arange(len(leaf)), forest.child).astype(np.int64)
-    depth, level = 0, forest.roots[~leaf[forest.roots]]
-    while len(level):
-        below = np.concatenate([forest.child[level], forest.child[level] + 1])
-        depth, level = depth + 1, below[~leaf[below]]
-    return feature, threshold, child, depth
+def _tables(forest: Forest) -> tuple[CompleteTrees, list[int]]:
+    """Its trees, those of a model side by side, and where each model's begin and end."""
+    order = np.argsort(forest.members, kind="stable")
+    trees = CompleteTrees(forest.feature, forest.threshold, forest.child, forest.roots[order], len(forest.names))
+    models = int(forest.members.max(initial=-1)) + 1
+    return trees, np.searchsorted(forest.members[order], np.arange(models + 1)).tolist()
 
 
 def starting_score(features: Features, start: str, weight: float) -> NDArray[np.float64]:

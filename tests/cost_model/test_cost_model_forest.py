@@ -82,3 +82,15 @@ def test_no_damage_gets_through(tmp_path: Path) -> None:
                 found.predict(Features(NAMES, values))
     with pytest.raises(CostModelError, match="cannot read"):
         Forest.read(tmp_path / "none")
+
+
+def test_trees_too_deep_for_tables_are_refused() -> None:
+    nodes = 2 * 13 + 1
+    feature, child = np.full(nodes, -1, np.int16), np.zeros(nodes, np.int32)
+    feature[:-1:2], child[:-1:2] = 0, np.arange(1, nodes, 2)
+    child[:-1:2] = np.arange(1, nodes, 2)
+    chain = Forest(
+        ("work",), 1, feature, np.zeros(nodes, np.float32), child, np.zeros(1, np.int32), np.zeros(1, np.int32)
+    )
+    with pytest.raises(CostModelError, match="more than 12 levels"):
+        Forest.from_bytes(chain.to_bytes())
