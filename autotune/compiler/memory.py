@@ -107,6 +107,7 @@ def _improved(
     best, smallest, current = offsets, total, offsets
     cost = sum(len(found) for found in neighbours.values()) + len(sizes)
     promoted: set[int] = set()
+    seen: set[tuple[object, ...]] = set()
     while effort > 0 and smallest > bound:
         top = max(current[n] + sizes[n] for n in present)
         highest = next(n for n in order if current[n] + sizes[n] == top)
@@ -122,4 +123,7 @@ def _improved(
         top = max(current[n] + sizes[n] for n in present)
         if top < smallest:
             best, smallest = current, top
+        if (state := (*order, len(promoted))) in seen:  # the same orders would come again and again
+            break
+        seen.add(state)
     return tuple(best), smallest

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.compiler import memory
 from autotune.compiler.choose import Chooser
 from autotune.compiler.layouts import assign
 from autotune.compiler.memory import ALIGN, Lifetime, plan_memory
@@ -72,6 +73,19 @@ def test_a_plan_that_greedy_misses() -> None:
     sizes = [21952, 21952, 21952, 22743]
     plan = plan_memory([Lifetime(64 * size, n, n + 1) for n, size in enumerate(sizes)])
     assert plan.total == plan.lower_bound == 64 * (21952 + 22743)
+
+
+def test_a_search_that_goes_in_circles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(1)
+    missed = 0
+    for _ in range(20):
+        firsts = [rng.randrange(30) for _ in range(40)]
+        buffers = [Lifetime(64 * rng.randrange(1, 1000), first, first + rng.randrange(1, 8)) for first in firsts]
+        with monkeypatch.context() as patched:
+            patched.setattr(memory, "EFFORT", 1 << 60)
+            plan = plan_memory(buffers)
+        missed += plan.total > plan.lower_bound
+    assert missed
 
 
 @pytest.mark.parametrize("name", ["mobilenetv2", "shufflenet", "squeezenet"])
