@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database as SqliteDatabase
-
 from autotune.errors import DatabaseError
+from autotune.install import needing_all
 from autotune.records import fields
 from autotune.records.schema import APPLICATION_ID, STEPS, migrations
 from autotune.records.tables import foreign_table
@@ -44,6 +43,8 @@ class Connection:
         self.path = path
         self.read_only = read_only
         self._migrations = migrations()
+        with needing_all("opening a database"):  # 50 ms, which who opens none does not wait for
+            from sqlite_utils import Database as SqliteDatabase
         self._db = SqliteDatabase(raw, recursive_triggers=False, execute_plugins=False)
 
     @classmethod

@@ -7,12 +7,14 @@ docs/adr/0004-record-schema-and-keys.md explains the choices.
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from sqlite_utils import Database as SqliteDatabase
-from sqlite_utils import Migrations
+from typing import TYPE_CHECKING
 
 from autotune.errors import DatabaseError
 from autotune.records.details import pack
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database as SqliteDatabase
+    from sqlite_utils import Migrations
 
 APPLICATION_ID = 0x41544E45
 """Stored in the file's header: tells our files from other SQLite files."""
@@ -20,6 +22,8 @@ APPLICATION_ID = 0x41544E45
 
 def migrations() -> Migrations:
     """The steps, in order, as sqlite-utils applies them."""
+    from sqlite_utils import Migrations
+
     steps = Migrations("autotune.records")
     for name, step in STEPS.items():
         steps(name=name)(step)

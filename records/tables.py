@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-
-from sqlite_utils import Database as SqliteDatabase
+from typing import TYPE_CHECKING
 
 from autotune.records.schema import STEPS, migrations
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database as SqliteDatabase
 
 Columns = tuple[tuple[object, ...], ...]
 
@@ -40,6 +42,8 @@ def foreign_table(db: SqliteDatabase, applied: tuple[str, ...]) -> str | None:
 
 @functools.lru_cache(maxsize=16)
 def _expected(applied: tuple[str, ...]) -> dict[str, Columns]:
+    from sqlite_utils import Database as SqliteDatabase
+
     db = SqliteDatabase(memory=True)
     try:
         migrations().ensure_migrations_table(db)

@@ -81,15 +81,19 @@ class Algorithm:
         compute: as an operator's.
         multiplications: of operands of these types with these attributes; None where it does not compute them, or makes
             no fewer than the definition.
-        error: how many times the tolerance of the plain definition its results may be off (docs/adr/0007).
+        find_error: gives `error`: how many times the plain definition's tolerance results may be off (docs/adr/0007).
         strict: it multiplies what the definition multiplies, so that errors are those of another order of summation.
     """
 
     name: str
     compute: Compute
     multiplications: Count = _not_fewer
-    error: float = 1.0
+    find_error: Callable[[], float] = lambda: 1.0
     strict: bool = True
+
+    @property
+    def error(self) -> float:
+        return self.find_error()
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -124,13 +128,19 @@ def operator(
 
 
 def algorithm(
-    op: str, name: str, *, multiplications: Count = _not_fewer, error: float = 1.0, strict: bool = True
-) -> Callable[[Compute], Compute]:
-    """Register another ComputeDef of the same operator (Winograd, ...), verified against the plain one."""
+    op: str, name: str, *, multiplications: Count = _not_fewer, error: float | Callable[[], float] = 1.0,
+    strict: bool = True,
+) -> Callable[[Compute], Compute]:  # fmt: skip
+    """Register another ComputeDef of the same operator (Winograd, ...), verified against the plain one.
+
+    Args:
+        error: a function where it takes a while to find; the others as in `Algorithm`.
+    """
+    find_error = error if callable(error) else lambda: error
 
     def register(fn: Compute) -> Compute:
         registered(fn)
-        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, error, strict)
+        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, find_error, strict)
         return fn
 
     return register

@@ -93,6 +93,7 @@ def amplification(tile: Tile, taps: int) -> float:
     return math.sqrt(math.prod(transforms(m, taps).amplification for m in tile))
 
 
+@functools.cache
 def most_error(tile: Tile) -> float:
     """How many times the direct sum's errors such tiles may make: those of the window that they amplify most."""
     return max(1.0, *(amplification(tile, taps) / taps for taps in range(2, most_taps(tile) + 1)))
@@ -211,6 +212,10 @@ def _count(name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> 
 
 
 for _name, _tile in TILES.items():
-    algorithm("conv2d", _name, multiplications=functools.partial(_count, _name), error=most_error(_tile), strict=False)(
-        functools.partial(_winograd, _name)
-    )
+    algorithm(
+        "conv2d",
+        _name,
+        multiplications=functools.partial(_count, _name),
+        error=functools.partial(most_error, _tile),
+        strict=False,
+    )(functools.partial(_winograd, _name))
