@@ -36,6 +36,7 @@ def foreseen(decoder: Decoder, rough: Cost, careful: Cost, seed: str) -> Integer
     sample = _sampled(decoder, rng)
     order = np.argsort(rough(decoder.batch(sample)), kind="stable")
     known = sample[np.concatenate([order[:LIKED], rng.permutation(order[LIKED:])[:CHANCE]])]
+    seen = {row.tobytes() for row in known}
     costs = careful(decoder.batch(known))
     for _ in range(ROUNDS):
         best = np.argsort(costs, kind="stable")[:PARENTS]
@@ -43,7 +44,7 @@ def foreseen(decoder: Decoder, rough: Cost, careful: Cost, seed: str) -> Integer
         for _ in range(2):  # one knob, or two
             knob = rng.integers(0, len(decoder.sizes), len(children))
             children[np.arange(len(children)), knob] = rng.integers(0, decoder.sizes[knob])
-        fresh = _new(children[decoder.valid(decoder.batch(children))], known)
+        fresh = _new(children[decoder.valid(decoder.batch(children))], seen)
         if len(fresh):
             known, costs = np.concatenate([known, fresh]), np.concatenate([costs, careful(decoder.batch(fresh))])
     return np.asarray(known[np.argsort(costs, kind="stable")])
@@ -60,7 +61,8 @@ def _sampled(decoder: Decoder, rng: np.random.Generator) -> Integers:
     return found
 
 
-def _new(rows: Integers, known: Integers) -> Integers:
-    seen = {row.tobytes() for row in known}
+def _new(rows: Integers, seen: set[bytes]) -> Integers:
+    """The rows that nobody has seen, each once; they are seen now."""
     fresh = [row for row in np.unique(rows, axis=0) if row.tobytes() not in seen]
-    return np.array(fresh, np.int64).reshape(-1, known.shape[1])
+    seen.update(row.tobytes() for row in fresh)
+    return np.array(fresh, np.int64).reshape(-1, rows.shape[1])

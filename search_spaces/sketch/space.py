@@ -179,7 +179,7 @@ class SketchSpace(ConfigSpace):
 
     def cycles(self, batch: Batch) -> NDArray[np.float64]:
         """Cycles that the closed form gives, relative to the bound."""
-        return np.asarray(self.numbers.of(batch)[:, NAMES.index("cycles")])
+        return self.numbers.cycles(batch)
 
     def expected(self, batch: Batch) -> NDArray[np.float64]:
         """What the prior expects, lower is faster, without one the closed form; threads without work come last.

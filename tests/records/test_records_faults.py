@@ -186,7 +186,7 @@ def test_a_disk_that_becomes_full_leaves_no_half_made_database(tmp_path: Path, m
 
 
 _UNPRIVILEGED = """
-import os, resource, signal, sys, urllib.parse  # urllib: pathlib imports it late, when it may be out of reach
+import os, resource, signal, sys, urllib.parse, sqlite_utils  # those two are imported late, maybe out of reach then
 from autotune.errors import DatabaseError
 from autotune.records import Database
 from tests.records.records_samples import make_record
