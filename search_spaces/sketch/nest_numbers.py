@@ -178,7 +178,7 @@ class _Counted:
             total = (arithmetic + l1 + l2 + l3 + storing) / balance
         total = total / self.target.num_threads
         if only_cycles:
-            return total / n.bound
+            return np.asarray(total / n.bound)
         # Of an instruction that folds, shares are of the least that it takes itself, as they are of others'.
         bound = n.bound * self.target.num_threads / gains(c, self.target, n.kind)[self.b.dot]
         ragged = ((n.extents % self.elements) != 0).sum(1) + ((self.tiles % self.block) != 0).sum(1)
