@@ -202,14 +202,16 @@ class Chooser:
         """Whether a record may be used in place of the default's: it was timed in turn with it, or is far ahead."""
         if any(record.timed_beside(other) for other in others):
             return True
+        near = (o for o in others if (o.interface, o.residency) == (record.interface, record.residency))
+        if all(o.config_key == record.config_key or _is_clear(record, o) for o in near):
+            return True  # whichever of them is the default, which takes a while to find
         try:
             default = self._untuned(workload, self._strict(workload)).key
         except WorkloadError:  # no template makes it any more: there is nothing else to use
             return True
         form = (default, record.interface, record.residency)
-        measured = (o.seconds for o in others if (o.config_key, o.interface, o.residency) == form)
-        beaten = next(measured, None)
-        return beaten is None or record.config_key == default or (record.seconds or 0.0) <= CLEARLY * beaten
+        beaten = next((o for o in others if (o.config_key, o.interface, o.residency) == form), None)
+        return beaten is None or record.config_key == default or _is_clear(record, beaten)
 
     def _chosen(self, workload: Workload, record: TuningRecord, reason: str, sure: bool) -> Choice | str:
         """The choice that a record stands for, or why it stands for none; `sure`: its config need not be lowered."""
@@ -246,6 +248,11 @@ class Chooser:
 
     def _strict(self, workload: Workload) -> bool:
         return self._strict_fp or workload in self._strict_workloads
+
+
+def _is_clear(record: TuningRecord, other: TuningRecord) -> bool:
+    """Whether a record is so much faster than another one that it need not have been timed in turn with it."""
+    return (record.seconds or 0.0) <= CLEARLY * (other.seconds or 0.0)
 
 
 def _choice(record: TuningRecord, reason: str) -> Choice:
