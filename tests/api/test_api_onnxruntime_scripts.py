@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,16 @@ import autotune
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 W = np.arange(20, dtype=np.float32).reshape(4, 5) / 10
 Script = Callable[[Any, str, Path], Any]
+
+
+@pytest.fixture(autouse=True)
+def settings_left_behind() -> Iterator[None]:
+    """What scripts set for the whole process ends with them."""
+    logger = logging.getLogger("autotune")
+    before = logger.level
+    yield
+    logger.setLevel(before)
+    onnxruntime.set_default_logger_severity(2)
 
 
 def model_file(folder: Path) -> str:
