@@ -61,6 +61,16 @@ def test_a_trial_a_little_faster_than_the_default_is_luck_until_both_were_timed_
     assert Chooser(TARGET, database)(WORKLOAD).config == OTHER
 
 
+def test_a_lucky_trial_does_not_replace_what_was_timed_in_turn(database: Database) -> None:
+    """Nor has the default to be found for that, which takes a while."""
+    third = OTHER.replace(shared=True)
+    for config, seconds in ((DEFAULT, 1e-3), (OTHER, 0.9e-3)):
+        database.add(record(config, seconds, session="s", created=3.0))
+    database.add(record(third, 0.88e-3, session="s", created=2.0))
+    chooser = Chooser(TARGET, database, untuned=lambda *_: pytest.fail("looked for the default"))
+    assert chooser(WORKLOAD).config == OTHER
+
+
 def test_a_trial_far_faster_than_the_default_is_used_as_it_is(database: Database) -> None:
     database.add(record(DEFAULT, 1e-3, session="s", created=1.0))
     database.add(record(OTHER, 0.9e-3, session="s", created=2.0))
