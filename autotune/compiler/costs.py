@@ -77,8 +77,7 @@ class Costs:
 def estimate(workload: Workload, layouts: Sequence[Layout], target: Target) -> float:
     """Seconds by the bytes that a kernel moves; several passes over those that lie in another order than its result.
 
-    As from memory, though most lie in a cache: few kernels are slower, so what was measured wins ties. At the end all
-    threads meet.
+    As from memory, though most lie in a cache, so that what was measured wins ties. At the end all threads meet.
     """
     types = workload.types()
     kinds = [types[n] for n in (*range(len(workload.inputs)), *workload.outputs)]
