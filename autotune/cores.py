@@ -13,8 +13,9 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from autotune.core import Core, Pipe, core_of_features, has_instruction, vector_bits_of
+from autotune.core import Core, core_of_features, has_instruction, vector_bits_of
 from autotune.errors import TargetError
 from autotune.machine import Machine, user_cache, write_whole
 
@@ -32,6 +33,7 @@ class _Known:
     without: frozenset[str]
     marks: frozenset[str]
     core: Core
+    narrow: Core
 
 
 def core_of(cpu: str, features: Collection[str]) -> Core:
@@ -45,7 +47,7 @@ def core_of(cpu: str, features: Collection[str]) -> Core:
     found = next(fitting, None) or next(marked, None)
     if found is None:
         return core_of_features(has, vector_bits_of(has))
-    return _masked(found.core, has)
+    return _masked(found, has)
 
 
 def core_of_host(host: Machine, env: Mapping[str, str]) -> Core:
@@ -119,10 +121,15 @@ def _shipped() -> tuple[_Known, ...]:
             tuple(entry["cpus"]),
             frozenset(entry.get("without", ())),
             frozenset(entry.get("marks", ())),
-            Core.from_values({**entry["core"], "pipes": _pipes(entry["core"]["pipes"])}, "shipped"),
+            _shipped_core(entry["core"]),
+            _shipped_core({**entry["core"], **entry.get("narrow", {})}),
         )
         for entry in values["cores"]
     )
+
+
+def _shipped_core(values: Mapping[str, Any]) -> Core:
+    return Core.from_values({**values, "pipes": _pipes(values["pipes"])}, "shipped")
 
 
 def _pipes(kinds: Mapping[str, Mapping[str, dict[str, float]]]) -> list[dict[str, object]]:
@@ -134,10 +141,9 @@ def _pipes(kinds: Mapping[str, Mapping[str, dict[str, float]]]) -> list[dict[str
     ]
 
 
-def _masked(core: Core, features: Collection[str]) -> Core:
-    """Without the instructions that this CPU has not, or hides."""
-
-    def there(pipe: Pipe) -> bool:
-        return has_instruction(pipe.kind, pipe.bits, features)
-
-    return replace(core, pipes=tuple(filter(there, core.pipes)))
+def _masked(known: _Known, features: Collection[str]) -> Core:
+    """Without the instructions that this CPU has not, or hides; what it loads is counted in vectors that it has."""
+    core, bits = known.core, vector_bits_of(features)
+    if core.pipe("fma.f32", 2 * bits) is not None:
+        core = replace(known.narrow, l1=min(core.l1, known.narrow.loads * bits / 8))
+    return replace(core, pipes=tuple(p for p in core.pipes if has_instruction(p.kind, p.bits, features)))

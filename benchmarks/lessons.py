@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from autotune import machine
+from autotune.cores import core_of
 from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import Pipeline
@@ -272,6 +273,13 @@ def without(one: Measured, found: Sequence[Measured]) -> dict[Config, float]:
     return {c: s for c, s in one.seconds.items() if c not in anew}
 
 
+def here(target: Target) -> Target:
+    """A target whose code is for another CPU than this, with the core of this one, which runs it: a nest's numbers are
+    in units of the machine that was measured."""
+    cpu = machine.this_machine().cpu
+    return target if target.cpu == cpu else replace(target, core=core_of(cpu, target.features))
+
+
 Choose = Callable[[TaskSpace, Mapping[Config, float], random.Random], list[Config]]
 """From the configs measured so far, with their seconds, to those to measure next."""
 
@@ -354,7 +362,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--again", action="append", metavar="KNOB", help="time again what uses it; may be repeated")
     add_turns(options)
     given = options.parse_args(arguments)
-    target = Target.parse(given.target)
+    target = here(Target.parse(given.target))
     kinds = given.task or ([] if given.op else TASKS)
     tasks = [line for kind in kinds for line in (UNSEEN if given.unseen else TASKS)[kind]] + (given.op or [])
     mix = Mixture(given.liked, given.steps, given.chance)

@@ -69,6 +69,14 @@ def test_hidden_features_take_their_instructions_along() -> None:
     assert {pipe.kind for pipe in core_of("znver4", hidden).pipes} == {"fma.f32", "fma.f64"}
 
 
+@pytest.mark.parametrize(("cpu", "loads", "stores"), [("znver4", 2, 1), ("znver5", 2, 1), ("rocketlake", 2, 1)])
+def test_without_wide_vectors_loads_are_counted_in_narrow_ones(cpu: str, loads: float, stores: float) -> None:
+    wide, narrow = core_of(cpu, features_of(cpu)), core_of(cpu, features_of("haswell"))
+    assert (narrow.loads, narrow.stores, narrow.l1) == (loads, stores, 32 * loads)
+    assert {pipe.bits for pipe in narrow.pipes} == {128, 256}
+    assert (narrow.l2, narrow.dram, narrow.ghz) == (wide.l2, wide.dram, wide.ghz)
+
+
 @pytest.mark.parametrize("cpu", CPUS)
 def test_every_cpu_has_a_core_with_its_instructions(cpu: str) -> None:
     features = features_of(cpu)

@@ -7,9 +7,11 @@ import math
 import random
 from pathlib import Path
 
+from autotune.cores import core_of
 from autotune.cost_model.features import FEATURES_VERSION
 from autotune.cost_model.forest import Forest
 from autotune.cost_model.prior import SHIPPED
+from autotune.machine import this_machine
 from autotune.ops import parse_workload
 from autotune.search.lesson_file import Measured, load, save
 from autotune.search_spaces.sketch.nest_numbers import NAMES
@@ -39,6 +41,15 @@ def test_lessons_are_measured_added_to_and_learned_from(tmp_path: Path) -> None:
     assert 0 < row["share"] <= 1
 
 
+def test_lessons_stand_under_the_core_that_was_measured() -> None:
+    assert lessons.here(ONE) == ONE
+    other = lessons.here(Target.parse("x86 -mcpu=broadwell -num-cores=1"))
+    assert (other.cpu, other.core) == ("broadwell", core_of(this_machine().cpu, other.features))
+    for path in prior.LEARNED.rglob("*.jsonl.xz"):
+        cpu, targets = f"znver{path.name[3]}", {one.target for one in load(path)}
+        assert all(target.core == core_of(cpu, target.features) for target in targets), path.name
+
+
 def test_a_round_never_measures_twice_what_is_known_but_what_is_doubted() -> None:
     space, mix = task_space(parse_workload(LINE), ONE), lessons.Mixture(3, 3, 3)
     first = lessons.candidates(space, {}, mix, random.Random(0))
@@ -52,7 +63,7 @@ def test_a_round_never_measures_twice_what_is_known_but_what_is_doubted() -> Non
 def test_what_became_faster_is_timed_again_as_on_the_day_of_the_others() -> None:
     space, rng = task_space(parse_workload(LINE), ONE), random.Random(0)
     sketch = space.members[SKETCH].space
-    drawn = list(dict.fromkeys(sketch.sample(rng) for _ in range(30)))
+    drawn = list(dict.fromkeys(sketch.sample(rng) for _ in range(90)))
     known = {config.replace(template=SKETCH): 1e-6 for config in drawn}
     packed = [config for config in known if config.get("pack.in0") != "no"]
     chosen = lessons.once_more(space, known, ["pack."])
