@@ -100,6 +100,8 @@ def _one_line(error: RuntimeError) -> str:
 def _initialize() -> None:
     # A third of the compile time for nothing: our addresses are reduced already (docs/adr/0006).
     llvm.set_option("autotune", "-disable-lsr")
+    # Tiles have sums enough to wait for none; it makes sums of several products first, and then there is no register.
+    llvm.set_option("autotune", "-x86-machine-combiner=false")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()

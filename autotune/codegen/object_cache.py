@@ -43,7 +43,7 @@ _PART = 1 << 20
 """Bytes that are read and hashed at a time: they are in the cache then."""
 
 # Part of every key: raise it when the file format or the pipeline of `compile_ir` changes.
-_FORMAT = 5
+_FORMAT = 6
 
 
 def default_cache_directory(env: Mapping[str, str]) -> Path | None:

@@ -44,7 +44,7 @@ class DotProduct:
         widened: whether it multiplies pairs of 16-bit integers, and bytes are made such before: every second byte of a
             lane, then those between.
         adds: whether it adds to the accumulator by itself; else another instruction does.
-        steps: instructions of its pipe that it takes.
+        steps: instructions that multiply, of its pipe.
         rows, groups: of an instruction of tiles, at most; 1 of one of vectors.
         swapped: of an instruction of tiles, LLVM's intrinsic where the rows are of the right type.
     """
@@ -140,13 +140,13 @@ DOT_PRODUCTS = {
             "vpmaddwd", 4, DType.u8, DType.i8, DType.i32, "fma.f32",
             (Form(("avx2",), (4,), "llvm.x86.sse2.pmadd.wd"), Form(("avx2",), (8,), "llvm.x86.avx2.pmadd.wd"),
              Form(("avx512bw",), (16,), "llvm.x86.avx512.pmaddw.d.512")),
-            others=((DType.i8, DType.i8), (DType.u8, DType.u8)), widened=True, adds=False, steps=4,
+            others=((DType.i8, DType.i8), (DType.u8, DType.u8)), widened=True, adds=False, steps=2,
         ),
         DotProduct(
             PAIRS, 2, DType.i16, DType.i16, DType.i32, "fma.f32",
             (Form(("avx2",), (4,), "llvm.x86.sse2.pmadd.wd"), Form(("avx2",), (8,), "llvm.x86.avx2.pmadd.wd"),
              Form(("avx512bw",), (16,), "llvm.x86.avx512.pmaddw.d.512")),
-            adds=False, steps=2,
+            adds=False,
         ),
         DotProduct(
             "vdpbf16ps", 2, DType.bf16, DType.bf16, DType.f32, "dot.bf16",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.schedule.dot_products import WIDENING
+from autotune.schedule.dot_products import WIDENING, DotProduct
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Flags
 from autotune.search_spaces.sketch.contraction import Contraction
@@ -42,9 +42,14 @@ def throughput(c: Contraction, target: Target, kind: str, b: Batch) -> tuple[Arr
             rates[chosen] = 1 / np.maximum(height[chosen] / pipe.per_cycle, pipe.latency)
             latencies[chosen] = 1 / rates[chosen]
         else:
-            steps = folding.dot.steps if folding else plain
+            steps = turns(folding.dot, target) if folding else plain
             rates[chosen], latencies[chosen] = pipe.per_cycle / steps, pipe.latency
     return rates, latencies
+
+
+def turns(dot: DotProduct, target: Target) -> int:
+    """Instructions that take turns of its pipe: those that multiply, and those that add where the same units do."""
+    return dot.steps * (1 if dot.adds or target.core.adds_beside_multiplies else 2)
 
 
 def gains(c: Contraction, target: Target, kind: str) -> Array:
@@ -55,7 +60,7 @@ def gains(c: Contraction, target: Target, kind: str) -> Array:
     plain, found = target.core.lane_rate(kind, target.vector_bits), [1.0]
     for folding in c.foldings:
         bits = [target.vector_bits * lanes // c.lanes for lanes in folding.lanes]
-        best = max(target.core.lane_rate(folding.dot.pipe, width) for width in bits) / folding.dot.steps
+        best = max(target.core.lane_rate(folding.dot.pipe, width) for width in bits) / turns(folding.dot, target)
         found.append(1.0 if folding.dot.tiled else max(best * folding.dot.extent / plain, 1.0))
     return np.array(found)
 

@@ -156,8 +156,8 @@ def products_per_cycle(core: Core, *dtypes: str) -> float:
             return max(2 * core.best_lane_rate("dot.bf16") / _BITS, _of_tiles(core, "tile.bf16"), plain)
         case DType.f64:
             return core.best_lane_rate("fma.f64") / 64
-        case DType.i8 | DType.u8 | DType.bool:  # four products of bytes fit a lane, with an instruction for it or not
-            return max(4 * max(core.best_lane_rate("dot.u8") / _BITS, plain), _of_tiles(core, "tile.u8"))
+        case DType.i8 | DType.u8 | DType.bool:  # without instructions of their own, two that are widened fill a lane
+            return max(4 * core.best_lane_rate("dot.u8") / _BITS, 2 * plain, _of_tiles(core, "tile.u8"))
         case other:
             return plain * 4 / other.bytes
 

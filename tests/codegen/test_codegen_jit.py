@@ -162,6 +162,16 @@ def test_count_spills_counts_vector_stack_traffic_only() -> None:
     assert count_spills(text) == (3, 2)
 
 
+def test_sums_of_integers_are_added_one_by_one() -> None:
+    """Sums of products first would need registers that a tile has not."""
+    lines = ["define <8 x i32> @f(<8 x i32> %s0, ptr %p) {"]
+    for n in range(6):
+        lines += [f"%a{n} = getelementptr <8 x i32>, ptr %p, i64 {n}", f"%x{n} = load <8 x i32>, ptr %a{n}, align 32"]
+        lines += [f"%s{n + 1} = add <8 x i32> %s{n}, %x{n}"]
+    text = assembly("\n".join([*lines, "ret <8 x i32> %s6", "}"]), cpu=CPU, features=FEATURES)
+    assert text.count("vpaddd") == 6 and "vmovdqa" not in text
+
+
 def test_features_reach_the_code_generator() -> None:
     text = "define <16 x float> @f(<16 x float> %a) { %b = fadd <16 x float> %a, %a ret <16 x float> %b }"
     assert "zmm" in assembly(text, cpu="x86-64-v3", features="+avx512f")

@@ -13,6 +13,7 @@ from autotune.target import Target
 
 KB, MB = 1 << 10, 1 << 20
 ZEN4 = replace(Target.parse("x86 -mcpu=znver4 -num-cores=1"), l1_bytes=32 * KB, l2_bytes=MB, l3_bytes=32 * MB)
+ZEN3 = Target.parse("x86 -mcpu=znver3 -num-cores=1")
 SERVER = replace(
     Target.parse("x86 -mcpu=sapphirerapids -num-cores=1"), l1_bytes=48 * KB, l2_bytes=2 * MB, l3_bytes=64 * MB
 )
@@ -48,6 +49,7 @@ def test_arithmetic_is_multiplications_at_the_rate_of_the_core() -> None:
         (ZEN4, "f16", "f16", 1.0),  # no such arithmetic: it is done in fp32
         (ZEN4, "bf16", "bf16", 2.0),
         (ZEN4, "u8", "i8", 4.0),
+        (ZEN3, "u8", "i8", 2.0),  # pairs of 16 bits fill a lane
         (SERVER, "f16", "f16", 2.0),
         (SERVER, "bf16", "bf16", 16.0),  # tiles
         (SERVER, "u8", "i8", 32.0),

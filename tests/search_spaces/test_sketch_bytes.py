@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -15,6 +16,7 @@ from autotune.lower import lower
 from autotune.ops import parse_workload
 from autotune.search_spaces import lookup, templates_for
 from autotune.search_spaces.sketch.contraction import contraction
+from autotune.search_spaces.sketch.instructions import turns
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.search_spaces.sketch.tiling import NO
@@ -163,6 +165,21 @@ def test_where_no_instruction_multiplies_bytes_pairs_of_wider_integers_are_read_
     assert "vpmaddwd" in code and "vpsraw" not in code
     (kept,) = (o for o in source.program.operands if o.constant and o.dtype is DType.i16)
     assert kept.prepared is not None
+
+
+@pytest.mark.parametrize("mcpu", ["znver3", "haswell"])
+def test_tiles_of_pairs_load_no_longer_than_they_multiply(mcpu: str) -> None:
+    target, workload = (
+        Target.parse(f"x86 -mcpu={mcpu} -num-cores=1"),
+        parse_workload("matmul a=128,3072:u8 b=3072,768:i8"),
+    )
+    space = lookup("sketch.widened").space(workload, target)
+    assert isinstance(space, SketchSpace)
+    t, pipe = space.tiling(space.default()), target.core.pipe("fma.f32", 256)
+    assert pipe is not None
+    alone = 1 if target.core.adds_beside_multiplies else 2  # sums take turns of the units that multiply
+    assert sum(t.tile) / target.core.loads <= alone * math.prod(t.tile) / pipe.per_cycle
+    assert {turns(f.dot, target) for f in space.numbers.c.foldings} == {alone}
 
 
 @pytest.mark.parametrize("text", ["matmul a=8,64 b=64,32", "matmul a=8,62:u8 b=var:62,32:i8"])
