@@ -16,7 +16,7 @@ TARGET = ("--target", "native -num-cores=1")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("report")
     model = save(conv_model(1), folder / "m.onnx")
-    done = invoke("tune", model, *TARGET, "--db", folder / "db.sqlite", "--trials", "6")
+    done = invoke("tune", model, *TARGET, "--db", folder / "db.sqlite", "--trials", "6", "--verdict", "tuned")
     assert done.exit_code == 0, done.stderr
     return model, folder / "db.sqlite"
 

@@ -20,7 +20,11 @@ from autotune.search_spaces import default_config, make_schedule
 from autotune.target import Target
 
 HALF = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
-TARGETS = ("native -num-cores=1", "x86 -mcpu=haswell -num-cores=1", "x86 -mcpu=skylake-avx512 -num-cores=1")
+TARGETS = (
+    "native -num-cores=1",
+    "x86 -mcpu=haswell -num-cores=1",
+    pytest.param("x86 -mcpu=skylake-avx512 -num-cores=1", marks=pytest.mark.isa("avx512bw")),
+)
 COUNT = 1003
 EDGES = (0x00000000, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0x7F7FFFFF, 0x00000001,
          0x007FFFFF, 0x477FE000, 0x477FEFFF, 0x477FF000, 0x33000000, 0x33000001, 0x38800000, 0x387FE000, 0x3F808000,

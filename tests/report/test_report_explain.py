@@ -7,8 +7,9 @@ from autotune.api.explain import explain
 from autotune.report.assembly import hot_loop, marked
 from autotune.report.footprint import footprints
 from autotune.search_spaces import Config
+from tests.targets import fixed
 
-TARGET = "x86 -mcpu=skylake-avx512 -num-cores=1"
+TARGET = fixed("x86 -mcpu=skylake-avx512 -num-cores=1")
 PRODUCT = "matmul a=128,256 b=256,512"
 SMALL = Config.from_json(
     '{"block.i":1,"block.j":1,"depth":0,"inner":[0,1],"lanes":16,"outer":[1,0],"pack.in0":"no","shared":2,'

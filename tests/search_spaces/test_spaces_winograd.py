@@ -23,6 +23,7 @@ from autotune.search_spaces.operators.conv2d_winograd import cheapest
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.target import Target
 from autotune.tensor.layout import Layout
+from tests.targets import fixed
 
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
 ALGORITHMS = tuple(winograd.TILES)
@@ -165,7 +166,7 @@ def test_first_layers(text: str, target: str) -> None:
 
 
 def test_a_large_image_is_taken_apart_row_by_row() -> None:
-    target, entry = Target.parse("x86 -mcpu=znver4 -num-cores=2"), lookup("conv2d.winograd_image")
+    target, entry = fixed("x86 -mcpu=znver4 -num-cores=2"), lookup("conv2d.winograd_image")
     small, large = (first_layer(f"data=1,3,{n},{n} weight=32,3,6,6 stride=2 pad=2") for n in (224, 640))
     assert [entry.default(w, target).get_str("image") for w in (small, large)] == ["whole", "row"]
 
