@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.codegen.jit import assembly
-from autotune.codegen.kernel import generate
+from autotune.codegen.kernel import build_kernel, generate
 from autotune.errors import CodegenError, LoweringError
 from autotune.lower import lower
 from autotune.ops import parse_workload
+from autotune.runtime.function import KernelFunction
 from autotune.search_spaces import lookup, templates_for
 from autotune.search_spaces.sketch.contraction import contraction
 from autotune.search_spaces.sketch.instructions import turns
@@ -61,6 +63,28 @@ def test_random_products_of_bytes(seed: int) -> None:
         assert interface is not None, where
         return
     assert failure is None, f"{where}: {failure}"
+
+
+@pytest.mark.parametrize("types", [("u8", "i8"), ("i8", "i8"), ("u8", "u8")])
+@pytest.mark.parametrize("text", TARGETS)
+def test_nothing_saturates_on_the_way_to_a_sum(text: str, types: tuple[str, str]) -> None:
+    """Of two products of the largest and the smallest bytes, hardly any sum fits into 16 bits."""
+    if not (target := Target.parse(text)).runs_on_host():
+        pytest.skip("this CPU runs no such code")
+    workload = parse_workload(f"matmul a=4,64:{types[0]} b=const:64,32:{types[1]}")
+    rows = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 0], [1, 0, 1, 0]])  # which end of its type a byte is
+    kinds = [DType(kind).numpy for kind in types]
+    a, b = (np.tile(np.array([np.iinfo(kind).min, np.iinfo(kind).max], kind)[rows], 16) for kind in kinds)
+    b = np.tile(b.T, 8)
+    for name in ("sketch.contraction", "sketch.widened"):
+        template = lookup(name)
+        if not template.applies(workload, target):
+            continue
+        config = template.default(workload, target)
+        for dot in template.space(workload, target).knob("dot").values:
+            schedule = template.schedule(workload, config.replace(dot=dot), target, None)
+            function = KernelFunction(schedule.compute.inputs, build_kernel(schedule, target), target)
+            np.testing.assert_array_equal(function(a, b)[0], a.astype(np.int32) @ b.astype(np.int32), f"{name} {dot}")
 
 
 @pytest.mark.parametrize(
