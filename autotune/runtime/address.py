@@ -17,3 +17,11 @@ def address(array: npt.NDArray[Any]) -> int:
         return _place(_first_byte(array))  # type: ignore[arg-type]  # arrays are buffers, which stubs tell from 3.12 on
     except (TypeError, ValueError):  # read-only, empty, or of a dtype that buffers do not know: five times as slow
         return int(array.__array_interface__["data"][0])
+
+
+def place_of(array: npt.NDArray[Any]) -> int | None:
+    """The address of an array, None unless it is C-contiguous: buffers that are not are refused, without a look."""
+    try:
+        return _place(_first_byte(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return address(array) if array.flags.c_contiguous else None

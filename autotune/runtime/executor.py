@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from autotune.errors import InputError, MemoryLimitError
 from autotune.runtime.address import address as address_of
+from autotune.runtime.address import place_of
 from autotune.runtime.constants import Constants
 from autotune.runtime.form import ALIGN, Form
 from autotune.runtime.form import spec_bytes as _bytes
@@ -66,12 +67,20 @@ class Context:
             place += 1  # the barrier, which the plan appends
             steps.append(Step(kernels[call.object], frame))
         self.plan = Plan(self.pool, [steps], keep=[self.arena, constants, self._staged, *keep])
+        self._go = self.pool.runner(self.plan)
         self._frames = self.plan.frames.data
         self._current = {space: [address for _, address in found] for space, found in self._staged.items()}
+        self._reading, self._read_by = self._current[INPUT], self._entries[INPUT]
+        self._odd = [DType(s.dtype).numpy.itemsize - 1 for s in program.inputs]  # bits of a misplaced element's address
         # Where the other outputs lie, but for inputs passed through: made once, copied in every run.
         self.outputs = [self._view(s, r, constants) if r.space in (ARENA, CONSTANTS) else None
                         for s, r in program.outputs]  # fmt: skip
         self._checks = [(self._view(_FLAG, c.ref, constants), c.complaint) for c in program.checks]
+        # What is copied out of memory of ours; None where an output is none of that in every run.
+        found = (self.own(n) if n in self.direct and Form(s).small else self.outputs[n]
+                 for n, (s, _) in enumerate(program.outputs))  # fmt: skip
+        copied = [view for view in found if view is not None]
+        self.copied = copied if len(copied) == len(program.outputs) else None
 
     def read_from(self, arrays: Sequence[Array]) -> None:
         """Let the kernels read the inputs: contiguous ones where they are, others from a copy."""
@@ -80,13 +89,14 @@ class Context:
 
     def read_one(self, number: int, array: Array) -> None:
         """Let the kernels read an input where it is, or, unless it is contiguous, from a copy."""
-        flags = array.flags
-        if flags.c_contiguous and flags.aligned:
-            self._point(INPUT, number, address_of(array))
-        else:
-            staged, address = self._staged[INPUT][number]
+        place = place_of(array)
+        if place is None or place & self._odd[number]:
+            staged, place = self._staged[INPUT][number]
             np.copyto(staged, array)
-            self._point(INPUT, number, address)
+        if self._reading[number] != place:  # written out: `_point`
+            for entry in self._read_by[number]:
+                self._frames[entry] = place
+            self._reading[number] = place
 
     def is_read(self, number: int) -> bool:
         """Whether a kernel reads an input."""
@@ -99,8 +109,9 @@ class Context:
     def run(self) -> None:
         """Run the kernels on what was pointed to. Raises InputError as `check`."""
         if self.plan.num_steps:
-            self.pool.run_plan(self.plan)
-        self.check()
+            self._go()
+        if self._checks:
+            self.check()
 
     def check(self) -> None:
         """Raises InputError when the run that is done had impossible values."""
@@ -111,6 +122,10 @@ class Context:
     def write_to(self, output: int, address: int) -> None:
         """Let the kernels write an output straight into memory of the caller."""
         self._point(OUTPUT, output, address)
+
+    def write_to_own(self, output: int) -> None:
+        """Let the kernels write an output into the memory that is `own`."""
+        self._point(OUTPUT, output, self._staged[OUTPUT][output][1])
 
     def entries(self, space: str, number: int) -> list[int]:
         """Addresses of the frame entries that point to an input or an output, for somebody who changes them."""
@@ -169,6 +184,7 @@ class Executor:
         self.forms = [Form(spec) for spec, _ in program.outputs]
         self._updates = frozenset(program.updates)
         self._specs = {s.name: (n, s, DType(s.dtype).numpy) for n, s in enumerate(program.inputs)}
+        self._fitting = [(name, dtype, spec.shape) for name, (_, spec, dtype) in self._specs.items()]
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -192,7 +208,7 @@ class Executor:
                 range; or an array of `into` does not fit.
             MemoryLimitError: there is no room for intermediate values or outputs.
         """
-        return self.run_checked(self._checked(feeds), self._given(into) if into else {}, trace)
+        return self.run_checked(self._checked(feeds), self._given(into) if into else None, trace)
 
     def run_checked(
         self, arrays: Sequence[Array], into: Mapping[int, Array] | None = None, trace: RunTrace | None = None
@@ -208,7 +224,11 @@ class Executor:
             MemoryLimitError: there is no room for intermediate values or outputs.
         """
         try:
-            return self._run(arrays, into or {}, trace)
+            context = self._contexts.take()
+            try:
+                return self.run_in(context, arrays, into or NOTHING, trace)
+            finally:
+                self._contexts.give(context)
         except MemoryError as error:
             raise self.too_large() from error
 
@@ -220,13 +240,6 @@ class Executor:
             " more than there is: use smaller shapes, or a machine with more memory"
         )
 
-    def _run(self, arrays: Sequence[Array], given: Mapping[int, Array], trace: RunTrace | None) -> list[Array]:
-        context = self._contexts.take()
-        try:
-            return self.run_in(context, arrays, given, trace)
-        finally:
-            self._contexts.give(context)
-
     def run_in(
         self,
         context: Context,
@@ -236,6 +249,9 @@ class Executor:
     ) -> list[Array]:
         """`run_checked` in a context that is the caller's, see `bound`; MemoryError where there is no memory."""
         context.read_from(arrays)
+        if context.copied is not None and trace is None and not given:  # a small model's
+            context.run()
+            return [array.copy() for array in context.copied]
         direct: dict[int, Array] = {}
         late = self._read_still(arrays, given) if given else ()
         for n in context.direct:
@@ -244,14 +260,16 @@ class Executor:
             else:
                 direct[n], address = self.forms[n].lent()
             context.write_to(n, address)
-        if self.program.calls:
-            if trace is None:
-                context.pool.run_plan(context.plan)
-            else:
-                start = trace.now()
-                times = context.pool.trace_plan(context.plan)
-                trace.kernels((call.label for call in self.program.calls), start, times)
-        context.check()
+        if self.program.calls and trace is not None:
+            start = trace.now()
+            times = context.pool.trace_plan(context.plan)
+            trace.kernels((call.label for call in self.program.calls), start, times)
+            context.check()
+        else:
+            context.run()
+        if context.copied is not None:
+            for n in context.direct:
+                context.write_to_own(n)
         results = []
         for n, (spec, ref) in enumerate(self.program.outputs):
             source = direct.get(n)
@@ -308,6 +326,19 @@ class Executor:
         return found
 
     def _checked(self, feeds: Mapping[str, object]) -> list[Array]:
+        if len(feeds) == len(self._fitting):
+            arrays: list[Any] = []
+            for name, dtype, shape in self._fitting:
+                array = feeds.get(name)
+                if not isinstance(array, np.ndarray) or array.dtype is not dtype or array.shape != shape:
+                    break
+                arrays.append(array)
+            else:
+                return arrays
+        return self._converted(feeds)
+
+    def _converted(self, feeds: Mapping[str, object]) -> list[Array]:
+        """Feeds that are something else than just the arrays that there should be."""
         if len(feeds) != len(self._specs) or any(name not in feeds for name in self._specs):
             wanted = ", ".join(f"{s.name}: {s.dtype}{list(s.shape)}" for s in self.program.inputs)
             raise InputError(f"the model takes {wanted or 'no inputs'}; got {', '.join(map(str, feeds)) or 'nothing'}")

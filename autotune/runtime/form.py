@@ -24,13 +24,20 @@ KEPT = 2
 """Of an output: where results are fed to the next run, one is read while the other is written."""
 LARGE = 1 << 22
 """Bytes from which NumPy asks for large pages: their faults are few, and they would be much to keep."""
+SMALL = 1 << 14
+"""Bytes up to which a copy takes less time than making an array on a cache line and telling kernels where it is."""
 
 
 class Form:
-    """What a new array for a tensor needs, looked up once: making one is on the path of every run."""
+    """What a new array for a tensor needs, looked up once: making one is on the path of every run.
+
+    Attributes:
+        small: it is written into memory of ours and copied from there.
+    """
 
     def __init__(self, spec: TensorSpec) -> None:
         self.shape, self.dtype, self._nbytes = spec.shape, DType(spec.dtype).numpy, spec_bytes(spec) + ALIGN
+        self.small = spec_bytes(spec) <= SMALL
         self._kept: deque[Array] = deque()
 
     def fresh(self) -> tuple[Array, int]:

@@ -29,6 +29,8 @@ BARRIER_SPIN = 2_000_000
 # With more threads than cores, polling keeps the thread that we wait for from running.
 CROWDED_SPIN = 2_000
 
+_CLOSED = "this thread pool is closed: make a new one"
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -121,10 +123,11 @@ class ThreadPool:
                 f"cannot start {num_threads - 1} helper threads: use fewer, or raise the limits on processes and memory"
             )
         self.address: int = address
+        self._open = [address]  # empty once it is closed: asked for in every run, where a list is quickest
         self.barrier: int = self._native.pool_barrier(address)
         self._seat(seats_for(num_threads))
         # Also runs at interpreter exit: no helper may still poll when its code is unmapped.
-        self._finalizer = weakref.finalize(self, _destroy, self._native, address, self._process)
+        self._finalizer = weakref.finalize(self, _destroy, self._native, self._open, self._process)
 
     def run_plan(self, plan: Plan) -> None:
         """One pass over the plan's first rotation: one parallel region."""
@@ -133,6 +136,21 @@ class ThreadPool:
             self._checked(plan)
         with self._lock:
             self._native.run(self._open_address(), plan.address)
+
+    def runner(self, plan: Plan) -> Callable[[], None]:
+        """`run_plan` for somebody who has the pool for himself, in this process: nobody else is waited for."""
+        if plan.pool is not self:
+            self._checked(plan)
+        run, still, pointer = self._native.run, self._open, plan.address
+
+        def go() -> None:
+            try:
+                address = still[0]
+            except IndexError:
+                raise ThreadPoolError(_CLOSED) from None
+            run(address, pointer)
+
+        return go
 
     def time_plan(self, plan: Plan, number: int, repeats: int) -> npt.NDArray[np.float64]:
         """Time `repeats` batches of `number` passes each, all in one parallel region.
@@ -217,8 +235,8 @@ class ThreadPool:
         return self._lock
 
     def _open_address(self) -> int:
-        if not self._finalizer.alive:
-            raise ThreadPoolError("this thread pool is closed: make a new one")
+        if not self._open:
+            raise ThreadPoolError(_CLOSED)
         return self.address
 
 
@@ -240,7 +258,7 @@ def _address(buffer: npt.NDArray[np.generic] | int) -> int:
     return buffer if isinstance(buffer, int) else buffer.ctypes.data
 
 
-def _destroy(native: NativeRuntime, address: int, process: int) -> None:
+def _destroy(native: NativeRuntime, still: list[int], process: int) -> None:
     # After a fork the helpers exist in the parent only; joining them here would wait for ever.
     if process_number() == process:
-        native.pool_destroy(address)
+        native.pool_destroy(still.pop())

@@ -143,3 +143,15 @@ def test_a_session_is_not_copied(session: autotune.InferenceSession) -> None:
     for copy_of in (copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="a session cannot be pickled or copied"):
             copy_of(session)
+
+
+def test_arrays_of_the_caller_are_written_in_that_run_only(session: autotune.InferenceSession) -> None:
+    feeds = {"x": X, "i": np.asarray([1, 2], np.uint8)}
+    mine = np.zeros((2, 3), np.float32)
+    session.run_into({"y": mine}, feeds)
+    np.testing.assert_array_equal(mine, WANTED)
+    (first, _), (second, _) = session.run(None, {**feeds, "x": -X}), session.run(None, feeds)
+    np.testing.assert_array_equal(mine, WANTED)
+    np.testing.assert_array_equal(first, np.maximum(-X, 0))
+    np.testing.assert_array_equal(second, WANTED)
+    assert not np.shares_memory(first, second)

@@ -349,6 +349,20 @@ def test_helpers_leave_signals_to_the_application() -> None:
         assert blocked(signal.SIGTERM)
 
 
+def test_a_runner_runs_its_plan_as_long_as_the_pool_is_open(kernels: Library) -> None:
+    counters = zeros()
+    with ThreadPool(1, CORES) as first, ThreadPool(1, CORES) as second:
+        plan = counting(first, kernels, counters)
+        go = first.runner(plan)
+        go()
+        go()
+        assert counters[0] == 2
+        with pytest.raises(ThreadPoolError, match="another thread pool"):
+            second.runner(plan)
+    with pytest.raises(ThreadPoolError, match="closed"):
+        go()
+
+
 def test_misuse_is_refused(kernels: Library) -> None:
     counters = zeros()
     with ThreadPool(1, CORES) as first, ThreadPool(1, CORES) as second:
