@@ -230,10 +230,12 @@ class InferenceSession:
         Raises:
             InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
         """
+        if output_names is None and run_options is None and self._trace is None and type(input_feed) is dict:
+            try:  # the usual way
+                return self._model.run(input_feed)
+            except UnsupportedError as refusal:
+                return self._instead(refusal).run(input_feed)
         _check_begun(run_options)
-        if output_names is None:  # the usual way
-            _check_mapping(input_feed)
-            return self._run(input_feed, {})
         return self.run_named(output_names, input_feed, {})
 
     def run_named(
@@ -340,11 +342,8 @@ class InferenceSession:
         else:
             try:
                 results = self._model.run(feeds, trace=trace)
-            except UnsupportedError as refusal:  # of what only the run has shown
-                if self._fallback is None:
-                    raise
-                self._model = self._fallback(refusal)
-                results = self._model.run(feeds)
+            except UnsupportedError as refusal:
+                results = self._instead(refusal).run(feeds)
             for name, array in into.items():
                 found = results[self._outputs.index(name)]
                 if not isinstance(found, np.ndarray):
@@ -356,6 +355,13 @@ class InferenceSession:
         if trace is not None:
             trace.span("Session", "model_run", start, trace.now() - start)
         return results
+
+    def _instead(self, refusal: UnsupportedError) -> FallbackModel:
+        """What runs the model from now on, where only a run has shown that it is not supported."""
+        if self._fallback is None:
+            raise refusal
+        self._model = found = self._fallback(refusal)
+        return found
 
     def run_into(self, outputs: Mapping[str, Array], input_feed: Mapping[str, object]) -> None:
         """Write the named outputs into arrays of the caller; large ones are neither allocated nor copied.

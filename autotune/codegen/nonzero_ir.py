@@ -6,6 +6,12 @@
 the place of the first row. `found` gets i64 [outer + 1, count], the indices of the `count` elements in row-major order,
 and may be written one element beyond its end.
 
+    i64 autotune_find_nonzero(ptr data, ptr how, ptr mask, ptr found)
+
+The same for elements of any kind, in one call; returned is how many there are. `how` is i64 {elements, bytes of one,
+bits of one that count, rows, columns, outer, sizes, place}; `mask` is scratch of a byte for each element, `found` has
+room for all of them.
+
 64 bytes of a row are one word of bits, which are taken one by one; what is left of a row is looked at byte by byte.
 """
 
@@ -151,10 +157,83 @@ done:
 }
 """
 
+_FIND = """
+define i64 @autotune_find_nonzero(ptr noalias %data, ptr noalias %how, ptr noalias %mask, ptr noalias %found) {
+entry:
+  %total = load i64, ptr %how
+  %bytes.at = getelementptr i64, ptr %how, i64 1
+  %bytes = load i64, ptr %bytes.at
+  %bits.at = getelementptr i64, ptr %how, i64 2
+  %bits = load i64, ptr %bits.at
+  switch i64 %bytes, label %of.8 [
+    i64 1, label %of.1
+    i64 2, label %of.2
+    i64 4, label %of.4
+  ]
+of.1:
+  %count.1 = call i64 @mark.1(ptr %data, i64 %total, i64 %bits, ptr %mask)
+  br label %write
+of.2:
+  %count.2 = call i64 @mark.2(ptr %data, i64 %total, i64 %bits, ptr %mask)
+  br label %write
+of.4:
+  %count.4 = call i64 @mark.4(ptr %data, i64 %total, i64 %bits, ptr %mask)
+  br label %write
+of.8:
+  %count.8 = call i64 @mark.8(ptr %data, i64 %total, i64 %bits, ptr %mask)
+  br label %write
+write:
+  %count = phi i64 [ %count.1, %of.1 ], [ %count.2, %of.2 ], [ %count.4, %of.4 ], [ %count.8, %of.8 ]
+  %rows.at = getelementptr i64, ptr %how, i64 3
+  %rows = load i64, ptr %rows.at
+  %columns.at = getelementptr i64, ptr %how, i64 4
+  %columns = load i64, ptr %columns.at
+  %outer.at = getelementptr i64, ptr %how, i64 5
+  %outer = load i64, ptr %outer.at
+  %sizes = getelementptr i64, ptr %how, i64 6
+  %place = getelementptr i64, ptr %sizes, i64 %outer
+  ; the place is that of the first row again when all rows are done
+  call void @autotune_nonzero(
+    ptr %mask, i64 %rows, i64 %columns, ptr %sizes, ptr %place, i64 %outer, ptr %found, i64 %count)
+  ret i64 %count
+}
+"""
+
+
+def _mark(size: int) -> str:
+    """What counts elements of so many bytes and writes the mask."""
+    kind = f"i{8 * size}"
+    return f"""
+define internal i64 @mark.{size}(ptr noalias %data, i64 %total, i64 %bits.wide, ptr noalias %mask) {{
+entry:
+  %bits = {"trunc i64 %bits.wide to " + kind if size < 8 else "add i64 %bits.wide, 0"}
+  br label %loop
+loop:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %work ]
+  %count = phi i64 [ 0, %entry ], [ %count.next, %work ]
+  %more = icmp ult i64 %n, %total
+  br i1 %more, label %work, label %done
+work:
+  %at = getelementptr {kind}, ptr %data, i64 %n
+  %x = load {kind}, ptr %at
+  %kept = and {kind} %x, %bits
+  %is.set = icmp ne {kind} %kept, 0
+  %byte = zext i1 %is.set to i8
+  %mask.at = getelementptr i8, ptr %mask, i64 %n
+  store i8 %byte, ptr %mask.at
+  %one = zext i1 %is.set to i64
+  %count.next = add i64 %count, %one
+  %n.next = add i64 %n, 1
+  br label %loop
+done:
+  ret i64 %count
+}}
+"""
+
 
 def nonzero_ir() -> str:
     """The IR text of the object."""
-    return _ROW + _ALL
+    return _ROW + _ALL + "".join(map(_mark, (1, 2, 4, 8))) + _FIND
 
 
 def nonzero_object() -> bytes:

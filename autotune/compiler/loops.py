@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
 
 from autotune.compiler.fixed_loop import BodyForm, FixedLoop, Taken
-from autotune.compiler.specialisation import NOBODY, Observers, ProgramStep, Step
+from autotune.compiler.specialisation import NOBODY, Bound, Observers, ProgramStep, Step
 from autotune.compiler.stages import Stages, Workshop
 from autotune.errors import InputError, MemoryLimitError, ModelError
 from autotune.graph.frontend import OnnxModel
@@ -93,6 +93,10 @@ class LoopCall:
             None if name is None else values[name] if name in values else self.constants[name] for name in self.reads
         )
         return LoopRun(self, inputs, {name: values[name] for name in self.needs.reads}, _once(observers))
+
+    def bind(self, known: Mapping[str, HostValue], fixed: Collection[str]) -> Bound:
+        """The call on a way."""
+        return Bound(self.results, self.fresh)
 
     def results(self, values: Mapping[str, HostValue]) -> Sequence[HostValue]:
         return self.step(values, NOBODY).run()

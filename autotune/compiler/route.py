@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.compiler.specialisation import Room, Specialisation, digest, form_of
+from autotune.compiler.specialisation import Bound, Room, Specialisation, digest
 from autotune.errors import ModelError
 from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
@@ -31,9 +31,13 @@ class Stop:
     Attributes:
         context: of its program; None where there is nothing to compute.
         reads: the program's inputs whose values come from elsewhere in every run.
+        again: those of them that a program before it has read: its context and number say where.
+        taken: who has read what comes from elsewhere, by name.
         makes: outputs that kernels write into new memory in every run.
         views: values that lie at the same place in every run, and constants.
         same: other names of values that come from elsewhere.
+        lists: names of sequences, and of what they hold.
+        calls: host functions; with each the names of its results, and whether nobody else has what it gives.
         plain: there is nothing to do here but to look up the next stop.
         open: what of the rest's inputs has a form that the way here does not tell.
         bound: names of values that lie at the same place whenever a run comes this way.
@@ -45,9 +49,13 @@ class Stop:
     special: Specialisation
     context: Context | None
     reads: tuple[tuple[int, str], ...]
+    again: tuple[tuple[int, Context, int], ...]
+    taken: Mapping[str, tuple[Context, int]]
     makes: tuple[tuple[int, Form, str], ...]
     views: Mapping[str, Array]
     same: tuple[tuple[str, str, tuple[int, ...] | None], ...]
+    lists: Mapping[str, tuple[str, ...] | None]
+    calls: tuple[tuple[Bound, tuple[str, ...]], ...]
     plain: bool
     open: tuple[str, ...]
     bound: frozenset[str]
@@ -82,7 +90,7 @@ class Route:
         special: Specialisation,
         depth: int,
         values: Mapping[str, HostValue],
-        bound: frozenset[str],
+        last: Stop | None,
         sure: frozenset[str],
     ) -> Stop:
         """A new stop.
@@ -90,14 +98,19 @@ class Route:
         Args:
             depth: how many stops come before it.
             values: of the run that comes here first.
-            bound: names of values before it that lie at the same place whenever a run comes this way.
-            sure: names of values before it whose forms are the same whenever a run comes this way.
+            last: the stop before it.
+            sure: names of values whose forms are the same whenever a run comes to the first stop.
         """
         self.count += 1
+        bound: frozenset[str] = frozenset()
+        taken: dict[str, tuple[Context, int]] = {}
+        if last is not None:
+            bound, sure, taken = last.bound, last.sure, dict(last.taken)
         if special.program is not None:
             self._weights.update(special.weights)
         views: dict[str, Array] = {**special.stage.constants}
         reads: list[tuple[int, str]] = []
+        again: list[tuple[int, Context, int]] = []
         makes: list[tuple[int, Form, str]] = []
         same: list[tuple[str, str, tuple[int, ...] | None]] = []
         context = None
@@ -117,11 +130,14 @@ class Route:
                     continue
                 if name in bound:
                     context.read_one(n, tensor(values[name]))
+                elif name in taken:
+                    again.append((n, *taken[name]))
                 else:
                     reads.append((n, name))
+                    taken[name] = context, n
             for n, ((_, ref), name) in enumerate(zip(executor.program.outputs, special.writes)):
                 found = context.outputs[n]
-                if n in context.direct and name in self._results:
+                if n in context.direct and name in self._results and not executor.forms[n].small:
                     makes.append((n, executor.forms[n], name))
                 elif n in context.direct:
                     views[name] = context.own(n)
@@ -133,15 +149,20 @@ class Route:
                     same.append((name, source, executor.forms[n].shape))
         self.nbytes = sum(self._weights.values()) + sum(arena.nbytes for arena in self._arenas)
         rest = special.rest
-        bound = bound.union(views)
+        known = {**{name: values[name] for name in sure if name in values}, **views}
+        fixed = bound.union(views)
+        calls = tuple((call.bind(known, fixed), call.writes) for call in special.calls)
+        bound = fixed.union(*(names for call, names in calls if call.places))
         certain = {name for name, source, _ in same if source in sure}
         sure = sure.union(views, special.writes, certain)
         waiting = () if rest is None else tuple(name for name in rest.part.inputs if name not in sure)
         decisive = () if rest is None else rest.decisive
-        plain = context is None and not (views or same or special.calls or special.stage.lists)
+        lists = special.stage.lists
+        plain = context is None and not (views or same or calls or lists)
         return Stop(
-            special, context, tuple(reads), tuple(makes), views, tuple(same), plain, waiting, bound, sure, decisive
-        )
+            special, context, tuple(reads), tuple(again), taken, tuple(makes), views, tuple(same), lists, calls, plain,
+            waiting, bound, sure, decisive,
+        )  # fmt: skip
 
     def _arena(self, depth: int, nbytes: int) -> Array:
         """Memory for the intermediate values of a stop. Stops that have a smaller one keep that."""
@@ -169,13 +190,20 @@ def begins(
     growing: frozenset[str],
 ) -> Hashable:
     """What a part is made for, of these inputs and values that decide: forms, those that grow left out, and values."""
-    if not inputs:
-        forms: list[object] = []
-    elif room.typed or not growing:
-        forms = [form_of(values[name]) for name in inputs]
-    else:
-        forms = [form_of(values[name]) if name not in growing else None for name in inputs]
-    return (room.typed, *forms, *[digest(values[name]) for name in decisive])
+    typed = room.typed
+    found: list[Hashable] = [typed]
+    for name in inputs:  # on the path of every run, so written out: `form_of`
+        value = values[name]
+        if not isinstance(value, np.ndarray) or (name in growing and not typed):
+            found.append(None)
+        elif value.dtype.hasobject:
+            found.append(object)
+        else:
+            found.append(value.dtype)
+            found.append(value.shape)
+    for name in decisive:
+        found.append(digest(values[name]))
+    return tuple(found)
 
 
 def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
@@ -184,29 +212,31 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
     Raises:
         InputError, ModelError: the values are impossible.
     """
-    special, context = stop.special, stop.context
+    stop.special.life.runs += 1
     if stop.plain:
-        special.life.runs += 1
         return
+    context = stop.context
     if context is not None:
         for n, name in stop.reads:
-            context.read_one(n, tensor(values[name]))
+            context.read_one(n, values[name])  # type: ignore[arg-type]  # where the way is known, its form is
+        for n, before, m in stop.again:
+            context.read_at(n, before.place_read(m))
         for n, form, name in stop.makes:
             values[name], address = form.lent()
             context.write_to(n, address)
             fresh.add(name)
         context.run()
-    special.life.runs += 1
     values.update(stop.views)
     for name, source, shape in stop.same:
         values[name] = values[source] if shape is None else tensor(values[source]).reshape(shape)
-    for name, items in special.stage.lists.items():
+    for name, items in stop.lists.items():
         values[name] = None if items is None else [tensor(values[item]) for item in items]
     try:
-        for call in special.calls:
-            values.update(zip(call.writes, call.results(values)))
+        for call, names in stop.calls:
+            for name, found in zip(names, call.results(values)):
+                values[name] = found
             if call.fresh:
-                fresh.update(call.writes)
+                fresh.update(names)
     except ModelError:
         with one_line():
             raise

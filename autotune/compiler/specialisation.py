@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Union
 
 import numpy as np
 
+from autotune.compiler.bound_host import bound
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.host import Runner, prepared
 from autotune.graph.frontend import OnnxModel, Part, Stage
@@ -99,6 +100,21 @@ class Room:
         return (self.number, decisive, *types, *(digest(values[name]) for name in decisive))
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A call on the way of a run.
+
+    Attributes:
+        results: what it gives on the values of a run.
+        fresh: the arrays that it gives are nobody else's.
+        places: they lie at the same place in every run.
+    """
+
+    results: Callable[[Mapping[str, HostValue]], Sequence[HostValue]]
+    fresh: bool
+    places: bool = False
+
+
 class Call(Protocol):
     """A node of a specialisation that runs on the host, a loop perhaps; `writes` names its outputs, empty where nobody
     wants one. Where it is `fresh`, the arrays that it gives are nobody else's."""
@@ -108,7 +124,7 @@ class Call(Protocol):
     @property
     def fresh(self) -> bool: ...
     def step(self, values: Mapping[str, HostValue], observers: Observers) -> HostStep | LoopStep: ...
-    def results(self, values: Mapping[str, HostValue]) -> Sequence[HostValue]: ...
+    def bind(self, known: Mapping[str, HostValue], fixed: Collection[str]) -> Bound: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +159,26 @@ class HostCall:
         """The call on the values of a run."""
         return HostStep(self.node, self.function, self._given(values))
 
-    def results(self, values: Mapping[str, HostValue]) -> Sequence[HostValue]:
-        """What the call gives on the values of a run."""
+    def bind(self, known: Mapping[str, HostValue], fixed: Collection[str]) -> Bound:
+        """The call on a way.
+
+        Args:
+            known: values that are there, with the forms that they have in every run.
+            fixed: names of those among them that lie at the same place in every run.
+        """
+        alone = self.constants.keys() - known  # a value hides the initializer of its name
+        found = bound(self.node, self.reads, {**self.constants, **known}, alone.union(fixed))
+        if found is None:
+            return Bound(self._results, self.fresh)
+        quick, places = found
+
+        def results(values: Mapping[str, HostValue]) -> Sequence[HostValue]:
+            given = quick(values)
+            return self._results(values) if given is None else given
+
+        return Bound(results, False, places)
+
+    def _results(self, values: Mapping[str, HostValue]) -> Sequence[HostValue]:
         return self.function(self._given(values))
 
     def _given(self, values: Mapping[str, HostValue]) -> list[HostValue]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
@@ -158,7 +160,8 @@ class Stages:
     def _along(self, route: Route, values: dict[str, HostValue], forms: object) -> list[HostValue]:
         """`run` by the stops of a route; those that it has not are added."""
         fresh: set[str] = set()
-        growing, room, came = self._growing, self._whole, list[Stop]()
+        came: list[Stop] = []
+        growing, room = self._growing, self._whole
         stop = route.begun[1] if forms is not None and forms is route.begun[0] and not room.decisive else None
         if stop is None:
             start = begins(room, room.part.inputs, room.decisive, values, growing)
@@ -172,16 +175,16 @@ class Stages:
                     special = None
                     special = self.first if room is self._whole and self.first is not None else self._of(room, values)
                     last = came[-1] if came else None
-                    bound = last.bound if last is not None else frozenset[str]()
-                    sure = last.sure if last is not None else frozenset(values).difference(growing)
-                    stop, new = route.stop(special, len(came), values, bound, sure), True
+                    sure = frozenset(values).difference(growing)  # before the first stop
+                    stop, new = route.stop(special, len(came), values, last, sure), True
                     if last is None or last.decisive is room.decisive:  # what decides may just have been found out
                         ways[start] = stop
                 came.append(stop)
                 pass_by(stop, values, fresh)
-                if stop.special.rest is None:
+                rest = stop.special.rest
+                if rest is None:
                     break
-                room, ways = stop.special.rest, stop.ways
+                room, ways = rest, stop.ways
                 start = key(stop, room, values, growing)
                 stop = ways.get(start)
         except MemoryError as error:
@@ -192,7 +195,12 @@ class Stages:
         if new:
             hosts = [index for stop in came for index in stop.special.stage.hosts]
             self._saw(sum(stop.special.program is not None for stop in came), hosts)
-        return [self._result(name, values, fresh) for name in self._results]
+        results = []
+        for name in self._results:
+            found = values.get(name)
+            kept = not isinstance(found, np.ndarray) or name not in fresh
+            results.append(self._result(name, values, fresh) if kept else found)
+        return results
 
     def _saw(self, segments: int, hosts: Collection[int]) -> None:
         if not self.seen.holds(segments, hosts):

@@ -50,6 +50,33 @@ def keep_boxes(boxes: Array, scores: Array, limit: int, overlap: float, least: f
     return memory[before : before + 3 * total].copy().reshape(total, 3)
 
 
+class BoxesOf:
+    """`keep_boxes` of arrays of one form, into memory of its own: a call takes one of native code.
+
+    Args:
+        batches, classes, count: of the scores; one of each or more, as of `limit`. The others: see `keep_boxes`.
+    """
+
+    def __init__(
+        self, batches: int, classes: int, count: int, limit: int, overlap: float, least: float, centred: bool
+    ) -> None:
+        limit = min(limit, count)
+        room = -(-limit // _LANES) * _LANES
+        before = _SIZES.size // 8 + count + 5 * room // 2
+        self._memory = np.empty(before + 3 * batches * classes * limit, np.int64)
+        _SIZES.pack_into(self._memory.data, 0, batches, classes, count, limit, centred)
+        sizes = address(self._memory)
+        keys = sizes + _SIZES.size
+        self._found = self._memory[before:]
+        self._how = sizes, overlap, least, keys, keys + 8 * count, sizes + 8 * before
+        self._keep = _native().keep
+
+    def at(self, boxes: int, scores: int) -> Array:
+        """What `keep_boxes` gives for arrays that lie there; it stays until the next call."""
+        total = self._keep(boxes, scores, *self._how)
+        return self._found[: 3 * total].reshape(total, 3)
+
+
 class _Native:
     def __init__(self) -> None:
         self.library: Library = load_objects([boxes_object()])

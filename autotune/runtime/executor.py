@@ -93,10 +93,18 @@ class Context:
         if place is None or place & self._odd[number]:
             staged, place = self._staged[INPUT][number]
             np.copyto(staged, array)
-        if self._reading[number] != place:  # written out: `_point`
+        self.read_at(number, place)
+
+    def read_at(self, number: int, place: int) -> None:
+        """Let the kernels read an input at an address."""
+        if self._reading[number] != place:
             for entry in self._read_by[number]:
                 self._frames[entry] = place
             self._reading[number] = place
+
+    def place_read(self, number: int) -> int:
+        """Where the kernels read an input: in the array of the run, or a copy of it."""
+        return self._reading[number]
 
     def is_read(self, number: int) -> bool:
         """Whether a kernel reads an input."""

@@ -15,6 +15,7 @@ from autotune.codegen.nonzero_ir import nonzero_object
 from autotune.runtime.address import address
 
 Array = npt.NDArray[Any]
+_VIEWS = 256  # that are kept: making one takes as long as finding few elements
 _FEW = 1024  # elements that NumPy, which looks at each, is through with before compiled code would be called
 
 
@@ -35,12 +36,44 @@ def nonzero(x: Array) -> Array:
     return found[:-1].reshape(mask.ndim, count)
 
 
+class NonzeroOf:
+    """`nonzero` of arrays of one form, one element or more, into memory of its own: a call takes one of native code.
+
+    Args:
+        shape, dtype: of what comes; its elements have 1, 2, 4 or 8 bytes.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        *outer, columns = shape
+        total, size = math.prod(shape), dtype.itemsize
+        bits = 2 ** (8 * size - 1) - 1 if dtype.kind not in "biu" else 2 ** (8 * size) - 1  # -0.0 is zero
+        how = [total, size, bits, total // columns, columns, len(outer), *outer, *[0] * len(outer)]
+        self._rank = len(shape)
+        self._room = np.empty(total * self._rank + 1, np.int64)
+        self._keep = np.array(how, np.uint64), np.empty(total, np.uint8)
+        self._addresses = *(address(kept) for kept in self._keep), address(self._room)
+        self._find = _native().find_all
+        self._views: dict[int, Array] = {}
+
+    def at(self, place: int) -> Array:
+        """The indices of an array that lies there; they stay until the next call."""
+        count = self._find(place, *self._addresses)
+        found = self._views.get(count)
+        if found is None:
+            found = self._room[: self._rank * count].reshape(self._rank, count)
+            if len(self._views) < _VIEWS:
+                self._views[count] = found
+        return found
+
+
 class _Native:
     def __init__(self) -> None:
         self.library: Library = load_objects([nonzero_object()])
         pointer, word = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(None, pointer, word, word, pointer, pointer, word, pointer, word)
         self.find = kind(self.library.address("autotune_nonzero"))
+        all_at_once = ctypes.CFUNCTYPE(word, pointer, pointer, pointer, pointer)
+        self.find_all = all_at_once(self.library.address("autotune_find_nonzero"))
 
 
 @functools.cache

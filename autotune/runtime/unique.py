@@ -40,6 +40,32 @@ def unique(x: Array, *, alone: bool = False) -> tuple[Array, ...] | None:
     return flat.take(first), first, memory[count : 2 * count].copy(), memory[2 * count : 2 * count + runs].copy()
 
 
+class UniqueOf:
+    """`unique` of arrays of one form in memory of its own: a call takes one of native code.
+
+    Args:
+        count: of the elements, fewer than 2^32 and at least one; f32 or i64.
+        alone: the elements and nothing else.
+    """
+
+    def __init__(self, count: int, dtype: np.dtype[Any], *, alone: bool) -> None:
+        native = _native()
+        self._find = native.of_floats if dtype.kind == "f" else native.of_integers
+        self._memory = np.empty(5 * count + _BYTES, np.int64)
+        self._count, self._alone, self._address = count, alone, address(self._memory)
+
+    def of(self, x: Array, place: int) -> tuple[Array, ...] | None:
+        """What `unique` gives for an array that lies there; it stays until the next call."""
+        count, memory = self._count, self._memory
+        runs = self._find(place, count, self._address)
+        if runs < 0:
+            return None
+        first = memory[:runs]
+        distinct = x.take(first)
+        return (distinct,) if self._alone else (
+            distinct, first, memory[count : 2 * count], memory[2 * count : 2 * count + runs])  # fmt: skip
+
+
 class _Native:
     def __init__(self) -> None:
         self.library: Library = load_objects([unique_object()])
