@@ -68,6 +68,7 @@ class Context:
             steps.append(Step(kernels[call.object], frame))
         self.plan = Plan(self.pool, [steps], keep=[self.arena, constants, self._staged, *keep])
         self._go = self.pool.runner(self.plan)
+        self._astray = False  # whether an output is written elsewhere than into memory of ours
         self._frames = self.plan.frames.data
         self._current = {space: [address for _, address in found] for space, found in self._staged.items()}
         self._reading, self._read_by = self._current[INPUT], self._entries[INPUT]
@@ -130,10 +131,14 @@ class Context:
     def write_to(self, output: int, address: int) -> None:
         """Let the kernels write an output straight into memory of the caller."""
         self._point(OUTPUT, output, address)
+        self._astray = True
 
-    def write_to_own(self, output: int) -> None:
-        """Let the kernels write an output into the memory that is `own`."""
-        self._point(OUTPUT, output, self._staged[OUTPUT][output][1])
+    def write_to_own(self) -> None:
+        """Let the kernels write all outputs into the memory that is `own`."""
+        if self._astray:
+            for n in self.direct:
+                self._point(OUTPUT, n, self._staged[OUTPUT][n][1])
+            self._astray = False
 
     def entries(self, space: str, number: int) -> list[int]:
         """Addresses of the frame entries that point to an input or an output, for somebody who changes them."""
@@ -258,6 +263,7 @@ class Executor:
         """`run_checked` in a context that is the caller's, see `bound`; MemoryError where there is no memory."""
         context.read_from(arrays)
         if context.copied is not None and trace is None and not given:  # a small model's
+            context.write_to_own()
             context.run()
             return [array.copy() for array in context.copied]
         direct: dict[int, Array] = {}
@@ -275,9 +281,6 @@ class Executor:
             context.check()
         else:
             context.run()
-        if context.copied is not None:
-            for n in context.direct:
-                context.write_to_own(n)
         results = []
         for n, (spec, ref) in enumerate(self.program.outputs):
             source = direct.get(n)

@@ -155,3 +155,20 @@ def test_arrays_of_the_caller_are_written_in_that_run_only(session: autotune.Inf
     np.testing.assert_array_equal(first, np.maximum(-X, 0))
     np.testing.assert_array_equal(second, WANTED)
     assert not np.shares_memory(first, second)
+
+
+def test_a_run_that_was_refused_leaves_nothing_behind() -> None:
+    node = helper.make_node("Gather", ["x", "i"], ["y"])
+    values = [
+        helper.make_tensor_value_info(name, kind, [3])
+        for name, kind in (("x", TensorProto.FLOAT), ("i", TensorProto.INT64), ("y", TensorProto.FLOAT))
+    ]
+    graph = helper.make_graph([node], "gather", values[:2], values[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = autotune.InferenceSession(model.SerializeToString(), target=TARGET, database=False)
+    feeds, mine = {"x": X[0], "i": np.asarray([2, 0, -1])}, np.zeros(3, np.float32)
+    with pytest.raises(InputError):
+        session.run_into({"y": mine}, {**feeds, "i": np.asarray([0, 9, 0])})
+    mine[:] = 7
+    np.testing.assert_array_equal(session.run(None, feeds)[0], [3, 1, 3])
+    assert (mine == 7).all()
