@@ -10,7 +10,7 @@ from autotune.ops.workload import Workload
 from autotune.records import Database, Tier, TuningRecord
 from autotune.search.task import TuningTask
 from autotune.search_spaces.space.config import Config
-from autotune.search_spaces.space.transfer import nearest
+from autotune.search_spaces.space.space import TaskSpace
 
 SEEDS = 3
 RELATIVES = 12
@@ -24,8 +24,10 @@ def seeds(database: Database, task: TuningTask) -> list[Config]:
     config. Values that a knob does not have here give way to the closest ones.
     """
     found: dict[Config, None] = {}
+    if not isinstance(task.space, TaskSpace):
+        return []
     for record in (*_own(database, task), *_of_relatives(database, task)):
-        config = nearest(task.space, Config.from_json(record.config))
+        config = task.space.nearest(Config.from_json(record.config))
         if config is not None:
             found[config] = None
         if len(found) == SEEDS:

@@ -58,13 +58,12 @@ class Choice:
             raise ConfigError(f"knob {self.name!r} cannot be {value!r}; its values are {_shown(self.values)}") from None
 
     def closest(self, value: KnobValue) -> KnobValue | None:
-        """The value itself, or the integer nearest to it; None when the knob has nothing like it."""
+        """The value itself, else the nearest by the logarithms of its numbers; None where no value is like it."""
         if (type(value), value) in self._index:
             return value
-        numbers = [other for other in self.values if type(other) is int]
-        if type(value) is not int or not numbers:
-            return None
-        return min(numbers, key=lambda other: (abs(other - value), other))
+        if _kind(value) != _kind(self.values[0]) or isinstance(value, (bool, str)):
+            return None  # names and switches have no sizes
+        return min(self.values, key=lambda other: _distance(_numbers(value), _numbers(other)))
 
     def near(self, value: object) -> tuple[KnobValue, ...]:
         """The values one small step away: adjacent integers, tuples that differ by one part's step, by a factor moved
@@ -150,16 +149,21 @@ def _kind(value: KnobValue) -> tuple[type, int]:
     return type(value), len(value) if isinstance(value, tuple) else 0
 
 
+def _numbers(value: KnobValue) -> tuple[int, ...]:
+    return value if isinstance(value, tuple) else (int(value),)
+
+
+def _distance(here: tuple[int, ...], other: tuple[int, ...]) -> float:
+    return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, other, strict=True))
+
+
 def _near_tuples(here: tuple[int, ...], others: list[tuple[int, ...]], most: int = 12) -> tuple[KnobValue, ...]:
     """The nearest first, by the distance between logarithms of the parts."""
-
-    def distance(other: tuple[int, ...]) -> float:
-        return sum(abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in zip(here, other, strict=True))
 
     def places(other: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(place for place, (a, b) in enumerate(zip(here, other, strict=True)) if a != b)
 
-    others = sorted(others, key=lambda other: (distance(other), other))
+    others = sorted(others, key=lambda other: (_distance(here, other), other))
     if all(sorted(other) == sorted(here) for other in others):
         exchanged = [other for other in others if len(places(other)) == 2]
         return tuple(exchanged or others[:most])

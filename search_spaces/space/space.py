@@ -189,15 +189,18 @@ class ConfigSpace:
                 return child
         return mother
 
-    def like(self, config: Config) -> Config | None:
-        """The config with another space's values, or the nearest numbers: None unless both have the same knobs and the
-        result is valid."""
-        if set(config) != {knob.name for knob in self.knobs}:
+    def like(self, config: Config, default: Callable[[], Config] | None = None) -> Config | None:
+        """The config with the values of this space that are nearest to its own; None where that is not valid.
+
+        Args:
+            default: gives the values of knobs that have nothing like it; without one, both must have the same knobs.
+        """
+        found = {k.name: k.closest(config[k.name]) if k.name in config else None for k in self.knobs}
+        lacking = [name for name, value in found.items() if value is None]
+        if default is None and (lacking or len(config) > len(found)):
             return None
-        values = [(knob.name, knob.closest(config[knob.name])) for knob in self.knobs]
-        if any(value is None for _, value in values):
-            return None
-        adopted = Config.of(values)
+        known = default() if default is not None and lacking else config
+        adopted = Config.of({**found, **{name: known[name] for name in lacking}})
         return adopted if self.satisfies(adopted) else None
 
     def index_of(self, config: Config) -> int:
@@ -366,6 +369,17 @@ class TaskSpace:
         if values is None:
             return mother
         return member.space.crossover(mother.without("template"), values, rng).replace(template=name)
+
+    def nearest(self, config: Config) -> Config | None:
+        """The config itself where it is valid, else with the closest values that its knobs have here; canonical.
+
+        None when the task has no such template, or when the closest values break a rule of the space together.
+        """
+        member = self.members.get(config.template or "")
+        moved = None if member is None else member.space.like(config.without("template"), lambda: member.default)
+        if member is None or moved is None:
+            return None
+        return member.space.canonical(moved).replace(template=config.template)
 
     def _relatives(self, config: Config) -> list[Config]:
         """The config in the other templates that have its knobs, such as those of Winograd's other tiles: what is good

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from autotune.ops import parse_workload
 from autotune.search_spaces import Choice, Config, ConfigSpace, Constraint, flag, task_space
-from autotune.search_spaces.space.space import Member, Space, TaskSpace
-from autotune.search_spaces.space.transfer import closest, nearest
+from autotune.search_spaces.space.space import Member, TaskSpace
 from tests.targets import fixed
 
 
 def test_the_closest_value_is_the_value_itself_or_near_it_in_size() -> None:
     sizes, pairs = Choice("k", (1, 4, 16)), Choice("k", ((1, 12), (4, 3), (12, 1)), default=(12, 1))
-    assert [closest(sizes, value) for value in (4, 5, 9, 100, 0)] == [4, 4, 16, 16, 1]
-    assert closest(pairs, (3, 3)) == (4, 3)
-    assert closest(flag("k"), True) is True
-    assert closest(Choice("k", ("a", "b"), default="b"), "c") == "b"
-    for stranger in (True, "a", (1, 2, 3), (4,)):
-        assert closest(sizes, stranger) == 1
-        assert closest(pairs, stranger) == (12, 1)
-    assert closest(flag("k"), 1) is False
+    assert [sizes.closest(value) for value in (4, 5, 9, 100, 0)] == [4, 4, 16, 16, 1]
+    assert pairs.closest((3, 3)) == (4, 3)
+    assert flag("k").closest(True) is True
+    for knob, strangers in ((sizes, (True, "a", (1, 2))), (pairs, (True, 3, (1, 2, 3))), (flag("k"), (1, "a"))):
+        assert [knob.closest(stranger) for stranger in strangers] == [None] * len(strangers)
+    assert Choice("k", ("a", "b")).closest("c") is None
 
 
 def space_of(*tiles: int) -> TaskSpace:
@@ -33,19 +30,17 @@ def config_of(**knobs: object) -> Config:
 
 def test_a_valid_config_stays() -> None:
     config = config_of(tile=7, order="a")
-    assert nearest(space_of(7, 8), config) == config
+    assert space_of(7, 8).nearest(config) == config
 
 
 def test_values_move_missing_knobs_take_the_default_and_unknown_ones_go() -> None:
-    assert nearest(space_of(7, 8), config_of(tile=6, old=True)) == config_of(tile=7, order="b")
+    assert space_of(7, 8).nearest(config_of(tile=6, order=3)) == config_of(tile=7, order="b")
+    assert space_of(7, 8).nearest(config_of(tile=6, old=True)) == config_of(tile=7, order="b")
 
 
 def test_what_breaks_a_rule_or_names_another_template_has_no_place() -> None:
-    assert nearest(space_of(1, 5), config_of(tile=6, order="a")) is None
-    assert nearest(space_of(1, 5), Config.of(template="gone", tile=1, order="a")) is None
-    plain: Space = ConfigSpace((Choice("tile", (1, 2)),))
-    assert nearest(plain, Config.of(tile=3)) is None
-    assert nearest(plain, Config.of(tile=2)) == Config.of(tile=2)
+    assert space_of(1, 5).nearest(config_of(tile=6, order="a")) is None
+    assert space_of(1, 5).nearest(Config.of(template="gone", tile=1, order="a")) is None
 
 
 def test_configs_of_a_template_move_to_another_size() -> None:
@@ -56,7 +51,7 @@ def test_configs_of_a_template_move_to_another_size() -> None:
         ("conv2d data=1,64,28,28 weight=64,16,3,3 groups=4", "conv2d data=1,128,56,56 weight=128,32,3,3 groups=4"),
     ):
         theirs, ours = (task_space(parse_workload(text), target) for text in (large, small))
-        moved = [nearest(ours, config) for config in theirs.defaults()]
+        moved = [ours.nearest(config) for config in theirs.defaults()]
         assert any(moved), small
         for config in filter(None, moved):
             ours.validate(config)
