@@ -1,4 +1,4 @@
-"""What a step of a register tile takes: the one place where templates learn how fast a core multiplies and loads.
+"""What a register tile takes: the one place where templates learn how fast a core multiplies and loads.
 
 A tile keeps sums in registers. A step adds one product to each of them: so many multiply-adds, each a chain of its own
 from step to step, of so many vectors and numbers that are loaded for it.
@@ -42,6 +42,16 @@ class Steps:
     def cycles(self, sums: float, loads: float) -> float:
         """Of one step: multiply-adds, or loads, or the wait for the step before, whichever takes longest."""
         return max(max(sums, self.pipe.in_flight) / self.pipe.per_cycle, loads / self.loads)
+
+
+def registers(rows: int, vectors: int) -> int:
+    """Vector registers of a tile: its sums, all of the smaller factor, and one of the other."""
+    return rows * vectors + min(rows, vectors) + 1
+
+
+def tiles(extent: int, size: int) -> list[tuple[int, int]]:
+    """Sizes of the tiles along an axis, and how many have each: whole ones, and one of what is left."""
+    return [(n, many) for n, many in ((size, extent // size), (extent % size, 1)) if n and many]
 
 
 def unrolled_steps(held: int, target: Target) -> int:

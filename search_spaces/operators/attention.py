@@ -22,7 +22,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.schedule.state import LOCAL, REGISTER
 from autotune.search_spaces.library.anchored import with_layouts
-from autotune.search_spaces.library.register_tile import Steps
+from autotune.search_spaces.library.register_tile import Steps, tiles
 from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
@@ -192,9 +192,9 @@ def _cycles(p: AttentionShape, target: Target, config: Config) -> tuple[float, f
         turns = math.ceil(p.tasks / target.num_threads) * vectors / queries
     else:
         turns = math.ceil(p.tasks * blocks / target.num_threads)
-    scores = p.features * sum(n * _score_step(p, steps, k, queries) for k, n in _tiles(p.keys, keys))
+    scores = p.features * sum(n * _score_step(p, steps, k, queries) for k, n in tiles(p.keys, keys))
     across, along = (p.features, queries) if p.along == "s" else (queries * lanes, math.ceil(p.features / lanes))
-    shapes = [(r, c, m * n) for r, m in _tiles(across, rows) for c, n in _tiles(along, columns)]
+    shapes = [(r, c, m * n) for r, m in tiles(across, rows) for c, n in tiles(along, columns)]
     apart = INTERLEAVED if p.narrow else 1
     values = p.keys * sum(n * steps.cycles(r * c, r + apart * c) for r, c, n in shapes)
     products = (scores + values) / (DOT.extent if p.narrow and _whole(p, config, lanes) else 1)
@@ -222,11 +222,6 @@ def _score_step(p: AttentionShape, steps: Steps, keys: int, queries: int) -> flo
 def _whole(p: AttentionShape, config: Config, lanes: int) -> bool:
     """Whether no query of a block is missing, or a last block is code of its own: an instruction has no guards."""
     return config.get_str("share") == HEADS or p.queries % (config.get_int("queries") * lanes) == 0
-
-
-def _tiles(extent: int, size: int) -> list[tuple[int, int]]:
-    """Sizes of tiles along an axis, and how many have each."""
-    return [(n, many) for n, many in ((size, extent // size), (extent % size, 1)) if n and many]
 
 
 class _Blocks:

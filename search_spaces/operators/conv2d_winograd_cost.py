@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from autotune.cost_model.expected import overlapped
+from autotune.cost_model.expected import behind_caches, overlapped
 from autotune.ops import winograd
 from autotune.ops.conv import Conv
-from autotune.search_spaces.library.register_tile import Steps
+from autotune.search_spaces.library.register_tile import Steps, tiles
 from autotune.target import Target
 
 BYTES = 4
@@ -56,12 +56,6 @@ class Cost:
         """Bytes of the transformed weights."""
         return self.points * self.p.c * self.p.k * BYTES
 
-    @property
-    def _memory(self) -> float:
-        """Bytes per cycle that memory gives to each thread."""
-        core = self.target.core
-        return min(core.dram, core.dram_shared / self.target.num_threads)
-
     def cycles(self, blocking: Blocking) -> float:
         """Estimated cycles of the slowest thread, without what all blockings have: transforms, cold weights."""
         vectors, width, height, block, once = blocking
@@ -71,13 +65,19 @@ class Cost:
         line = self.points * columns * BYTES  # one row of tiles, one channel
         inputs, outputs = line * p.c * block, line * vectors * lanes * block
         panel = p.c * vectors * lanes * BYTES  # of a point
+        (_, (near_bytes, l3), (far_bytes, memory)) = behind_caches(target)
+
+        def far(used: int) -> float:
+            """Cycles per byte of what is visited again and again: it comes from where there is room."""
+            return 0.0 if used <= near_bytes else 1 / (l3 if used <= far_bytes else memory)
+
         near = panel <= target.l1_bytes
         moved = self.weights * (blocks if near else rows // height * -(-columns // width)) / target.core.l2
         visited = panel * self.points if once else self.weights + inputs
-        moved += (blocks - 1) * self.weights * self._behind_l2(visited + outputs)
+        moved += (blocks - 1) * self.weights * far(visited + outputs)
         held = blocks * inputs + panel * self.points if once else inputs
-        moved += (1 + filters) * blocks * inputs * self._behind_l2(held + outputs)  # written, and read for all filters
-        moved += 2 * filters * blocks * outputs * self._behind_l2(outputs)
+        moved += (1 + filters) * blocks * inputs * far(held + outputs)  # written, and read for all filters
+        moved += 2 * filters * blocks * outputs * far(outputs)
         products = filters * self._products(vectors, width, height)
         units = p.n * blocks * (filters if once else 1)
         return p.n * overlapped(products, moved) * -(-units // target.num_threads) / units
@@ -85,16 +85,7 @@ class Cost:
     def _products(self, vectors: int, width: int, height: int) -> float:
         """Cycles of the products for one block of filters."""
         rows, columns = self.tiles
-        whole, rest = divmod(columns, width)
         steps = Steps.of(self.target)
-
-        def group(width: int) -> float:
-            return steps.cycles(vectors * width * height, vectors + width * height) if width else 0.0
-
-        return self.points * self.p.c * (rows // height) * (whole * group(width) + group(rest))
-
-    def _behind_l2(self, used: int) -> float:
-        """Cycles per byte of a working set that is visited again and again: it comes from where there is room."""
-        if used <= self.target.l2_bytes:
-            return 0.0
-        return 1 / (self.target.core.l3 if used <= self.target.l3_bytes else self._memory)
+        groups = ((many, n * height) for n, many in tiles(columns, width))
+        row = sum(many * steps.cycles(vectors * pixels, vectors + pixels) for many, pixels in groups)
+        return self.points * self.p.c * (rows // height) * row

@@ -16,7 +16,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER
 from autotune.search_spaces.library.anchored import with_layouts
-from autotune.search_spaces.library.register_tile import Steps
+from autotune.search_spaces.library.register_tile import Steps, registers
 from autotune.search_spaces.operators.plain import plain_schedule
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
@@ -59,9 +59,8 @@ class Layer:
         return Layer(gates, weight.shape[0], data.shape[1], weight.shape[2], dtype, target.lanes(dtype.bytes), stages)
 
     def held(self, vectors: int, rows: int) -> int:
-        """Vector registers of a tile: its sums, all of the smaller factor, and one of the other."""
-        weights = self.gates * vectors
-        return weights * rows + min(weights, rows) + 1
+        """Vector registers of a tile."""
+        return registers(rows, self.gates * vectors)
 
     def cycles(self, vectors: int, rows: int, shared: bool, target: Target) -> tuple[float, int, int]:
         """Cycles of a step, its vectors of weights, and the size of its code: what one thread is to expect.
