@@ -16,7 +16,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import Anchored, anchored, divisors, with_layouts
-from autotune.search_spaces.library.register_tile import Steps
+from autotune.search_spaces.library.register_tile import Steps, registers, tiles
 from autotune.search_spaces.operators.conv2d_shape import (
     WORTH_SKIPPING,
     blocked_activations,
@@ -28,12 +28,11 @@ from autotune.search_spaces.operators.conv2d_shape import (
     plain_conv,
     sizes,
 )
-from autotune.search_spaces.operators.conv_features import direct_numbers
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice, flag, tile
 from autotune.search_spaces.space.registry import template
-from autotune.search_spaces.space.space import ConfigSpace, Constraint
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, Derived
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
@@ -111,7 +110,7 @@ class RegisterTiles:
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         p = self.shape(workload)
-        registers = target.num_vector_registers
+        most = target.num_vector_registers + target.num_vector_registers // 8
         widths = self.vector_widths(p, target.lanes(DType.f32.bytes))
         knobs = (
             Choice("lanes", widths),
@@ -129,13 +128,12 @@ class RegisterTiles:
             rest = -vectors % block
             return rest == 0 or (p.groups == 1 and rest <= vectors // 10)
 
-        def fits(c: Config) -> bool:
-            vectors, pixels = c.get_int("oc_vectors"), c.get_int("ow_tile") * c.get_int("oh_tile")
-            return vectors * pixels + min(vectors, pixels) + 1 <= registers + registers // 8
+        def needed(c: Config) -> int:
+            return registers(c.get_int("ow_tile") * c.get_int("oh_tile"), c.get_int("oc_vectors"))
 
-        def code_size(c: Config) -> bool:
-            body = c.get_int("oc_vectors") * c.get_int("ow_tile") * c.get_int("oh_tile") * c.get_int("ic_unroll")
-            return body * (p.s if c.get_bool("unroll_kw") else 1) <= MAX_FMAS
+        def body(c: Config) -> int:
+            sums = c.get_int("oc_vectors") * c.get_int("ow_tile") * c.get_int("oh_tile")
+            return sums * c.get_int("ic_unroll") * (p.s if c.get_bool("unroll_kw") else 1)
 
         def known(c: Config) -> bool:
             return not c.get_bool("skip_rows") or c.get_int("oh_tile") == 1
@@ -144,11 +142,19 @@ class RegisterTiles:
             knobs,
             (
                 Constraint("whole blocks", whole, "the last block of output channels would be too empty"),
-                Constraint("registers", fits, "the tile needs more vector registers than there are"),
-                Constraint("code size", code_size, "the unrolled body would not fit the instruction cache"),
+                Constraint(
+                    "registers", lambda c: needed(c) <= most, "the tile needs more vector registers than there are"
+                ),
+                Constraint(
+                    "code size", lambda c: body(c) <= MAX_FMAS, "the unrolled body would not fit the instruction cache"
+                ),
                 Constraint("skip", known, "rows of taps can only be skipped for one row of pixels at a time"),
             ),
-            direct_numbers(p, target, lambda c: self._cycles(p, target, c)),
+            (
+                Derived("cycles", lambda c: self._cycles(p, target, c)),
+                Derived("live_vectors", needed),
+                Derived("body", body),
+            ),
         )
 
     def _cycles(self, p: Conv, target: Target, config: Config) -> float:
@@ -174,8 +180,7 @@ class RegisterTiles:
             assert isinstance(lanes, int) and isinstance(vectors, int)
             assert isinstance(width, int) and isinstance(height, int)
             tried = chosen.replace(lanes=lanes, oc_vectors=vectors, ow_tile=width, oh_tile=height)
-            used = vectors * width * height + min(vectors, width * height) + 1
-            if used > target.num_vector_registers or not space.satisfies(tried):
+            if registers(width * height, vectors) > target.num_vector_registers or not space.satisfies(tried):
                 continue
             cost = (self.estimate(p, target, tried), lanes)  # of equal ones the vectors that are not half empty
             if cost < best:
@@ -281,7 +286,7 @@ def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, heig
         beside = OF_LOADS * loads + OF_ROWS * height + sums * p.groups / (p.c * p.taps)
         return busy + beside / steps.pipe.per_cycle
 
-    return p.ow // width * step(width) + (step(p.ow % width) if p.ow % width else 0.0)
+    return sum(many * step(columns) for columns, many in tiles(p.ow, width))
 
 
 @template("conv1d.direct", op="conv1d")

@@ -20,12 +20,11 @@ from autotune.search_spaces.library.anchored import anchored, divisors, with_lay
 from autotune.search_spaces.library.register_tile import unrolled_steps
 from autotune.search_spaces.operators.conv2d_shape import blocked_activations, operand_layouts, sizes
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
-from autotune.search_spaces.operators.conv_features import winograd_numbers
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice
 from autotune.search_spaces.space.registry import template
-from autotune.search_spaces.space.space import ConfigSpace, Constraint
+from autotune.search_spaces.space.space import ConfigSpace, Constraint, Derived
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
@@ -63,6 +62,7 @@ class Winograd:
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
         cost = Cost(winograd.apart(sizes(workload)), self.tile, target)
         vectors, widths, heights, blocks = _choices(cost)
+        most = target.num_vector_registers + 2
         knobs = (
             Choice("rows", blocks),
             Choice("oc_vectors", vectors),
@@ -72,25 +72,31 @@ class Winograd:
             Choice("transform", ("block", "once")),
         )
 
-        def fits(c: Config) -> bool:
-            needed = registers(c.get_int("oc_vectors"), c.get_int("tw_tile") * c.get_int("th_tile"))
-            return needed <= target.num_vector_registers + 2
+        def needed(c: Config) -> int:
+            return registers(c.get_int("oc_vectors"), c.get_int("tw_tile") * c.get_int("th_tile"))
 
         def nested(c: Config) -> bool:
             return c.get_int("rows") % c.get_int("th_tile") == 0
 
-        def small(c: Config) -> bool:
-            body = c.get_int("oc_vectors") * c.get_int("tw_tile") * c.get_int("th_tile") * c.get_int("ic_unroll")
-            return body <= 256
+        def body(c: Config) -> int:
+            return c.get_int("oc_vectors") * c.get_int("tw_tile") * c.get_int("th_tile") * c.get_int("ic_unroll")
 
         return ConfigSpace(
             knobs,
             (
-                Constraint("registers", fits, "the tile needs more vector registers than there are"),
+                Constraint(
+                    "registers", lambda c: needed(c) <= most, "the tile needs more vector registers than there are"
+                ),
                 Constraint("rows", nested, "th_tile must divide rows"),
-                Constraint("code size", small, "the unrolled body would not fit the instruction cache"),
+                Constraint(
+                    "code size", lambda c: body(c) <= 256, "the unrolled body would not fit the instruction cache"
+                ),
             ),
-            winograd_numbers(cost, _blocking),
+            (
+                Derived("cycles", lambda c: cost.cycles(_blocking(c))),
+                Derived("live_vectors", needed),
+                Derived("body", body),
+            ),
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
