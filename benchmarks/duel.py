@@ -3,6 +3,7 @@
 python -m benchmarks.duel resnet50 bert_base@bf16 model.onnx --write old.kernels      in one tree: choose, build, keep
 python -m benchmarks.duel resnet50 bert_base@bf16 model.onnx --against old.kernels    in the other: time both
 python -m benchmarks.duel resnet50 --templates 'conv2d.*' 'sketch.*'                  templates of one tree
+python -m benchmarks.duel bert_base --cold 400 --against old.kernels                  with weights from memory
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 from autotune import machine
 from autotune.api.compile import tasks
 from autotune.measure.builder import Builder
+from autotune.measure.local_runner import RunOptions
 from autotune.measure.protocol import Message
 from autotune.measure.runner import Runner
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
@@ -42,8 +44,9 @@ SPELL = 90.0
 MEAN, WORST = 0.98, 0.90
 METHOD = (
     "Of each distinct kernel of a model both choices are built, verified and timed in turn, in the layouts that they "
-    "ask for; those of equal code are left out. The ratio is the time of the old one by that of the new one: above 1 "
-    "the new one is faster. Sums count a kernel as often as the model runs it; means are geometric."
+    "ask for, with weights that caches may hold or, --cold, as many copies of them as make so many MiB; those of equal "
+    "code are left out. The ratio is the time of the old one by that of the new one: above 1 the new one is faster. "
+    "Sums count a kernel as often as the model runs it; means are geometric."
 )
 
 Choose = Callable[[Workload, Target], "Config | None"]
@@ -141,11 +144,15 @@ def fights(found: list[Use], old: Kernels, new: Kernels) -> Iterator[tuple[Use, 
             yield use, old[key], new[key]
 
 
-def fought(one: tuple[Use, Kernel, Kernel], runner: Runner, target: Target, rounds: int) -> Row:
-    """A kernel of both sides, timed in turn."""
+def fought(one: tuple[Use, Kernel, Kernel], runner: Runner, target: Target, rounds: int, cold: int = 0) -> Row:
+    """A kernel of both sides, timed in turn.
+
+    Args:
+        cold: MiB of copies of its weights that the runs go through.
+    """
     use, *sides = one
     candidate = MeasureInput(use.workload, Config.of(()), None, target)
-    results = runner.compare(candidate, [side.build for side in sides], rounds)
+    results = runner.compare(candidate, [side.build for side in sides], rounds, RunOptions(weight_bytes=cold << 20))
     old, new = (r.seconds * 1e6 if isinstance(r, MeasureResult) else math.nan for r in results)
     failed = "; ".join(str(r) for r in results if not isinstance(r, MeasureResult))
     return {
@@ -188,6 +195,9 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--target", default="native -num-cores=1", help="default: one core of this machine")
     options.add_argument("--only", metavar="OP", nargs="+", help="only kernels with one of these operators")
     options.add_argument("--rounds", type=int, default=ROUNDS)
+    options.add_argument(
+        "--cold", type=int, default=0, metavar="MIB", help="of weights that runs go through, as those of a model do"
+    )
     sides = options.add_mutually_exclusive_group(required=True)
     sides.add_argument("--write", type=Path, metavar="FILE", help="keep this tree's kernels")
     sides.add_argument("--against", type=Path, metavar="FILE", help="the old side: what another tree kept")
@@ -221,13 +231,14 @@ def main(arguments: list[str] | None = None) -> int:
     timed: dict[str, Row] = {}
     with Runner(target, timeout=120.0) as runner:
         for one in waiting[-1:]:
-            fought(one, runner, target, 1)  # what a worker starts later is not in real time
+            fought(one, runner, target, 1, given.cold)  # what a worker starts later is not in real time
         while waiting:
             with turn_of(given, runner)():
                 end = time.monotonic() + SPELL
                 while waiting and time.monotonic() < end:
                     one = waiting.pop()
-                    timed[one[0].workload.key] = fought(one, runner, target, 2 if given.quick else given.rounds)
+                    rounds = 2 if given.quick else given.rounds
+                    timed[one[0].workload.key] = fought(one, runner, target, rounds, given.cold)
     rows = [{**timed[use.workload.key], "model": use.model, "uses": use.count} for use, _, _ in different]
     report.table("kernels", sorted(rows, key=lambda row: float(row["old / new"] or 0)))
     report.table("models", [summary(each) for name in models if (each := [r for r in rows if r["model"] == name])])
