@@ -10,6 +10,7 @@ from autotune.lower import scatter as _scatter  # noqa: F401  registers its nest
 from autotune.lower import top_k as _top_k  # noqa: F401  registers its nest
 from autotune.lower import trees as _trees  # noqa: F401  registers its nest
 from autotune.lower.build import NestBuilder
+from autotune.lower.coming import spread
 from autotune.lower.ir import LoopProgram
 from autotune.lower.lanes import some_lane
 from autotune.lower.partial_sums import in_parts
@@ -44,6 +45,7 @@ def lower(schedule: Schedule, name: str = "kernel", *, check: bool = True) -> Lo
         ("simplify", simplify),
         ("partition", lambda body: simplify(partition(body, cut)) if cut else body),
         ("lanes", some_lane),
+        ("coming", spread),
     )
     for title, run in passes:
         program = replace(program, body=run(program.body))

@@ -451,14 +451,18 @@ class NestBuilder:
             for r in s.reads():
                 if r.tensor.name == name:
                     moving = {v for i in r.indices for v in to_linear(i, self.ranges, values).variables()}
-                    spread = {x.name for x in inside if x.mark == UNROLL} | _on_lines(s, moving)
+                    spread = {x.name for x in inside if x.mark == UNROLL and distance} | _on_lines(s, moving)
                     written_out = {s.variable(x.name): x.extent for x in inside if x.name in spread}
                     later = {s.variable(x.name): Linear() for x in inside if x.name not in spread}
                     later[variable] = Linear.var(variable) + distance
                     logical = [to_linear(i, self.ranges, values).substitute(later, ranges) for i in r.indices]
                     if any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
                         continue
-                    stmt: Stmt = Prefetch(self.buffers[name], self._physical(r.tensor, logical, ranges), level)
+                    place = self._physical(r.tensor, logical, ranges)
+                    if not distance:
+                        out.append(Prefetch(self.buffers[name], place, level, coming=True))
+                        continue
+                    stmt: Stmt = Prefetch(self.buffers[name], place, level)
                     # One request for each round of the unrolled loops that matters to the address.
                     for v in sorted({v for i in logical for v in i.variables()} & set(written_out)):
                         stmt = For(v, 0, written_out[v], UNROLL, (stmt,))

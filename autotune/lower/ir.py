@@ -121,11 +121,12 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Ask for the cache line of an element, into cache `level` (1: the nearest)."""
+    """Ask for the cache line of an element, into cache `level` (1: the nearest); `coming`: see `lower.coming`."""
 
     buffer: Buffer
     indices: tuple[Linear, ...]
     level: int
+    coming: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,15 +249,35 @@ def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int, le
         -->
         for i: prefetch(T[i + distance]); S(T[i])
     """
+    check(distance >= 1, f"prefetch {stage}: distance {distance} must be at least 1")
+    return _fetching(state, stage, Fetch(tensor, loop, distance, level))
+
+
+@primitive
+def stream(state: State, stage: str, tensor: str, loop: str, level: int = 2) -> State:
+    """Ask for what `tensor` has behind the part that loops around `loop` read again and again: a little in each turn of
+    `loop`, into cache `level`, so that all of it is there when they get to it.
+
+    Nothing is asked for where no loop reads a part at least twice before another goes on to the next.
+
+    rewrite:
+        for p: for r: for i: S(T[p, i])
+        -->
+        for p: for r: for i: prefetch(T[p + 1, (r * I + i) / R]); S(T[p, i])
+    """
+    return _fetching(state, stage, Fetch(tensor, loop, 0, level))
+
+
+def _fetching(state: State, stage: str, fetch: Fetch) -> State:
     s = state.stage(stage)
-    s.position(loop)
+    s.position(fetch.loop)
+    tensor, level = fetch.tensor, fetch.level
     known = sorted({r.tensor.name for r in s.reads()})
     check(tensor in known, f"prefetch {stage}: it does not read {tensor!r}; it reads {', '.join(known) or 'nothing'}")
     near = [p for p in state.stages if p.at is not None and any(t.name == tensor for t in p.stage.outputs)]
     check(not near, f"prefetch {stage}: {tensor} is computed inside another stage; what is computed nearby is near")
-    check(distance >= 1, f"prefetch {stage}: distance {distance} must be at least 1")
     check(level in (1, 2, 3), f"prefetch {stage}: caches are numbered 1 to 3, got {level}")
-    return state.put(replace(s, prefetch=(*s.prefetch, Fetch(tensor, loop, distance, level))))
+    return state.put(replace(s, prefetch=(*s.prefetch, fetch)))
 
 
 def settled(state: State, changed: StageState, step: str) -> State:

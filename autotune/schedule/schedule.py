@@ -96,6 +96,9 @@ class Schedule:
     def prefetch(self, stage: str, tensor: str, loop: str, distance: int, level: int = 1) -> Schedule:
         return self.then("prefetch", stage, tensor, loop, distance, level)
 
+    def stream(self, stage: str, tensor: str, loop: str, level: int = 2) -> Schedule:
+        return self.then("stream", stage, tensor, loop, level)
+
     def inline(self, stage: str) -> Schedule:
         return self.then("inline", stage)
 

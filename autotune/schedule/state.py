@@ -54,7 +54,8 @@ class Fuse:
 
 
 class Fetch(NamedTuple):
-    """Cache lines of a tensor to ask for, `distance` iterations of a loop ahead of their use, into cache `level`."""
+    """Cache lines of a tensor to ask for, `distance` iterations of a loop ahead of their use, into cache `level`; at a
+    distance of 0 those of the next part, see the primitive `stream`."""
 
     tensor: str
     loop: str

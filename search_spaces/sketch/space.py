@@ -18,6 +18,7 @@ from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
 from autotune.search_spaces.sketch.batch import Batch, Decoder
+from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import foreseen
 from autotune.search_spaces.sketch.instructions import dominated
@@ -53,6 +54,9 @@ IDLE = 100.0
 
 WORTHWHILE = 4
 """Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
+
+ASKING = ("ahead", "stream")
+"""Knobs of when panels of constants are asked for."""
 
 WALK = ("outer", "inner", "block.")
 """Knobs of the order of tiles."""
@@ -95,6 +99,8 @@ class SketchSpace(ConfigSpace):
             if name in config:
                 order = config.get_ints(name)
                 knobs[name] = (*(n for n in once if n in order), *(n for n in order if n not in once))
+        if t.stream and not any(part_read_again(c, t, f) for f in c.streamed):
+            knobs["stream"] = False
         return config.replace(**knobs)
 
     def default(self) -> Config:
@@ -128,16 +134,17 @@ class SketchSpace(ConfigSpace):
         """The configs of which the most is expected, best first; fewer where there are not so many.
 
         Two things are not left to models that learned from kernels by themselves, with weights that caches hold, while
-        in a model they come from farther away. How far ahead panels are asked for follows from the tile; and of
-        instructions that differ in nothing but speed only the fastest counts. The search tries all.
+        in a model they come from farther away. When panels are asked for follows from the tile, and from the room for
+        the next ones beside those that are read; and of instructions that differ in nothing but speed only the fastest
+        counts. The search tries all.
         """
         slower = dominated(self.numbers.c, self.numbers.target, self.numbers.kind)
         learned = [
             Choice(k.name, tuple(v for v in k.values if k.name != "dot" or v not in slower))
-            for k in self.knobs if k.name != "ahead"
+            for k in self.knobs if k.name not in ASKING
         ]  # fmt: skip
         learned = [Choice(k.name, self._along_one_end(k.values)) if k.name == "tile" else k for k in learned]
-        others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name == "ahead")
+        others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name in ASKING)
         if self.numbers.c.lanewise:  # nothing is read twice but by neighbours: tiles follow one another as in memory
             learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
         decoder = Decoder(self.numbers.c, learned, self.numbers.target)
@@ -147,7 +154,10 @@ class SketchSpace(ConfigSpace):
             if "ahead" in config:
                 t = self.tiling(config)
                 ahead = turns_ahead(math.prod(t.tile) // t.tile[t.vector], t.tile[t.vector], self.numbers.target)
-                config = config.replace(ahead=AHEAD[1] if t.upright >= 0 else ahead)  # tiles: many lines in a turn
+                config = config.replace(
+                    ahead=AHEAD[1] if t.upright >= 0 else ahead,  # tiles: many lines in a turn
+                    stream=stays_beside_the_next(self.numbers.c, t, self.numbers.target),
+                )
             if self.numbers.c.lanewise:
                 config = self._whole_lines(config)
             found[self.canonical(config)] = None
@@ -268,7 +278,7 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     if c.foldings:
         knobs.append(Choice("dot", (*(f.dot.name for f in c.foldings), NO)))
     if from_afar(c, target):
-        knobs.append(Choice("ahead", AHEAD))
+        knobs += [Choice("ahead", AHEAD), flag("stream")]
     if any(f.guarded for f in c.factors) and not c.edges:
         knobs.append(Choice("skip", (False, True)))
 
@@ -329,10 +339,10 @@ def tiling(c: Contraction, config: Config) -> Tiling:
     terms = config.get_ints("terms") if "terms" in config else term_orders(c)[0]
     depth, unroll = (config.get_int(k) if k in config else other for k, other in (("depth", 0), ("unroll", 1)))
     packs = tuple(config.get_str(f"pack.{f.tensor}") if f"pack.{f.tensor}" in config else NO for f in c.factors)
-    skip, slide = (name in config and config.get_bool(name) for name in ("skip", "slide"))
+    skip, slide, stream = (name in config and config.get_bool(name) for name in ("skip", "slide", "stream"))
     shared, ahead = len(alone) + config.get_int("shared"), (config.get_int("ahead") if "ahead" in config else 0)
     order = (tuple(blocks), outer, inner, terms, depth, unroll)
-    return Tiling(vector, lanes, tile, *order, packs, shared, dot, skip, slide, ahead, upright, height)
+    return Tiling(vector, lanes, tile, *order, packs, shared, dot, skip, slide, ahead, upright, height, stream)
 
 
 def _filled(a: Axis, elements: int, lanes: int) -> bool:

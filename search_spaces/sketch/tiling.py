@@ -43,6 +43,7 @@ class Tiling:
         slide: in what is written out, one sum of the tile after another, so that what windows share is loaded once and
             kept while they slide over it; else one term of all sums after another.
         ahead: turns of the innermost loop by which panels of constants are asked for; 0 leaves that to the CPU.
+        stream: ask for the next panels of constants, into the second cache, while tiles read these again and again.
         upright: number of the spatial axis along which the rows of tile registers lie, -1 without such; `height`: how
             many.
     """
@@ -64,6 +65,7 @@ class Tiling:
     ahead: int = 0
     upright: int = -1
     height: int = 1
+    stream: bool = False
 
     def unit(self, axis: int) -> int:
         """Elements along a spatial axis that one of the registers has: lanes, rows, or one."""
@@ -413,6 +415,8 @@ class Tiles:
         edit.unroll(total, [*(loops if t.unroll == ALL else ()), *body])
         for factor in c.streamed if t.ahead else ():
             edit.prefetch(total, factor.tensor, turns, t.ahead)
+        for factor in c.streamed if t.stream else ():
+            edit.stream(total, factor.tensor, steps)
         if uneven:  # nothing may be guarded inside of an instruction
             edit.partition(total, [x for x in (*loops, steps) if self._cut(x) or (self.folding and x == steps)])
         edit.vectorize(total, lane)
@@ -448,6 +452,8 @@ class Tiles:
         edit.tensorize(total, rows, t.dot)
         for factor in self.c.streamed if t.ahead else ():
             edit.prefetch(total, factor.tensor, turns, t.ahead)
+        for factor in self.c.streamed if t.stream else ():
+            edit.stream(total, factor.tensor, steps)
 
     def _terms(self) -> tuple[list[str], bool]:
         """The loops of the sum in their order, blocked axes split; whether a block is not full."""

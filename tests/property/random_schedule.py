@@ -170,6 +170,8 @@ class _Author:
             if reads and rng.random() < 0.4:
                 tensor, distance = rng.choice(reads), rng.choice((1, 2, 8, 1000))
                 self._try(lambda s: s.prefetch(stage, tensor, loop, distance))
+                if rng.random() < 0.5:
+                    self._try(lambda s: s.stream(stage, tensor, loop))
         else:
             outermost = kind == "parallel" and rng.random() < 0.8
             try:

@@ -222,7 +222,7 @@ def test_every_primitive_documents_its_rewrite() -> None:
     missing = [name for name in names() if "rewrite:" not in documentation(name) or "-->" not in documentation(name)]
     assert missing == []
     assert {"split", "reorder", "fuse", "vectorize", "unroll", "parallel", "cache_write", "cache_read", "layout",
-            "compute_at", "inline", "rfactor", "partition", "pad", "prefetch"} <= set(names())  # fmt: skip
+            "compute_at", "inline", "rfactor", "partition", "pad", "prefetch", "stream"} <= set(names())  # fmt: skip
 
 
 def test_partition_of_a_shared_loop_shares_each_part() -> None:

@@ -113,6 +113,9 @@ REFUSED: dict[str, tuple[Callable[[], Schedule], Step, str]] = {
     "pad maximum": (row_maximum, lambda s: s.pad("M", "k"), "no axis 'k' that can be padded; it has i"),
     "prefetch unread": (chain, lambda s: s.prefetch("R", "x", "i", 1), "does not read 'x'; it reads Q"),
     "prefetch now": (chain, lambda s: s.prefetch("P", "x", "i", 0), "distance 0 must be at least 1"),
+    "stream unread": (chain, lambda s: s.stream("R", "x", "i"), "does not read 'x'; it reads Q"),
+    "split a streaming loop": (
+        chain, lambda s: s.stream("P", "x", "i").split("P", "i", 2), "already prefetches; split first"),
     "prefetch to nowhere": (chain, lambda s: s.prefetch("P", "x", "i", 1, 4), "caches are numbered 1 to 3, got 4"),
     "prefetch what is near": (
         chain, lambda s: s.compute_at("P", "Q", "i").prefetch("Q", "P", "j", 1), "what is computed nearby is near"),

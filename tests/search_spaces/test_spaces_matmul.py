@@ -100,7 +100,18 @@ def test_weights_from_afar_may_be_asked_for_in_advance(target: Target) -> None:
     check(workload, config, target)
     assert "ahead" in lookup(SKETCH).default(matmul(512, 1024, 1024), target)  # what little it is beside the work
     small = lookup(SKETCH).space(matmul(4, 64, 64), target)
-    assert "ahead" not in small.default()
+    assert "ahead" not in small.default() and "stream" not in small.default()
+
+
+def test_panels_that_are_read_again_and_again_leave_time_to_ask_for_the_next(target: Target) -> None:
+    rules, workload = lookup(SKETCH), matmul(64, 2048, 1024)
+    config = rules.default(workload, target).replace(template=SKETCH, stream=True, **{"tile": (4, 2), "block.j": 1})
+    config = config.replace(outer=(1, 0), inner=(1, 0), depth=0, **{"block.i": 0})
+    text = print_program(lower(make_schedule(workload, config, target)))
+    assert any("prefetch to L2 in1[" in line for line in text.splitlines())
+    check(workload, config, target)
+    once = rules.default(matmul(4, 2048, 1024), target).replace(tile=(4, 2), stream=True)
+    assert rules.space(matmul(4, 2048, 1024), target).canonical(once).get("stream") is False  # one tile reads all
 
 
 def test_both_operands_may_be_the_same(target: Target) -> None:

@@ -1,0 +1,127 @@
+"""What a loop's next turn reads, asked for a little at a time while this turn reads its own part again and again.
+
+Panels of weights are read once from memory and then, tile after tile, from a cache. Asked for just before their use,
+the first tile waits for memory, which is slower than it multiplies, while memory rests during all others. So requests
+for the next panels are spread over all turns that work on these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core import LINE
+from autotune.lower.ir import For, Prefetch, Stmt, body_of, with_body
+from autotune.tensor.linear import Linear
+
+READ_AGAIN = 2
+"""How often a turn must read its part, on the whole: what is read once is asked for by who reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """A request for what comes, and the loops around it within the one whose next turn reads it, outermost first."""
+
+    request: Prefetch
+    loops: tuple[For, ...]
+
+    @property
+    def place(self) -> Linear:
+        """Of the element at the request, from the start of its buffer."""
+        total = Linear()
+        for index, stride in zip(self.request.indices, self.request.buffer.strides):
+            total = total + index * stride
+        return total
+
+    @property
+    def turns(self) -> int:
+        return math.prod(loop.extent for loop in self.loops)
+
+    @property
+    def moving(self) -> tuple[For, ...]:
+        """The loops that go from element to element."""
+        return tuple(loop for loop in self.loops if loop.extent > 1 and self.step(loop.var))
+
+    @property
+    def part(self) -> int:
+        """Elements that the turns read, each once."""
+        each = min((abs(self.step(loop.var)) for loop in self.moving), default=0)
+        return each * math.prod(loop.extent for loop in self.moving)
+
+    @property
+    def read(self) -> int:
+        """The same, each as often as it is read."""
+        return self.part * self.turns // math.prod(loop.extent for loop in self.moving)
+
+    def step(self, variable: str) -> int:
+        """How far the element moves in a turn of a loop; 0 if not at all, or not evenly."""
+        return self.place.terms.get(variable, 0)
+
+    def spread(self, around: For, before: int, each: int) -> tuple[Stmt, ...]:
+        """The requests of a turn.
+
+        Args:
+            around: the loop whose next turn is meant.
+            before: turns of other loops that come first; `each`: elements that are asked for in a turn.
+        """
+        here, size = Linear(before), 1
+        for loop in reversed(self.loops):
+            here = here + (Linear.var(loop.var) - loop.begin) * size
+            size *= loop.extent
+        start = self.place
+        for loop in self.loops:
+            start = start + (Linear.var(loop.var) * -1 + loop.begin) * self.step(loop.var)
+        buffer = self.request.buffer
+        line = LINE // buffer.dtype.bytes
+        first = start + self.step(around.var) + here * each
+        zeros = (Linear(),) * (len(buffer.shape) - 1)
+        return tuple(
+            replace(self.request, indices=(*zeros, first + n * line), coming=False) for n in range(-(-each // line))
+        )
+
+
+def spread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The nest with requests for what comes spread over the turns of the innermost loop whose turns read parts again
+    and again, one behind the other; without those for which there is no such loop."""
+    return tuple(_replaced([_visit(stmt) for stmt in body], lambda _: ()))
+
+
+def _visit(stmt: Stmt) -> Stmt:
+    new = with_body(stmt, tuple(map(_visit, body_of(stmt))))
+    if isinstance(new, For):
+        asking = list(_asking(new.body, ()))
+        for name in dict.fromkeys(one.request.buffer.name for one in asking):
+            new = _settled(new, [one for one in asking if one.request.buffer.name == name])
+    return new
+
+
+def _settled(loop: For, asking: Sequence[_Asking]) -> For:
+    """With the requests for one buffer, if turns of this loop read parts of it one behind the other."""
+    steps, part = {one.step(loop.var) for one in asking}, max(one.part for one in asking)
+    if not part or min(steps) <= 0 or len(steps) > 1 or sum(one.read for one in asking) < READ_AGAIN * part:
+        return loop
+    each = -(-part // sum(one.turns for one in asking))
+    made, before = list[tuple[Stmt, ...]](), 0
+    for one in asking:
+        made.append(one.spread(loop, before, each))
+        before += one.turns
+    left, buffer = iter(made), asking[0].request.buffer
+    body = _replaced(loop.body, lambda request: next(left) if request.buffer == buffer else (request,))
+    return replace(loop, body=tuple(body))
+
+
+def _asking(body: Sequence[Stmt], loops: tuple[For, ...]) -> Iterator[_Asking]:
+    for stmt in body:
+        if isinstance(stmt, Prefetch) and stmt.coming:
+            yield _Asking(stmt, loops)
+        yield from _asking(body_of(stmt), (*loops, stmt) if isinstance(stmt, For) else loops)
+
+
+def _replaced(body: Sequence[Stmt], by: Callable[[Prefetch], Sequence[Stmt]]) -> Iterator[Stmt]:
+    """Statements, with others for each request for what comes, in the order of `_asking`."""
+    for stmt in body:
+        if isinstance(stmt, Prefetch) and stmt.coming:
+            yield from by(stmt)
+        else:
+            yield with_body(stmt, tuple(_replaced(body_of(stmt), by)))

@@ -1,0 +1,52 @@
+"""Requests for the next part of what loops read again and again."""
+
+from __future__ import annotations
+
+from autotune.lower import lower, print_program
+from autotune.schedule import Schedule
+from autotune.tensor import ComputeDef, Layout, compute, placeholder, reduce_axis, sum_
+
+
+def product(m: int, n: int, k: int, rows: int = 2, columns: int = 16, fused: bool = False) -> Schedule:
+    """Panels of so many columns, each read by tiles of so many rows, one after the other."""
+    a, b, r = placeholder((m, k), name="A"), placeholder((k, n), name="B", constant=True), reduce_axis(k, "r")
+    total = compute((m, n), lambda i, j: sum_(a[i, r] * b[r, j], r), name="C")
+    s = Schedule(ComputeDef.build([a, b], [compute((m, n), lambda i, j: total[i, j] * 2.0, name="D")]))
+    s = s.layout("B", Layout.blocked(2, [(1, columns)], order=(1, 0))).split("D", "i", rows).split("D", "j", columns)
+    s = s.reorder("D", "j.0", "i.0", "i.1", "j.1").unroll("D", "i.1").vectorize("D", "j.1")
+    s = s.fuse("D", "j.0", "i.0") if fused else s
+    s = s.compute_at("C", "D", "j.0*i.0" if fused else "i.0", "register")
+    return s.reorder("C", "r", "i", "j").unroll("C", "i").vectorize("C", "j")
+
+
+def requests(s: Schedule) -> list[str]:
+    return [line.strip() for line in print_program(lower(s)).splitlines() if "prefetch" in line]
+
+
+def test_requests_for_the_next_panel_are_spread_over_all_turns_that_read_this_one() -> None:
+    """8 tiles of 20 turns for the 320 elements of a panel: two in a turn."""
+    (request,) = requests(product(16, 64, 20).stream("C", "B", "r"))
+    assert request == "prefetch to L2 B[0, 0, 2*C.r + 40*D.i.0 + 320*D.j.0 + 320]"
+
+
+def test_what_is_read_once_is_asked_for_by_who_reads_it() -> None:
+    assert requests(product(2, 64, 20).stream("C", "B", "r")) == []
+
+
+def test_where_a_turn_has_more_than_a_line_to_ask_for_it_asks_for_several() -> None:
+    """Two tiles for panels of 64 columns: 32 elements a turn, of 16 on a line."""
+    first, second = requests(product(4, 128, 20, columns=64).stream("C", "B", "r"))
+    assert first == "prefetch to L2 B[0, 0, 32*C.r + 640*D.i.0 + 1280*D.j.0 + 1280]"
+    assert second == "prefetch to L2 B[0, 0, 32*C.r + 640*D.i.0 + 1280*D.j.0 + 1296]"
+
+
+def test_loops_one_after_the_other_share_the_requests() -> None:
+    """Of 9 rows, the last is code of its own: it asks for what comes behind that of the others."""
+    s = product(9, 64, 20).partition("D", "i.0").stream("C", "B", "r")
+    whole, rest = requests(s)
+    assert whole == "prefetch to L2 B[0, 0, 4*C.r + 80*D.i.0 + 320*D.j.0 + 320]"
+    assert rest == "prefetch to L2 B[0, 0, 4*C.r + 320*D.j.0 + 640]"
+
+
+def test_what_moves_unevenly_is_not_asked_for() -> None:
+    assert requests(product(16, 64, 20, fused=True).stream("C", "B", "r")) == []
