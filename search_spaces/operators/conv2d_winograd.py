@@ -16,13 +16,14 @@ from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
+from autotune.search_spaces.library.afar import comes_from_afar
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import unrolled_steps
 from autotune.search_spaces.operators.conv2d_shape import blocked_activations, operand_layouts, sizes
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
-from autotune.search_spaces.space.knobs import Choice
+from autotune.search_spaces.space.knobs import Choice, flag
 from autotune.search_spaces.space.registry import template
 from autotune.search_spaces.space.space import ConfigSpace, Constraint, Derived
 from autotune.target import Target
@@ -70,6 +71,7 @@ class Winograd:
             Choice("th_tile", heights),
             Choice("ic_unroll", (1, 2, 4)),
             Choice("transform", ("block", "once")),
+            flag("stream"),
         )
 
         def needed(c: Config) -> int:
@@ -100,7 +102,8 @@ class Winograd:
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
-        best = cheapest(winograd.apart(sizes(workload)), self.tile, target)
+        p = winograd.apart(sizes(workload))
+        best = cheapest(p, self.tile, target)
         return Config.of(
             rows=best.block,
             oc_vectors=best.vectors,
@@ -108,6 +111,7 @@ class Winograd:
             th_tile=best.height,
             ic_unroll=unrolled_steps(registers(best.vectors, best.pixels), target),
             transform="once" if best.once else "block",
+            stream=comes_from_afar(Cost(p, self.tile, target).weights, target),
         )
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
@@ -128,7 +132,9 @@ class Winograd:
         data = workload.source(anchor.inputs[0])
         layouts[f"in{data}"] = blocked_activations(p.c, lanes, 4, workload.types()[data].dtype).with_halo(halo)
         s = with_layouts(a.schedule, interface, layouts)
-        s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes)]))
+        # As the products read them, panel after panel, so that the next ones lie behind those that are read.
+        panels = Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes)], order=(2, 0, 1, 3))
+        s = s.precompute("wino_u").layout("wino_u", panels)
         s = s.cache_write("wino_m")
         s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
         s = small(s.compute_at("wino_y", a.output, block[2], REGISTER), "wino_y", ROW, lanes)
@@ -199,6 +205,8 @@ class Winograd:
         s = s.reorder(acc, xi, nu, n, f"{c}.0", f"{c}.1", th, tw, f"{k}.0", f"{k}.1")
         for loop in (f"{c}.1", th, tw, f"{k}.0"):
             s = s.unroll(acc, loop)
+        if config.get_bool("stream"):
+            s = s.stream(acc, "wino_u", f"{c}.0")
         return s.vectorize(acc, f"{k}.1")
 
 

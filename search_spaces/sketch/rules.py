@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.core import LINE
 from autotune.schedule.dot_products import DotProduct
+from autotune.search_spaces.library.afar import comes_from_afar
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor, Folding, Term
 from autotune.target import Target
 
@@ -99,7 +100,7 @@ def from_afar(c: Contraction, target: Target) -> bool:
 
     However little that is beside the work as a whole: each panel is waited for when it is first read.
     """
-    return 2 * sum(math.prod(f.shape) * f.bytes for f in c.streamed) > target.l2_bytes
+    return comes_from_afar(sum(math.prod(f.shape) * f.bytes for f in c.streamed), target)
 
 
 def turns_ahead(rows: int, vectors: int, target: Target) -> int:
