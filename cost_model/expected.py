@@ -10,9 +10,22 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from autotune.core import LINE
 from autotune.cost_model.instructions import Instructions, adding, counted, nonzero
 from autotune.cost_model.traffic import Traffic
-from autotune.lower.ir import REGISTER, Barrier, For, LoopProgram, Stmt, Store, body_of, statements, with_body
+from autotune.lower.ir import (
+    REGISTER,
+    Barrier,
+    For,
+    LoopProgram,
+    Prefetch,
+    Stmt,
+    Store,
+    body_of,
+    statements,
+    with_body,
+)
+from autotune.lower.regions import touched
 from autotune.schedule.state import PARALLEL, SERIAL
 from autotune.target import Target
 from autotune.tensor.compute_def import ComputeDef
@@ -33,10 +46,15 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
     traffic = Traffic(body, [stmts for stmts, _ in nests], {o.name for o in program.operands if o.constant})
     levels = behind_caches(target)
     missed = [traffic.missed(size) for size, _ in levels]
+    touches = touched(body, {})
     total = 0.0
     for n, (stmts, around) in enumerate(nests):
         moving = [bytes_[n] / rate for bytes_, (_, rate) in zip(missed, levels)]
-        total += overlapped(_issued(counted(stmts, around, target), target), *moving)
+        arithmetic = _issued(counted(stmts, around, target), target)
+        # What is asked for in good time, into the second cache, comes meanwhile.
+        asked = sum(touches[name].lines(LINE) for name in _asked(stmts) & touches.keys())
+        late = [max(bytes_[n] - asked, 0.0) / rate for bytes_, (_, rate) in zip(missed[1:], levels[1:])]
+        total += max(arithmetic, *moving) + LATE * (moving[0] + sum(late))
     return total + (_meetings(program.body) * target.core.barrier_cycles if target.num_threads > 1 else 0.0)
 
 
@@ -57,7 +75,8 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
             constants += sum(math.prod(t.shape) * t.dtype.bytes for t in read_once.values())
     started = target.lanes(DType.f32.bytes) * adding(target).per_cycle
     moving = [constants / rate for _, rate in behind_caches(target)]
-    return overlapped(terms / started, *moving) / target.num_threads
+    late = moving[0]  # what comes from behind the second cache may be asked for in good time
+    return (max(terms / started, *moving) + LATE * late) / target.num_threads
 
 
 def _is_plain(read: Read) -> bool:
@@ -78,6 +97,11 @@ def behind_caches(target: Target) -> tuple[tuple[int, float], ...]:
 def overlapped(arithmetic: float, *moving: float) -> float:
     """Cycles of arithmetic while bytes are moved: what takes longest, and what of moving is not hidden."""
     return max(arithmetic, *moving) + LATE * sum(moving)
+
+
+def _asked(stmts: Sequence[Stmt]) -> set[str]:
+    """Buffers whose lines are asked for into a cache behind the first."""
+    return {s.buffer.name for s in statements(tuple(stmts)) if isinstance(s, Prefetch) and s.level > 1}
 
 
 def _issued(found: Instructions, target: Target) -> float:

@@ -14,6 +14,7 @@ from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.mapping import far_apart, mapping, slides, turned
 from autotune.search_spaces.sketch.parts import added_up, in_parts
+from autotune.search_spaces.sketch.rules import from_afar
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles, Tiling
 from autotune.search_spaces.sketch.widened import copies_first, widened
@@ -77,14 +78,16 @@ def _in_parts(workload: Workload, target: Target) -> Contraction | None:
 def _first(workload: Workload, target: Target) -> float:
     """Untuned, before the templates of products, which it beats on a CPU that nobody has fitted a rule to, and behind
     those of convolutions whose channels are summed up, which it equals there (benchmarks/sketches.py --against). Of
-    narrow factors it is one among those, and with tiles, which the templates have not, before all."""
+    narrow factors, and of weights from memory, which it asks for in time, it is one among those, and with tiles, which
+    the templates have not, before all."""
     anchor, c = workload.anchor, contraction(workload, target)
     narrow = anchor is not None and any(workload.source(value) != value for value in anchor.inputs)
+    afar = c is not None and from_afar(c, target)
     if c is not None and any(f.dot.tiled for f in c.foldings) and not narrow:
         return WITH_TILES
     if (anchor is not None and anchor.op == "matmul") or (c is not None and c.lanewise):
         return BEFORE_PRODUCTS
-    if narrow and anchor is not None and anchor.op in CONVOLUTIONS:
+    if (narrow or afar) and anchor is not None and anchor.op in CONVOLUTIONS:
         return AMONG_ALGORITHMS
     return BEFORE_GENERIC
 
