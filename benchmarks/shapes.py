@@ -2,6 +2,7 @@
 
 python -m benchmarks.shapes                    1,000 calls of BERT-base, then ResNet-50, with one thread
 python -m benchmarks.shapes --calls 200 -t 2   fewer calls, two threads
+python -m benchmarks.shapes --layers 2         two layers, which have the kernels of all twelve: a sixth of the time
 python -m benchmarks.shapes --prepare          with the programs of all buckets made before the first call
 """
 
@@ -35,19 +36,21 @@ LENGTHS, BATCHES = (16, 384), (1, 8)
 IMAGES = (1, 4, 16, 64)
 OURS, PREPARED, PEER = "bucket", "prepared", "onnxruntime"
 WARM = 50
-FIXED = 12  # exact shapes that tell what a shape takes by itself
-SLOWEST = 0.03  # share of the calls, the slowest by that, whose shapes are timed by themselves
+FIXED = 12  # shapes that tell how long programs of exactly that shape take beside the peer
+SLOWEST = 0.03  # share of the calls, the slowest by that, of whose very shapes this is measured
+ROUNDS = 5  # of a shape's runs by all engines in turn
 METHOD = (
     "Each engine in a process of its own, on the cores that the benchmark may use; every call is made by one engine, "
     "then by the other. Seconds are those of run() alone, compiling included, but what is compiled in the background "
-    "where a core is free. What a shape takes by itself is b l (p + q l) + r, fitted to the best of four runs of "
-    "programs for {FIXED} exact shapes; of the slowest {SLOWEST:.0%} of the calls by that, the best of four runs of "
-    "programs for their very shapes. Memory: the largest resident size, less that before the model was loaded."
+    "where a core is free. What a shape takes by itself is what the peer took just then, times what a program of "
+    "exactly that shape takes of the peer's time: p + q / (b l), fitted to {FIXED} shapes that all three run in turn, "
+    "{ROUNDS} rounds, medians; of the slowest {SLOWEST:.0%} of the calls by that, measured for their very shapes. "
+    "Memory: the largest resident size, less that before the model was loaded."
 )
 
 
-def bert(net: zoo.Net) -> onnx.ModelProto:
-    """BERT-base from token ids and an attention mask, both (batch, length), as exporters write it."""
+def bert(net: zoo.Net, layers: int = LAYERS) -> onnx.ModelProto:
+    """BERT-base, or its first layers, from token ids and an attention mask, both (batch, length), as exporters do."""
     ids, mask = "input_ids", "attention_mask"
     x = net.node("Gather", net.near(0.0, 1.0, (WORDS, WIDTH)), ids, axis=0)
     length = net.node("Gather", net.node("Shape", ids), net.shape(1), axis=0)
@@ -59,7 +62,7 @@ def bert(net: zoo.Net) -> onnx.ModelProto:
     def heads(y: str) -> str:
         return net.node("Transpose", net.node("Reshape", y, net.shape(0, 0, HEADS, WIDTH // HEADS)), perm=[0, 2, 1, 3])
 
-    for _ in range(LAYERS):
+    for _ in range(layers):
         q, k, v = (heads(linear(net, x, WIDTH, WIDTH)) for _ in range(3))
         scores = net.node("MatMul", q, net.node("Transpose", k, perm=[0, 1, 3, 2]))
         scores = net.node("Add", net.node("Div", scores, net.scalar((WIDTH / HEADS) ** 0.5)), hidden)
@@ -169,13 +172,33 @@ def serve(kind: str, model: str, path: str, threads: str) -> None:
         print(json.dumps({"seconds": seconds, "told": told, "bytes": status_bytes("VmHWM") - base}), flush=True)
 
 
-def measure_bert(report: Report, path: Path, threads: int, calls: int, cache: Path, ours_is: str) -> None:
-    """The calls of random shapes, by both engines in turn."""
+Shape = tuple[int, int]
+"""Batch and length."""
+
+
+def draw(calls: int) -> list[Shape]:
+    """The shapes of the calls."""
     rng = np.random.default_rng(0)
-    drawn = [(int(rng.integers(BATCHES[0], BATCHES[1] + 1)), int(rng.integers(LENGTHS[0], LENGTHS[1] + 1)))
-             for _ in range(calls)]  # fmt: skip
+    return [(int(rng.integers(BATCHES[0], BATCHES[1] + 1)), int(rng.integers(LENGTHS[0], LENGTHS[1] + 1)))
+            for _ in range(calls)]  # fmt: skip
+
+
+def in_turn(callers: Sequence[Caller], shape: Shape) -> NDArray[np.float64]:
+    """Seconds of runs of a shape by all callers in turn, [round, caller]."""
+    for caller in callers:
+        caller.call(*shape)
+    return np.asarray([[caller.call(*shape)["seconds"] for caller in callers] for _ in range(ROUNDS)])
+
+
+def measure_bert(
+    report: Report, path: Path, threads: int, drawn: Sequence[Shape], cache: Path, ours_is: str, layers: int
+) -> None:
+    """The calls of random shapes, by both engines in turn."""
+    where = f"BERT-base{'' if layers == LAYERS else f' of {layers} layers'}, {threads} threads"
     ours: list[dict[str, float]] = []
     peer: list[dict[str, float]] = []
+    calls = len(drawn)
+    warm = min(WARM, calls // 2)
     with ExitStack() as stack:
         one, two = (stack.enter_context(Caller(kind, "bert", path, threads, cache)) for kind in (ours_is, PEER))
         for n, (batch, length) in enumerate(drawn):
@@ -183,36 +206,36 @@ def measure_bert(report: Report, path: Path, threads: int, calls: int, cache: Pa
             peer.append(two.call(batch, length, n))
             if n % 50 == 49:
                 progress(f"{n + 1} calls")
-    fixed = drawn[:: max(1, calls // FIXED)][:FIXED]
-    seconds, others = (np.asarray([found["seconds"] for found in of]) for of in (ours, peer))
-    with Caller("compile", "bert", path, threads, cache) as exact:
+        seconds, others = (np.asarray([found["seconds"] for found in of]) for of in (ours, peer))
+        exact = stack.enter_context(Caller("compile", "bert", path, threads, cache))
 
-        def alone(shape: tuple[int, int]) -> float:
-            return min(exact.call(*shape)["seconds"] for _ in range(4))
+        def of_the_peers(shape: Shape) -> tuple[float, float]:
+            """What an exact program takes of the peer's time, and how many times as long as that ours takes."""
+            found = in_turn((one, two, exact), shape)
+            return float(np.median(found[:, 2] / found[:, 1])), float(np.median(found[:, 0] / found[:, 2]))
 
-        terms = np.asarray([(b * n, b * n * n, 1.0) for b, n in fixed])
-        times = np.asarray([alone(shape) for shape in fixed])
-        weights = np.linalg.lstsq(terms / times[:, None], np.ones(len(fixed)), rcond=None)[0]
-        by_itself = np.asarray([(b * n, b * n * n, 1.0) for b, n in drawn]) @ weights
-        warm = min(WARM, calls // 2)
+        fixed = drawn[:: max(1, calls // FIXED)][:FIXED]
+        terms = np.asarray([(1.0, 1.0 / (b * n)) for b, n in fixed])
+        weights = np.linalg.lstsq(terms, np.asarray([of_the_peers(shape)[0] for shape in fixed]), rcond=None)[0]
+        by_itself = others * (np.asarray([(1.0, 1.0 / (b * n)) for b, n in drawn]) @ weights)
         slowest = warm + np.argsort((by_itself / seconds)[warm:])[: max(2, round(calls * SLOWEST))]
+        found_slow: list[Row] = []
         for n in slowest:
-            by_itself[n] = alone(drawn[n])
+            share, again = of_the_peers(drawn[n])
+            by_itself[n] = others[n] * share
+            found_slow.append(
+                {"call": int(n), "batch": drawn[n][0], "length": drawn[n][1], "ms": seconds[n] * 1e3,
+                 "by itself ms": by_itself[n] * 1e3, "times": seconds[n] / by_itself[n], "times, afterwards": again}
+            )  # fmt: skip
     slower = (seconds / by_itself)[warm:]
-    found_slow: list[Row] = [
-        {"call": int(n), "batch": drawn[n][0], "length": drawn[n][1], "ms": seconds[n] * 1e3,
-         "by itself ms": by_itself[n] * 1e3, "times": seconds[n] / by_itself[n]}
-        for n in sorted(slowest, key=lambda n: -seconds[n] / by_itself[n])
-    ]  # fmt: skip
-    report.table(f"BERT-base, {threads} threads, the slowest calls by their shapes", found_slow)
+    report.table(f"{where}, the slowest calls by their shapes", found_slow)
     error = max(abs(a["told"] / b["told"] - 1) for a, b in zip(ours, peer))
     rows: list[Row] = [
         {"engine": name, "calls": calls, "seconds": float(s.sum()), "after 50 calls": float(s[WARM:].sum()),
          "median ms": float(np.median(s)) * 1e3, "MiB": of[-1]["bytes"] / 2**20}
         for name, s, of in (("autotune", seconds, ours), ("onnxruntime", others, peer))
     ]  # fmt: skip
-    report.table(f"BERT-base, lengths {LENGTHS}, batches {BATCHES}, {threads} threads", rows)
-    where = f"BERT-base, {threads} threads"
+    report.table(f"{where}, lengths {LENGTHS}, batches {BATCHES}", rows)
     report.claim(f"{where}: total time against onnxruntime", float(others.sum() / seconds.sum()), "at least", 1.05, "x")
     after = float(others[WARM:].sum() / seconds[WARM:].sum()) if calls > WARM else None
     report.claim(f"{where}: after {WARM} calls", after, "at least", 1.05, "x")
@@ -242,6 +265,7 @@ def measure_resnet(report: Report, path: Path, threads: int, rounds: int, cache:
 def main(arguments: list[str] | None = None) -> int:
     options = parser("shapes", __doc__)
     options.add_argument("--calls", type=int, default=1000, help="of BERT-base; 0 leaves it out")
+    options.add_argument("--layers", type=int, default=LAYERS, help="of BERT-base")
     options.add_argument("--images", type=int, default=40, help="runs of ResNet-50 with one image; 0 leaves it out")
     options.add_argument("-t", "--threads", type=int, default=1)
     options.add_argument(
@@ -250,14 +274,14 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--cache", type=Path, help="folder of compiled kernels; an empty one if not given")
     given = options.parse_args(arguments)
     calls, images = (6, 2) if given.quick else (given.calls, given.images)
-    report = Report("shapes", METHOD.format(FIXED=FIXED, SLOWEST=SLOWEST), given.quick)
+    report = Report("shapes", METHOD.format(FIXED=FIXED, SLOWEST=SLOWEST, ROUNDS=ROUNDS), given.quick)
     with tempfile.TemporaryDirectory(prefix="autotune-shapes-") as folder:
         cache = given.cache or Path(folder) / "cache"
         if calls:
             path = Path(folder) / "bert.onnx"
-            onnx.save(bert(zoo.Net("bert", zoo.Weights(0))), path)
+            onnx.save(bert(zoo.Net("bert", zoo.Weights(0)), given.layers), path)
             kind = PREPARED if given.prepare else OURS
-            measure_bert(report, path, given.threads, calls, cache, kind)
+            measure_bert(report, path, given.threads, draw(calls), cache, kind, given.layers)
         if images:
             path = Path(folder) / "resnet50.onnx"
             onnx.save(resnet50(), path)
