@@ -139,24 +139,21 @@ def names() -> tuple[str, ...]:
 def templates_for(workload: Workload, target: Target, *, strict_fp: bool = False) -> list[Template]:
     """The templates that can compute the workload, the untuned choice first; `strict_fp` leaves only strict ones."""
     first, others = _able(workload, target, strict_fp)
-    if len(first) > 1:
-        first.sort(key=lambda entry: _expected(entry, workload, target))
-    return first + others
+    return _by_time(first, workload, target) + others
 
 
-def _untuned(workload: Workload, target: Target, strict_fp: bool) -> Template:
-    """The first of `templates_for`. What cannot take less time than the best so far is not lowered."""
-    first, _ = _able(workload, target, strict_fp)
-    if len(first) < 2:
-        return _some(first, workload)[0]
-    best, least = None, {entry.name: _least(entry, workload, target) for entry in first}
-    for entry in sorted(first, key=lambda entry: least[entry.name]):
-        if best is not None and least[entry.name] > best[0]:
-            break
-        found = (_expected(entry, workload, target), first.index(entry), entry)
-        best = found if best is None else min(best, found, key=lambda one: one[:2])
-    assert best is not None
-    return best[2]
+def _by_time(able: list[Template], workload: Workload, target: Target) -> list[Template]:
+    """The one first whose default should take the least time. What cannot take less than the best so far is not
+    lowered: its bound is its place."""
+    if len(able) < 2:
+        return able
+    times = {entry.name: _least(entry, workload, target) for entry in able}
+    best = math.inf
+    for entry in sorted(able, key=lambda entry: times[entry.name]):
+        if times[entry.name] <= best:
+            times[entry.name] = _expected(entry, workload, target)
+            best = min(best, times[entry.name])
+    return sorted(able, key=lambda entry: times[entry.name])
 
 
 def _able(workload: Workload, target: Target, strict_fp: bool) -> tuple[list[Template], list[Template]]:
@@ -207,7 +204,7 @@ def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -
 
 def default_config(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
     """What an untuned kernel uses: the default of the first template, with its name in it."""
-    first = _untuned(workload, target, strict_fp)
+    first = _some(templates_for(workload, target, strict_fp=strict_fp), workload)[0]
     return first.default(workload, target).replace(template=first.name)
 
 
