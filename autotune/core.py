@@ -104,6 +104,11 @@ class Core:
         """The same at the width that is best at it."""
         return max(self.lane_rate(kind, bits) for bits in WIDTHS)
 
+    def folding(self, kind: str, products: int) -> float:
+        """How many products an instruction that adds up so many per lane of f32 does for each that multiply-adds of f32
+        do; 0 where there is no such instruction."""
+        return products * self.best_lane_rate(kind) / self.best_lane_rate("fma.f32")
+
     def rounded(self, before: Core | None = None) -> Core:
         """In steps so coarse that measuring the same machine again gives the same figures, nearly always.
 

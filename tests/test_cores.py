@@ -169,3 +169,10 @@ def test_measured_figures_need_a_place(tmp_path: Path) -> None:
 def test_widths() -> None:
     assert vector_bits_of(("avx2", "fma")) == 256
     assert vector_bits_of(features_of("znver4")) == 512
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gain"), [("znver4", 2.0), ("cooperlake", 1.0), ("sapphirerapids", 0.5), ("haswell", 0.0)]
+)
+def test_what_folding_pairs_gains(cpu: str, gain: float) -> None:
+    assert core_of(cpu, features_of(cpu)).folding("dot.bf16", 2) == gain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from autotune.runtime.difference import max_error
 from autotune.runtime.feeds import random_feeds
 from autotune.runtime.program import TensorSpec
 from autotune.search_spaces import lookup
+from autotune.search_spaces.operators.attention import DOT
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.search_spaces.space.limit import Speed, limit
@@ -36,6 +38,8 @@ MARGIN = 0.8
 what other inputs err by."""
 
 Compile = Callable[[Graph], CompiledModel]
+Narrow = Callable[[Collection[str]], Graph]
+"""The graph with some of its products narrow."""
 
 
 def compile_precisely(
@@ -91,44 +95,51 @@ def in_precision(
     if dtype is DType.f32:
         return graph, replace(AS_IT_IS, asked=precision.name)
     nodes = narrowable(graph)
+    narrow = functools.partial(narrowed, graph, dtype, attention=_folds_pairs(target))
     if precision.name in ("bf16", "f16"):
         names = [node.name for node in nodes]
-        return narrowed(graph, dtype, names), Precise(precision.name, dtype.value, len(names), len(names))
+        return narrow(names), Precise(precision.name, dtype.value, len(names), len(names))
 
     def compiled(graph: Graph) -> CompiledModel:
         return compile_graph(graph, target, database, cache, strict_fp=strict_fp)
 
-    gains = _gains(graph, target, database, cache, dtype, strict_fp)
+    gains = _gains(graph, narrow, target, database, cache, dtype, strict_fp)
     found = Precise(precision.name, dtype.value, len(gains), len(nodes))
     if not gains:
         return graph, replace(found, note="16 bits would not be faster")
     if precision.name == "model" and precision.max_error is None:  # whose roundings they are
-        return narrowed(graph, dtype, gains), found
+        return narrow(gains), found
     if target.missing_features():
-        return narrowed(graph, dtype, gains), replace(found, note="not tried on inputs: made for another CPU")
-    return _within(graph, gains, compiled, found, precision.max_error or MAX_ERROR)
+        return narrow(gains), replace(found, note="not tried on inputs: made for another CPU")
+    return _within(graph, gains, narrow, compiled, found, precision.max_error or MAX_ERROR)
+
+
+def _folds_pairs(target: Target) -> bool:
+    """Whether the instruction that attention in bf16 is made of multiplies as much as those of f32: nothing else there
+    is the faster for 16 bits."""
+    return target.core.folding(DOT.pipe, DOT.extent) >= 1
 
 
 def _within(
-    graph: Graph, gains: Mapping[str, float], compiled: Compile, found: Precise, allowed: float
+    graph: Graph, gains: Mapping[str, float], narrow: Narrow, compiled: Compile, found: Precise, allowed: float
 ) -> tuple[Graph, Precise]:
     """As much of the gain as the error allows."""
-    specs, dtype = [TensorSpec(v.name, v.dtype, v.shape) for v in graph.inputs], DType(found.dtype)
+    specs = [TensorSpec(v.name, v.dtype, v.shape) for v in graph.inputs]
     samples, wide = [random_feeds(specs, seed, size) for seed, size in enumerate(SIZES)], compiled(graph)
     right = [wide.run(feeds) for feeds in samples]
 
     def error_of(names: Collection[str]) -> float:
-        narrow = compiled(narrowed(graph, dtype, names))
-        return max(max_error(narrow.run(feeds), wanted) for feeds, wanted in zip(samples, right, strict=True))
+        tried = compiled(narrow(names))
+        return max(max_error(tried.run(feeds), wanted) for feeds, wanted in zip(samples, right, strict=True))
 
     error, most = error_of(gains), MARGIN * allowed
     if error <= most:
-        return narrowed(graph, dtype, gains), replace(found, error=error)
+        return narrow(gains), replace(found, error=error)
     note = f"more would err by over {allowed:g}"
     orders = (list(gains), sorted(gains, key=lambda name: -gains[name]))
     tried = [_most(order, error_of, most) for order in orders]
     names, error = max(tried, key=lambda one: sum(gains[name] for name in one[0]))
-    return narrowed(graph, dtype, names), replace(found, narrow=len(names), error=error, note=note)
+    return narrow(names), replace(found, narrow=len(names), error=error, note=note)
 
 
 def _most(
@@ -147,22 +158,22 @@ def _most(
 
 
 def _gains(
-    graph: Graph, target: Target, database: Database | None, cache: ObjectCache | None, dtype: DType,
+    graph: Graph, narrow: Narrow, target: Target, database: Database | None, cache: ObjectCache | None, dtype: DType,
     strict_fp: bool,
 ) -> dict[str, float]:  # fmt: skip
     """Seconds that 16 bits save, for the products that they make faster, in graph order."""
     nodes = [node for node in narrowable(graph) if not too_large(graph, node, dtype)]
     before = _by_origin(graph)
-    after = _by_origin(narrowed(graph, dtype, [node.name for node in nodes]))
+    after = _by_origin(narrow([node.name for node in nodes]))
     choose = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target))
     gains: dict[str, float] = {}
     for node in nodes:
         origin = node.origins[0] if node.origins else ""
         if origin in before and origin in after:
             wide = _seconds(before[origin], choose, strict_fp, least=True)
-            narrow = _seconds(after[origin], choose, strict_fp, least=False)
-            if narrow < WORTH_NARROWING * wide:
-                gains[node.name] = wide - narrow
+            short = _seconds(after[origin], choose, strict_fp, least=False)
+            if short < WORTH_NARROWING * wide:
+                gains[node.name] = wide - short
     return gains
 
 

@@ -11,7 +11,7 @@ bits, so has its data. Of attention between such products queries, keys and valu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Collection
 from typing import Any
 
 import ml_dtypes
@@ -62,8 +62,11 @@ def too_large(graph: Graph, node: Node, dtype: DType) -> str:
     return ""
 
 
-def narrowed(graph: Graph, dtype: DType, chosen: Container[str]) -> Graph:
+def narrowed(graph: Graph, dtype: DType, chosen: Collection[str], *, attention: bool = True) -> Graph:
     """The graph with those products that compute the values `chosen` of operands of `dtype`.
+
+    Args:
+        attention: whether that between such products reads bf16, too; else it is f32 all through.
 
     Raises:
         ModelError: a weight of theirs is too large for it.
@@ -74,14 +77,14 @@ def narrowed(graph: Graph, dtype: DType, chosen: Container[str]) -> Graph:
     for node in graph.nodes:
         if node.name in products and (complaint := too_large(graph, node, dtype)):
             raise ModelError(f"precision {dtype}: {complaint}; use bf16, auto or f32")
-    return remove_dead_code(_Narrowing(graph, dtype.value, products).result())
+    return remove_dead_code(_Narrowing(graph, dtype.value, products, attention).result())
 
 
 class _Narrowing:
     """A sweep that stores in 16 bits what only products and what computes element by element read."""
 
-    def __init__(self, graph: Graph, dtype: str, products: set[str]) -> None:
-        self._graph, self._dtype, self._products = graph, dtype, products
+    def __init__(self, graph: Graph, dtype: str, products: set[str], attention: bool) -> None:
+        self._graph, self._dtype, self._products, self._attention = graph, dtype, products, attention
         self._stored = self._stored_narrow()
         self._sweep = Sweep(graph)
         self._narrow: dict[str, str] = {}
@@ -154,7 +157,7 @@ class _Narrowing:
 
     def _attends(self, node: Node) -> bool:
         """Whether a node is attention whose queries, keys and values products with narrow factors have made."""
-        if node.op != ATTENTION or self._dtype != DType.bf16.value or node.attr("result") != 0:
+        if not self._attention or node.op != ATTENTION or self._dtype != DType.bf16.value or node.attr("result") != 0:
             return False
         return node.attr("precision") in ("", "f32") and all(self._made(name) for name in node.inputs[:ATTENDED])
 

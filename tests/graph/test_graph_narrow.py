@@ -148,6 +148,14 @@ def test_attention_between_products_reads_and_gives_16_bits() -> None:
     assert [graph.values[o.value].dtype for o in graph.outputs] == ["f32"]
 
 
+def test_attention_is_f32_where_it_is_no_faster_in_16_bits() -> None:
+    net = Net(4, 16)
+    graph = net.graph(net.dense(attended(net, *(net.dense(net.x, 16) for _ in range(3))), 8))
+    found = narrowed(graph, DType.bf16, {node.name for node in narrowable(graph)}, attention=False)
+    attention = next(node for node in found.nodes if node.op == "attention")
+    assert {found.values[name].dtype for name in (*attention.inputs, attention.name)} == {"f32"}
+
+
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])
 def test_attention_over_other_values_reads_f32(dtype: DType) -> None:
     """A cache stays as it is; and of f16 the powers of a softmax would be too small."""
