@@ -28,10 +28,11 @@ from autotune.lower.ir import (
     statements,
     variables,
 )
-from autotune.schedule.dot_products import DOT_PRODUCTS, WIDENING
+from autotune.schedule.dot_products import BF16_WIDENING, DOT_PRODUCTS, FOR_ALL_LANES, WIDENING
 from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE
 from autotune.target import Target
-from autotune.tensor.expr import Binary, Const, Expr, Table, children
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Table, children
 from autotune.tensor.linear import Div, Linear, Mod
 
 Integers = NDArray[np.int64]
@@ -40,6 +41,8 @@ ENUMERATED = 65536
 """Turns of loops in which a position is looked at; of more, a condition is taken to hold."""
 ONE_EACH = 2
 """Registers that hold a factor each while a tile is multiplied."""
+
+_HALVES = (DType.f16, DType.bf16)
 
 
 @dataclass(slots=True)
@@ -128,7 +131,9 @@ class _Counter:
             self.found.arithmetic += at.times(over) * at.widening / at.rate
             return
         op = e.op if isinstance(e, Binary) else ""
-        if e.dtype.is_float and not at.swallowed and not (folded and op == "mul"):
+        if isinstance(e, Cast) and isinstance(e.a, Load) and e.a.dtype in _HALVES and not at.swallowed:
+            self.found.arithmetic += at.times(over) * at.widened(e.a.dtype, over) / at.rate
+        elif e.dtype.is_float and not at.swallowed and not (folded and op == "mul"):
             self.found.arithmetic += at.times(over) / at.rate
         for below in children(e):
             self._compute(at, below, folded=op in ("add", "sub"))
@@ -172,6 +177,12 @@ class _Place:
         """Of what moves with some loops: how many there are in one turn of the innermost that is not unrolled."""
         unrolled = math.prod(x.extent for x in self.loops if x.mark == UNROLL and x.var in over)
         return unrolled * (self._width if self._vector and self._vector.var in over else 1)
+
+    def widened(self, dtype: DType, over: Collection[str]) -> int:
+        """Instructions that make f32 of a vector of such elements, or of a number for all lanes."""
+        if self._vector is not None and self._vector.var not in over:
+            return FOR_ALL_LANES
+        return BF16_WIDENING if dtype is DType.bf16 else 1
 
     def vectors(self, buffer: Buffer, indices: Sequence[Linear]) -> int:
         """Instructions that move what the lanes of a vector touch: one for each vector of memory in which that lies."""

@@ -109,6 +109,12 @@ def _tiles(name: str, extent: int, left: DType, right: DType, total: DType, feat
 WIDENING = 2.5
 """Instructions that make 16-bit integers of a vector of bytes: two where they are unsigned, else three."""
 
+BF16_WIDENING = 2
+"""Instructions that make f32 of a vector of bf16, a zero for every second half; of f16 there is one that does."""
+
+FOR_ALL_LANES = 3
+"""Instructions that bring a narrow number to a register, widen it, and copy it to all lanes."""
+
 PAIRS = "vpmaddwd.pairs"
 """Multiplies pairs of 16-bit integers that lie as such in memory."""
 

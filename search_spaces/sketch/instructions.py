@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.schedule.dot_products import WIDENING, DotProduct
+from autotune.schedule.dot_products import BF16_WIDENING, FOR_ALL_LANES, WIDENING, DotProduct
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Flags
-from autotune.search_spaces.sketch.contraction import Contraction
+from autotune.search_spaces.sketch.contraction import Contraction, Folding
 from autotune.search_spaces.sketch.rules import folded, narrow
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -16,8 +16,6 @@ from autotune.tensor.dtype import DType
 Array = NDArray[np.float64]
 INTEGER_STEPS = 3
 """Instructions that multiply 32-bit integers, two on most CPUs, and add the product."""
-FOR_ALL_LANES = 3
-"""Instructions that bring a narrow number to a register, widen it, and copy it to all lanes."""
 
 
 def throughput(c: Contraction, target: Target, kind: str, b: Batch) -> tuple[Array, Array]:
@@ -58,11 +56,24 @@ def gains(c: Contraction, target: Target, kind: str) -> Array:
     Those of tiles count as 1, too: they do not take the steps of a tile of accumulators one by one.
     """
     plain, found = target.core.lane_rate(kind, target.vector_bits), [1.0]
-    for folding in c.foldings:
-        bits = [target.vector_bits * lanes // c.lanes for lanes in folding.lanes]
-        best = max(target.core.lane_rate(folding.dot.pipe, width) for width in bits) / turns(folding.dot, target)
-        found.append(1.0 if folding.dot.tiled else max(best * folding.dot.extent / plain, 1.0))
+    for x in c.foldings:
+        found.append(1.0 if x.dot.tiled else max(_lane_products(x, c, target) / plain, 1.0))
     return np.array(found)
+
+
+def outrun(c: Contraction, target: Target, kind: str) -> bool:
+    """Whether there are instructions that fold, and one that does not multiplies faster than each of them.
+
+    Those of tiles are never outrun.
+    """
+    plain = target.core.lane_rate(kind, target.vector_bits)
+    return bool(c.foldings) and all(not x.dot.tiled and _lane_products(x, c, target) < plain for x in c.foldings)
+
+
+def _lane_products(x: Folding, c: Contraction, target: Target) -> float:
+    """Bits of vector in whose lanes an instruction adds up, per cycle at best, times the products of a lane."""
+    best = max(target.core.lane_rate(x.dot.pipe, target.vector_bits * lanes // c.lanes) for lanes in x.lanes)
+    return best * x.dot.extent / turns(x.dot, target)
 
 
 def dominated(c: Contraction, target: Target, kind: str) -> frozenset[str]:
@@ -83,7 +94,7 @@ def preparing(c: Contraction, target: Target, b: Batch, packs: Flags) -> Array:
     total = np.zeros(len(b.vector))
     for f in narrow(c, target):
         moves = np.array([a.name in f.axes() for a in c.spatial])
-        vector = 2 if c.schedule.state.tensor(f.tensor).dtype is DType.bf16 else 1  # it is shifted, too
+        vector = BF16_WIDENING if c.schedule.state.tensor(f.tensor).dtype is DType.bf16 else 1
         each = np.where(moves[b.vector], vector, FOR_ALL_LANES)
         total += np.where(b.dot == 0, each * np.where(moves[None, :], b.tile, 1.0).prod(1), 0.0)
     for n, x in enumerate(c.foldings, 1):

@@ -17,7 +17,7 @@ from autotune.search_spaces.sketch.parts import added_up, in_parts
 from autotune.search_spaces.sketch.rules import from_afar
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles, Tiling
-from autotune.search_spaces.sketch.widened import copies_first, widened
+from autotune.search_spaces.sketch.widened import all_wide, copied, widened
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.registry import template
@@ -49,7 +49,12 @@ class _Sketch:
         space = self.space(workload, target)
         c = space.numbers.c
         laid = with_layouts(c.schedule, interface, dict(c.layouts))
-        return skip_what_nobody_reads(Tiles(c, self.tiling(space.tiling(config), c, laid), laid).schedule())
+        nest = Tiles(c, self.tiling(space.tiling(config), c, laid), laid)
+        return skip_what_nobody_reads(self.finished(nest.schedule(), nest, target))
+
+    def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+        """With what the nest reads made before."""
+        return schedule
 
     def tiling(self, t: Tiling, c: Contraction, laid: Schedule) -> Tiling:
         """The tiling of a config in the layouts that operands have."""
@@ -117,9 +122,15 @@ class SketchedWidened(_Sketch):
 
     look = staticmethod(widened)
 
-    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        c = self.space(workload, target).numbers.c
-        return copies_first(super().schedule(workload, config, target, interface), c, target)
+    def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+        return copied(schedule, nest, target)
+
+
+@template("sketch.wide", op=None, weight=0.5, priority=_first)
+class SketchedWide(SketchedWidened):
+    """The same of floats, of which weights are kept widened: more memory, fewer instructions."""
+
+    look = staticmethod(all_wide)
 
 
 def _map_first(workload: Workload, target: Target) -> float:

@@ -98,11 +98,11 @@ class Tiles:
         outer, inner = self._output()
         if self.total and not self.t.depth:
             self._keep(self.c.output, inner[-1])
-        shared = self._share(outer)
+        self._shared = self._share(outer)
         if self.t.depth:
-            self._added_up([x for x in self.edit.loops(self.c.output) if x in shared.values()][-1])
+            self._added_up([x for x in self.edit.loops(self.c.output) if x in self._shared.values()][-1])
         for factor, copy in copies:
-            self._copy(factor, copy, shared)
+            self._copy(factor, copy)
         if self.total:
             self._sum()
         if self._has_room():
@@ -137,7 +137,8 @@ class Tiles:
         inner = [tiles[n] for n in t.inner]
         self._tile(out, [*outer, *inner], rows)
         self.outer_axis = {blocks[n]: n for n in t.outer}
-        self.turning = {n for n in t.outer if edit.extent(out, blocks[n]) > 1}
+        self._turns = {blocks[n]: edit.extent(out, blocks[n]) for n in t.outer}
+        self.turning = {n for n in t.outer if self._turns[blocks[n]] > 1}
         return outer, inner
 
     def _tile(self, stage: str, outside: list[str], rows: dict[int, str]) -> None:
@@ -247,8 +248,12 @@ class Tiles:
                 places += [(r.tensor, d) for d in moved]
         return all(state.layout(t).allocated(t.shape)[d][1] >= end for t, d in places)
 
+    def packs(self, factor: Factor) -> bool:
+        """Whether a factor is copied into panels."""
+        return self.t.packs[self.c.factors.index(factor)] != NO
+
     def _in_panels(self, factor: Factor) -> bool:
-        return factor.plain and (factor.constant or self.t.packs[self.c.factors.index(factor)] != NO)
+        return factor.plain and (factor.constant or self.packs(factor))
 
     def _share(self, outer: list[str]) -> dict[str, str]:
         """Give threads their part; for each outer loop, the loop that it has become part of."""
@@ -310,14 +315,33 @@ class Tiles:
         between = loops[[x.axis for x in loops].index(inner.axis) + 1 : loops.index(inner)]
         return factor.constant and any(x.extent > 1 for x in between)
 
-    def _copy(self, factor: Factor, copy: str, shared: dict[str, str]) -> None:
+    def around(self, factor: Factor) -> str | None:
+        """The innermost of the loops over blocks of which another reads another part of a factor; None where there is
+        but one block. Once there is a nest."""
+        moving = self._moving(factor)
+        wanted = {self._shared[x] for x in moving}
+        return [x for x in self.edit.loops(self.c.output) if x in wanted][-1] if moving else None
+
+    def again(self, factor: Factor) -> int:
+        """How often `around` comes to each part of a factor."""
+        place, loops = self.around(factor), self.edit.loops(self.c.output)
+        if place is None:
+            return 1
+        outside = loops[: loops.index(place) + 1]
+        still = (x for x in self.outer_axis if x not in self._moving(factor) and self._shared[x] in outside)
+        return math.prod(self._turns[x] for x in still)
+
+    def _moving(self, factor: Factor) -> list[str]:
+        names = [a.name for a in self.c.spatial]
+        return [x for x, n in self.outer_axis.items() if names[n] in factor.axes() and n in self.turning]
+
+    def _copy(self, factor: Factor, copy: str) -> None:
         """The loops that copy a factor into panels."""
         c, t, edit = self.c, self.t, self.edit
         form = self._panels(factor)
         if t.packs[c.factors.index(factor)] == BLOCK:
-            moving = [x for x, n in self.outer_axis.items() if c.spatial[n].name in factor.axes() and n in self.turning]
-            if moving:  # else there is but one block, which is copied before all else
-                place = [x for x in edit.loops(c.output) if x in {shared[m] for m in moving}][-1]
+            place = self.around(factor)
+            if place is not None:  # else there is but one block, which is copied before all else
                 edit.compute_at(copy, c.output, place)
         edit.layout(copy, form)
         s = edit.stage(copy)

@@ -1,14 +1,16 @@
-"""Sums of products of narrow numbers for CPUs whose instructions do not multiply them: they are widened first.
+"""Sums of products of narrow numbers that no instruction multiplies, or none as fast as wide ones: widened first.
 
 To widen numbers in registers takes as many instructions as to multiply them, again for each tile. So the image is
-widened once, before all else, with its border: bytes to pairs of 16-bit integers, as weights are kept then, too, and
-floats of 16 bits to those of 32. Weights stay in 16 bits, which is half the memory: tiles read vectors of them, and one
-instruction widens such, where a number for all lanes takes three.
+widened once, with its border: bytes to pairs of 16-bit integers, as weights are kept then, too, and floats of 16 bits
+to those of 32. Weights stay in 16 bits, which is half the memory: tiles read vectors of them, and one instruction or
+two widen such, where a number for all lanes takes three. Or they are kept in 32 bits: where many rows share a weight,
+what is saved is more than it takes to bring the other half of its bytes.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 from autotune.core import LINE
 from autotune.errors import ScheduleError
@@ -18,9 +20,14 @@ from autotune.schedule.dot_products import DOT_PRODUCTS, PAIRS
 from autotune.schedule.editor import Editor
 from autotune.search_spaces.library.access import innermost
 from autotune.search_spaces.sketch.contraction import Contraction, Factor, analysed, contraction
+from autotune.search_spaces.sketch.instructions import outrun
+from autotune.search_spaces.sketch.tiling import Tiles
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
+
+FLOATS = "fma.f32"
+"""What multiplies floats that are widened."""
 
 
 @functools.lru_cache(maxsize=512)
@@ -28,13 +35,30 @@ def widened(workload: Workload, target: Target) -> Contraction | None:
     """The contraction that reads widened copies; None where there is an instruction for what is narrow, or nothing is
     that tiles would widen."""
     c = contraction(workload, target)
-    narrow = [] if c is None else _narrow(c)
-    if c is None or not narrow:
+    return None if c is None else _with_copies(c, target, {f.tensor for f in _narrow(c)})
+
+
+@functools.lru_cache(maxsize=512)
+def all_wide(workload: Workload, target: Target) -> Contraction | None:
+    """The contraction that reads floats of 32 bits only, weights too, which are widened once and for all; None where an
+    instruction multiplies those of 16 bits as fast, or `widened` is the same."""
+    c = contraction(workload, target)
+    if c is None or c.lanewise or (c.foldings and not outrun(c, target, FLOATS)):
         return None
+    narrow = _halves(c)
+    return (
+        _with_copies(c, target, {f.tensor for f in narrow}) if c.foldings or any(f.constant for f in narrow) else None
+    )
+
+
+def _with_copies(c: Contraction, target: Target, narrow: Collection[str]) -> Contraction | None:
+    """What is left to know where factors are read from copies of wider elements; None where there is nothing narrow."""
     edit, layouts = Editor(c.schedule), dict(c.layouts)
-    wide = DOT_PRODUCTS[PAIRS].left if c.foldings else DType.f32
+    wide = DOT_PRODUCTS[PAIRS].left if _in_pairs(c) else DType.f32
+    if not narrow:
+        return None
     try:
-        for f in narrow:
+        for f in (f for f in c.factors if f.tensor in narrow):
             copy = edit.cache_read(f.tensor, c.total, padded=not f.constant, stored=wide.value)
             if f.constant:
                 edit.schedule = edit.schedule.precompute(copy)
@@ -44,17 +68,26 @@ def widened(workload: Workload, target: Target) -> Contraction | None:
     except ScheduleError:
         return None
     found = analysed(edit.schedule, layouts, c.total, c.output, target)
-    return found if found is not None and bool(found.foldings) == bool(c.foldings) else None
+    return found if found is not None and bool(found.foldings) == _in_pairs(c) else None
+
+
+def _in_pairs(c: Contraction) -> bool:
+    """Whether pairs are multiplied, of what is widened for it."""
+    return bool(c.foldings) and all(f.dot.widened for f in c.foldings)
 
 
 def _narrow(c: Contraction) -> list[Factor]:
     """What is widened before all else."""
-    if c.foldings:
-        return list(c.factors) if all(f.dot.widened for f in c.foldings) else []
-    if c.lanewise:  # nothing is read for all lanes
+    if _in_pairs(c):
+        return list(c.factors)
+    if c.foldings or c.lanewise:  # nothing is read for all lanes
         return []
+    return [f for f in _halves(c) if not f.constant]
+
+
+def _halves(c: Contraction) -> list[Factor]:
     state = c.schedule.state
-    return [f for f in c.factors if not f.constant and state.tensor(f.tensor).dtype in (DType.f16, DType.bf16)]
+    return [f for f in c.factors if state.tensor(f.tensor).dtype in (DType.f16, DType.bf16)]
 
 
 def _lines(form: Layout, shape: tuple[int, ...], size: int) -> Layout:
@@ -64,19 +97,26 @@ def _lines(form: Layout, shape: tuple[int, ...], size: int) -> Layout:
     return Layout.blocked(len(shape), whole, order=[d for d, block in form.order if not block])
 
 
-def copies_first(schedule: Schedule, c: Contraction, target: Target) -> Schedule:
-    """The copies, in vectors along what lies side by side, rows shared among threads."""
-    edit = Editor(schedule)
+def copied(schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+    """The copies, in vectors along what lies side by side: of a block of tiles, where that copies nothing twice, since
+    it stays in a near cache; else before all else, rows shared among threads."""
+    c, edit = nest.c, Editor(schedule)
+    factors = {f.tensor: f for f in c.factors}
     for s in c.schedule.state.stages:
         (copy,) = s.stage.outputs
         form = edit.schedule.state.layout(copy)
         along = innermost(form, copy.shape)
-        if s.name not in (c.total, c.output) and along is not None:
-            _in_memory_order(edit, s.name, form, along, target)
+        if s.name in (c.total, c.output) or along is None:
+            continue
+        f = factors[s.name]
+        place = nest.around(f) if nest.again(f) == 1 and not nest.packs(f) else None
+        if place is not None:
+            edit.compute_at(s.name, c.output, place)
+        _in_memory_order(edit, s.name, form, along, target, alone=place is None)
     return edit.schedule
 
 
-def _in_memory_order(edit: Editor, name: str, form: Layout, along: int, target: Target) -> None:
+def _in_memory_order(edit: Editor, name: str, form: Layout, along: int, target: Target, *, alone: bool) -> None:
     """Vectors are as long as what lies side by side in what is copied, too."""
     stage = edit.stage(name)
     axes, (read,) = [a.name for a in stage.stage.axes], stage.reads()
@@ -94,7 +134,7 @@ def _in_memory_order(edit: Editor, name: str, form: Layout, along: int, target: 
     edit.unroll(name, pieces)
     edit.vectorize(name, lane)
     shared = around if ragged else order[:-1] or order
-    if shared:
+    if shared and alone:
         edit.parallel(name, edit.fuse(name, shared))
     if ragged:
         edit.partition(name, [over])

@@ -125,6 +125,8 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         return coded_cases.random_coded(rng), None
     if entry.name == "sketch.widened":
         return rng.choice((bytes_cases.random_bytes, halves_cases.random_halves))(rng), None
+    if entry.name == "sketch.wide":
+        return halves_cases.random_halves(rng), None
     if entry.name == "recurrent":
         return recurrent_cases.random_layer(rng), None
     workload = generic_cases.norm(rng) if family == "lrn" else generic_cases.random_workload(rng)
