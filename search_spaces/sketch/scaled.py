@@ -44,7 +44,6 @@ DECODE = 2
 """Instructions that decode a vector of weights: a shift and a permutation, or a widening and a conversion."""
 NEAR = 1.05
 """Times the least that is foreseen: closer than this the cycles of a tile are not known."""
-PRIORITY = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +313,7 @@ class ScaledTiles:
         return found
 
 
-@template("sketch.scaled", op=None, priority=PRIORITY)
+@template("sketch.scaled", op=None, priority=1.0)
 class SketchedScaledSum(ScaledTiles):
     """Codes are decoded to floats, and parts are sums of floats."""
 

@@ -14,7 +14,7 @@ from autotune.ops.coded_digits import MIXED, PREPARED
 from autotune.ops.workload import Workload
 from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
 from autotune.schedule.editor import Editor
-from autotune.search_spaces.sketch.scaled import PRIORITY, ScaledSum, ScaledTiles, scaled_sum
+from autotune.search_spaces.sketch.scaled import ScaledSum, ScaledTiles, scaled_sum
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -33,7 +33,7 @@ def instruction(target: Target) -> DotProduct | None:
     return next(fitting, None)
 
 
-@template("sketch.scaled_digits", op=NAME, priority=PRIORITY, strict=False)
+@template("sketch.scaled_digits", op=NAME, priority=1.0, strict=False)
 class SketchedDigits(ScaledTiles):
     """A part has a sum for each digit; what is taken out of words is multiplied by all of them."""
 

@@ -23,9 +23,7 @@ from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 
-WITH_TILES, AMONG_ALGORITHMS = 3.5, 0.0
-BEFORE_PRODUCTS, BEFORE_GENERIC, BESIDE_GENERIC, BEHIND_GENERIC = 2.5, -5.0, -10.0, -15.0
-
+FIRST, AMONG_ALGORITHMS, BEFORE_GENERIC, BESIDE_GENERIC, BEHIND_GENERIC = 1.0, 0.0, -5.0, -10.0, -15.0
 
 Look = Callable[[Workload, Target], "Contraction | None"]
 
@@ -81,17 +79,16 @@ def _in_parts(workload: Workload, target: Target) -> Contraction | None:
 
 
 def _first(workload: Workload, target: Target) -> float:
-    """Untuned, before the templates of products, which it beats on a CPU that nobody has fitted a rule to, and behind
-    those of convolutions whose channels are summed up, which it equals there (benchmarks/sketches.py --against). Of
-    narrow factors, and of weights from memory, which it asks for in time, it is one among those, and with tiles, which
-    the templates have not, before all."""
+    """Untuned, the first for products of matrices, depthwise convolutions and tiles, which templates have not; behind
+    those of other convolutions, which it equals (benchmarks/sketches.py --against). Of narrow factors, and of weights
+    from memory, which it asks for in time, it is one among those.
+    """
     anchor, c = workload.anchor, contraction(workload, target)
     narrow = anchor is not None and any(workload.source(value) != value for value in anchor.inputs)
     afar = c is not None and from_afar(c, target)
-    if c is not None and any(f.dot.tiled for f in c.foldings) and not narrow:
-        return WITH_TILES
-    if (anchor is not None and anchor.op == "matmul") or (c is not None and c.lanewise):
-        return BEFORE_PRODUCTS
+    tiled = c is not None and any(f.dot.tiled for f in c.foldings) and not narrow
+    if tiled or (anchor is not None and anchor.op == "matmul") or (c is not None and c.lanewise):
+        return FIRST
     if (narrow or afar) and anchor is not None and anchor.op in CONVOLUTIONS:
         return AMONG_ALGORITHMS
     return BEFORE_GENERIC
