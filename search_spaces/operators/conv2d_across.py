@@ -65,7 +65,7 @@ class AcrossGroupsConv2d:
         p = sizes(workload)
         registers, lanes = target.num_vector_registers, target.lanes(DType.f32.bytes)
         knobs = (
-            tile("ow_tile", p.ow, limit=28, default=1),
+            tile("ow_tile", p.ow, limit=28),
             Choice("oh_tile", divisors(p.oh, 7)),
             Choice("taps", ("outside", "inside")),
             flag("unroll_kh"),

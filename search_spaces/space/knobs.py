@@ -8,7 +8,6 @@ exchanged; strings and switches are not ordered. The functions below build the u
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from autotune.errors import ConfigError
@@ -105,44 +104,21 @@ def flag(name: str, default: bool = False) -> Choice:
     return Choice(name, (False, True), default)
 
 
-def tile(
-    name: str,
-    extent: int,
-    *,
-    limit: int | None = None,
-    multiple_of: int = 1,
-    exact: bool = False,
-    default: int | None = None,
-) -> Choice:
-    """A tile size for an axis of `extent`: at most `limit`, a multiple of `multiple_of`.
+def tile(name: str, extent: int, *, limit: int | None = None, default: int | None = None) -> Choice:
+    """A tile size for an axis of `extent`, at most `limit`.
 
-    `exact` keeps the divisors of the extent. Otherwise sizes that need the same number of tiles are one
-    choice, the smallest, which wastes least in the last tile; so there are about 2*sqrt(extent) sizes.
-    A default that is not in the list becomes the nearest size below it, else the smallest.
+    Sizes that need the same number of tiles are one choice, the smallest, which wastes least in the last tile; so there
+    are about 2*sqrt(extent) sizes. A default that is none of them becomes the nearest size below, else the smallest.
     """
-    _positive(name, extent=extent, multiple_of=multiple_of)
     longest = extent if limit is None else min(extent, limit)
-    sizes: Iterable[int] = range(multiple_of, longest + 1, multiple_of)
-    if exact:
-        kept = [size for size in sizes if extent % size == 0]
-    else:
-        smallest: dict[int, int] = {}
-        for size in sizes:
-            smallest.setdefault(-(-extent // size), size)
-        kept = list(smallest.values())
-    if not kept:
-        raise ConfigError(
-            f"knob {name!r} has no tile size for extent {extent} that is a multiple of {multiple_of} and at most "
-            f"{longest}{' and divides the extent' if exact else ''}; raise the limit or lower the multiple"
-        )
+    if longest < 1:
+        raise ConfigError(f"knob {name!r}: extent and limit must be at least 1, got {longest}")
+    smallest: dict[int, int] = {}
+    for size in range(1, longest + 1):
+        smallest.setdefault(-(-extent // size), size)
+    kept = tuple(smallest.values())
     wanted = kept[0] if default is None else max((size for size in kept if size <= default), default=kept[0])
-    return Choice(name, tuple(kept), wanted)
-
-
-def _positive(knob: str, **numbers: int) -> None:
-    for what, number in numbers.items():
-        if number < 1:
-            raise ConfigError(f"knob {knob!r}: {what} must be at least 1, got {number}")
+    return Choice(name, kept, wanted)
 
 
 def _kind(value: KnobValue) -> tuple[type, int]:

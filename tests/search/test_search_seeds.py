@@ -13,8 +13,9 @@ from autotune.records import Database
 from autotune.search.recording import Recorder
 from autotune.search.seeds import SEEDS, complete_families, seeds
 from autotune.search.task import TuningTask
+from autotune.search_spaces.library.anchored import divisors
 from autotune.search_spaces.space.config import Config
-from autotune.search_spaces.space.knobs import Choice, tile
+from autotune.search_spaces.space.knobs import Choice
 from autotune.search_spaces.space.space import ConfigSpace, Constraint, Member, TaskSpace
 from tests.search.simulated import TARGET
 
@@ -22,7 +23,7 @@ from tests.search.simulated import TARGET
 def conv_task(batch: int = 1, size: int = 56, epilogue: str = "") -> TuningTask:
     """A convolution whose tile divides its image, so that not every config of one size is valid at another."""
     workload = parse_workload(f"conv2d data={batch},16,{size},{size} weight=16,16,3,3 pad=1{epilogue}")
-    knobs = (tile("ow", size, exact=True), Choice("oc", (1, 2, 4)))
+    knobs = (Choice("ow", divisors(size, size)), Choice("oc", (1, 2, 4)))
     rule = Constraint("registers", lambda config: config.get_int("ow") * config.get_int("oc") <= 56, "at most 56")
     space = ConfigSpace(knobs, (rule,))
     return TuningTask(workload, TARGET, TaskSpace({"synthetic": Member(space, space.default())}))
