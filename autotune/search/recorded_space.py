@@ -106,15 +106,6 @@ class RecordedSpace:
         nearest = [group.nearest(config, None) for group in others if set(group.configs[0]) == set(config)]
         return [other for other in nearest if other is not None]
 
-    def index_of(self, config: Config) -> int:
-        self.validate(config)
-        return self._numbers[config]
-
-    def config_at(self, index: int) -> Config:
-        if not 0 <= index < self.size:
-            raise ConfigError(f"config number {index} is outside the space, which has {self.size}")
-        return self._configs[index]
-
     def enumerate(self) -> Iterator[Config]:
         return iter(self._configs)
 

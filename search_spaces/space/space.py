@@ -7,6 +7,7 @@ Random numbers come from the caller's `random.Random`; the same seed gives the s
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,14 +58,8 @@ class Space(Protocol):
     def crossover(self, mother: Config, father: Config, rng: random.Random) -> Config:
         """A valid config whose knobs come from one parent or the other; the mother when none is found."""
 
-    def index_of(self, config: Config) -> int:
-        """The number of a config, 0 to size - 1."""
-
-    def config_at(self, index: int) -> Config:
-        """The config of that number, valid or not."""
-
     def enumerate(self) -> Iterator[Config]:
-        """All valid configs in the order of their numbers."""
+        """All valid configs, in the order of templates, and of the values of their knobs."""
 
     def validate(self, config: Config) -> None:
         """Raises ConfigError, saying what to change, when the config is not a valid point of the space."""
@@ -203,23 +198,10 @@ class ConfigSpace:
         adopted = Config.of({**found, **{name: known[name] for name in lacking}})
         return adopted if self.satisfies(adopted) else None
 
-    def index_of(self, config: Config) -> int:
-        number = 0
-        for knob in self.knobs:
-            number = number * len(knob.values) + knob.index(config[knob.name])
-        return number
-
-    def config_at(self, index: int) -> Config:
-        if not 0 <= index < self.size:
-            raise ConfigError(f"config number {index} is outside the space, which has {self.size}")
-        values = []
-        for knob in reversed(self.knobs):
-            index, position = divmod(index, len(knob.values))
-            values.append((knob.name, knob.values[position]))
-        return Config.of(values)
-
     def enumerate(self) -> Iterator[Config]:
-        return (config for index in range(self.size) if self.satisfies(config := self.config_at(index)))
+        names = [knob.name for knob in self.knobs]
+        values = itertools.product(*(knob.values for knob in self.knobs))
+        return (config for each in values if self.satisfies(config := Config.of(zip(names, each, strict=True))))
 
     def satisfies(self, config: Config) -> bool:
         """Whether every constraint holds."""
@@ -387,25 +369,6 @@ class TaskSpace:
         values = config.without("template")
         others = [(name, member.space.like(values)) for name, member in self.members.items() if name != config.template]
         return [other.replace(template=name) for name, other in others if other is not None]
-
-    def index_of(self, config: Config) -> int:
-        wanted = self._named(config)[0]
-        before = 0
-        for name, member in self.members.items():
-            if name == wanted:
-                break
-            before += member.space.size
-        return before + member.space.index_of(config)
-
-    def config_at(self, index: int) -> Config:
-        if not 0 <= index < self.size:
-            raise ConfigError(f"config number {index} is outside the space, which has {self.size}")
-        members = iter(self.members.items())
-        name, member = next(members)
-        while index >= member.space.size:
-            index -= member.space.size
-            name, member = next(members)
-        return member.space.config_at(index).replace(template=name)
 
     def enumerate(self) -> Iterator[Config]:
         for name, member in self.members.items():

@@ -40,7 +40,6 @@ def test_everything_the_space_returns_is_valid(space: Space) -> None:
         assert mutant != a
         for config in (a, mutant, space.crossover(a, b, rng), *space.neighbours(a, rng)):
             space.validate(config)
-            assert space.config_at(space.index_of(config)) == config
             vector = space.encode(config)
             assert vector.dtype == np.float32
             assert vector.shape == (len(space.feature_names),)
@@ -51,7 +50,6 @@ def test_count_enumeration_and_size_agree(space: Space) -> None:
     listed = list(space.enumerate())
     assert len(listed) == len(set(listed)) == space.count_valid()
     assert len(listed) < space.size
-    assert [space.index_of(config) for config in listed] == sorted(space.index_of(config) for config in listed)
     assert space.count_valid(limit=1) is None
 
 
@@ -73,7 +71,7 @@ def test_the_same_seed_gives_the_same_configs() -> None:
 
 def test_crossover_mixes_both_parents() -> None:
     free = ConfigSpace(tuple(Choice(name, (0, 1)) for name in "abcdef"))
-    zeros, ones = free.config_at(0), free.config_at(free.size - 1)
+    zeros, *_, ones = free.enumerate()
     children = {free.crossover(zeros, ones, random.Random(seed)) for seed in range(20)}
     assert any(0 < sum(int(child.get_int(name)) for name in "abcdef") < 6 for child in children)
 
@@ -101,7 +99,7 @@ def test_first_guesses_leave_out_last_resorts_but_never_the_default() -> None:
 
 
 def test_a_lone_valid_config_is_found_and_an_empty_space_is_reported() -> None:
-    knobs = (tile("rows", 200, exact=False), Choice("cols", tuple(range(1, 200))))
+    knobs = (tile("rows", 200), Choice("cols", tuple(range(1, 200))))
     one = ConfigSpace(knobs, (Constraint("only", lambda c: (c["rows"], c["cols"]) == (200, 7), "rows 200, cols 7"),))
     assert one.sample(random.Random(0)) == Config.of(rows=200, cols=7)
     empty = ConfigSpace(knobs, (Constraint("never", lambda c: False, "nothing is ever right"),))
@@ -188,5 +186,3 @@ def test_bad_spaces_are_refused() -> None:
         TaskSpace({})
     with pytest.raises(ConfigError, match="it must be positive"):
         TaskSpace({"a": Member(SMALL, SMALL.default(), 0.0)})
-    with pytest.raises(ConfigError, match="outside the space"):
-        TASK.config_at(TASK.size)
