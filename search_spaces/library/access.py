@@ -35,14 +35,8 @@ def stride(state: State, stage: StageState, read: Read, axis: str) -> int | None
 
 def _variables(term: object) -> set[str]:
     if isinstance(term, Expr):
-        return {str(e) for e in _nodes(term)}
+        return {str(e) for e in walk(term)}
     return set(Linear(0, {term: 1}).variables())  # type: ignore[dict-item]
-
-
-def _nodes(e: Expr) -> Iterator[Expr]:
-    yield e
-    for child in children(e):
-        yield from _nodes(child)
 
 
 def irregular(state: State, stage: StageState, axis: str) -> int:
@@ -52,13 +46,13 @@ def irregular(state: State, stage: StageState, axis: str) -> int:
 
 def indirect(stage: StageState) -> bool:
     """Some element is read at a place that was itself read from memory."""
-    return any(isinstance(e, Read) for r in stage.reads() for i in r.indices for e in _nodes(i))
+    return any(isinstance(e, Read) for r in stage.reads() for i in r.indices for e in walk(i))
 
 
 def tabled(stage: StageState, axis: str) -> bool:
     """Some element is read at a place that a table of constants has for each position along `axis`."""
-    tables = [e for r in stage.reads() for i in r.indices for e in _nodes(i) if isinstance(e, Table)]
-    return any(isinstance(e, Var) and e.name == axis for t in tables for e in _nodes(t))
+    tables = [e for r in stage.reads() for i in r.indices for e in walk(i) if isinstance(e, Table)]
+    return any(isinstance(e, Var) and e.name == axis for t in tables for e in walk(t))
 
 
 def contiguous(state: State, stage: StageState, axis: str) -> bool:

@@ -26,6 +26,7 @@ from autotune.search_spaces.library.fusion import Cone
 from autotune.search_spaces.library.held import held_elements, registers_for_rows, vectors_held, written_out
 from autotune.search_spaces.library.placed import (
     FOLDS,
+    MAX_LANES,
     elements,
     folded_lanes,
     folded_vectors,
@@ -37,7 +38,6 @@ from autotune.target import Target
 from autotune.tensor.expr import Read, Select, Var, walk
 from autotune.tensor.layout import Layout
 
-MAX_LANES = 32
 SCANNED = 4  # times as many rows of a scan as turns of other loops: each waits longer for its step before
 MAX_WRITTEN_OUT = 600  # nodes of a body, indices included, in all turns that are written out
 MAX_TABLED = 2400  # the same where elements are at places from a table

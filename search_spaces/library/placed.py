@@ -7,6 +7,7 @@ from autotune.search_spaces.library.access import contiguous, indirect, irregula
 from autotune.tensor.layout import Layout
 
 FOLDS = frozenset({"sum", "prod", "max", "min", "largest"})
+MAX_LANES = 32
 MAX_UNROLLED = 64  # copies of a body along all unrolled loops around it
 
 

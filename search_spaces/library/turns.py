@@ -10,11 +10,9 @@ from autotune.schedule.state import REGISTER, StageState
 from autotune.search_spaces.library.access import widest
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.fusion import points, reads_of
-from autotune.search_spaces.library.placed import MAX_UNROLLED
+from autotune.search_spaces.library.placed import MAX_LANES, MAX_UNROLLED
 from autotune.search_spaces.space.interface import Interface
 from autotune.target import Target
-
-MAX_LANES = 32
 
 
 def turns_schedule(workload: Workload, target: Target, interface: Interface | None) -> Schedule:

@@ -71,7 +71,9 @@ class RegisterTiles:
 
     def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         """Numbers of output channels that one vector may hold, the default first."""
-        raise NotImplementedError
+        # Narrower vectors where the last one would be half empty; some CPUs execute them twice as fast.
+        narrow = lanes == 16 and 0 < p.k % lanes <= lanes // 2
+        return (lanes, lanes // 2) if narrow else (lanes,)
 
     def most_vectors(self, p: Conv, lanes: int) -> int:
         """How many vectors of output channels a tile may hold; they share the input channels."""
@@ -115,7 +117,7 @@ class RegisterTiles:
         knobs = (
             Choice("lanes", widths),
             Choice("oc_vectors", tuple(range(1, self.most_vectors(p, widths[-1]) + 1))),
-            tile("ow_tile", p.ow, limit=28, default=1),
+            tile("ow_tile", p.ow, limit=28),
             Choice("oh_tile", divisors(p.oh, 7)),
             Choice("ic_unroll", divisors(self.channels(p, widths[0]), 4)),
             Choice("order", ("khw", "hkw", "hwk") if p.rank > 1 else ("kw", "wk")),
@@ -297,8 +299,3 @@ class DirectConv2d(RegisterTiles):
 
     def applies(self, workload: Workload, target: Target) -> bool:
         return plain_conv(workload) and sizes(workload).groups == 1
-
-    def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
-        # Narrower vectors where the last one would be half empty; some CPUs execute them twice as fast.
-        narrow = lanes == 16 and 0 < p.k % lanes <= lanes // 2
-        return (lanes, lanes // 2) if narrow else (lanes,)

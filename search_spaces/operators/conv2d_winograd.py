@@ -27,9 +27,9 @@ from autotune.search_spaces.space.knobs import Choice, flag
 from autotune.search_spaces.space.registry import template
 from autotune.search_spaces.space.space import ConfigSpace, Constraint, Derived
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
-LANE_BYTES = 4
 ROW, COLUMN = 4, 5
 """Axes of a tile."""
 AHEAD = 4
@@ -53,7 +53,7 @@ class Winograd:
             return False
         types = workload.types()
         p = sizes(workload)
-        lanes = target.lanes(LANE_BYTES)
+        lanes = target.lanes(DType.f32.bytes)
         whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2 and min(p.n, p.c) > 0
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
         return (
@@ -116,7 +116,7 @@ class Winograd:
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = sizes(workload)
-        lanes = target.lanes(LANE_BYTES)
+        lanes = target.lanes(DType.f32.bytes)
         a = anchored(workload, self.algorithm)
         anchor = workload.anchor
         assert anchor is not None
@@ -142,7 +142,7 @@ class Winograd:
         s = small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
         s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns)
-        distant = p.n * p.c * p.h * p.w * LANE_BYTES > target.l2_bytes
+        distant = p.n * p.c * p.h * p.w * DType.f32.bytes > target.l2_bytes
         return self._input_transform(s, a.output, block[0], lanes, f"in{data}" if distant else "")
 
     def _output(
@@ -233,7 +233,7 @@ def small(s: Schedule, stage: str, along: int, lanes: int, vector: int = 1) -> S
 def _choices(cost: Cost) -> tuple[Sizes, Sizes, Sizes, Sizes]:
     """Values of oc_vectors, tw_tile, th_tile and rows."""
     rows, columns = cost.tiles
-    vectors = divisors(cost.p.k // cost.target.lanes(LANE_BYTES), 4)
+    vectors = divisors(cost.p.k // cost.target.lanes(DType.f32.bytes), 4)
     widths = tuple(sorted({-(-columns // groups) for groups in range(-(-columns // WIDEST), columns + 1)}))
     return vectors, widths, divisors(rows, 4), divisors(rows, 28)
 

@@ -15,8 +15,7 @@ from autotune.ops import winograd
 from autotune.ops.conv import Conv
 from autotune.search_spaces.library.register_tile import Steps, tiles
 from autotune.target import Target
-
-BYTES = 4
+from autotune.tensor.dtype import DType
 
 
 class Blocking(NamedTuple):
@@ -54,17 +53,17 @@ class Cost:
     @property
     def weights(self) -> int:
         """Bytes of the transformed weights."""
-        return self.points * self.p.c * self.p.k * BYTES
+        return self.points * self.p.c * self.p.k * DType.f32.bytes
 
     def cycles(self, blocking: Blocking) -> float:
         """Estimated cycles of the slowest thread, without what all blockings have: transforms, cold weights."""
         vectors, width, height, block, once = blocking
-        p, target, lanes = self.p, self.target, self.target.lanes(BYTES)
+        p, target, lanes = self.p, self.target, self.target.lanes(DType.f32.bytes)
         rows, columns = self.tiles
         filters, blocks = p.k // lanes // vectors, rows // block
-        line = self.points * columns * BYTES  # one row of tiles, one channel
+        line = self.points * columns * DType.f32.bytes  # one row of tiles, one channel
         inputs, outputs = line * p.c * block, line * vectors * lanes * block
-        panel = p.c * vectors * lanes * BYTES  # of a point
+        panel = p.c * vectors * lanes * DType.f32.bytes  # of a point
         (_, (near_bytes, l3), (far_bytes, memory)) = behind_caches(target)
 
         def far(used: int) -> float:

@@ -15,13 +15,14 @@ from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import unrolled_steps
 from autotune.search_spaces.operators.conv2d_shape import operand_layouts, plain_conv, sizes
-from autotune.search_spaces.operators.conv2d_winograd import LANE_BYTES, small
+from autotune.search_spaces.operators.conv2d_winograd import small
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice
 from autotune.search_spaces.space.registry import template
 from autotune.search_spaces.space.space import ConfigSpace, Constraint
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
 ALGORITHM = "winograd_f4"
@@ -44,13 +45,13 @@ class WinogradImage:
         anchor = workload.anchor
         if not plain_conv(workload) or anchor is None or anchor.op != "conv2d":
             return False
-        p, lanes = sizes(workload), target.lanes(LANE_BYTES)
+        p, lanes = sizes(workload), target.lanes(DType.f32.bytes)
         few = p.c < lanes and winograd.channels(p) <= MAX_CHANNELS
         constant = workload.inputs[anchor.inputs[1]].constant
         return constant and few and p.k % lanes == 0 and p.stride[0] > 1 and winograd.applies(p, OUTPUTS)
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        p, lanes = sizes(workload), target.lanes(LANE_BYTES)
+        p, lanes = sizes(workload), target.lanes(DType.f32.bytes)
         inner, edge = winograd.channels(p), winograd.edges(p, OUTPUTS)[0]
         knobs = (
             Choice("tiles", divisors(lanes, 8)),
@@ -69,17 +70,17 @@ class WinogradImage:
     def default(self, workload: Workload, target: Target) -> Config:
         space = self.space(workload, target)
         plain = space.default()
-        tiles = max(t for t in divisors(target.lanes(LANE_BYTES), 8) if space.satisfies(plain.replace(tiles=t)))
+        tiles = max(t for t in divisors(target.lanes(DType.f32.bytes), 8) if space.satisfies(plain.replace(tiles=t)))
         vectors = 2 if 2 in space.knob("oc_vectors").values else 1
         p = sizes(workload)
         held = winograd.edges(p, OUTPUTS)[0] * tiles + 2
         unroll = unrolled_steps(held, target) if 2 in space.knob("ic_unroll").values else 1
-        apart = p.n * winograd.channels(p) * p.oh * p.ow * LANE_BYTES
+        apart = p.n * winograd.channels(p) * p.oh * p.ow * DType.f32.bytes
         image = "whole" if apart <= target.l2_bytes else "row"
         return Config.of(tiles=tiles, oc_vectors=vectors, ic_unroll=unroll, image=image)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        p, lanes = sizes(workload), target.lanes(LANE_BYTES)
+        p, lanes = sizes(workload), target.lanes(DType.f32.bytes)
         a = anchored(workload, self.algorithm, packed="wino_x")
         s = with_layouts(a.schedule, interface, operand_layouts(workload, lanes, p.k))
         s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(2, lanes)], (1, 2, 3, 0)))

@@ -37,10 +37,6 @@ class Phases(RegisterTiles):
     def applies(self, workload: Workload, target: Target) -> bool:
         return fused_f32(workload, TRANSPOSED) and transposed_sizes(workload).groups == 1
 
-    def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
-        narrow = lanes == 16 and 0 < p.k % lanes <= lanes // 2
-        return (lanes, lanes // 2) if narrow else (lanes,)
-
     def shape(self, workload: Workload) -> Conv:
         """The convolution of one phase."""
         size = transposed_sizes(workload)
