@@ -46,9 +46,9 @@ def anchored(workload: Workload, algorithm: str = "direct", packed: str = "") ->
     """
     schedule = Schedule(compute_def(workload, algorithm))
     (output,) = schedule.compute.outputs
-    heavy = [s.name for s in schedule.state.stages if not _elementwise(s)]
+    heavy = [s.name for s in schedule.state.stages if not elementwise(s)]
     for s in schedule.state.stages:
-        if _elementwise(s) and s.name not in (output, packed):
+        if elementwise(s) and s.name not in (output, packed):
             schedule = schedule.inline(s.name)
     if heavy[-1] == output:
         schedule = schedule.cache_write(output)
@@ -56,8 +56,14 @@ def anchored(workload: Workload, algorithm: str = "direct", packed: str = "") ->
     return Anchored(schedule, heavy[-1], output)
 
 
-def _elementwise(s: StageState) -> bool:
-    return s.stage.reducer is None and s.stage.scan_axis is None and len(s.stage.outputs) == 1
+def elementwise(s: StageState) -> bool:
+    return s.stage.reducer is None and unordered(s)
+
+
+def unordered(s: StageState) -> bool:
+    """One result, whose elements may be computed in any order."""
+    ordered = s.stage.scan_axis is not None or s.stage.extern is not None or s.stage.recurrence is not None
+    return not ordered and len(s.stage.outputs) == 1
 
 
 def with_layouts(schedule: Schedule, interface: Interface | None, chosen: dict[str, Layout]) -> Schedule:

@@ -18,7 +18,7 @@ from autotune.schedule.dot_products import DOT_PRODUCTS, LANES, DotProduct
 from autotune.schedule.skip import looked_at
 from autotune.schedule.state import StageState, State
 from autotune.search_spaces.library.access import innermost, stride, widest
-from autotune.search_spaces.library.anchored import with_layouts
+from autotune.search_spaces.library.anchored import anchored, elementwise, with_layouts
 from autotune.search_spaces.library.fusion import same_point
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.target import Target
@@ -258,29 +258,17 @@ def contraction(workload: Workload, target: Target) -> Contraction | None:
     schedule = with_one_output(workload)
     if schedule is None:
         return None
-    (output,) = schedule.compute.outputs
-    heavy = [s for s in schedule.state.stages if not _elementwise(s)]
+    heavy = [s for s in schedule.state.stages if not elementwise(s)]
     if len(heavy) != 1 or heavy[0].stage.reducer is None or heavy[0].stage.reducer.name != "sum":
         return None
-    total = heavy[0].name
     try:
-        for s in schedule.state.stages:
-            if _elementwise(s) and s.name != output:
-                schedule = schedule.inline(s.name)
-        if total == output:
-            schedule = schedule.cache_write(output)
-            total = next(s.name for s in schedule.state.stages if s.name != output)
+        a = anchored(workload)
     except ScheduleError:
         return None
-    state = schedule.state
-    if {s.name for s in state.stages} != {total, output} or not same_point(state, output, total):
+    state = a.schedule.state
+    if {s.name for s in state.stages} != {a.anchor, a.output} or not same_point(state, a.output, a.anchor):
         return None
-    return analysed(schedule, usual_layouts(workload, target), total, output, target)
-
-
-def _elementwise(s: StageState) -> bool:
-    whole = s.stage.scan_axis is None and s.stage.extern is None and s.stage.recurrence is None
-    return s.stage.reducer is None and whole and len(s.stage.outputs) == 1
+    return analysed(a.schedule, usual_layouts(workload, target), a.anchor, a.output, target)
 
 
 def analysed(

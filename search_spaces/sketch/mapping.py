@@ -16,6 +16,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import StageState
 from autotune.search_spaces.library.access import indirect, innermost, values, widest
+from autotune.search_spaces.library.anchored import unordered
 from autotune.search_spaces.library.fusion import inline_cheap, same_point
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, contraction, factor_of
 from autotune.search_spaces.sketch.tiling import Tiling
@@ -120,8 +121,7 @@ def turned(t: Tiling, c: Contraction, schedule: Schedule) -> Tiling:
 
 def _simple(s: StageState) -> bool:
     """One result, from places that are known beforehand, in any order."""
-    ordered = s.stage.scan_axis is not None or s.stage.extern is not None or s.stage.recurrence is not None
-    return not ordered and len(s.stage.outputs) == 1 and not indirect(s)
+    return unordered(s) and not indirect(s)
 
 
 def _tested(s: StageState) -> set[str]:
