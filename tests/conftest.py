@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from autotune import machine
 from autotune.graph.frontend import node as nodes
@@ -29,7 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Under nohup, and in a script's background job, Ctrl-C is ignored; what tests start would inherit that."""
+    """No example has a deadline: on a machine that does other work each may take long.
+
+    Under nohup, and in a script's background job, Ctrl-C is ignored; what tests start would inherit that.
+    """
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
