@@ -3,7 +3,9 @@
 python -m benchmarks.avx2                    ResNet-50, MobileNetV2, BERT, ViT; 1 thread
 python -m benchmarks.avx2 resnet50 --threads 2
 
-Neither ONNX Runtime nor MNN can be kept from what the CPU has beyond that.
+Neither ONNX Runtime nor MNN can be kept from what the CPU has beyond that by variables. All engines as on such a CPU:
+
+python -m tests.as_cpu znver3 python -m benchmarks.quantized resnet50
 """
 
 from __future__ import annotations
