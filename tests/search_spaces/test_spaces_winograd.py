@@ -109,7 +109,7 @@ def test_a_strided_convolution_in_given_layouts() -> None:
     ("text", "first"),
     [
         ("data=1,64,27,27 weight=192,64,5,5 pad=2", "conv2d.winograd_"),
-        ("data=1,256,14,14 weight=512,256,3,3 pad=1 stride=2", "conv2d.direct"),
+        ("data=1,256,14,14 weight=512,256,3,3 pad=1 stride=2", "sketch.contraction"),
         ("data=1,96,54,54 weight=256,96,5,5 pad=1 stride=2", "conv2d.winograd_"),
     ],
 )
