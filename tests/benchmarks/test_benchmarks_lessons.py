@@ -22,6 +22,8 @@ from benchmarks import lessons, prior, untuned
 LINE = "matmul a=var:16,24 b=const:24,32"
 SKETCH = "sketch.contraction"
 ONE = Target.parse("native -num-cores=1")
+CPUS = {"zen4": "znver4", "zen5": "znver5", "emerald": "emeraldrapids"}
+"""Of machines, by what names of files begin with."""
 MOST_BYTES, MOST_MODEL = 3 << 20, 2 << 20
 
 
@@ -46,7 +48,7 @@ def test_lessons_stand_under_the_core_that_was_measured() -> None:
     other = lessons.here(Target.parse("x86 -mcpu=broadwell -num-cores=1"))
     assert (other.cpu, other.core) == ("broadwell", core_of(this_machine().cpu, other.features))
     for path in prior.LEARNED.rglob("*.jsonl.xz"):
-        cpu, targets = f"znver{path.name[3]}", {one.target for one in load(path)}
+        cpu, targets = CPUS[path.name.split(".")[0].split("-")[0]], {one.target for one in load(path)}
         assert all(target.core == core_of(cpu, target.features) for target in targets), path.name
 
 
