@@ -1,7 +1,8 @@
 """Evolution: configs bred from the best measured ones, those first that a cost model likes.
 
 The population starts from the best trials and random configs; each generation is bred by crossover and mutation,
-parents drawn by predicted rank. All generations together are looked at, so the best of none is lost.
+parents drawn by predicted rank. All generations together are looked at, so the best of none is lost, and as many as a
+population are proposed, batch after batch, until the model learns: before that, breeding anew would find much the same.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from autotune.search.strategies.ranking import Ranking
+from autotune.search.strategy import Unseen
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.space import Space
 
@@ -35,15 +38,30 @@ class Evolution:
     """A `Source` that needs a ranking that is ready."""
 
     def __init__(
-        self, space: Space, ranking: Ranking, rng: random.Random, options: EvolutionOptions | None = None
+        self,
+        space: Space,
+        ranking: Ranking,
+        rng: random.Random,
+        unseen: Unseen,
+        options: EvolutionOptions | None = None,
     ) -> None:
         self._space, self._ranking, self._rng = space, ranking, rng
         self._options = options or EvolutionOptions()
+        self._unseen = unseen
+        self._bred: list[Config] = []
+        self._learned = -1
 
     def configs(self) -> Iterator[Config]:
         """The one with the best predicted score first."""
         if not self._ranking.ready:
             return
+        self._bred = [config for config in self._bred if config in self._unseen]
+        if not self._bred or self._ranking.learn() != self._learned:
+            self._bred = self._breed()
+            self._learned = self._ranking.learn()
+        yield from self._bred
+
+    def _breed(self) -> list[Config]:
         options, rng = self._options, self._rng
         population = [trial.config for trial in self._ranking.best()[: int(options.population * options.elite)]]
         while len(population) < options.population:
@@ -64,4 +82,5 @@ class Evolution:
                 child = self._space.crossover(mother, father, rng)
                 mutate = child == mother or rng.random() < options.mutation
                 population.append(self._space.mutate(child, rng) if mutate else child)
-        yield from sorted(scores, key=lambda config: -scores[config])
+        ordered = sorted(scores, key=lambda config: -scores[config])
+        return list(islice((config for config in ordered if config in self._unseen), options.population))

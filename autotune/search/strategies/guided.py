@@ -57,7 +57,7 @@ class Guided:
         self._warmup = 0 if model.ready else self._options.warmup
         self._ranking = Ranking(space, model, self._options.warmup)
         known: Mapping[str, Source] = {
-            "evolution": Evolution(space, self._ranking, rng),
+            "evolution": Evolution(space, self._ranking, rng, self._unseen),
             "descent": Descent(space, self._ranking, rng, self._unseen),
         }
         self._sources = {name: known[name] for name in self._options.sources}

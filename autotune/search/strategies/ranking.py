@@ -51,7 +51,7 @@ class Ranking:
 
     def scores(self, configs: Sequence[Config]) -> list[float]:
         """Higher is faster; for a ranking that is ready."""
-        self._learn()
+        self.learn()
         return [float(score) for score in self._model.predict(self._features(configs))]
 
     def seconds(self, configs: Sequence[Config]) -> dict[Config, float]:
@@ -61,9 +61,13 @@ class Ranking:
         expected = self._calibration.seconds(np.array(self._model.predict(self._features(configs))))
         return dict(zip(configs, expected.tolist(), strict=True))
 
-    def _learn(self) -> None:
-        if not is_stale(self._trained, len(self.trials)):
-            return
+    def learn(self) -> int:
+        """Trains the model where that is due; the number of trials that it knows then."""
+        if is_stale(self._trained, len(self.trials)):
+            self._train()
+        return self._trained
+
+    def _train(self) -> None:
         seconds = np.array([trial.cost for trial in self.trials.values()])
         features = self._features(list(self.trials))
         if len(self.trials) >= self._enough:
