@@ -13,7 +13,7 @@ from autotune.search.space_recording import SpaceRecording
 from autotune.search.strategies import STRATEGIES
 from autotune.search.task import TuningTask
 from autotune.target import Target
-from benchmarks import cost_model, record_space, search
+from benchmarks import cost_model, record_space, search, whole_model
 
 LINE = "matmul a=16,16 b=16,16"
 
@@ -109,7 +109,23 @@ def test_a_drawing_without_matplotlib_is_refused_before_anything_runs(
         benchmark.main([str(spaces), "--plot", str(tmp_path / "curves.svg")])  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("benchmark", [search, cost_model])
+@pytest.mark.parametrize("benchmark", [search, cost_model, whole_model])
 def test_an_empty_folder_is_said(benchmark: object, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no recorded space; python -m benchmarks.record_space"):
         benchmark.main([str(tmp_path)])  # type: ignore[attr-defined]
+
+
+def test_a_whole_model_is_tuned_in_simulation(spaces: Path, tmp_path: Path) -> None:
+    figures = tmp_path / "model.json"
+    words = [str(spaces), "--seconds", "1", "3", "--seeds", "2", "--json", str(figures)]
+    assert whole_model.main(words) == 0
+    short, long = json.loads(figures.read_text())["tables"]["models"]
+    assert 1 <= short["trials"] < long["trials"] <= 70
+    assert 0.9 < short["gain"] <= short["best"] + 1e-9 and long["best"] == short["best"]
+
+
+def test_the_same_seed_tunes_the_same_model(spaces: Path) -> None:
+    (path,) = spaces.glob("*.jsonl.gz")
+    recording = whole_model.today(SpaceRecording.load(path))
+    assert recording is not None
+    assert whole_model.simulated([recording], 1.0, 3) == whole_model.simulated([recording], 1.0, 3)
