@@ -52,6 +52,11 @@ class Budget:
         """Whether nothing more should be started after so many trials and seconds."""
         return self.trials_left(trials) <= 0 or (self.seconds is not None and seconds >= self.seconds)
 
+    def spent(self, trials: int, seconds: float) -> float:
+        """Which share of the budget that is, by the limit that is nearer."""
+        by_trials = 0.0 if self.trials is None else trials / self.trials
+        return max(by_trials, 0.0 if self.seconds is None else seconds / self.seconds)
+
     def trials_left(self, trials: int) -> float:
         return math.inf if self.trials is None else self.trials - trials
 

@@ -1,10 +1,11 @@
 """TaskScheduler: which task to spend the next trial on.
 
-First every task's default, then a warm-up for each, a batch of proposals after the other (breeding one takes as long as
-several trials, which would wait while every task is bred for at once), then by expected gain for the whole model, as in
-Ansor (Zheng et al., OSDI'20, section 6): weight × (what recent trials gained, and an optimistic guess), for each second
-that a trial of the task takes: one convolution's trial may cost as much as twenty of a small product. Its state is
-the trials themselves, so a resumed run decides as the interrupted one would have, once it knows what trials cost.
+First every task's default, then, for part of a budget at most, a warm-up for each, a batch of proposals after the other
+(breeding one takes as long as several trials, which would wait while every task is bred for at once), then by expected
+gain for the whole model, as in Ansor (Zheng et al., OSDI'20, section 6): weight × (what recent trials gained, and an
+optimistic guess), for each second that a trial of the task takes: one convolution's trial may cost as much as twenty of
+a small product. Its state is the trials themselves, so a resumed run decides as the interrupted one would have, once it
+knows what trials cost.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ class TaskScheduler:
         self._searches = searches
         self._warmup = warmup
 
-    def next(self) -> TaskSearch | None:
-        """The task to serve next; None when all have stopped."""
+    def next(self, warm: bool = True) -> TaskSearch | None:
+        """The task to serve next; None when all have stopped.
+
+        Args:
+            warm: whether there is time for a warm-up still; a default is measured in any case.
+        """
         open_ = [search for search in self._searches if search.stopped is None]
         if not open_:
             return None
-        warming = [search for search in open_ if search.started < self._warmup]
+        warming = [search for search in open_ if search.started < (self._warmup if warm else 1)]
         if warming:
             return min(warming, key=_turn)
         costs = [cost for search in self._searches if (cost := search.trial_seconds) is not None]

@@ -50,13 +50,16 @@ IN_FLIGHT_SECONDS = 1.0
 """Of a time, what is kept for the finalists: so many seconds for each task that has any, and some for the trials under
 way, but no larger share."""
 
+WARMING = 0.5
+"""Share of a budget after which tasks are compared, whether all have had their warm-up or not."""
+
 
 @dataclass(frozen=True, slots=True)
 class TuneOptions:
     """
     Attributes:
         strategy: a name among `STRATEGIES`.
-        warmup: trials that each task gets before tasks are compared; fewer when the budget has not so many.
+        warmup: trials that each task gets before tasks are compared; fewer when half of the budget is spent before.
         batch: configs that a strategy proposes at a time.
         patience: trials without a gain after which a task stops; None never stops for that.
         same_failures: failures in a row, equal in kind and message, after which a task stops.
@@ -235,15 +238,13 @@ class _Run:
 
     def _candidates(self) -> Iterator[MeasureInput]:
         """What to measure next, decided as late as possible: the pipeline draws one when it has room."""
-        warmup = self._options.warmup
-        if self._budget.trials is not None:
-            warmup = max(1, min(warmup, self._budget.trials // (2 * len(self._searches))))
-        scheduler = TaskScheduler(list(self._searches.values()), warmup)
+        scheduler = TaskScheduler(list(self._searches.values()), self._options.warmup)
         while True:
-            if self._budget.is_spent(self._started(), self._elapsed() + self._seconds_kept()):
+            started, seconds = self._started(), self._elapsed() + self._seconds_kept()
+            if self._budget.is_spent(started, seconds):
                 return
             with self._shares.spending("search"):
-                search = scheduler.next()
+                search = scheduler.next(self._budget.spent(started, seconds) < WARMING)
                 config = search.next_config() if search is not None else None
             if search is None:
                 return

@@ -53,3 +53,10 @@ def test_eta_follows_the_pace_of_this_run() -> None:
     assert Budget(seconds=60).eta(50, 20, 10.0) == 50.0
     assert Budget(trials=100, seconds=30).eta(50, 20, 10.0) == 20.0
     assert Budget(trials=100).eta(120, 20, 10.0) == 0.0
+
+
+def test_the_share_that_is_spent_is_that_of_the_nearer_limit() -> None:
+    budget = Budget(trials=100, seconds=60.0)
+    assert budget.spent(50, 15.0) == 0.5
+    assert budget.spent(10, 45.0) == 0.75
+    assert Budget(trials=100).spent(25, 1e9) == 0.25

@@ -170,3 +170,13 @@ def test_what_a_trial_costs_is_guessed_until_it_is_known(space: ConfigSpace) -> 
     assert {TaskScheduler([known, resumed], warmup=2).next() for _ in range(3)} == {known}
     serve(resumed, 1.0, 0.0)
     assert trial_seconds(resumed, 2.0) > 0
+
+
+def test_a_warm_up_ends_when_there_is_no_time_for_it(space: ConfigSpace) -> None:
+    heavy, light = make_search(space, channels=8, weight=9.0), make_search(space, channels=16)
+    scheduler = TaskScheduler([heavy, light], warmup=16)
+    for _ in range(8):
+        search = scheduler.next(warm=False)
+        assert search is not None
+        serve(search, 1.0)
+    assert (len(heavy.trials), len(light.trials)) == (7, 1)
