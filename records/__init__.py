@@ -11,7 +11,7 @@ from autotune.records.maintenance import Stats, prune, stats, verify
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan
 from autotune.records.progress import silent
-from autotune.records.record import TEMPLATE_INTERFACE, TuningRecord
+from autotune.records.record import TEMPLATE_INTERFACE, Timed, TuningRecord
 from autotune.records.repair import RepairReport, repair
 from autotune.records.session import Session, SessionState
 
@@ -30,6 +30,7 @@ __all__ = [
     "TargetFit",
     "TaskDifference",
     "Tier",
+    "Timed",
     "TuningRecord",
     "WorkloadSummary",
     "compare",

@@ -17,8 +17,8 @@ from typing import Any
 from autotune.errors import DatabaseError
 from autotune.install import needing_all
 from autotune.records import fields
-from autotune.records.schema import APPLICATION_ID, STEPS, migrations
-from autotune.records.tables import foreign_table
+from autotune.records.schema import APPLICATION_ID, MIGRATION_SET, STEPS, migrations
+from autotune.records.tables import APPLIED, foreign_table
 
 Parameters = Sequence[object] | dict[str, object]
 
@@ -42,10 +42,7 @@ class Connection:
     def __init__(self, path: Path, read_only: bool, raw: sqlite3.Connection) -> None:
         self.path = path
         self.read_only = read_only
-        self._migrations = migrations()
-        with needing_all("opening a database"):  # 50 ms, which who opens none does not wait for
-            from sqlite_utils import Database as SqliteDatabase
-        self._db = SqliteDatabase(raw, recursive_triggers=False, execute_plugins=False)
+        self._raw = raw
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], read_only: bool, busy_seconds: float) -> Connection:
@@ -104,7 +101,7 @@ class Connection:
 
     def _check_tables(self, applied: tuple[str, ...]) -> None:
         with explained(self.path):
-            wrong = foreign_table(self._db, applied)
+            wrong = foreign_table(self._raw, applied)
         if wrong is not None:
             raise DatabaseError(f"{self.path} is damaged or no tuning database: {wrong}; name another file")
 
@@ -116,7 +113,7 @@ class Connection:
             # Looked up under the write lock: another process may be migrating the same file right now.
             with self.transaction(), explained(self.path):
                 self._refuse_newer()
-                pending = [migration.name for migration in self._migrations.pending(self._db)]
+                pending = self._pending()
                 fresh = len(pending) == len(STEPS)  # made whole or not at all, should the disk become full
                 if pending:
                     self._apply([] if fresh else pending[1:2])
@@ -124,8 +121,11 @@ class Connection:
                 return
 
     def _apply(self, stop_before: list[str]) -> None:
+        with needing_all("writing a database"):  # 50 ms, which who only reads does not wait for
+            from sqlite_utils import Database as SqliteDatabase
+        database = SqliteDatabase(self._raw, recursive_triggers=False, execute_plugins=False)
         try:
-            self._migrations.apply(self._db, stop_before=stop_before)
+            migrations().apply(database, stop_before=stop_before)
         except DatabaseError as error:
             raise DatabaseError(
                 f"{self.path} cannot be upgraded: {error}; `autotune db repair` saves all else in a new file"
@@ -146,8 +146,15 @@ class Connection:
 
     def _applied(self) -> list[str]:
         """The names of the migrations in this file, in order."""
-        with explained(self.path):
-            return [step.name for step in self._migrations.applied(self._db)]
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (APPLIED,)):
+            return []
+        rows = self.rows(f"SELECT name FROM {APPLIED} WHERE migration_set = ? ORDER BY rowid", (MIGRATION_SET,))
+        return [row["name"] for row in rows]
+
+    def _pending(self) -> list[str]:
+        """The names of the migrations that this file has not had."""
+        applied = self._applied()
+        return [name for name in STEPS if name not in applied]
 
     def _refuse_newer(self) -> None:
         newer = [name for name in self._applied() if name not in STEPS]
@@ -158,10 +165,8 @@ class Connection:
             )
 
     def _check_schema(self) -> None:
-        with explained(self.path):
-            self._refuse_newer()
-            pending = self._migrations.pending(self._db)
-        if pending:
+        self._refuse_newer()
+        if self._pending():
             raise DatabaseError(
                 f"{self.path} was written by an older autotune; "
                 f"run `autotune db upgrade --db {self.path}` once to bring it up to date"
@@ -175,29 +180,34 @@ class Connection:
     def rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
         """All rows of a query, as mappings from column to value."""
         with explained(self.path):
-            return list(self._db.query(sql, parameters))
+            return list(self._query(sql, parameters))
 
     def readable(self, sql: str) -> Iterator[dict[str, Any]]:
         """The rows of a query up to the first that is damaged."""
         with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
-            yield from self._db.query(sql)
+            yield from self._query(sql)
+
+    def _query(self, sql: str, parameters: Parameters = ()) -> Iterator[dict[str, Any]]:
+        cursor = self._raw.execute(sql, parameters)
+        names = [column[0] for column in cursor.description]
+        return (dict(zip(names, row)) for row in cursor)
 
     def execute(self, sql: str, parameters: Parameters = ()) -> int:
         """Runs one statement; the number of rows it changed."""
         with explained(self.path):
-            return int(self._db.execute(sql, parameters).rowcount)
+            return int(self._raw.execute(sql, parameters).rowcount)
 
     def execute_many(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
         """Runs one statement for each row of parameters."""
         with explained(self.path):
-            self._db.conn.executemany(sql, rows)
+            self._raw.executemany(sql, rows)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing: an exception inside rolls everything back. Inside another one, part of that one."""
         if self.read_only:
             raise DatabaseError(f"{self.path} was opened for reading only")
-        if self._db.conn.in_transaction:
+        if self._raw.in_transaction:
             yield
             return
         self.execute("BEGIN IMMEDIATE")
@@ -207,11 +217,11 @@ class Connection:
         except BaseException:
             # A full disk may have rolled back already, and then there is nothing to roll back.
             with contextlib.suppress(sqlite3.Error):
-                self._db.conn.execute("ROLLBACK")
+                self._raw.execute("ROLLBACK")
             raise
 
     def close(self) -> None:
-        self._db.close()
+        self._raw.close()
 
 
 @contextlib.contextmanager

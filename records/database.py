@@ -15,7 +15,7 @@ from autotune.records.block import Summary, Task
 from autotune.records.connection import Connection
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan, find_plan, store_plan
-from autotune.records.record import TuningRecord
+from autotune.records.record import Timed, TuningRecord
 from autotune.records.rows import (
     Shared,
     equals,
@@ -298,6 +298,24 @@ class Database:
             "ORDER BY trials.disturbed, trials.seconds, trials.config_key LIMIT :k",
             {**parameters, "k": k},
         )
+
+    def times(self, workload_key: str, target_key: str, k: int, *, interface: str | None = None) -> list[Timed]:
+        """The trials that `top` gives, of which nothing but the times is read: a twentieth of the work."""
+        where, parameters = _conditions(workload_key, target_key, interface, None)
+        rows = self.connection.rows(
+            "SELECT interfaces.json AS interface, residency, config_key, seconds, created "
+            "FROM trials JOIN interfaces ON interfaces.id = trials.interface_id "
+            f"WHERE {where} AND trials.verified = 1 "
+            "ORDER BY trials.disturbed, trials.seconds, trials.config_key LIMIT :k",
+            {**parameters, "k": k},
+        )
+        return [Timed(**row) for row in rows]
+
+    def timed(self, workload_key: str, target_key: str, trial: Timed) -> TuningRecord | None:
+        """A trial of `times` as a whole; None where it has been deleted since."""
+        interface_key = fields.text_key(trial.interface)
+        identity = (workload_key, target_key, interface_key, trial.residency, trial.config_key)
+        return find_trial(self.connection, identity)
 
     def has(self, record: TuningRecord) -> bool:
         """Whether there is a trial of this identity."""

@@ -14,7 +14,7 @@ from autotune.records.database import Database
 from autotune.records.exchange import add_items, parse_line
 from autotune.records.layer_cache import UNREAD, Unread
 from autotune.records.progress import Progress, Say
-from autotune.records.record import TuningRecord
+from autotune.records.record import Timed, TuningRecord
 from autotune.records.segment_scan import Counting
 from autotune.records.segments import ALTERED, Segments
 from autotune.records.session import Session
@@ -67,6 +67,14 @@ class LayerDatabase(Database):
     def find(self, record: TuningRecord) -> TuningRecord | None:
         self._read_task(record.workload_key, record.target_key)
         return super().find(record)
+
+    def times(self, workload_key: str, target_key: str, k: int, *, interface: str | None = None) -> list[Timed]:
+        self._read_task(workload_key, target_key)
+        return super().times(workload_key, target_key, k, interface=interface)
+
+    def timed(self, workload_key: str, target_key: str, trial: Timed) -> TuningRecord | None:
+        self._read_task(workload_key, target_key)
+        return super().timed(workload_key, target_key, trial)
 
     def top(
         self,

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from autotune.records.database import Database, WorkloadSummary
-from autotune.records.record import TuningRecord
+from autotune.records.record import Timed, TuningRecord
 
 
 class LayeredDatabase(Database):
@@ -32,6 +32,14 @@ class LayeredDatabase(Database):
 
     def origin(self, record: TuningRecord) -> str:
         return next((layer.name for layer in self.layers if layer.has(record)), self.name)
+
+    def times(self, workload_key: str, target_key: str, k: int, *, interface: str | None = None) -> list[Timed]:
+        records = self.top(workload_key, target_key, k, interface=interface)
+        return [Timed(r.interface, r.residency, r.config_key, r.seconds or 0.0, r.created) for r in records]
+
+    def timed(self, workload_key: str, target_key: str, trial: Timed) -> TuningRecord | None:
+        found = (layer.timed(workload_key, target_key, trial) for layer in self.layers)
+        return next((record for record in found if record is not None), None)
 
     def top(
         self,

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.errors import DatabaseError
 from autotune.records import fields
@@ -15,6 +15,20 @@ HIGH_SPREAD = 0.5
 """Of batches, beyond which a time counts as disturbed, whoever stored it."""
 TEMPLATE_INTERFACE = "null"
 """The interface of a trial that took the layouts its template chose by itself."""
+
+
+class Timed(NamedTuple):
+    """Which trial of a task it is, its time, and its date: what is known of it without reading the rest."""
+
+    interface: str
+    residency: str
+    config_key: str
+    seconds: float
+    created: float
+
+    def is_near(self, other: Timed) -> bool:
+        """Whether another one is of the same layouts, with the weights in the same place."""
+        return (self.interface, self.residency) == (other.interface, other.residency)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

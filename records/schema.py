@@ -6,31 +6,39 @@ docs/adr/0004-record-schema-and-keys.md explains the choices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.errors import DatabaseError
 from autotune.records.details import pack
 
 if TYPE_CHECKING:
-    from sqlite_utils import Database as SqliteDatabase
     from sqlite_utils import Migrations
+
+
+class Executes(Protocol):
+    """What a step needs of a database: that of sqlite-utils has it, and that of Python."""
+
+    def execute(self, sql: str, parameters: Any = ..., /) -> Iterable[Any]: ...
+
 
 APPLICATION_ID = 0x41544E45
 """Stored in the file's header: tells our files from other SQLite files."""
+MIGRATION_SET = "autotune.records"
+"""What our migrations are called in the table that lists those that a file has had."""
 
 
 def migrations() -> Migrations:
     """The steps, in order, as sqlite-utils applies them."""
     from sqlite_utils import Migrations
 
-    steps = Migrations("autotune.records")
+    steps = Migrations(MIGRATION_SET)
     for name, step in STEPS.items():
         steps(name=name)(step)
     return steps
 
 
-def _initial(db: SqliteDatabase) -> None:
+def _initial(db: Executes) -> None:
     for statement in _INITIAL:
         db.execute(statement)
 
@@ -103,7 +111,7 @@ _INITIAL = (
 )
 
 
-def _plans(db: SqliteDatabase) -> None:
+def _plans(db: Executes) -> None:
     db.execute(
         """
         CREATE TABLE plans (
@@ -120,19 +128,19 @@ def _plans(db: SqliteDatabase) -> None:
     )
 
 
-def _replays(db: SqliteDatabase) -> None:
+def _replays(db: Executes) -> None:
     """The algorithm, without which stored steps have nothing to stand on; and no hash that nobody ever wrote."""
     db.execute("ALTER TABLE trials ADD COLUMN algorithm TEXT NOT NULL DEFAULT ''")
     db.execute("ALTER TABLE trials DROP COLUMN object_hash")
 
 
-def _families(db: SqliteDatabase) -> None:
+def _families(db: Executes) -> None:
     """NULL until `Database.complete_families`: a migration knows no operators."""
     db.execute("ALTER TABLE workloads ADD COLUMN family_key TEXT")
     db.execute("CREATE INDEX workloads_family ON workloads (family_key)")
 
 
-def _evidence(db: SqliteDatabase) -> None:
+def _evidence(db: Executes) -> None:
     """What a verdict stands on, so that it can be told again, and is not given anew for the same programs."""
     for column in ("speedup REAL", "low REAL", "high REAL", "rounds INTEGER", "error REAL"):
         db.execute(f"ALTER TABLE plans ADD COLUMN {column}")
@@ -140,7 +148,7 @@ def _evidence(db: SqliteDatabase) -> None:
     db.execute("ALTER TABLE plans ADD COLUMN asked_for INTEGER NOT NULL DEFAULT 0 CHECK (asked_for IN (0, 1))")
 
 
-def _disturbed(db: SqliteDatabase) -> None:
+def _disturbed(db: Executes) -> None:
     """What was measured beside other programs comes last; of rows of before, the spread of their batches tells."""
     db.execute("ALTER TABLE trials ADD COLUMN disturbed INTEGER NOT NULL DEFAULT 0 CHECK (disturbed IN (0, 1))")
     db.execute("UPDATE trials SET disturbed = 1 WHERE spread > 0.5")
@@ -151,7 +159,7 @@ def _disturbed(db: SqliteDatabase) -> None:
     )
 
 
-def _compact(db: SqliteDatabase) -> None:
+def _compact(db: Executes) -> None:
     """Numbers for the keys that millions of rows repeat, and what no query asks for packed (`details`): a tenth."""
     for index in ("workloads_anchor", "workloads_family", "trials_best"):
         db.execute(f"DROP INDEX {index}")
@@ -167,7 +175,7 @@ def _compact(db: SqliteDatabase) -> None:
         db.execute(f"DROP TABLE old_{table}")
 
 
-def _beside(db: SqliteDatabase) -> None:
+def _beside(db: Executes) -> None:
     """What ran beside a verdict's rounds, so that a repeated one says it, too."""
     db.execute("ALTER TABLE plans ADD COLUMN disturbance TEXT NOT NULL DEFAULT ''")
 
@@ -235,7 +243,7 @@ _PACKED = (
 )  # fmt: skip
 
 
-def _pack_trials(db: SqliteDatabase) -> None:
+def _pack_trials(db: Executes) -> None:
     bases: dict[tuple[int, str], tuple[int, bytes]] = {}
     rows = db.execute(
         "SELECT old_trials.id, workloads.id, targets.id, interfaces.id, residency, config_key, seconds, verified, "
@@ -258,7 +266,7 @@ def _pack_trials(db: SqliteDatabase) -> None:
         db.execute(f"INSERT INTO trials VALUES ({marks})", (*kept, base, pack(values, dictionary)))
 
 
-STEPS: dict[str, Callable[[SqliteDatabase], None]] = {
+STEPS: dict[str, Callable[[Executes], None]] = {
     "0001_initial": _initial,
     "0002_plans": _plans,
     "0003_replays": _replays,

@@ -5,19 +5,22 @@ Nothing of what is checked here runs anything: a view in the place of a table ma
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sqlite3
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from autotune.records.schema import STEPS, migrations
+from autotune.records.schema import STEPS
 
-if TYPE_CHECKING:
-    from sqlite_utils import Database as SqliteDatabase
+APPLIED = "_sqlite_migrations"
+"""The table in which sqlite-utils lists the migrations that a file has had."""
+
+_APPLIED = f"CREATE TABLE {APPLIED} (id INTEGER PRIMARY KEY, migration_set TEXT, name TEXT, applied_at TEXT)"
 
 Columns = tuple[tuple[object, ...], ...]
 
 
-def foreign_table(db: SqliteDatabase, applied: tuple[str, ...]) -> str | None:
+def foreign_table(db: sqlite3.Connection, applied: tuple[str, ...]) -> str | None:
     """What is wrong with the tables of a file that has had these migrations; None when they are ours.
 
     With no migrations, only the table that lists them is looked at: what is in it is the next question.
@@ -42,25 +45,20 @@ def foreign_table(db: SqliteDatabase, applied: tuple[str, ...]) -> str | None:
 
 @functools.lru_cache(maxsize=16)
 def _expected(applied: tuple[str, ...]) -> dict[str, Columns]:
-    from sqlite_utils import Database as SqliteDatabase
-
-    db = SqliteDatabase(memory=True)
-    try:
-        migrations().ensure_migrations_table(db)
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.execute(_APPLIED)
         for name in applied:
             STEPS[name](db)
         return {name: _columns(db, name) for name in _tables(db)}
-    finally:
-        db.close()
 
 
-def _tables(db: SqliteDatabase) -> Iterator[str]:
+def _tables(db: sqlite3.Connection) -> Iterator[str]:
     for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
         if not name.startswith("sqlite_"):
             yield name
 
 
-def _columns(db: SqliteDatabase, table: str) -> Columns:
+def _columns(db: sqlite3.Connection, table: str) -> Columns:
     """Name, type, NOT NULL, place in the key, and hidden or generated, of each column."""
     rows = db.execute('SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', (table,))
     return tuple(tuple(row) for row in rows)

@@ -7,14 +7,14 @@ replayed, and used while they do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from autotune.codegen.kernel import generate
 from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.ops.registry import known_algorithm
 from autotune.ops.workload import Workload
-from autotune.records import TEMPLATE_INTERFACE, Database, Tier, TuningRecord
+from autotune.records import TEMPLATE_INTERFACE, Database, Tier, Timed, TuningRecord
 from autotune.schedule import Schedule
 from autotune.search_spaces import Config, Interface, check_config, default_config, lookup, make_schedule, templates_for
 from autotune.search_spaces.space.code_version import version_mark
@@ -23,10 +23,10 @@ from autotune.search_spaces.space.replay import Recorded, confirm, in_layouts
 from autotune.target import Target
 
 _OTHERS = 200
-"""How many of the fastest records are looked at for one that still gives the code that was measured."""
+"""How many of the fastest trials are looked at for one that still gives the code that was measured."""
 
 _LOWERED = 8
-"""How many of these are lowered to see it; more would take longer than the kernel is worth."""
+"""How many of their records are lowered to see it; more would take longer than the kernel is worth."""
 
 WORSE = 1.5
 """How much slower than the fastest record another one may be that is used because the fastest is no longer valid."""
@@ -180,12 +180,15 @@ class Chooser:
         if match.tier is not Tier.EXACT or match.record is None:
             return self.default(workload, match.reason, match.tier)
         why, lowered = "", 0
-        records = self.database.top(workload.key, self.target.key, _OTHERS, interface=form)
-        for record in records:
-            if (record.seconds or 0.0) > WORSE * (match.record.seconds or 0.0):
+        fastest = _Fastest(self.database, workload.key, self.target.key, form)
+        for trial in fastest.trials:
+            if trial.seconds > WORSE * (match.record.seconds or 0.0):
                 break  # what is left over from a search says less than what today's templates would do by themselves
-            if not self._proved(workload, record, records):
+            if not self._proved(workload, trial, fastest):
                 why = why or "the trials that are faster than the default were not timed in turn with it"
+                continue
+            record = fastest.record(trial)
+            if record is None:
                 continue
             if self._strict(workload) and not _may_be_strict(workload, record):
                 why = why or f"template {record.template!r} is not strict"
@@ -199,24 +202,23 @@ class Chooser:
                 why = why or found
         return self.default(workload, f"no record is used: {why}; tune again", Tier.COMPATIBLE)
 
-    def _proved(self, workload: Workload, record: TuningRecord, others: Sequence[TuningRecord]) -> bool:
-        """Whether a record may be used in place of the default's: it was timed in turn with it, or is far ahead."""
-        if any(record.timed_beside(other) for other in others):
+    def _proved(self, workload: Workload, trial: Timed, fastest: _Fastest) -> bool:
+        """Whether a trial may be used in place of the default's: it was timed in turn with it, or is far ahead."""
+        near = [other for other in fastest.trials if other.is_near(trial)]
+        dates = Counter(other.created for other in near)
+        if dates[trial.created] > 1 and fastest.is_compared(trial):
             return True
-        near = [o for o in others if (o.interface, o.residency) == (record.interface, record.residency)]
-        if all(o.config_key == record.config_key or _is_clear(record, o) for o in near):
+        if all(other == trial or _is_clear(trial, other) for other in near):
             return True  # whichever of them is the default, which takes a while to find
-        dates = Counter((o.session_id or "", o.created) for o in near if o.session_id)
-        compared = next((o for o in near if dates[o.session_id or "", o.created] > 1), None)
+        compared = next((other for other in near if dates[other.created] > 1 and fastest.is_compared(other)), None)
         if compared is not None:  # the fastest of those that were: as fast as the default, or faster
-            return _is_clear(record, compared)
+            return _is_clear(trial, compared)
         try:
             default = self._untuned(workload, self._strict(workload)).key
         except WorkloadError:  # no template makes it any more: there is nothing else to use
             return True
-        form = (default, record.interface, record.residency)
-        beaten = next((o for o in others if (o.config_key, o.interface, o.residency) == form), None)
-        return beaten is None or record.config_key == default or _is_clear(record, beaten)
+        beaten = next((other for other in near if other.config_key == default), None)
+        return beaten is None or trial.config_key == default or _is_clear(trial, beaten)
 
     def _chosen(self, workload: Workload, record: TuningRecord, reason: str, sure: bool) -> Choice | str:
         """The choice that a record stands for, or why it stands for none; `sure`: its config need not be lowered."""
@@ -255,9 +257,33 @@ class Chooser:
         return self._strict_fp or workload in self._strict_workloads
 
 
-def _is_clear(record: TuningRecord, other: TuningRecord) -> bool:
-    """Whether a record is so much faster than another one that it need not have been timed in turn with it."""
-    return (record.seconds or 0.0) <= CLEARLY * (other.seconds or 0.0)
+class _Fastest:
+    """The fastest trials of a workload; a record is read, checked and unpacked where somebody asks for it.
+
+    Attributes:
+        trials: the fastest first.
+    """
+
+    def __init__(self, database: Database, workload_key: str, target_key: str, interface: str | None) -> None:
+        self._database, self._task = database, (workload_key, target_key)
+        self._read: dict[Timed, TuningRecord | None] = {}
+        self.trials = database.times(*self._task, _OTHERS, interface=interface)
+
+    def record(self, trial: Timed) -> TuningRecord | None:
+        """All that is known of a trial; None where it has been deleted meanwhile."""
+        if trial not in self._read:
+            self._read[trial] = self._database.timed(*self._task, trial)
+        return self._read[trial]
+
+    def is_compared(self, trial: Timed) -> bool:
+        """Whether a trial that shares its date was timed in turn with those others: somebody's own records are not."""
+        record = self.record(trial)
+        return record is not None and record.session_id is not None
+
+
+def _is_clear(trial: Timed, other: Timed) -> bool:
+    """Whether a trial is so much faster than another one that it need not have been timed in turn with it."""
+    return trial.seconds <= CLEARLY * other.seconds
 
 
 def _choice(record: TuningRecord, reason: str) -> Choice:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -130,6 +132,21 @@ def test_top_is_sorted_and_verified(tmp_path: Path) -> None:
         db.add_many([make_record(3), make_record(1), make_failure(0), make_record(2), make_record(4, verified=False)])
         assert db.top(make_record().workload_key, TARGET_KEY, 2) == [make_record(1), make_record(2)]
         assert len(db.top(make_record().workload_key, TARGET_KEY, 10)) == 3
+        times = db.times(make_record().workload_key, TARGET_KEY, 10)
+        assert [trial.seconds for trial in times] == [make_record(number).seconds for number in (1, 2, 3)]
+        assert db.timed(make_record().workload_key, TARGET_KEY, times[1]) == make_record(2)
+        assert db.timed(make_record().workload_key, "elsewhere", times[1]) is None
+
+
+def test_who_only_reads_a_database_does_not_import_what_makes_one(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add(make_record())
+    program = (
+        "import sys; from autotune.records import Database\n"
+        f"with Database.open({str(tmp_path / 'db.sqlite')!r}, read_only=True) as db: assert list(db.trials())\n"
+        "assert 'sqlite_utils' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_interfaces_of_verified_records(tmp_path: Path) -> None:

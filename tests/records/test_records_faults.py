@@ -65,14 +65,14 @@ def test_a_database_of_another_program(tmp_path: Path, read_only: bool) -> None:
 def test_a_newer_schema(tmp_path: Path, read_only: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path / "db.sqlite")
     with monkeypatch.context() as future:
-        future.setitem(STEPS, "9999_future", lambda db: db["extra"].create({"id": int}))
+        future.setitem(STEPS, "9999_future", lambda db: db.execute("CREATE TABLE extra (id INTEGER)"))
         Database.open(path).close()
     assert "newer autotune (schema 9999_future); upgrade autotune" in refused(path, read_only)
 
 
 def test_an_older_schema_is_upgraded_by_a_writer_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path / "db.sqlite")
-    monkeypatch.setitem(STEPS, "0999_next", lambda db: db["extra"].create({"id": int}))
+    monkeypatch.setitem(STEPS, "0999_next", lambda db: db.execute("CREATE TABLE extra (id INTEGER)"))
     assert "older autotune; run `autotune db upgrade" in refused(path, read_only=True)
     Database.open(path).close()
     with Database.open(path, read_only=True) as db:

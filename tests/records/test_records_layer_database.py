@@ -130,6 +130,9 @@ def test_a_damaged_block_is_told_once_and_the_rest_is_used(tmp_path: Path) -> No
         with opened(shared, tmp_path) as (db, told):
             found = list(db.trials())
             assert db.top(KEY, TARGET_KEY, 9) == [one for one in found if one.workload_key == KEY]
+            assert [db.timed(KEY, TARGET_KEY, one) for one in db.times(KEY, TARGET_KEY, 9)] == db.top(
+                KEY, TARGET_KEY, 9
+            )
             assert told
             assert all("left out: these are not the bytes that its name stands for" in line for line in told)
             assert len(told) == 1

@@ -28,6 +28,7 @@ def test_the_upper_record_of_one_identity_counts(tmp_path: Path) -> None:
     mine, theirs = make_record(1, seconds=0.5), make_record(1, seconds=1e-6, created=9e9)
     with over(tmp_path, [mine, make_failure(2)], [theirs, make_record(2), make_record(3)]) as db:
         assert db.top(KEY, TARGET_KEY, 9) == [make_record(3), mine]
+        assert [db.timed(KEY, TARGET_KEY, trial) for trial in db.times(KEY, TARGET_KEY, 9)] == [make_record(3), mine]
         assert db.best(KEY, TARGET_KEY, TARGET).record == make_record(3)
         assert list(db.trials()) == [mine, make_failure(2), make_record(3)]
         assert db.origin(mine) == str(tmp_path / "0.sqlite")
