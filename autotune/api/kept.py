@@ -11,11 +11,14 @@ import json
 import os
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune import machine
+from autotune.codegen.digest import begun, bytes_digest, file_digest
 from autotune.codegen.object_cache import object_cache
 from autotune.cost_model.prior import prior_key
 from autotune.errors import AutotuneError
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 WRITER = "autotune-keep"
 """The name of threads that write entries."""
 
-_PART = 1 << 20
 _LIBRARIES = ("llvmlite", "ml_dtypes", "numpy", "onnx")
 """Packages that decide what a model becomes."""
 
@@ -66,31 +68,34 @@ class KeptProgram:
 
     def _find_name(self) -> str | None:
         """None where the program must not be kept."""
-        code = hash_of_all()
         # Graphs are to be written at every compile; and what is read from a file lies in the memory of one node.
-        if code is None or extended() or self.options["dump_graph"] or is_spread(seats_for(self.target.num_threads)):
+        if extended() or self.options["dump_graph"] or is_spread(seats_for(self.target.num_threads)):
             return None
-        try:
-            facts = [
-                code,
-                *map(version, _LIBRARIES),
-                prior_key(),
-                self.target.to_json(),
-                json.dumps(self.options, sort_keys=True),
-                _of_database(self.database),
-                _of_model(self.model),
-            ]
-        except (OSError, TypeError, ValueError, PackageNotFoundError, AutotuneError):
-            return None  # whoever compiles tells what is wrong, if anything
-        return hashlib.sha256("\n".join(("program", *facts)).encode()).hexdigest()
+        with ThreadPoolExecutor(1, "autotune-hash") as beside:  # a large model is hashed while our sources are
+            try:
+                of_model = begun(beside, partial(_of_model, self.model))
+                code = hash_of_all()
+                facts = [
+                    *map(version, _LIBRARIES),
+                    prior_key(),
+                    self.target.to_json(),
+                    json.dumps(self.options, sort_keys=True),
+                    _of_database(self.database),
+                    of_model(),
+                ]
+            except (OSError, TypeError, ValueError, PackageNotFoundError, AutotuneError):
+                return None  # whoever compiles tells what is wrong, if anything
+        if code is None:
+            return None
+        return hashlib.sha256("\n".join(("program", code, *facts)).encode()).hexdigest()
 
 
 def _of_model(model: ModelSource) -> str:
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return hashlib.sha256(model).hexdigest()
+        return bytes_digest(memoryview(model))
     if not isinstance(model, (str, os.PathLike)) or not os.path.isfile(model):
         raise TypeError("it is no file that will end")
-    return _of_file(Path(model))
+    return file_digest(Path(model))
 
 
 def _of_database(database: DatabaseLike) -> str:
@@ -102,17 +107,9 @@ def _of_database(database: DatabaseLike) -> str:
     path = machine.user_database(machine.environment()) if database is None else Path(database)
     if database is None and not path.exists():
         return "none"
-    found = [_of_file(path)]
+    found = [file_digest(path)]
     for suffix in ("-wal", "-journal"):
         beside = path.with_name(path.name + suffix)
         if beside.exists() and beside.stat().st_size:  # whoever reads may leave an empty one behind
-            found.append(suffix + _of_file(beside))
+            found.append(suffix + file_digest(beside))
     return " ".join(found)
-
-
-def _of_file(path: Path) -> str:
-    digest, part = hashlib.sha256(), memoryview(bytearray(_PART))
-    with path.open("rb", buffering=0) as file:
-        while size := file.readinto(part):
-            digest.update(part[:size])
-    return digest.hexdigest()

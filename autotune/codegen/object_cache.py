@@ -7,6 +7,7 @@ code that we will run, so the folder belongs to the user alone, and each file ca
 from __future__ import annotations
 
 import contextlib
+import functools
 import grp
 import hashlib
 import json
@@ -25,6 +26,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 
+from autotune.codegen.digest import Digest, read_hashed
 from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
 from autotune.machine import environment, user_cache
 
@@ -39,11 +41,8 @@ _LARGEST_SHARE = 4
 _CHECKSUM = 64
 """Bytes of a file before its contents, which so begin on a cache line."""
 
-_PART = 1 << 20
-"""Bytes that are read and hashed at a time: they are in the cache then."""
-
 # Part of every key: raise it when the file format or the pipeline of `compile_ir` changes.
-_FORMAT = 6
+_FORMAT = 7
 
 
 def default_cache_directory(env: Mapping[str, str]) -> Path | None:
@@ -144,7 +143,7 @@ class ObjectCache:
         if self._directory is None:
             return
         path, size = self._directory / name, sum(memoryview(part).nbytes for part in parts)
-        checksum = _checksum(path.name)
+        checksum = Digest(path.name)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
             if size * _LARGEST_SHARE > min(self._max_bytes, shutil.disk_usage(self._directory).free):
@@ -154,7 +153,7 @@ class ObjectCache:
                 with open(temporary, "wb", opener=_private) as file:
                     file.seek(_CHECKSUM)
                     for part in parts:
-                        checksum.update(part)
+                        checksum.update(memoryview(part))
                         file.write(part)
                     file.seek(0)
                     file.write(checksum.hexdigest().encode())
@@ -200,13 +199,19 @@ class ObjectCache:
             self._bytes -= size
 
     def _switch_off(self, reason: str) -> None:
-        _log.warning("no object cache in %s: %s", self._directory, reason)
+        _warn(self._directory, reason)
         self._directory = None
 
 
 def object_cache() -> ObjectCache:
     """The user's cache."""
     return ObjectCache(default_cache_directory(environment()))
+
+
+@functools.cache
+def _warn(directory: Path | None, reason: str) -> None:
+    """Once a process: several caches may have the same folder."""
+    _log.warning("no object cache in %s: %s", directory, reason)
 
 
 def _private(path: str, flags: int) -> int:
@@ -251,15 +256,6 @@ def _read(path: Path) -> tuple[bytes, npt.NDArray[np.uint8], bytes]:
         size = max(os.fstat(file.fileno()).st_size - _CHECKSUM, 0)
         raw = np.empty(size + _CHECKSUM, np.uint8)
         start = -raw.ctypes.data % _CHECKSUM
-        body, expected, digest = raw[start : start + size], file.read(_CHECKSUM), _checksum(path.name)
-        for begin in range(0, size, _PART):
-            part = body[begin : begin + _PART].data
-            if file.readinto(part) != part.nbytes:
-                raise OSError(f"{path} became shorter")
-            digest.update(part)
-    return expected, body, digest.hexdigest().encode()
-
-
-def _checksum(name: str) -> Any:
-    """A checksum of nothing yet; the name counts, so that files that change places are seen."""
-    return hashlib.sha256(name.encode())
+        body, expected = raw[start : start + size], file.read(_CHECKSUM)
+        digest = read_hashed(file.fileno(), _CHECKSUM, body.data, path.name)  # names count: files may change places
+    return expected, body, digest.encode()
