@@ -385,9 +385,10 @@ def _ready(kept: KeptProgram) -> Executor | StagedModel:
         return Executor(*artifact.alone())
     with needing_all("compiling a model"):
         from autotune.api.early import helpers
+        from autotune.compiler.heap import without_collector
 
     with helpers(kept.model) as beside:
-        with needing_all("compiling a model"):
+        with needing_all("compiling a model"), without_collector():  # hundreds of modules, of which nothing goes
             from autotune.api.load import load
             from autotune.compiler.compile import CompiledModel
 
