@@ -459,12 +459,9 @@ class NestBuilder:
                     if any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
                         continue
                     place = self._physical(r.tensor, logical, ranges)
-                    if not distance:
-                        out.append(Prefetch(self.buffers[name], place, level, coming=True))
-                        continue
-                    stmt: Stmt = Prefetch(self.buffers[name], place, level)
+                    stmt: Stmt = Prefetch(self.buffers[name], place, level, coming=not distance)
                     # One request for each round of the unrolled loops that matters to the address.
-                    for v in sorted({v for i in logical for v in i.variables()} & set(written_out)):
+                    for v in sorted({v for i in logical for v in i.variables()} & set(written_out) if distance else ()):
                         stmt = For(v, 0, written_out[v], UNROLL, (stmt,))
                     out.append(stmt)
         return out

@@ -40,12 +40,11 @@ class Tiling:
         shared: how many of the outer loops are shared among threads as one.
         dot: the instruction that folds neighbours, by its name, or `NO`.
         skip: leave out terms that lie in the padding for a whole tile.
-        slide: in what is written out, one sum of the tile after another, so that what windows share is loaded once and
-            kept while they slide over it; else one term of all sums after another.
+        slide: in what is written out, one sum of the tile after another, so that what windows share is loaded once;
+            else one term of all sums after another.
         ahead: turns of the innermost loop by which panels of constants are asked for; 0 leaves that to the CPU.
         stream: ask for the next panels of constants, into the second cache, while tiles read these again and again.
-        upright: number of the spatial axis along which the rows of tile registers lie, -1 without such; `height`: how
-            many.
+        upright: the spatial axis along which the rows of tile registers lie, -1 without such; `height`: how many.
     """
 
     vector: int
@@ -484,8 +483,7 @@ class Tiles:
         edit, total = self.edit, self.total
         names = [a.name for a in edit.stage(total).stage.reduce_axes]
         made: dict[Term, str] = {}
-        uneven = False
-        terms = self.c.terms()
+        uneven, terms = False, self.c.terms()
         for n, a in enumerate(self.c.reduce):
             mine = [x for x in terms if x.axis == n]
             name = a.name if a.name in names else names[-1]  # the axis of which there are parts
