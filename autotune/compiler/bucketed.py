@@ -50,7 +50,6 @@ class BucketedModel(StagedModel):
         self._made: dict[Extents, CompiledModel | None] = {}
         self._chosen: dict[tuple[Extents, int], tuple[Sequence[Piece], float]] = {}  # by bucket and length of a piece
         self._sizes = Sizes(self._axes.open, target)
-        self._settled = False  # whether a program has told of them that is no larger than runs will be cut
         self._refused: set[Extents] = set()
         self._background = Background()
         for symbol, why in self._axes.exact.items():
@@ -84,11 +83,8 @@ class BucketedModel(StagedModel):
             raise InputError(f"no extent is given for {', '.join(missing)}")
         if not self._serves(extents):
             return super().prepare(extents)
-        while not self._settled:  # what is made tells what padding costs
-            bucket = self._sizes.pieces(extents)[0].bucket
-            if bucket in self._made:
-                break
-            self._make(bucket)
+        if not self._made:
+            self._make(self._sizes.pieces(extents)[0].bucket)  # which tells what padding costs
         for piece in self._sizes.pieces(extents):
             self._make(piece.bucket)
         return self._made[piece.bucket]
@@ -169,9 +165,8 @@ class BucketedModel(StagedModel):
         except (InputError, ModelError):
             self._refused.add(bucket)
             raise
-        if program is not None and not self._settled:
+        if program is not None and self._sizes.density is None:
             kernels = (kernel.workload for kernel in program.kernels)
             self._sizes = self._sizes.told(bucket, kernels)
-            self._settled = self._sizes.is_typical(bucket)
         self._made[bucket] = program
         self._chosen.clear()

@@ -47,14 +47,9 @@ class ShapePrograms:
         axes = Axes.of(model)
         found = cls(axes, Sizes(axes.open, target), {}, optimize)
         largest = {s: max(one[s][-1] for one in ranges) for s in axes.open.symbols}
-        sizes, told_by = found.sizes, tuple(largest.values())
-        for _ in range(2):  # what runs are cut to tells better than the largest
-            kernels = (group.workload for group in partition(found.graph(told_by)) if not group.is_view)
-            sizes = sizes.told(told_by, kernels)
-            if sizes.is_typical(told_by):
-                break
-            piece = sizes.pieces(largest)[0].bucket
-            told_by = tuple(min(extent, most) for extent, most in zip(piece, told_by))
+        graph = found.graph(tuple(largest.values()))
+        kernels = (group.workload for group in partition(graph) if not group.is_view)
+        sizes = found.sizes.told(tuple(largest.values()), kernels)
         weights: dict[Extents, float] = defaultdict(float)
         for one, extents in zip(wanted, ranges):
             for bucket, share in sizes.programs(extents, axes.exact).items():

@@ -45,12 +45,6 @@ class Sizes:
         padding = padding_cost(kernels.elements(), self.target)
         return replace(self, padding=padding, density=density, weight_bytes=weights)
 
-    def is_typical(self, extents: Extents) -> bool:
-        """Whether a program of these extents is no larger than runs of them are cut to. In a larger one padding costs
-        more, since its values are written to memory."""
-        piece = self.pieces(dict(zip(self.axes.symbols, extents)))[0]
-        return math.prod(extents) <= math.prod(piece.bucket)
-
     def pieces(self, extents: Mapping[str, int]) -> list[Piece]:
         """The pieces of a run, in the programs that they should have."""
         costs, cut = self.costs, self.axes.cut

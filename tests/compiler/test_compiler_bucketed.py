@@ -166,17 +166,6 @@ def test_a_program_is_larger_for_less_where_reading_the_weights_takes_most_of_th
     assert large.seconds(made, wanted) / large.seconds(wanted, wanted) < 1.001
 
 
-def test_padding_costs_what_it_does_in_programs_that_runs_are_cut_to() -> None:
-    axes = Axes.of(open_model(attention().SerializeToString())).open
-    cut, whole = (Sizes(axes, SIZED, 0.01, 1e9, nbytes) for nbytes in (10**3, 10**12))
-    assert cut.is_typical((1, 16)) and not cut.is_typical((8, 16))
-    assert whole.is_typical((8, 16))
-    model = bucketed(Counting())
-    large = {"batch": 64, "length": 64}
-    model.prepare(large)
-    assert model._settled and all(piece.bucket in model._made for piece in model._sizes.pieces(large))
-
-
 def test_pieces_that_would_read_the_weights_again_are_no_answer() -> None:
     def runs(nbytes: int) -> list[int]:
         model = bucketed(Counting())
