@@ -355,8 +355,8 @@ class _Emitter:
         return new
 
     def _evaluate(self, e: Expr) -> Value:
-        if isinstance(e, Const):
-            return constant(e.value, e.dtype)
+        if isinstance(e, Const):  # rounded as what is computed with it: of 16 bits, a sixth near a zero loses all digits
+            return constant(e.value, computed(e.dtype))
         if isinstance(e, Load):
             return self.m.load(e.buffer, e.indices, e.when, e.otherwise)
         if isinstance(e, Index):

@@ -94,6 +94,17 @@ def test_sums_become_the_nearest_bf16() -> None:
     compare(np.asarray(found) + 0, values + 0, HALF["bf16"])
 
 
+def test_constants_of_half_floats_are_those_of_what_is_computed() -> None:
+    """x * (x / 6 + 1 / 2) beside its zero at -3, where a sixth in 16 bits is off by more than the result."""
+    values = np.linspace(-3, -2.9, 14).astype(HALF["bf16"])
+    workload, target = parse_workload(f"hard_swish data={len(values)}:bf16"), Target.parse("native -num-cores=1")
+    schedule = make_schedule(workload, default_config(workload, target), target)
+    (found,) = KernelFunction(schedule.compute.inputs, build_kernel(schedule, target), target)(values)
+    wide = values.astype(np.float64)
+    expected = wide * (wide + 3) / 6
+    np.testing.assert_allclose(np.asarray(found).astype(np.float64), expected, rtol=2**-8, atol=1e-6)
+
+
 def run(source: str, to: str, values: NDArray[Any], target: str) -> NDArray[Any]:
     (found,) = converted(source, to, len(values), target)(values)
     return np.asarray(found)
