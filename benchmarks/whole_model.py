@@ -25,21 +25,22 @@ from numpy.typing import NDArray
 from autotune import machine
 from autotune.codegen.kernel import KernelObject
 from autotune.compiler.choose import CLEARLY
-from autotune.errors import ConfigError, InputError
+from autotune.errors import InputError
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import Measurement
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.ops import parse_workload
 from autotune.records import Database
 from autotune.search.budget import Budget
+from autotune.search.learning import of_space
 from autotune.search.outcome import TaskOutcome, TuneOutcome
 from autotune.search.recorded_space import RecordedSpace
 from autotune.search.simulation import Simulation
-from autotune.search.space_recording import SpaceRecording
+from autotune.search.space_recording import RecordedPoint, SpaceRecording
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
 from autotune.search.tuner import TuneOptions, tune
-from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.limit import limit
 from autotune.search_spaces.space.registry import task_space
 from autotune.search_spaces.space.space import TaskSpace
@@ -139,27 +140,28 @@ class Machine:
 
 
 def today(recording: SpaceRecording) -> SpaceRecording | None:
-    """The recording with what the cost model sees of its configs today; None where today's space lacks the default."""
+    """The recording in the words of today's space, with what the cost model sees of its configs; None where the space
+    lacks the default."""
     space = task_space(parse_workload(recording.workload), Target.parse(recording.target))
-    kept = [point for point in recording.points.values() if _valid(space, point.config)]
-    keys = {point.config.key for point in kept}
-    if recording.defaults[0] not in keys:
+    kept = {key: found for key, point in recording.points.items() if (found := _today(space, point)) is not None}
+    if recording.defaults[0] not in kept:
         return None
-    rows = space.encode_all([point.config for point in kept])
+    rows = space.encode_all([point.config for point in kept.values()])
     return replace(
         recording,
         feature_names=space.feature_names,
-        defaults=tuple(key for key in recording.defaults if key in keys),
-        points={point.config.key: replace(point, features=row) for point, row in zip(kept, rows, strict=True)},
+        defaults=tuple(kept[key].config.key for key in recording.defaults if key in kept),
+        points={p.config.key: replace(p, features=row) for p, row in zip(kept.values(), rows, strict=True)},
     )
 
 
-def _valid(space: TaskSpace, config: Config) -> bool:
-    try:
-        space.validate(config)
-    except ConfigError:
-        return False
-    return True
+def _today(space: TaskSpace, point: RecordedPoint) -> RecordedPoint | None:
+    """With the knobs that the space got since; None where it has no such config."""
+    name = point.config.template
+    member = space.members.get(name) if name else None
+    known = () if member is None else of_space(member.space, {point.config.without(TEMPLATE): 0.0})
+    found = [replace(point, trial=replace(point.trial, config=config.replace(template=name))) for config in known]
+    return found[0] if found else None
 
 
 def simulated(recordings: Sequence[SpaceRecording], seconds: float, seed: int) -> Row:
