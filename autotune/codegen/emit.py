@@ -355,7 +355,7 @@ class _Emitter:
         return new
 
     def _evaluate(self, e: Expr) -> Value:
-        if isinstance(e, Const):  # rounded as what is computed with it: of 16 bits, a sixth near a zero loses all digits
+        if isinstance(e, Const):  # rounded as what is computed: with 16 bits a sixth near a zero loses all
             return constant(e.value, computed(e.dtype))
         if isinstance(e, Load):
             return self.m.load(e.buffer, e.indices, e.when, e.otherwise)

@@ -95,7 +95,7 @@ def in_precision(
     if dtype is DType.f32:
         return graph, replace(AS_IT_IS, asked=precision.name)
     nodes = narrowable(graph)
-    narrow = functools.partial(narrowed, graph, dtype, attention=_folds_pairs(target))
+    narrow = functools.partial(narrowed, graph, dtype, between=_folds_pairs(target))
     if precision.name in ("bf16", "f16"):
         names = [node.name for node in nodes]
         return narrow(names), Precise(precision.name, dtype.value, len(names), len(names))
@@ -115,8 +115,8 @@ def in_precision(
 
 
 def _folds_pairs(target: Target) -> bool:
-    """Whether the instruction that attention in bf16 is made of multiplies as much as those of f32: nothing else there
-    is the faster for 16 bits."""
+    """Whether the instruction for pairs of bf16 multiplies as much as those of f32: else attention is no faster for 16
+    bits, and depthwise convolutions widen by the units that multiply."""
     return target.core.folding(DOT.pipe, DOT.extent) >= 1
 
 

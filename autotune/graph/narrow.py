@@ -62,11 +62,11 @@ def too_large(graph: Graph, node: Node, dtype: DType) -> str:
     return ""
 
 
-def narrowed(graph: Graph, dtype: DType, chosen: Collection[str], *, attention: bool = True) -> Graph:
+def narrowed(graph: Graph, dtype: DType, chosen: Collection[str], *, between: bool = True) -> Graph:
     """The graph with those products that compute the values `chosen` of operands of `dtype`.
 
     Args:
-        attention: whether that between such products reads bf16, too; else it is f32 all through.
+        between: whether attention and depthwise convolutions between such products read 16 bits, too; else f32.
 
     Raises:
         ModelError: a weight of theirs is too large for it.
@@ -77,14 +77,14 @@ def narrowed(graph: Graph, dtype: DType, chosen: Collection[str], *, attention: 
     for node in graph.nodes:
         if node.name in products and (complaint := too_large(graph, node, dtype)):
             raise ModelError(f"precision {dtype}: {complaint}; use bf16, auto or f32")
-    return remove_dead_code(_Narrowing(graph, dtype.value, products, attention).result())
+    return remove_dead_code(_Narrowing(graph, dtype.value, products, between).result())
 
 
 class _Narrowing:
     """A sweep that stores in 16 bits what only products and what computes element by element read."""
 
-    def __init__(self, graph: Graph, dtype: str, products: set[str], attention: bool) -> None:
-        self._graph, self._dtype, self._products, self._attention = graph, dtype, products, attention
+    def __init__(self, graph: Graph, dtype: str, products: set[str], between: bool) -> None:
+        self._graph, self._dtype, self._products, self._between = graph, dtype, products, between
         self._stored = self._stored_narrow()
         self._sweep = Sweep(graph)
         self._narrow: dict[str, str] = {}
@@ -151,13 +151,14 @@ class _Narrowing:
             return True
         if reader.name in found and name in reader.inputs[:ATTENDED] and self._attends(reader):
             return True
-        if is_depthwise(self._graph, reader) and reader.inputs[1] != name and self._ends_in(reader, found):
-            return True
+        if self._between and is_depthwise(self._graph, reader) and reader.inputs[1] != name:
+            if self._ends_in(reader, found):
+                return True
         return None if is_elementwise(reader.op) or has_trait(reader.op, Trait.FOLDS) else False
 
     def _attends(self, node: Node) -> bool:
         """Whether a node is attention whose queries, keys and values products with narrow factors have made."""
-        if not self._attention or node.op != ATTENTION or self._dtype != DType.bf16.value or node.attr("result") != 0:
+        if not self._between or node.op != ATTENTION or self._dtype != DType.bf16.value or node.attr("result") != 0:
             return False
         return node.attr("precision") in ("", "f32") and all(self._made(name) for name in node.inputs[:ATTENDED])
 

@@ -122,6 +122,13 @@ def test_depthwise_convolutions_whose_results_are_f32_read_f32() -> None:
     assert kernels(graph) == ["relu+cast", "cast+cast+conv2d", "conv2d"]
 
 
+def test_depthwise_convolutions_read_f32_where_widening_takes_the_turns_of_multiplying() -> None:
+    net = Net(1, 16, 6, 6)
+    graph = net.graph(net.conv(net.conv(net.conv(net.op("relu", net.x), 16), 16, groups=16), 16))
+    found = narrowed(graph, DType.bf16, {node.name for node in narrowable(graph)}, between=False)
+    assert kernels(found) == ["relu+cast", "cast+cast+conv2d", "conv2d+cast", "cast+cast+conv2d"]
+
+
 def test_views_between_products_have_16_bits() -> None:
     net = Net(4, 16)
     flat = net.op("reshape", net.dense(net.x, 16), shape=(2, 32))
@@ -151,7 +158,7 @@ def test_attention_between_products_reads_and_gives_16_bits() -> None:
 def test_attention_is_f32_where_it_is_no_faster_in_16_bits() -> None:
     net = Net(4, 16)
     graph = net.graph(net.dense(attended(net, *(net.dense(net.x, 16) for _ in range(3))), 8))
-    found = narrowed(graph, DType.bf16, {node.name for node in narrowable(graph)}, attention=False)
+    found = narrowed(graph, DType.bf16, {node.name for node in narrowable(graph)}, between=False)
     attention = next(node for node in found.nodes if node.op == "attention")
     assert {found.values[name].dtype for name in (*attention.inputs, attention.name)} == {"f32"}
 
