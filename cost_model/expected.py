@@ -51,7 +51,7 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
     for n, (stmts, around) in enumerate(nests):
         moving = [bytes_[n] / rate for bytes_, (_, rate) in zip(missed, levels)]
         arithmetic = _issued(counted(stmts, around, target), target)
-        # What is asked for in good time, into the second cache, comes meanwhile.
+        # What is asked for early comes meanwhile.
         asked = sum(touches[name].lines(LINE) for name in _asked(stmts) & touches.keys())
         late = [max(bytes_[n] - asked, 0.0) / rate for bytes_, (_, rate) in zip(missed[1:], levels[1:])]
         total += max(arithmetic, *moving) + LATE * (moving[0] + sum(late))
@@ -100,8 +100,8 @@ def overlapped(arithmetic: float, *moving: float) -> float:
 
 
 def _asked(stmts: Sequence[Stmt]) -> set[str]:
-    """Buffers whose lines are asked for into a cache behind the first."""
-    return {s.buffer.name for s in statements(tuple(stmts)) if isinstance(s, Prefetch) and s.level > 1}
+    """Buffers whose lines are asked for while others are worked on; a few turns ahead memory may still be late."""
+    return {s.buffer.name for s in statements(tuple(stmts)) if isinstance(s, Prefetch) and s.early}
 
 
 def _issued(found: Instructions, target: Target) -> float:

@@ -77,7 +77,8 @@ class _Asking:
         first = start + self.step(around.var) + here * each
         zeros = (Linear(),) * (len(buffer.shape) - 1)
         return tuple(
-            replace(self.request, indices=(*zeros, first + n * line), coming=False) for n in range(-(-each // line))
+            replace(self.request, indices=(*zeros, first + n * line), coming=False, early=True)
+            for n in range(-(-each // line))
         )
 
 

@@ -121,12 +121,17 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Ask for the cache line of an element, into cache `level` (1: the nearest); `coming`: see `lower.coming`."""
+    """Ask for the cache line of an element, into cache `level` (1: the nearest).
+
+    `coming`: it stands for requests that `lower.coming` makes; `early`: it is one of those, made while something else
+    is worked on, and not a few turns ahead.
+    """
 
     buffer: Buffer
     indices: tuple[Linear, ...]
     level: int
     coming: bool = False
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
