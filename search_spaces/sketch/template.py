@@ -24,6 +24,8 @@ from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 
 FIRST, AMONG_ALGORITHMS, BEFORE_GENERIC, BESIDE_GENERIC, BEHIND_GENERIC = 1.0, 0.0, -5.0, -10.0, -15.0
+"""Priorities, of which the order alone counts: beside templates of one operator's own (1), among the algorithms of
+convolutions (0), and before, beside and behind `generic` (-10)."""
 
 Look = Callable[[Workload, Target], "Contraction | None"]
 

@@ -46,9 +46,9 @@ def all_wide(workload: Workload, target: Target) -> Contraction | None:
     if c is None or c.lanewise or (c.foldings and not outrun(c, target, FLOATS)):
         return None
     narrow = _halves(c)
-    return (
-        _with_copies(c, target, {f.tensor for f in narrow}) if c.foldings or any(f.constant for f in narrow) else None
-    )
+    if not c.foldings and not any(f.constant for f in narrow):
+        return None
+    return _with_copies(c, target, {f.tensor for f in narrow})
 
 
 def _with_copies(c: Contraction, target: Target, narrow: Collection[str]) -> Contraction | None:
