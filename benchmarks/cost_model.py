@@ -21,8 +21,8 @@ from autotune.cost_model.adapted import AdaptedModel
 from autotune.cost_model.features import Features
 from autotune.cost_model.metrics import best_of_top_k, pairwise_accuracy
 from autotune.cost_model.model import CostModel, RandomModel
-from autotune.errors import InputError
 from autotune.search.space_recording import SpaceRecording
+from benchmarks.record_space import recorded
 from benchmarks.report import Report, Row, parser, progress
 
 METHOD = (
@@ -106,10 +106,8 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--plot", type=Path, metavar="FILE", help="draw the learning curves (needs matplotlib)")
     given = options.parse_args(arguments)
     if given.plot and find_spec("matplotlib") is None:
-        raise InputError("--plot needs matplotlib: pip install matplotlib")
-    paths = sorted(given.spaces.glob("*.jsonl.gz"))[: 1 if given.quick else None]
-    if not paths:
-        raise InputError(f"{given.spaces} holds no recorded space; python -m benchmarks.record_space --out makes some")
+        raise SystemExit("--plot needs matplotlib: pip install matplotlib")
+    paths = recorded(given.spaces)[: 1 if given.quick else None]
     tables = [Table(SpaceRecording.load(path)) for path in paths]
     report = Report("cost_model", METHOD, given.quick)
     rows = [_within(table, name, 2 if given.quick else given.seeds) for table in tables for name in MODELS]

@@ -204,6 +204,8 @@ def main(arguments: list[str] | None = None) -> int:
     sides.add_argument("--templates", nargs=2, metavar=("OLD", "NEW"), help="patterns of two sets of templates' names")
     add_turns(options)
     given = options.parse_args(arguments)
+    if given.cold < 0:
+        options.error(f"--cold {given.cold}: MiB cannot be fewer than none")
     target = Target.parse(given.target)
     models = given.models or (["squeezenet"] if given.quick else ["resnet50", "bert_base", "mobilenetv2"])
     found = []

@@ -66,6 +66,14 @@ SETTLED = 12
 """The best are timed again, in turn: noise only ever adds time, so each keeps the lower one of its two times."""
 
 
+def recorded(folder: Path) -> list[Path]:
+    """The files of a folder that this has written. Raises SystemExit where there are none."""
+    found = sorted(folder.glob("*.jsonl.gz"))
+    if not found:
+        raise SystemExit(f"{folder} holds no recorded space; python -m benchmarks.record_space --out makes some")
+    return found
+
+
 def empty(name: str, line: str, task: TuningTask) -> SpaceRecording:
     """A recording without points."""
     space = task.space

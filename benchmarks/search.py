@@ -19,11 +19,11 @@ from statistics import median
 
 from autotune import machine
 from autotune.cost_model.adapted import AdaptedModel
-from autotune.errors import InputError
 from autotune.search.recorded_space import RecordedSpace
 from autotune.search.simulation import simulate
 from autotune.search.space_recording import SpaceRecording
 from autotune.search.strategies import STRATEGIES, make_strategy
+from benchmarks.record_space import recorded
 from benchmarks.report import Report, Row, parser, progress
 
 METHOD = (
@@ -96,10 +96,8 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves (needs matplotlib)")
     given = options.parse_args(arguments)
     if given.plot and find_spec("matplotlib") is None:
-        raise InputError("--plot needs matplotlib: pip install matplotlib")
-    paths = sorted(given.spaces.glob("*.jsonl.gz"))[: 1 if given.quick else None]
-    if not paths:
-        raise InputError(f"{given.spaces} holds no recorded space; python -m benchmarks.record_space --out makes some")
+        raise SystemExit("--plot needs matplotlib: pip install matplotlib")
+    paths = recorded(given.spaces)[: 1 if given.quick else None]
     strategies = given.strategy or [name for name in STRATEGIES if name != GRID]
     seeds, trials = (2, 32) if given.quick else (given.seeds, given.trials)
     report = Report("search", METHOD, given.quick)

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from autotune import machine
 from autotune.codegen.kernel import KernelObject
 from autotune.compiler.choose import CLEARLY
-from autotune.errors import InputError
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import Measurement
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
@@ -45,6 +44,7 @@ from autotune.search_spaces.space.limit import limit
 from autotune.search_spaces.space.registry import task_space
 from autotune.search_spaces.space.space import TaskSpace
 from autotune.target import Target
+from benchmarks.record_space import recorded
 from benchmarks.report import Report, Row, parser, progress
 
 METHOD = (
@@ -219,9 +219,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--seconds", type=float, nargs="+", default=[60, 600], metavar="N", help="[default: 60 600]")
     options.add_argument("--seeds", type=int, default=20)
     given = options.parse_args(arguments)
-    paths = sorted(given.spaces.glob("*.jsonl.gz"))
-    if not paths:
-        raise InputError(f"{given.spaces} holds no recorded space; python -m benchmarks.record_space --out makes some")
+    paths = recorded(given.spaces)
     budgets, seeds = ([5.0], 2) if given.quick else (sorted(set(given.seconds)), given.seeds)
     report = Report("whole_model", METHOD, given.quick)
     recordings = [found for path in paths if (found := today(SpaceRecording.load(path))) is not None]
