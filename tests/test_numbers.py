@@ -9,9 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference" / "numbers.md"
-ROOMS = ("search_spaces", "cost_model", "autotune/compiler", "autotune/graph", "autotune/schedule")
-ALSO = ("autotune/lower/coming.py",)
-"""Files of other rooms that decide which code runs."""
+ROOMS = (
+    "search_spaces", "cost_model", "autotune/compiler", "autotune/graph", "autotune/schedule", "autotune/lower",
+)  # fmt: skip
 LEFT_OUT = ("autotune/graph/frontend/", "autotune/graph/host/")
 PLAIN = frozenset({0.0, 0.5, 1.0, 2.0, 3.0, 1e9, 0.044715})
 """Floats that need no name: of formulas (halves, powers, the GELU of tanh) and units."""
@@ -20,8 +20,7 @@ TINY = 1e-9
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    in_rooms = (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))
-    for path in (*in_rooms, *(ROOT / name for name in ALSO)):
+    for path in (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))):
         place = str(path.relative_to(ROOT))
         if not place.startswith(LEFT_OUT):
             yield place.removeprefix("autotune/"), ast.parse(path.read_text())

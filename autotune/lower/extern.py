@@ -22,6 +22,7 @@ from autotune.tensor.stage import Tensor
 Place = tuple[Buffer, tuple[Linear, ...]]
 Locate = Callable[[Tensor, Sequence[Linear]], Place]
 LANES = 16
+"""Elements of a row that are worked on at once: a vector of f32 with AVX-512, two with AVX2."""
 
 
 @dataclass(slots=True)

@@ -9,8 +9,10 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.evaluate import evaluate, evaluate_parts
 from autotune.tensor.layout import Array, Layout
 
-PART = 1 << 19  # elements computed and packed at a time: weights may fill half the memory, so no copies beside them
-TURNED = 1 << 16  # elements whose order changes at a time: they and what they become fit a second-level cache
+PART = 1 << 19
+"""Elements computed and packed at a time: weights may fill half the memory, so no copies beside them."""
+TURNED = 1 << 16
+"""Elements whose order changes at a time: they and what they become fit a second-level cache."""
 MANY = 64
 """Rows far apart, a line of each of which a first-level cache holds: of more, lines would be read again and again."""
 

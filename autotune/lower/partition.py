@@ -21,6 +21,7 @@ from autotune.tensor.expr import Select
 from autotune.tensor.linear import Linear, Ranges
 
 MAX_PIECES = 8
+"""Loops that one becomes, at most: each is code of its own."""
 
 
 def partition(body: tuple[Stmt, ...], loops: frozenset[str], ranges: Ranges | None = None) -> tuple[Stmt, ...]:

@@ -16,8 +16,11 @@ from autotune.tensor.expr import Expr, binary, cast, const, select
 from autotune.tensor.linear import Linear, clamp
 
 DIGIT_BITS = 8
+"""Of a key that one pass sorts by: its counts and the ends of what it moves to stay in a first-level cache."""
 LEADING_BITS = 11
+"""By which elements are picked: sign, exponent and two bits of a fraction of f32, so few beside the wanted ones."""
 _BLOCK = 64
+"""Elements between two looks at whether all that were picked are done."""
 
 
 def sort_best(row: Row, order: Order, k: int, pick: bool) -> tuple[tuple[Stmt, ...], Place]:

@@ -11,6 +11,7 @@ SURROUNDINGS = "halo."
 """Loop variables of these nests start so; they touch nothing that the stages write."""
 
 _WIDEST_VECTOR = 32
+"""Elements at the end of a row that are written as one vector, at most."""
 
 
 def surroundings(o: Operand, buffer: Buffer, covered: frozenset[int] = frozenset()) -> list[Stmt]:

@@ -17,6 +17,13 @@ from autotune.tensor.linear import Linear, clamp
 
 PICK_FROM = 1024
 """Rows of so many elements or more are thinned out before they are sorted, where that can leave out most."""
+RANKED, PLACED = 6, 6
+"""Cycles of comparing an element with a vector of others, and of putting it where it belongs."""
+INSERTED, SHIFTED = 40, 0.4
+"""Cycles of an insertion that nothing foresees, and of each element that may have to move for it."""
+COUNTED, PICKED, MOVED, CLEARED = 1, 7, 7, 3
+"""Cycles of an element that is counted, that is looked at to be picked, that one pass moves, and of a count's reset and
+sum."""
 
 
 @extern_nest("top_k")
@@ -49,16 +56,17 @@ def top_k(row: Row) -> tuple[Stmt, ...]:
 
 def _rank_cycles(n: int) -> float:
     """About what a row takes."""
-    return n * (6 * -(-n // LANES) + 6)
+    return n * (RANKED * -(-n // LANES) + PLACED)
 
 
 def _insertion_cycles(n: int, k: int) -> float:
     """The same, where elements are in random order."""
     inserted = k + k * math.log(n / k)
-    return n + inserted * (40 + k * 0.4)
+    return n + inserted * (INSERTED + k * SHIFTED)
 
 
 def _sort_cycles(n: int, k: int, bits: int, pick: bool) -> float:
     passes = -(-bits // DIGIT_BITS)
     sorted_ = min(2 * k, n) if pick else n
-    return n * (8 if pick else 1) + (2 << LEADING_BITS) * pick + passes * (sorted_ * 7 + (3 << DIGIT_BITS))
+    picked = n * PICKED + (2 << LEADING_BITS) if pick else 0
+    return n * COUNTED + picked + passes * (sorted_ * MOVED + (CLEARED << DIGIT_BITS))
