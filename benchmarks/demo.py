@@ -15,9 +15,10 @@ from pathlib import Path
 import onnx
 
 import autotune
+from autotune.api.bench import UNTUNED
 from autotune.cli.bench_table import show_comparison
 from autotune.cli.text import size
-from autotune.engines.compare import compare
+from autotune.engines.compare import Comparison, compare
 from autotune.engines.engine import Ours
 from autotune.engines.peers import load_peer
 from autotune.errors import AutotuneError
@@ -66,8 +67,6 @@ def demo(name: str, budget: str, threads: int | None, folder: Path) -> int:
         print("interrupted; the same command continues", file=sys.stderr)
         return 130
     print(f"           {report.search.new_trials} trials, {report.search.trials_per_second:.1f} per second")
-    if not report.model.tuned:
-        print("           the tuned program was not faster: the model stays untuned, a longer --budget may change it")
 
     program = autotune.compile(model, target, database)
     program.save(compiled)
@@ -75,16 +74,14 @@ def demo(name: str, budget: str, threads: int | None, folder: Path) -> int:
 
     print("4. compare the file with ONNX Runtime, and time all in turn")
     executor = Executor(*load_artifact(compiled).alone())
-    engines = [
-        Ours(executor),
-        Ours(autotune.compile(model, target, False).executor, "autotune untuned"),
-        load_peer("onnxruntime", model, target.num_threads, {}),
-    ]
+    untuned = autotune.compile(model, target, False)
+    engines = [Ours(executor), load_peer("onnxruntime", model, target.num_threads, {})]
+    if untuned.key != program.key:
+        engines.insert(1, Ours(untuned.executor, UNTUNED))
     found = compare(engines, random_feeds(executor.program.inputs, 0), target, flops=executor.program.flops)
     show_comparison(target, found, executor.program.flops)
-    tuned, untuned, peer = found.results
-    worst = max(result.max_error or 0.0 for result in (tuned, untuned))
-    print(f"untuned {duration(untuned.seconds)}, tuned {duration(tuned.seconds)}, onnxruntime {duration(peer.seconds)}")
+    print(outcome(found))
+    worst = max(one.max_error or 0.0 for one in found.results)
     if worst > MAX_ERROR:
         print(
             f"error: the answer is off by {worst:.1e} of the output's range, {MAX_ERROR:.0e} allowed", file=sys.stderr
@@ -92,6 +89,20 @@ def demo(name: str, budget: str, threads: int | None, folder: Path) -> int:
         return 1
     print(f"the answers agree: largest difference {worst:.1e} of the output's range")
     return 0
+
+
+def outcome(found: Comparison) -> str:
+    """The times in a line, and what tuning gained, if anything; equal programs have one time."""
+    tuned, *others = found.results
+    peer = f"{others[-1].name} {duration(others[-1].seconds)}"
+    if len(others) == 1:
+        what = "tuning found nothing faster: the model stays untuned, a longer --budget may change it"
+        return f"untuned {duration(tuned.seconds)}, {peer}; {what}"
+    gained = found.speedup(others[0])
+    times = f"untuned {duration(others[0].seconds)}, tuned {duration(tuned.seconds)}, {peer}"
+    if gained.faster or gained.slower:
+        return f"{times}; tuning made it {gained.median:.2f}× as fast"
+    return f"{times}; untuned and tuned do not differ by more than noise does"
 
 
 if __name__ == "__main__":

@@ -118,6 +118,8 @@ class TuneReport:
                     "failed": task.failed,
                     "skipped": task.skipped,
                     "default_seconds": task.default_seconds,
+                    "default_seconds_alone": task.default_alone,
+                    "default_disturbed": task.default_disturbed,
                     "best_seconds": task.best.seconds if task.best else None,
                     "speedup": task.speedup,
                     "gflops": task.gflops,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from autotune.cli.text import cell, percents, print_prose, print_table, table
 from autotune.report.naming import task_name
 from autotune.report.text import counted, duration, percent
+from autotune.search.outcome import MOVED
 
 if TYPE_CHECKING:
     from autotune.api.tune import TuneReport
@@ -45,9 +46,15 @@ def show_report(report: TuneReport, subject: str, following: str | None, every: 
         print_prose(
             f"not run, because their registers spill: {counted(skipped, 'kernel')} (`autotune db show` counts them)"
         )
-    if disturbed := sum(task.best is not None and task.best.disturbed for task in tasks):
+    if disturbed := sum(
+        task.best is not None and (task.best.disturbed or bool(task.default_disturbed)) for task in tasks
+    ):
         beside = f"{counted(disturbed, 'kernel')} are from beside other programs; tune again to be sure"
-        print_prose(f"disturbed: the best times of {beside}")
+        print_prose(f"disturbed: the times, untuned or tuned, of {beside}")
+    if report.model is not None and (moved := sum(map(_doubtful, tasks))):
+        kernels = counted(moved, "kernel")
+        rough = f"moved by over {percent(MOVED - 1)} from one timing to the next: `faster` is rough there"
+        print_prose(f"in doubt: the untuned times of {kernels} {rough}")
     print_prose(_time(found))
     if found.foresight is not None:
         seen = found.foresight
@@ -67,13 +74,33 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
         if not known:
             return [f"{subject}: nothing was timed"]
         what = "" if len(report.search.tasks) == 1 else f", the sum of {len(known)} kinds of kernels"
-        return [f"{subject}: {_change(before, after, before / after)}{what}"]
+        return [f"{subject}: {_change(before, after, before / after)}{what}", *map(_doubt, filter(_doubtful, known))]
     threads = "1 thread" if report.target.num_threads == 1 else f"{report.target.num_threads} threads"
+    if verdict.same:
+        found = f"{duration(verdict.untuned_seconds)} (median of {verdict.rounds} rounds on {threads})"
+        lines = [f"{subject}: {found}; nothing faster was found: the tuned program is the untuned one"]
+        return [*lines, *_beside(report, verdict)]
     medians = f"{duration(verdict.untuned_seconds)} untuned, {duration(verdict.tuned_seconds)} tuned (medians)"
     times = f"in turn {verdict.speedup:.2f}× as fast"
-    if verdict.interval is not None and not verdict.same:
+    if verdict.interval is not None:
         times += f" ({verdict.interval[0]:.2f} to {verdict.interval[1]:.2f})"
-    lines = [f"{subject}: {medians}, {times}, {verdict.rounds} rounds on {threads}"]
+    line = f"{subject}: {medians}, {times}, {verdict.rounds} rounds on {threads}"
+    return [line, *_beside(report, verdict), *_decision(report, verdict)]
+
+
+def _doubtful(task: TaskOutcome) -> bool:
+    return task.best is not None and task.best.seconds != task.default_seconds and task.moved
+
+
+def _doubt(task: TaskOutcome) -> str:
+    """What an operator's gain is worth whose untuned time moved."""
+    alone, times = duration(task.default_alone), f"{task.speedup_alone or 0.0:.2f}× as fast"
+    return f"in doubt: in a trial of its own the untuned kernel took {alone}, so {times}; tune again to be sure"
+
+
+def _beside(report: TuneReport, verdict: ModelVerdict) -> list[str]:
+    """What else is to be known of a verdict."""
+    lines = []
     if verdict.disturbance:
         lines.append(f"the model was timed beside others: {cell(verdict.disturbance)}")
     if verdict.repeated:
@@ -81,14 +108,12 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
     if report.untimed:
         left = counted(report.untimed, "further program")
         lines.append(f"no time was left to compare {left}: the same command goes on")
-    return [*lines, *_decision(report, verdict)]
+    return lines
 
 
 def _decision(report: TuneReport, verdict: ModelVerdict) -> list[str]:
     """What the model runs with, where that is not simply the tuned program."""
     now = "tuned" if verdict.tuned else "untuned"
-    if verdict.same:
-        return ["the tuned program is the untuned one: nothing faster was found"]
     if len(report.programs) > 1:
         kept = sum(program.tuned for program in report.programs)
         return [f"{len(report.programs)} programs, each timed for itself: {kept} tuned, the others stay untuned"]

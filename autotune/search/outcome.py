@@ -11,6 +11,8 @@ from autotune.cost_model.metrics import pairwise_accuracy
 from autotune.search.task import TaskSearch, TuningTask
 from autotune.search.trial import SKIPPED, Trial, best_trial
 
+MOVED = 1.05
+"""Two times of one kernel that are further apart than this are in doubt; quiet ones agree within 3 % or are marked."""
 MOST_COMPARED = 2000
 """Trials of a task whose order is looked at: pairs grow as their square."""
 
@@ -59,6 +61,10 @@ class TaskOutcome:
     Attributes:
         trials: finished, those of earlier runs included; `new` in this run; `failed` of all, and `skipped`: built and
             not run, because registers spill.
+        default_seconds: of the default, timed in turn with the best where there was time.
+        default_alone: its seconds in a trial of its own, where it was timed in turn, too: how far the two are apart
+            says how much `speedup` can be trusted.
+        default_disturbed: others ran beside it; None where it was not timed.
         best: the fastest verified config; the default itself when nothing beats it; None when nothing works.
         foresight: how well the cost model knew the trials when it chose them; None before it was asked.
         stopped: why the task ended before the budget did; None otherwise.
@@ -70,6 +76,8 @@ class TaskOutcome:
     failed: int
     skipped: int
     default_seconds: float | None
+    default_alone: float | None
+    default_disturbed: bool | None
     best: Trial | None
     gflops: float | None
     foresight: Foresight | None
@@ -85,6 +93,8 @@ class TaskOutcome:
             failed=sum(trial.failure not in (None, SKIPPED) for trial in search.trials.values()),
             skipped=sum(trial.failure == SKIPPED for trial in search.trials.values()),
             default_seconds=default.seconds if default is not None else None,
+            default_alone=search.default_alone,
+            default_disturbed=default.disturbed if default is not None else None,
             best=best,
             gflops=search.flops / best.cost / 1e9 if best is not None else None,
             foresight=Foresight.of(search.trials.values()),
@@ -97,6 +107,19 @@ class TaskOutcome:
         if self.best is None or self.default_seconds is None:
             return None
         return self.default_seconds / self.best.cost
+
+    @property
+    def speedup_alone(self) -> float | None:
+        """The same by the default's own trial, where another was timed in turn with the best."""
+        return self.default_alone / self.best.cost if self.best is not None and self.default_alone else None
+
+    @property
+    def moved(self) -> bool:
+        """Whether the default took so much longer, or shorter, in turn than alone that nobody knows what was gained."""
+        if self.default_seconds is None or self.default_alone is None:
+            return False
+        apart = self.default_seconds / self.default_alone
+        return max(apart, 1 / apart) > MOVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,8 @@ class TaskSearch:
     Args:
         batch: how many configs to take from the strategy at a time.
         seeds: valid configs that were good elsewhere; tried right after the default.
+
+    `default_alone`: seconds of the default in a trial of its own, once it was timed in turn with others, too.
     """
 
     def __init__(self, task: TuningTask, strategy: Strategy, *, batch: int = 8, seeds: Iterable[Config] = ()) -> None:
@@ -87,6 +89,7 @@ class TaskSearch:
         self.pending: set[Config] = set()
         self.stopped: str | None = None
         self.since_gain = 0
+        self.default_alone: float | None = None
         self._gain_from = 0.0
         self._best_after: list[float] = []
         self._recorded: dict[Config, Recorded] = {}
@@ -182,6 +185,8 @@ class TaskSearch:
 
     def replace(self, trial: Trial) -> None:
         """Takes a better measurement of a finished trial instead of the first."""
+        if trial.config == self.default and trial.compared and not self.trials[trial.config].compared:
+            self.default_alone = self.trials[trial.config].seconds
         self.trials[trial.config] = replace(trial, predicted=self.predicted(trial.config))
         self.best = best_trial(self.trials.values())
 

@@ -40,7 +40,8 @@ def test_a_model_is_tuned_compiled_and_compared(tmp_path: Path) -> None:
     assert (tmp_path / "small.at").exists() and db.exists()
     assert [line for line in done.stdout.splitlines() if "next: " in line] == [done.stdout.splitlines()[-2]]
     assert "to tune" not in done.stdout and "goes on tuning" in done.stdout
-    assert "× as fast" in done.stdout and "\nonnxruntime " in done.stdout
+    assert "× as fast" in done.stdout or "nothing faster was found" in done.stdout
+    assert "\nonnxruntime " in done.stdout
     assert f"autotune.InferenceSession('{tmp_path / 'small.at'}')" in done.stdout
     assert invoke("run", tmp_path / "small.at", "--random", "0").exit_code == 0
 
