@@ -169,6 +169,7 @@ class TuneProgress:
 
     def _note(self, text: str) -> None:
         (self.stays.console if self.stays else self.console).print(Text(text), soft_wrap=True)
+        self._said = time.monotonic()  # what comes next need not say at once where the run stands
 
     def _show(self) -> None:
         if self.stays is not None:

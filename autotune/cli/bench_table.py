@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.cli.compile import reason_lines
 from autotune.cli.table import Table
 from autotune.cli.text import print_prose, print_table, table
+from autotune.machine import cpu_features
 from autotune.report.text import duration, percent
 
 if TYPE_CHECKING:
@@ -73,10 +74,19 @@ def show_timing(timing: Timing, command: str | None) -> None:
         command: what tunes the model; None where the caller says how to go on.
     """
     show_comparison(timing.setting.target, timing.comparison, timing.flops, timing.checked, timing.setting.streams)
+    if peer_saturates(timing, cpu_features()):
+        print_prose(_SATURATES)
     if timing.coverage is not None:
         print_prose(timing.coverage.line())
         for line in reason_lines(timing.coverage, command):
             print(line)
+
+
+def peer_saturates(timing: Timing, features: Collection[str]) -> bool:
+    """Whether answers are held against ONNX Runtime's of a quantised model, whose products of u8 and i8 saturate where
+    there is no VNNI: the difference may be its error, not ours."""
+    named = any(one.name == timing.checked == "onnxruntime" for one in timing.comparison.results)
+    return named and timing.rounded and not {"avx512vnni", "avxvnni"} & set(features)
 
 
 def show_sweep(found: Sequence[Timing]) -> None:
@@ -117,6 +127,10 @@ def show_comparison(
         print_prose(f"disturbed: {found.disturbance}")
 
 
+_SATURATES = (
+    "the model computes in 8 bits, and this CPU has no VNNI: ONNX Runtime's products of u8 and i8 may saturate here, "
+    "ours are exact, so the error may be its own; `autotune bench --exact` holds both against float64"
+)
 _RATIO_LINE = "× our time: median of the rounds' ratios and its interval, which need not be the ratio of the latencies"
 
 

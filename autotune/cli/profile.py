@@ -84,7 +84,7 @@ def _show(found: Profile, top: int, command: str) -> None:
     numbers = ("time", "share", "GFLOP/s", "moves", "of limit", "tuned at", "slower")
     shown = table(
         *numbers, "node", "operator", "template", right=numbers, long=("operator", "node"), ends=("node",),
-        spare=("template", "moves", "GFLOP/s", "tuned at", "slower", "of limit"),
+        spare=("moves", "GFLOP/s", "tuned at", "template", "slower", "of limit"),
     )  # fmt: skip
     rows: list[KernelProfile | HostProfile] = [*found.kernels, *found.hosts]
     rows.sort(key=lambda row: -row.seconds)

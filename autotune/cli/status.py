@@ -27,18 +27,25 @@ def working(text: str) -> Iterator[None]:
     from rich.spinner import Spinner
     from rich.text import Text
 
-    spinner = Spinner("dots", text=Text(text, no_wrap=True, overflow="ellipsis"))
+    # stdout may lead elsewhere, and what is printed there must not come out on stderr
+    console = Console(stderr=True, highlight=False)
+
+    def line(said: str) -> Text:
+        """What fits beside the spinner, which breaks longer lines."""
+        found = Text(said)
+        found.truncate(max(1, console.width - 3), overflow="ellipsis")
+        return found
+
+    spinner = Spinner("dots", text=line(text))
 
     class Latest(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.levelno > logging.INFO:
                 print(self.format(record), file=sys.stderr)  # which `Live` shows above its line
             elif record.levelno == logging.INFO:
-                spinner.update(text=Text(f"{text}: {record.getMessage()}", no_wrap=True, overflow="ellipsis"))
+                spinner.update(text=line(f"{text}: {record.getMessage()}"))
 
     handler, before = Latest(), logger.level
-    # stdout may lead elsewhere, and what is printed there must not come out on stderr
-    console = Console(stderr=True, highlight=False)
     with Live(spinner, console=console, transient=True, redirect_stdout=False):
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

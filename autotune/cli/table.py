@@ -26,7 +26,7 @@ class Table:
         right: columns that hold numbers.
         long: columns that get the room that is left, and are cut when that is too little; the first counts most.
         ends: columns whose ends say most: they are cut at the start.
-        spare: columns to leave out where there is no room, the first one first.
+        spare: columns to leave out where there is no room, the first one first; what then fits all the same stays.
     """
 
     def __init__(
@@ -72,13 +72,16 @@ class Table:
 
     def _fitting(self, natural: dict[int, int], width: int) -> dict[int, int]:
         """Widths by column, those that are left out missing."""
-        kept = dict(natural)
         texts = [n for n in natural if self.headings[n] not in self.right]
-        for name in self.spare:
-            wanted = {n: min(size, ROOM) if self.headings[n] in self.long else size for n, size in kept.items()}
-            if _total(wanted) <= width:
-                break
-            kept = {n: size for n, size in kept.items() if self.headings[n] != name}
+        wanted = {n: min(size, ROOM) if self.headings[n] in self.long else size for n, size in natural.items()}
+        spare = [n for name in self.spare for n in natural if self.headings[n] == name]
+        left_out: list[int] = []
+        while spare and _total(wanted, left_out) > width:
+            left_out.append(spare.pop(0))
+        for n in reversed(left_out):  # for a wide column, narrow ones may have gone for nothing
+            if _total(wanted, others := [other for other in left_out if other != n]) <= width:
+                left_out = others
+        kept = {n: size for n, size in natural.items() if n not in left_out}
         names = self.long or [self.headings[n] for n in sorted(texts, key=lambda n: -natural[n])[:1]]
         cut = [n for name in names for n in kept if self.headings[n] == name]
         for least in (ROOM, LEAST):  # the last ones give first, down to `least`
@@ -107,8 +110,9 @@ class Facts:
                 ) or [name]  # fmt: skip
 
 
-def _total(widths: dict[int, int]) -> int:
-    return sum(widths.values()) + GAP * (len(widths) - 1)
+def _total(widths: dict[int, int], but: Collection[int] = ()) -> int:
+    kept = [size for n, size in widths.items() if n not in but]
+    return sum(kept) + GAP * (len(kept) - 1)
 
 
 def _filled(cell: str, width: int, right: bool, end: bool) -> str:

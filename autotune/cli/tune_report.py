@@ -78,7 +78,9 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
     threads = "1 thread" if report.target.num_threads == 1 else f"{report.target.num_threads} threads"
     if verdict.same:
         found = f"{duration(verdict.untuned_seconds)} (median of {verdict.rounds} rounds on {threads})"
-        lines = [f"{subject}: {found}; nothing faster was found: the tuned program is the untuned one"]
+        tried = any(task.trials for task in report.search.tasks)
+        why = "nothing faster was found" if tried else "no time was left to try anything"
+        lines = [f"{subject}: {found}; {why}: the tuned program is the untuned one"]
         return [*lines, *_beside(report, verdict)]
     medians = f"{duration(verdict.untuned_seconds)} untuned, {duration(verdict.tuned_seconds)} tuned (medians)"
     times = f"in turn {verdict.speedup:.2f}× as fast"
@@ -137,7 +139,7 @@ def _show_tasks(report: TuneReport, tasks: list[TaskOutcome]) -> None:
     shown = table(
         *numbers, *(["node"] if named else []), "operator", "template",
         right=numbers, long=("operator", "node") if named else ("operator",), ends=("node",) if named else (),
-        spare=("template", "failed", "GFLOP/s", "trials", "uses", "of peak", "untuned"),
+        spare=("failed", "GFLOP/s", "trials", "uses", "template", "of peak", "untuned"),
     )  # fmt: skip
     for task in tasks:
         shown.add_row(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from autotune.api.bench import Setting, Timing
 from autotune.cli.bench import refuse_wrong
+from autotune.cli.bench_table import peer_saturates
 from autotune.engines.compare import Comparison, EngineResult
 from autotune.errors import EngineError
 from autotune.ops.registry import has_trait
@@ -38,6 +41,24 @@ def test_a_large_difference_is_refused_where_every_bit_is_computed(
     else:
         refuse_wrong(found(name, 0.08, narrow, rounded))
     refuse_wrong(found(name, 1e-5, narrow, rounded))
+
+
+@pytest.mark.parametrize(
+    ("features", "rounded", "checked", "said"),
+    [
+        ({"avx2", "fma"}, True, "onnxruntime", True),
+        ({"avx2", "fma"}, False, "onnxruntime", False),
+        ({"avx2", "fma"}, True, "float64", False),
+        ({"avx512f", "avx512vnni"}, True, "onnxruntime", False),
+        ({"avx2", "avxvnni"}, True, "onnxruntime", False),
+    ],
+)
+def test_where_the_peer_may_be_the_one_that_is_wrong(
+    features: set[str], rounded: bool, checked: str, said: bool
+) -> None:
+    timing = replace(found("onnxruntime", 0.05, rounded=rounded), checked=checked)
+    assert peer_saturates(timing, features) == said
+    assert not peer_saturates(replace(found("openvino", 0.05, rounded=rounded), checked=checked), features)
 
 
 def test_quantising_operators_say_that_they_round() -> None:

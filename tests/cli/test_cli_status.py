@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 
 import pytest
 
@@ -32,6 +33,13 @@ def test_it_is_for_those_who_look(monkeypatch: pytest.MonkeyPatch) -> None:
     text = said(monkeypatch, Terminal())
     assert "compiling m.onnx: built 3 kernels" in text and "the cache is damaged" in text
     assert "built" not in said(monkeypatch, io.StringIO())
+
+
+def test_it_is_one_line_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said(monkeypatch, Terminal())).replace("\r", "\n").splitlines()
+    assert any(line.startswith("⠋ compiling m.onnx") and line.rstrip().endswith("…") for line in drawn)
+    assert not any("kernels" in line for line in drawn), "it would be on a second line"
 
 
 def test_it_is_not_said_where_the_log_is(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

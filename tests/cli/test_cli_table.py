@@ -52,6 +52,14 @@ def test_columns_that_fit_stay() -> None:
     assert lines(table, 10) == ["a  b", "1  2"]
 
 
+def test_narrow_columns_stay_where_leaving_out_a_wide_one_suffices() -> None:
+    table = Table(["a", "b", "wide"], right=["a", "b"], spare=["b", "wide"])
+    table.add_row("1", "2", "x" * 20)
+    assert lines(table, 26) == ["a  b  wide", f"1  2  {'x' * 20}"]
+    assert lines(table, 24) == ["a  wide", f"1  {'x' * 20}"]
+    assert lines(table, 20) == ["a  b", "1  2"], "b went first, for nothing"
+
+
 @pytest.mark.parametrize("width", [None, 20, 80])
 def test_facts_are_broken_between_words(width: int | None) -> None:
     text = "one two three four five six seven eight"

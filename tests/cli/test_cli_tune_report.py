@@ -56,4 +56,6 @@ def test_equal_programs_have_one_time(capsys: pytest.CaptureFixture[str]) -> Non
     found = shown(capsys, STEADY, ModelVerdict(36e-3, 36e-3, 1.0, True, 0.0, (1.0, 1.0), 30))
     found_nothing = "nothing faster was found: the tuned program is the untuned one"
     assert found.splitlines()[0] == f"it: 36.000 ms (median of 30 rounds on 1 thread); {found_nothing}"
+    untried = shown(capsys, replace(STEADY, trials=0), ModelVerdict(36e-3, 36e-3, 1.0, True, 0.0, (1.0, 1.0), 30))
+    assert "no time was left to try anything: the tuned program is the untuned one" in untried
     assert "36.000 ms tuned" not in found and "1.00× as fast" not in found
