@@ -84,8 +84,8 @@ def render(page: Page) -> str:
         page=page, bars=_bars(page.contenders), strip=_strip(page.profile), roof=_roofline(page.profile),
         curves=[_curve(one, least) for one, least in page.histories[:MOST_CURVES]],
         rows=[_row(page.profile, row) for row in rows[:MOST_ROWS]], more=rows[MOST_ROWS:],
-        gains=_gains(page.profile), width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT, bottom=HEIGHT - BOTTOM,
-        top=TOP,
+        gains=_gains(page.profile), recorded=any(k.report.seconds for k in page.profile.kernels),
+        width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT, bottom=HEIGHT - BOTTOM, top=TOP,
     )  # fmt: skip
 
 
@@ -155,8 +155,10 @@ def _row(profile: Profile, row: KernelProfile | HostProfile) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _gains(profile: Profile) -> Mapping[str, Any]:
-    """What is above the limits, in all, and the five kernels with most of it."""
+def _gains(profile: Profile) -> Mapping[str, Any] | None:
+    """What is above the limits, in all, and the five kernels with most of it; None where the limits are in doubt."""
+    if profile.disturbed:
+        return None
     over = sorted(profile.kernels, key=lambda k: k.least - k.seconds)[:5]
     least = sum(min(k.least, k.seconds) for k in profile.kernels) + sum(host.seconds for host in profile.hosts)
     return {

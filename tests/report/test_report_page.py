@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -100,6 +101,22 @@ def test_it_says_what_was_measured() -> None:
         assert piece in shown
     bare = render(page())
     assert "Best so far" not in bare and "The cost model" not in bare and "Against" not in bare
+
+
+def test_nothing_is_held_against_limits_in_doubt() -> None:
+    sure, profile = render(page()), replace(page().profile, doubts=("this CPU should reach 900 GFLOP/s",))
+    unsure = render(page(profile=profile))
+    for text in ("of limit", "above limit", "limits would allow", "furthest above"):
+        assert text in sure and text not in unsure
+    assert "in doubt" in unsure and "in doubt" not in sure
+    heads, rows = (re.findall(rf"<{tag}[ >]", unsure.split("Roofline")[0]) for tag in ("th", "td"))
+    assert len(rows) == 3 * len(heads)
+
+
+def test_columns_without_a_value_have_no_place() -> None:
+    assert "when tuned" in render(page())
+    untuned = replace(page().profile, kernels=(kernel("conv1", 0.0, 2e-3),))
+    assert "when tuned" not in render(page(profile=untuned))
 
 
 @pytest.mark.parametrize("log", [False, True])
