@@ -153,15 +153,16 @@ def compile_model(
             else:
                 compiled.save(out, sign)
     seconds = time.perf_counter() - start
+    here = asked.parsed_target().runs_on_host()
     if shapes is None:
-        show_shapes(out, every, seconds, asked.tune_command(model), as_json)
+        show_shapes(out, every, seconds, asked.tune_command(model), here, as_json)
         return
     coverage = Coverage.of(compiled.kernels)
     if as_json:
         print_json(_values(out, compiled, coverage, seconds))
         return
     show_file(out, compiled, seconds)
-    print_coverage(coverage, asked.tune_command(model))
+    print_coverage(coverage, asked.tune_command(model), here)
 
 
 def show_file(out: Path, compiled: CompiledModel, seconds: float) -> None:
@@ -183,12 +184,12 @@ def show_file(out: Path, compiled: CompiledModel, seconds: float) -> None:
     )
 
 
-def show_shapes(out: Path, compiled: CompiledShapes, seconds: float, command: str, as_json: bool) -> None:
+def show_shapes(out: Path, compiled: CompiledShapes, seconds: float, command: str, here: bool, as_json: bool) -> None:
     """What became of several shapes.
 
     Args:
         seconds: that it took.
-        command: what tunes them.
+        command: what tunes them; `here`: whether this machine can.
     """
     from autotune.report.coverage import Coverage
 
@@ -207,7 +208,7 @@ def show_shapes(out: Path, compiled: CompiledShapes, seconds: float, command: st
     print_table(shown)
     found = f"{len(compiled.models)} programs of {len(compiled.artifact.objects)} objects"
     print(f"{out}: {found}, {size(weights)} of weights ({size(out.stat().st_size)}, written in {seconds:.1f} s)")
-    print_coverage(coverage, command)
+    print_coverage(coverage, command, here)
 
 
 def refuse_other_kinds(out: Path, more: Mapping[str, str] | None = None) -> None:
@@ -235,24 +236,26 @@ def _arena(compiled: CompiledModel) -> str:
     return f"{size(compiled.program.arena_bytes)}{above}"
 
 
-def print_coverage(coverage: Coverage, command: str) -> None:
-    """What is tuned, what is not and why, and the command that changes it."""
+def print_coverage(coverage: Coverage, command: str, here: bool = True) -> None:
+    """What is tuned, what is not and why, and the command that changes it, `here` or on another machine."""
     for part in coverage.parts:
         time_text = f", {duration(part.seconds)} as measured" if part.seconds is not None else ""
         print(f"{part.tier:>10}: {percent(part.share)} of the flops in {counted(part.kernels, 'kernel')}{time_text}")
-    for line in reason_lines(coverage, command):
+    for line in reason_lines(coverage, command, here):
         print(line)
 
 
-def reason_lines(coverage: Coverage, command: str | None) -> list[str]:
+def reason_lines(coverage: Coverage, command: str | None, here: bool = True) -> list[str]:
     """Why kernels have no record that applies, and the command that changes it; nothing where all have one.
 
     Args:
         command: None where the caller says how to go on.
+        here: whether this machine can run what is tuned.
     """
     lines = [f"            {counted(count, 'kernel')}: {reason}" for reason, count in coverage.reasons[:4]]
     lines += [f"            {line}" for line in coverage.plain_lines()]
-    return lines if coverage.complete or command is None else [*lines, f"to tune them: {command}"]
+    where = "" if here else ", on a CPU of that kind"
+    return lines if coverage.complete or command is None else [*lines, f"to tune them{where}: {command}"]
 
 
 def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:

@@ -162,7 +162,7 @@ def _following(report: TuneReport, model: Path | None, op: str, asked: AskedRang
     if model is None:
         known = AskedRanges(target=asked.target, db=asked.db, layer=asked.layer)
         return shlex.join(["autotune", "db", "best", op, *known.words()])
-    if report.model is None or not report.model.tuned:
+    if report.model is None or not report.model.tuned or report.model.same:
         return command
     from autotune.tensor.shape_range import only_shape
 

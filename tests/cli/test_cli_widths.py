@@ -11,11 +11,14 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from rich.cells import cell_len
 
 from autotune.cli.asked_target import target_words, with_threads
+from autotune.cli.compile import print_coverage
+from autotune.report.coverage import Coverage
 from tests.cli.cli_models import chain_model, conv_model, invoke, save
 
 TARGET = ("--target", "native -num-cores=1")
@@ -154,6 +157,14 @@ def test_records_that_do_not_apply_are_explained(model: Path, database: Path) ->
     assert "kernels: measured with" in reason and "1" in reason
     command = next(line for line in done.stdout.splitlines() if line.startswith("to tune them: "))
     assert command == (f"to tune them: autotune tune {model} --threads 2 --db {database} --budget 5m")
+
+
+def test_the_command_that_tunes_says_where_it_can_run(capsys: pytest.CaptureFixture[str]) -> None:
+    untuned = Coverage.of([])
+    for here, said in ((True, "to tune them: autotune tune m"), (False, "to tune them, on a CPU of that kind: ")):
+        with patch.object(Coverage, "complete", False):
+            print_coverage(untuned, "autotune tune m", here)
+        assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
