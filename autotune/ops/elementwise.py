@@ -122,11 +122,15 @@ def where(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return pointwise("where", inputs, select)
 
 
-@operator("until", elementwise=True, operands="data end", axis=Needed.integer)
+@operator("until", elementwise=True, operands="data end", axis=Needed.integer, rare="rest", rest="zero")
 def until(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """data before position `end`, an i64 of no dimensions, along an axis; zeros from there on, whatever data is."""
+    """data before position `end`, an i64 of no dimensions, along an axis; zeros from there on, whatever data is.
+
+    Where nobody reads the `rest`, it may be "any": a kernel leaves what lay there, most of all where that is much.
+    """
     data, end = inputs
     axis = integer("until", attrs, "axis")
+    word("until", attrs, "rest", ("zero", "any"))
     require(0 <= axis < len(data.shape), f"until: axis={axis} is none of data of shape {data.shape}")
     require(end.dtype is DType.i64 and end.shape == (), f"until: end must be one i64, got {end.dtype}{end.shape}")
     return compute(data.shape, lambda *i: select(i[axis] < end[()], data[i], 0), name="until")

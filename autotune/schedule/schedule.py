@@ -90,6 +90,9 @@ class Schedule:
     def skip_unread(self, stage: str) -> Schedule:
         return self.then("skip_unread", stage)
 
+    def leave_rest(self, stage: str, dimension: int) -> Schedule:
+        return self.then("leave_rest", stage, dimension)
+
     def tensorize(self, stage: str, loop: str, instruction: str) -> Schedule:
         return self.then("tensorize", stage, loop, instruction)
 

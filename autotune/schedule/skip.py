@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from autotune.schedule.registry import check, primitive
 from autotune.schedule.state import StageState, State
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Var, rewrite, walk
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, Select, Var, rewrite, walk
 from autotune.tensor.guards import guarded_reads
 from autotune.tensor.linear import conjunction
 from autotune.tensor.reducer import is_builtin
@@ -76,6 +76,38 @@ def skip_unread(state: State, stage: str) -> State:
     found = looked_at(state, s)
     check(bool(found), f"skip_unread {stage}: its readers look at all of it, as far as can be told")
     return state.put(replace(s, needed=found))
+
+
+@primitive
+def leave_rest(state: State, stage: str, dimension: int) -> State:
+    """Do not write the zeros of a result behind an end that data decides along a dimension: what lay there remains.
+
+    Not equal to the definition, but before the end: for results of which nobody reads the rest. Of a tile (the unrolled
+    and vectorized loops) all is written as soon as one element lies before the end.
+
+    rewrite:
+        for j: y[j] = x[j] if j < n[0] else 0
+        -->
+        for j: if j < n[0]: y[j] = x[j] if j < n[0] else 0
+    """
+    s = state.stage(stage)
+    found = [e for e in rests(s) if e.a == s.stage.axes[dimension].var]
+    check(bool(found), f"leave_rest {stage}: it has no end from data along dimension {dimension}")
+    return state.put(replace(s, needed=(*s.needed, *(e for e in found if e not in s.needed))))
+
+
+def rests(s: StageState) -> tuple[Binary, ...]:
+    """Conditions on a stage's axes, `axis < end` with an end from data, without which an element is zero."""
+    found: list[Binary] = []
+    body = s.stage.body[0] if len(s.stage.body) == 1 and s.stage.reducer is None else None
+    axes = {axis.var for axis in s.stage.axes}
+    while isinstance(body, Select) and isinstance(body.b, Const) and body.b.value == 0:
+        for c in conjunction(body.condition):
+            ends = isinstance(c, Binary) and c.op == "lt" and c.a in axes
+            if ends and isinstance(c, Binary) and any(isinstance(e, Read) for e in walk(c.b)):
+                found.append(c)
+        body = body.a
+    return tuple(found)
 
 
 def looked_at(state: State, s: StageState) -> tuple[Expr, ...]:

@@ -168,7 +168,7 @@ class AttentionBlocks:
         for x in s.state.stages:  # an epilogue
             if x.name != "out0" and not x.name.startswith("attention_"):
                 s = s.inline(x.name)
-        return _Blocks(p, target, config).schedule(s)
+        return skip_what_nobody_reads(_Blocks(p, target, config).schedule(s), workload)
 
 
 def _shape(workload: Workload) -> AttentionShape:
@@ -256,7 +256,7 @@ class _Blocks:
             s = self._partials(self._row(s, stage), partial[stage])
         s = self._powers(s)
         s = self._logits(s)
-        return skip_what_nobody_reads(self._transposed(s.compute_at(f"{q}.r", "out0", place, LOCAL), f"{q}.r"))
+        return self._transposed(s.compute_at(f"{q}.r", "out0", place, LOCAL), f"{q}.r")
 
     def _names(self, s: Schedule, stage: str, order: str) -> dict[str, str]:
         return {letter: a.name for letter, a in zip(order, s.state.stage(stage).stage.axes, strict=True)}

@@ -80,7 +80,7 @@ def generic_schedule(workload: Workload, target: Target, options: Options, inter
     reader = _readers(schedule)
     for cone in reversed(cones(schedule.state, frozenset(reader))):
         schedule = ConeScheduler(schedule, cone, reader, target, options).run()
-    return skip_what_nobody_reads(schedule)
+    return skip_what_nobody_reads(schedule, workload)
 
 
 def _staged(schedule: Schedule) -> Schedule:

@@ -50,7 +50,7 @@ class _Sketch:
         c = space.numbers.c
         laid = with_layouts(c.schedule, interface, dict(c.layouts))
         nest = Tiles(c, self.tiling(space.tiling(config), c, laid), laid)
-        return skip_what_nobody_reads(self.finished(nest.schedule(), nest, target))
+        return skip_what_nobody_reads(self.finished(nest.schedule(), nest, target), workload)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         """With what the nest reads made before."""

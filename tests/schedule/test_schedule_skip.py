@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from autotune.codegen.kernel import build_kernel
+from autotune.compiler.compile import compile_graph
 from autotune.errors import LoweringError, ScheduleError
+from autotune.graph.builder import GraphBuilder
+from autotune.graph.ir import Output, Value
 from autotune.lower import lower, print_program
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
@@ -15,6 +19,7 @@ from autotune.ops import compute_def, parse_workload
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
+from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.target import Target
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.dtype import DType
@@ -141,3 +146,29 @@ def test_ends_are_tested_around_the_sum_not_in_its_loops_of_one_turn() -> None:
     lines = [line.strip() for line in print_program(lower(s)).splitlines()]
     assert lines[lines.index("for out0.i0 in 0..4:") + 1] == "if ((out0.i0) < in2[]):"
     assert right(s, ends)
+
+
+def test_the_rest_of_a_result_is_left_as_it_was() -> None:
+    ends = parse_workload("matmul a=2,6,8 b=8,8 + until end=scalar:i64 axis=1 rest=any")
+    s = Schedule(compute_def(ends)).compute_at("matmul", "out0", "i1")
+    assert skip_what_nobody_reads(s, ends).steps[-2:] == (("leave_rest", "out0", 1), ("skip_unread", "matmul"))
+    s = s.leave_rest("out0", 1).skip_unread("matmul")
+    assert "if ((out0.i1) < in2[]):" in conditions(s)
+    reference = make_reference(ends)
+    a, b, end = reference.inputs
+    assert int(end) == 6 and right(s, ends)  # what is timed is all of it
+    graph = GraphBuilder("rest")
+    names = [graph.input(Value(name, kind.type.dtype, kind.type.shape)) for name, kind in zip("abn", ends.inputs)]
+    product = graph.emit("matmul", tuple(names[:2]), trans_a=False, trans_b=False)
+    y = graph.emit("until", (product, names[2]), axis=1, rest="any")
+    program = compile_graph(graph.build([Output("y", y)]), Target.parse("native -num-cores=1"))
+    (found,) = program.run({"a": a, "b": b, "n": np.asarray(4)})
+    np.testing.assert_allclose(found[:, :4], (a @ b)[:, :4], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ScheduleError, match="no end from data along dimension 2"):
+        s.leave_rest("out0", 2)
+
+
+def test_zeros_behind_an_end_are_written_where_somebody_may_read_them() -> None:
+    ends = parse_workload("softmax data=6,5 axis=1 + until end=scalar:i64 axis=0")
+    s = skip_what_nobody_reads(Schedule(compute_def(ends)), ends)
+    assert all(step[0] == "skip_unread" for step in s.steps) and right(s, ends)

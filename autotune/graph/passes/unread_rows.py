@@ -1,7 +1,7 @@
-"""Products leave out the rows that nobody reads: those beyond an end that is known when the program runs.
+"""Kernels leave out the rows that nobody reads: those beyond an end that is known when the program runs.
 
 requires: the graph as it will be compiled: it comes last, once.
-ensures: where all readers of a product stop at an end that is an input, `until` stands behind what is fused into it.
+ensures: where all readers of a kernel's result stop at an end that is an input, `until` stands behind it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from autotune.graph.passes.ends import position_below, scalar_source
 from autotune.graph.passes.match import number
 from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.graph.reach import Limits, reach
-
-_COSTLY = frozenset(("matmul", "attention"))
-"""Operators whose rows are worth a test each."""
+from autotune.ops.registry import has_trait
+from autotune.ops.traits import Trait
+from autotune.ops.workload import Workload
 
 Ends = dict[int, frozenset[str]]
 """Per dimension, inputs of the graph that positions which anybody reads are below."""
 
 
 def unread_rows(graph: Graph) -> Graph:
-    """`where(i < n, f(matmul(x, w))[i], 0)` --> `until(f(matmul(x, w)), n)`; so with products that only it leads to."""
+    """`where(i < n, f(matmul(x, w))[i], 0)` --> `until(f(matmul(x, w)), n)`; so with what only leads to it, where the
+    rest may be anything."""
     scalars = {value.name for value in graph.inputs if (value.dtype, value.shape) == ("i64", ())}
     if not scalars:
         return graph
@@ -31,7 +32,7 @@ def unread_rows(graph: Graph) -> Graph:
     wanted = _wanted(graph, scalars)
     ends = {
         name: wanted[name] for group in partition(graph) for name in group.outputs
-        if len(group.outputs) == 1 and group.workload.anchor is not None and group.workload.anchor.op in _COSTLY
+        if len(group.outputs) == 1 and _computes(group.workload)
     }  # fmt: skip
     sweep = Sweep(graph)
     for node in sweep:
@@ -39,10 +40,15 @@ def unread_rows(graph: Graph) -> Graph:
         result = node.name
         for axis, names in sorted(ends.get(node.name, {}).items()):
             if node.output.shape[axis] > 1:
-                result = sweep.emit(node, "until", (result, min(names)), axis=axis)
+                result = sweep.emit(node, "until", (result, min(names)), axis=axis, rest="any")
         if result != node.name:
             sweep.replace(node, result)
     return sweep.result()
+
+
+def _computes(workload: Workload) -> bool:
+    """Whether a kernel does more than to move or to change elements one by one."""
+    return workload.anchor is not None and not has_trait(workload.anchor.op, Trait.MOVES)
 
 
 def _until(sweep: Sweep, node: Node) -> str | None:
