@@ -27,13 +27,13 @@ def as_packed(untuned: Untuned, weights: PackedWeights, target: Target) -> Untun
         own, kind = untuned(workload, strict), _weights(workload)
         if kind is None:
             return own
-        return weights.config(kind, own, functools.partial(_alike, workload, target))
+        return weights.config(kind, own, functools.partial(_alike, workload, target, own))
 
     return chosen
 
 
-def _alike(workload: Workload, target: Target, like: Config) -> Config | None:
-    return alike(workload, like, target, GAP)
+def _alike(workload: Workload, target: Target, own: Config, like: Config) -> Config | None:
+    return alike(workload, like, target, GAP, own)
 
 
 def _weights(workload: Workload) -> Hashable:

@@ -106,14 +106,17 @@ class SketchSpace(ConfigSpace):
     def default(self) -> Config:
         return self.foreseen(1)[0]
 
-    def alike(self, other: Config, gap: float) -> Config | None:
+    def alike(self, other: Config, gap: float, default: Config) -> Config | None:
         """Of the configs in which panels of constants are as in `other`, of the same product of other extents, the one
         of which the most is expected; None where that is less than of the default by more than `gap`, as `expected`."""
         names = [a.name for a in self.numbers.c.spatial]
         vector, tile = other.get("vector"), other.get("tile")
         if not isinstance(tile, tuple) or len(tile) != len(names) or vector not in names:
             return None
-        width = tile[names.index(str(vector))]
+        width, own = tile[names.index(str(vector))], default.get("tile")
+        same = all(default.get(name) == other.get(name) for name in PANELS)
+        if same and isinstance(own, tuple) and own[names.index(str(vector))] == width:
+            return default  # it is among them, and of nothing is more expected
         kept: list[Choice] = []
         for knob in self.knobs:
             values = [
@@ -124,7 +127,7 @@ class SketchSpace(ConfigSpace):
             if not values:
                 return None
             kept.append(Choice(knob.name, tuple(values)))
-        default, found = self.default(), replace(self, knobs=tuple(kept)).foreseen(1)
+        found = replace(self, knobs=tuple(kept)).foreseen(1)
         if not found:
             return None
         one, best = self.expected(Batch.of(self.numbers.c, [self.tiling(config) for config in (*found, default)]))
@@ -143,7 +146,7 @@ class SketchSpace(ConfigSpace):
             Choice(k.name, tuple(v for v in k.values if k.name != "dot" or v not in slower))
             for k in self.knobs if k.name not in ASKING
         ]  # fmt: skip
-        learned = [Choice(k.name, self._along_one_end(k.values)) if k.name == "tile" else k for k in learned]
+        learned = [Choice(k.name, self._along_one_end(k)) for k in learned]
         others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name in ASKING)
         if self.numbers.c.lanewise:  # nothing is read twice but by neighbours: tiles follow one another as in memory
             learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
@@ -165,17 +168,21 @@ class SketchSpace(ConfigSpace):
                 break
         return list(found)
 
-    def _along_one_end(self, tiles: tuple[KnobValue, ...]) -> tuple[KnobValue, ...]:
-        """Register tiles along one axis, the longest, of those that end where a run does: along several, a run that
-        ends early along each has most of its tiles half full. All of them where there is no such tile."""
+    def _along_one_end(self, knob: Choice) -> tuple[KnobValue, ...]:
+        """Register tiles and blocks along one axis, the longest, of those that end where a run does: along several, a
+        run that ends early along each has most of its tiles half full, and a panel read for a block serves few of them.
+        All values where there are no such."""
         spatial, ended = self.numbers.c.spatial, self.numbers.c.ended
         if len(ended) < 2:
-            return tiles
+            return knob.values
         longest = max(ended, key=lambda n: spatial[n].extent)
-        kept = tuple(
-            t for t in tiles if isinstance(t, tuple) and all(t[n] == 1 for n in ended if n != longest)
-        )  # fmt: skip
-        return kept or tiles
+        others = [n for n in ended if n != longest]
+        kept: tuple[KnobValue, ...] = knob.values
+        if knob.name == "tile":
+            kept = tuple(t for t in knob.values if isinstance(t, tuple) and all(t[n] == 1 for n in others))
+        elif knob.name in {f"block.{spatial[n].name}" for n in others}:
+            kept = tuple(tiles for tiles in knob.values if tiles == 1)
+        return kept or knob.values
 
     def _whole_lines(self, config: Config) -> Config:
         """With as many tiles along vectors in a block as fill a cache line of narrow results: threads that write halves

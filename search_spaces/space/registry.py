@@ -208,17 +208,21 @@ def default_config(workload: Workload, target: Target, *, strict_fp: bool = Fals
     return first.default(workload, target).replace(template=first.name)
 
 
-def alike(workload: Workload, like: Config, target: Target, gap: float) -> Config | None:
+def alike(workload: Workload, like: Config, target: Target, gap: float, own: Config | None = None) -> Config | None:
     """A config whose constants lie in memory as those of `like`, a config of the same operator on other extents.
 
     None where the template knows of none, or expects it to be slower than its default by more than `gap`, the logarithm
     of a ratio of times.
+
+    Args:
+        own: the workload's default, if it is known.
     """
     chosen = lookup(like.template) if like.template in names() else None
     if chosen is None or not chosen.applies(workload, target):
         return None
-    space = chosen.space(workload, target)
-    found = space.alike(like, gap)
+    known = own is not None and own.template == chosen.name
+    default = own.without(TEMPLATE) if own is not None and known else chosen.default(workload, target)
+    found = chosen.space(workload, target).alike(like, gap, default)
     return None if found is None else found.replace(template=chosen.name)
 
 

@@ -138,8 +138,9 @@ class ConfigSpace:
         """The one of all configs of the same schedule, in spaces that have several."""
         return config
 
-    def alike(self, other: Config, gap: float) -> Config | None:
-        """The default among configs in whose schedules constants lie as in that of `other`; see `registry.alike`."""
+    def alike(self, other: Config, gap: float, default: Config) -> Config | None:
+        """The best among configs in whose schedules constants lie as in that of `other`, perhaps the default of the
+        whole space; see `registry.alike`."""
         return None
 
     def sample(self, rng: random.Random) -> Config:
