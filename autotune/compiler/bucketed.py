@@ -8,7 +8,9 @@ larger is answered by that, while a better one is made in the background.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from autotune.compiler.axes import Axes
@@ -21,7 +23,8 @@ from autotune.compiler.specialisation import Watch
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
 from autotune.errors import InputError, ModelError
-from autotune.graph.frontend import OnnxModel
+from autotune.graph import one_line, partition
+from autotune.graph.frontend import OnnxModel, convert_whole
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array
 from autotune.runtime.open_axes import Extents, Piece
@@ -29,11 +32,9 @@ from autotune.runtime.selection import least_pieces
 from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
 from autotune.target import Target
+from autotune.tensor.declared import bind_symbols
 
 _log = logging.getLogger(__name__)
-
-WASTE = 1.5
-"""How much longer a program may take that answers while a better one is made."""
 
 
 class BucketedModel(StagedModel):
@@ -50,6 +51,7 @@ class BucketedModel(StagedModel):
         self._made: dict[Extents, CompiledModel | None] = {}
         self._chosen: dict[tuple[Extents, int], tuple[Sequence[Piece], float]] = {}  # by bucket and length of a piece
         self._sizes = Sizes(self._axes.open, target)
+        self._making, self._took = making, 0.0
         self._refused: set[Extents] = set()
         self._background = Background()
         for symbol, why in self._axes.exact.items():
@@ -83,8 +85,7 @@ class BucketedModel(StagedModel):
             raise InputError(f"no extent is given for {', '.join(missing)}")
         if not self._serves(extents):
             return super().prepare(extents)
-        if not self._made:
-            self._make(self._sizes.pieces(extents)[0].bucket)  # which tells what padding costs
+        self._look(extents)
         for piece in self._sizes.pieces(extents):
             self._make(piece.bucket)
         return self._made[piece.bucket]
@@ -112,9 +113,24 @@ class BucketedModel(StagedModel):
         self, values: Mapping[str, HostValue], extents: Mapping[str, int], watch: Watch | None, trace: RunTrace | None
     ) -> list[Array]:
         """The results of all pieces together."""
+        self._look(extents)
         ready = [found for piece in self._sizes.pieces(extents) for found in self._ready(piece)]
         arrays = cast("Mapping[str, Array]", values)  # inputs of known ranks are tensors
         return self._axes.open.run(arrays, extents, ready, lambda _, given: self._padded.run(given, watch, trace))
+
+    def _look(self, extents: Mapping[str, int]) -> None:
+        """Learn what runs are cut into from the kernels of one that is whole, before any is compiled: the first program
+        would be for all of it, and mostly of use to none but the largest."""
+        cut, symbols = self._axes.open.cut, self._axes.open.symbols
+        if self._sizes.density is not None or self._made or cut is None or extents[cut.symbol] == 1:
+            return
+        bucket = self._sizes.pieces(extents)[0].bucket
+        with one_line():
+            masked = self._axes.masked
+            graph = convert_whole(replace(masked, inputs=bind_symbols(masked.inputs, dict(zip(symbols, bucket)))))
+        if graph is not None:
+            groups = partition(self._making.optimize(graph))
+            self._sizes = self._sizes.told(bucket, (group.workload for group in groups if not group.is_view))
 
     def _ready(self, piece: Piece) -> Sequence[Piece]:
         """A piece in a bucket that has a program: its own unless others will do for now, cut further perhaps."""
@@ -125,7 +141,7 @@ class BucketedModel(StagedModel):
             if chosen is None:
                 chosen = self._chosen[key] = self._found(wanted, piece.length)
             found, longer = chosen
-            if found and longer <= WASTE:
+            if found and (longer - 1) * self._sizes.seconds(wanted, wanted) <= self._took:  # else waiting takes less
                 if longer > 1 + PADDING:
                     self._background.offer(lambda: self._make(wanted))
                 return [Piece(bucket, piece.start + start, length) for bucket, start, length in found]
@@ -160,6 +176,7 @@ class BucketedModel(StagedModel):
             return
         if bucket in self._refused:
             raise ModelError("this bucket was refused before")
+        start = time.perf_counter()
         try:
             program = self._padded.prepare(dict(zip(self._axes.open.symbols, bucket)))
         except (InputError, ModelError):
@@ -168,5 +185,6 @@ class BucketedModel(StagedModel):
         if program is not None and self._sizes.density is None:
             kernels = (kernel.workload for kernel in program.kernels)
             self._sizes = self._sizes.told(bucket, kernels)
+        self._took = time.perf_counter() - start
         self._made[bucket] = program
         self._chosen.clear()

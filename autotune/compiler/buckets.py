@@ -12,24 +12,32 @@ from autotune.target import Target
 PADDING = 1 / 16
 """What padding may add to a run."""
 
+LEAST = 0.01
+"""What an element of the padding costs at least: one that is not touched is tested for, and a program for more is not
+the best one for less."""
+
 READS = 1 / PADDING
 """A piece is large enough when its arithmetic takes so many times as long as reading the weights."""
 
 
 def padding_cost(workloads: Iterable[Workload], target: Target) -> float:
     """What an element of the padding costs in a program of these kernels, by what any other costs: all of it where a
-    kernel has no end, else the zeros that are written."""
+    kernel has no end, else the zeros that are written, if any are."""
     padding = whole = 0.0
     for workload, count in Counter(workloads).items():
         seconds = limit(workload, target).seconds
         whole += count * seconds
-        padding += count * (min(writing(workload, target), seconds) if _ends(workload) else seconds)
-    return padding / whole if whole else 1.0
+        padding += count * _rest(workload, target, seconds)
+    return max(padding / whole, LEAST) if whole else 1.0
 
 
-def _ends(workload: Workload) -> bool:
-    """Whether a kernel ends where the run says."""
-    return any(n.op == "until" or (n.op == "attention" and "lengths" in n.attr("extras")) for n in workload.nodes)
+def _rest(workload: Workload, target: Target, seconds: float) -> float:
+    """Of the seconds of a kernel, those that it takes for what lies behind the end that the run says."""
+    untils = [node for node in workload.nodes if node.op == "until"]
+    if any(("rest", "any") in node.attrs for node in untils):
+        return 0.0
+    ends = untils or any(node.op == "attention" and "lengths" in node.attr("extras") for node in workload.nodes)
+    return min(writing(workload, target), seconds) if ends else seconds
 
 
 def padded_size(extent: int, cost: float = 1.0) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,12 @@ from autotune.compiler.specialisation import Step
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
 from autotune.errors import AutotuneError, InputError
-from autotune.graph import open_model
+from autotune.graph import evaluate, open_model
+from autotune.graph.evaluate import evaluate_node
+from autotune.graph.ir import Node, Value
 from autotune.ops import parse_workload
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from tests.compiler.test_compiler_staged import TARGET, Counting, data, model_of
 from tests.compiler.test_compiler_staged_damage import compiled
 from tests.property.random_open_model import random_open_model
@@ -64,6 +68,33 @@ def test_random_models_give_the_same_in_buckets() -> None:
     free = [check(seed) for seed in range(50)]
     assert sum("l" in symbols for symbols in free) > 8
     assert sum("b" in symbols for symbols in free) > 8
+
+
+def test_nobody_reads_what_kernels_leave_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even numbers stand behind the ends of results whose rest is left."""
+    left = 0
+
+    def evaluated(node: Node, types: Sequence[Value], arrays: Sequence[Array], dtype: DType | None = None) -> Array:
+        nonlocal left
+        found = evaluate_node(node, types, arrays, dtype)
+        if ("rest", "any") in node.attrs and found.dtype.kind == "f":
+            behind = [slice(None)] * found.ndim
+            behind[int(node.number("axis"))] = slice(int(arrays[1]), None)
+            left += found[tuple(behind)].size
+            found[tuple(behind)] = np.nan
+        return found
+
+    monkeypatch.setattr(evaluate, "evaluate_node", evaluated)
+    free = [check(seed) for seed in range(50, 80)]
+    assert sum("l" in symbols for symbols in free) > 4
+    exact = StagedModel(open_model(attention().SerializeToString()), Making(compiled))
+    model = BucketedModel(open_model(attention().SerializeToString()), Making(compiled), SIZED)
+    model.prepare({"batch": 2, "length": 64})
+    for batch, length in ((1, 64), (2, 37), (5, 9), (1, 1)):
+        x = data(batch, length, 16, seed=length)
+        for one, other in zip(model.run({"x": x}, watch), exact.run({"x": x}, watch), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert left > 0
 
 
 def test_padding_adds_a_sixteenth_at_most_and_pieces_are_the_whole() -> None:
@@ -166,7 +197,7 @@ def test_a_program_is_larger_for_less_where_reading_the_weights_takes_most_of_th
     assert large.seconds(made, wanted) / large.seconds(wanted, wanted) < 1.001
 
 
-def test_pieces_that_would_read_the_weights_again_are_no_answer() -> None:
+def test_pieces_are_no_answer_where_they_take_longer_than_a_program_to_be_made() -> None:
     def runs(nbytes: int) -> list[int]:
         model = bucketed(Counting())
         model.prepare({"batch": 1, "length": 16})
@@ -175,7 +206,8 @@ def test_pieces_that_would_read_the_weights_again_are_no_answer() -> None:
         model.wait()
         return [use.runs for use in model.shapes()]
 
-    assert runs(10**7) == [0, 1]
+    assert runs(10**5) == [4, 0]
+    assert runs(10**14) == [0, 1]
 
 
 def test_what_a_bucket_cannot_run_runs_as_it_is() -> None:
@@ -219,7 +251,7 @@ def test_sessions_have_the_policies() -> None:
     for one, other in zip(session.run(None, {"x": x}), right, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     (use,) = session.shapes()
-    assert use.inputs["x"][0] == 2 and use.inputs["x"][1] >= 41
+    assert use.inputs["x"][0] <= 2 and use.inputs["x"][1] >= 41
     strict = InferenceSession(source, target=TARGET, database=False, on_new_shape="error")
     strict.prepare(batch=2, length=41)
     np.testing.assert_array_equal(strict.run(["z"], {"x": x})[0], right[1])
