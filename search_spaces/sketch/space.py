@@ -116,7 +116,7 @@ class SketchSpace(ConfigSpace):
         width, own = tile[names.index(str(vector))], default.get("tile")
         same = all(default.get(name) == other.get(name) for name in PANELS)
         if same and isinstance(own, tuple) and own[names.index(str(vector))] == width:
-            return default  # it is among them, and of nothing is more expected
+            return default if gap >= 0.0 else None  # it is among them, and of nothing is more expected
         kept: list[Choice] = []
         for knob in self.knobs:
             values = [
