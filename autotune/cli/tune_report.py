@@ -46,9 +46,7 @@ def show_report(report: TuneReport, subject: str, following: str | None, every: 
         print_prose(
             f"not run, because their registers spill: {counted(skipped, 'kernel')} (`autotune db show` counts them)"
         )
-    if disturbed := sum(
-        task.best is not None and (task.best.disturbed or bool(task.default_disturbed)) for task in tasks
-    ):
+    if disturbed := sum(map(_disturbed, tasks)):
         beside = f"{counted(disturbed, 'kernel')} are from beside other programs; tune again to be sure"
         print_prose(f"disturbed: the times, untuned or tuned, of {beside}")
     if report.model is not None and (moved := sum(map(_doubtful, tasks))):
@@ -74,7 +72,9 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
         if not known:
             return [f"{subject}: nothing was timed"]
         what = "" if len(report.search.tasks) == 1 else f", the sum of {len(known)} kinds of kernels"
-        return [f"{subject}: {_change(before, after, before / after)}{what}", *map(_doubt, filter(_doubtful, known))]
+        doubt = ", in doubt: other programs ran beside it" if any(map(_disturbed, known)) else ""
+        change = _change(before, after, before / after)
+        return [f"{subject}: {change}{what}{doubt}", *map(_doubt, filter(_doubtful, known))]
     threads = "1 thread" if report.target.num_threads == 1 else f"{report.target.num_threads} threads"
     if verdict.same:
         found = f"{duration(verdict.untuned_seconds)} (median of {verdict.rounds} rounds on {threads})"
@@ -88,6 +88,10 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
         times += f" ({verdict.interval[0]:.2f} to {verdict.interval[1]:.2f})"
     line = f"{subject}: {medians}, {times}, {verdict.rounds} rounds on {threads}"
     return [line, *_beside(report, verdict), *_decision(report, verdict)]
+
+
+def _disturbed(task: TaskOutcome) -> bool:
+    return task.best is not None and (task.best.disturbed or bool(task.default_disturbed))
 
 
 def _doubtful(task: TaskOutcome) -> bool:

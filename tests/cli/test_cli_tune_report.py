@@ -50,6 +50,7 @@ def test_what_others_ran_beside_the_untuned_kernel_counts_too(capsys: pytest.Cap
     assert "disturbed" not in shown(capsys, STEADY)
     found = shown(capsys, replace(STEADY, default_disturbed=True))
     assert "disturbed: the times, untuned or tuned, of 1 kernel are from beside other programs" in found
+    assert "1.23× as fast, in doubt: other programs ran beside it\n" in found
 
 
 def test_equal_programs_have_one_time(capsys: pytest.CaptureFixture[str]) -> None:
