@@ -74,6 +74,8 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
         what = "" if len(report.search.tasks) == 1 else f", the sum of {len(known)} kinds of kernels"
         doubt = ", in doubt: other programs ran beside it" if any(map(_disturbed, known)) else ""
         change = _change(before, after, before / after)
+        if after > before:  # the untuned one was disturbed, and what was timed in quiet counts more
+            doubt += "; they were not timed in turn yet: the same command goes on"
         return [f"{subject}: {change}{what}{doubt}", *map(_doubt, filter(_doubtful, known))]
     threads = "1 thread" if report.target.num_threads == 1 else f"{report.target.num_threads} threads"
     if verdict.same:

@@ -38,6 +38,11 @@ def test_an_untuned_time_that_moved_is_in_doubt(capsys: pytest.CaptureFixture[st
     assert "in doubt" not in shown(capsys, STEADY)
 
 
+def test_tuned_is_not_slower_but_was_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    found = shown(capsys, replace(STEADY, default_seconds=7e-3, default_alone=None, default_disturbed=True))
+    assert "0.94× as fast, in doubt: other programs ran beside it; they were not timed in turn yet" in found
+
+
 def test_of_a_model_such_kernels_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = ModelVerdict(7e-3, 9e-3, 1.2, True, 0.0, (1.1, 1.3), 30)
     found = shown(capsys, MOVED, verdict)
