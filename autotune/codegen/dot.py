@@ -16,6 +16,9 @@ from autotune.tensor.expr import Binary, Cast, Const, Expr
 from autotune.tensor.fields import Field, field_of
 from autotune.tensor.linear import Linear
 
+PIECE = 16
+"""Bytes that an instruction of AVX2 shuffles among each other."""
+_SHUFFLE = "llvm.x86.avx2.pshuf.b"
 _ELEMENT = {DType.u8: "i8", DType.i8: "i8", DType.bf16: "bfloat", DType.i16: "i16"}
 
 
@@ -52,13 +55,12 @@ def emit_dot(m: Memory, a: Arithmetic, loop: For) -> None:
     factors = sorted((_factor(product.a), _factor(product.b)), key=lambda f: _dtype(f) is not dot.left)
     m.x.bind(loop.var, 0)
     total = m.load(buffer, indices, (), None)
-    packed = [_packed(m, a, loop, f, dot) for f in factors]
     text = a.operand(total, m.lanes)
     if dot.widened:
-        signed = [_dtype(f).is_signed for f in factors]
-        for pair in zip(*(_halves(m, words, s) for words, s in zip(packed, signed)), strict=True):
+        for pair in zip(*_in_pairs(m, a, loop, factors, dot), strict=True):
             text = _call(m, dot, text, list(pair), f"<{m.lanes * 2} x i16>")
     else:
+        packed = [_packed(m, a, loop, f, dot) for f in factors]
         text = _call(m, dot, text, packed, f"<{m.lanes * dot.extent} x {_ELEMENT[dot.left]}>")
     m.store(buffer, indices, Value(text, dot.total, m.lanes))
     m.x.release(loop.var)
@@ -73,6 +75,74 @@ def _call(m: Memory, dot: DotProduct, total: str, factors: list[str], operand: s
     m.w.declare(f"{kind} {symbol}({', '.join([kind] * adds + [operand] * 2)})")
     text = m.w.value(f"call {kind} {symbol}({', '.join(arguments)})")
     return text if adds else m.w.value(f"add {kind} {total}, {text}")
+
+
+def _in_pairs(
+    m: Memory, a: Arithmetic, loop: For, factors: list[Load | Const | Field], dot: DotProduct
+) -> list[tuple[str, str]]:
+    """Of each factor, two words a lane, each of two elements that are 16-bit integers now: the same two of all factors.
+
+    Where lanes follow one another for each turn of the loop, two turns are one shuffle, which neighbours in a row share;
+    elsewhere every second byte is masked or shifted.
+    """
+    beside = [_pairs_beside(m, loop, f, dot) for f in factors]
+    found = []
+    for f, first in zip(factors, beside):
+        if first is not None and isinstance(f, Load):
+            found.append(_woven(m, f, first))
+            continue
+        split = _halves if all(x is None for x in beside) else _neighbours
+        found.append(split(m, _packed(m, a, loop, f, dot), _dtype(f).is_signed))
+    return found
+
+
+def _pairs_beside(m: Memory, loop: For, factor: Load | Const | Field, dot: DotProduct) -> Offset | None:
+    """Where a factor begins whose lanes fill half of 16 bytes for each turn of the loop; None for any other."""
+    if m.lanes != PIECE // 2 or dot.adds or not isinstance(factor, Load) or factor.when or m.mask is not None:
+        return None
+    first, step = _places(m, loop, factor, dot)
+    return first if first.lane == 1 and step == m.lanes else None
+
+
+def _woven(m: Memory, load: Load, first: Offset) -> tuple[str, str]:
+    """Both pairs of turns: 16 bytes in either half of a vector, of which each takes what its lanes need."""
+    both, found = ", ".join(f"i32 {n}" for n in (*range(PIECE), *range(PIECE))), []
+    for turn in (0, 2):
+        place = Offset(first.const + turn * m.lanes, first.terms, first.lane)
+        pointer = m.x.pointer(load.buffer, place, "i8")
+        align = min(m.x.alignment(load.buffer, place), PIECE)
+        text = m.w.value(f"load <{PIECE} x i8>, ptr {pointer}, align {align}")
+        text = m.w.value(f"shufflevector <{PIECE} x i8> {text}, <{PIECE} x i8> poison, <{2 * PIECE} x i32> <{both}>")
+        picked = [(lane, m.lanes + lane) for lane in range(m.lanes)]
+        found.append(_widened(m, text, picked, load.buffer.dtype.is_signed))
+    return found[0], found[1]
+
+
+def _neighbours(m: Memory, words: str, signed: bool) -> tuple[str, str]:
+    """The first two bytes of each word, and the other two, as 16-bit integers; words, two a lane."""
+    count = 4 * m.lanes
+    text = m.w.value(f"bitcast <{m.lanes} x i32> {words} to <{count} x i8>")
+    low, high = (
+        _widened(m, text, [(4 * lane + n, 4 * lane + n + 1) for lane in range(m.lanes)], signed) for n in (0, 2)
+    )
+    return low, high
+
+
+def _widened(m: Memory, text: str, picked: list[tuple[int, int]], signed: bool) -> str:
+    """`<lanes x i32>`: two bytes of a vector of two 16-byte halves for each lane, which lie in the same half as it."""
+    count, nothing, places = 4 * m.lanes, -128, list[int]()
+    for pair in picked:
+        for byte in pair:
+            places += [nothing, byte % PIECE] if signed else [byte % PIECE, nothing]
+    kind, wide = f"<{count} x i8>", f"<{2 * m.lanes} x i16>"
+    m.w.declare(f"{kind} @{_SHUFFLE}({kind}, {kind})")
+    order = ", ".join(f"i8 {n}" for n in places)
+    text = m.w.value(f"call {kind} @{_SHUFFLE}({kind} {text}, {kind} <{order}>)")
+    if signed:
+        text = m.w.value(f"bitcast {kind} {text} to {wide}")
+        text = m.w.value(f"ashr {wide} {text}, splat (i16 8)")
+        return m.w.value(f"bitcast {wide} {text} to <{m.lanes} x i32>")
+    return m.w.value(f"bitcast {kind} {text} to <{m.lanes} x i32>")
 
 
 def _halves(m: Memory, words: str, signed: bool) -> tuple[str, str]:

@@ -101,6 +101,25 @@ def test_four_rows_that_follow_one_another_are_one_load_and_one_shuffle() -> Non
     assert text.count("vpermb") == 1 and text.count("vpdpbusd") == 4
 
 
+@pytest.mark.parametrize("types", [("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("i8", "u8")])
+@pytest.mark.parametrize(("n", "k"), [(32, 12), (19, 8), (8, 4)])
+def test_pairs_of_pixels_are_one_shuffle(n: int, k: int, types: tuple[str, str], right: Right) -> None:
+    s = tiled(product(7, n, k, *types), 8, 4).layout("in1", Layout.blocked(2, [(1, 8)], (1, 0)))
+    right(s.tensorize("C", "k.1", "vpmaddwd"), target="x86 -mcpu=haswell -num-cores=2")
+
+
+@pytest.mark.parametrize(("signed", "shifts"), [("u8", 0), ("i8", 2)])
+def test_what_is_shuffled_for_all_rows(signed: str, shifts: int) -> None:
+    """Two shuffles for all rows, which need two themselves."""
+    target = Target.parse("x86 -mcpu=haswell -num-cores=1")
+    s = tiled(product(8, 32, 64, "u8", signed), 8, 4).layout("in1", Layout.blocked(2, [(1, 8)], (1, 0)))
+    text = assembly(
+        generate(s.tensorize("C", "k.1", "vpmaddwd"), target).ir, cpu=target.cpu, features=target.llvm_features
+    )
+    found = [text.count(f"\t{x}\t") for x in ("vpshufb", "vpermq", "vpsraw")]
+    assert text.count("\tvpmaddwd\t") == 8 and found == [2 + 8, 0, shifts]
+
+
 @pytest.mark.isa("avx512vnni")
 def test_convolution_with_padding_that_is_zero(right: Right) -> None:
     x, w = placeholder((1, 8, 6, 7), "u8", "in0"), placeholder((16, 8, 3, 3), "i8", "in1", constant=True)
