@@ -82,8 +82,8 @@ def _in_pairs(
 ) -> list[tuple[str, str]]:
     """Of each factor, two words a lane, each of two elements that are 16-bit integers now: the same two of all factors.
 
-    Where lanes follow one another for each turn of the loop, two turns are one shuffle, which neighbours in a row share;
-    elsewhere every second byte is masked or shifted.
+    Where lanes follow one another for each turn of the loop, two turns are one shuffle, which neighbours in a row
+    share; elsewhere every second byte is masked or shifted.
     """
     beside = [_pairs_beside(m, loop, f, dot) for f in factors]
     found = []
