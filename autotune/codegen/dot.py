@@ -55,12 +55,14 @@ def emit_dot(m: Memory, a: Arithmetic, loop: For) -> None:
     factors = sorted((_factor(product.a), _factor(product.b)), key=lambda f: _dtype(f) is not dot.left)
     m.x.bind(loop.var, 0)
     total = m.load(buffer, indices, (), None)
-    text = a.operand(total, m.lanes)
     if dot.widened:
-        for pair in zip(*_in_pairs(m, a, loop, factors, dot), strict=True):
+        pairs = _in_pairs(m, a, loop, factors, dot)
+        text = a.operand(total, m.lanes)
+        for pair in zip(*pairs, strict=True):
             text = _call(m, dot, text, list(pair), f"<{m.lanes * 2} x i16>")
     else:
         packed = [_packed(m, a, loop, f, dot) for f in factors]
+        text = a.operand(total, m.lanes)
         text = _call(m, dot, text, packed, f"<{m.lanes * dot.extent} x {_ELEMENT[dot.left]}>")
     m.store(buffer, indices, Value(text, dot.total, m.lanes))
     m.x.release(loop.var)
@@ -86,13 +88,14 @@ def _in_pairs(
     share; elsewhere every second byte is masked or shifted.
     """
     beside = [_pairs_beside(m, loop, f, dot) for f in factors]
+    split = _halves if all(x is None for x in beside) else _neighbours
+    words = [_packed(m, a, loop, f, dot) if first is None else "" for f, first in zip(factors, beside)]
     found = []
-    for f, first in zip(factors, beside):
+    for f, first, text in zip(factors, beside, words):
         if first is not None and isinstance(f, Load):
             found.append(_woven(m, f, first))
-            continue
-        split = _halves if all(x is None for x in beside) else _neighbours
-        found.append(split(m, _packed(m, a, loop, f, dot), _dtype(f).is_signed))
+        else:
+            found.append(split(m, text, _dtype(f).is_signed))
     return found
 
 
