@@ -166,10 +166,7 @@ class _Counted:
         testing = TEST * windows.tests() * steps * self.tiles.prod(1) / n.rate
         arithmetic = np.maximum(np.maximum(multiplies, waiting), loading) + testing
         storing = self._storing()
-        # What a tile reads one after the other comes from L2 in time: parts of a sum are for what lies behind it.
-        l1, l2, l3, inner, lines = self._traffic(np.ones(self.many))
-        if self.parts.max() > 1:
-            _, l2, l3, _, _ = self._traffic(self.parts)
+        l1, l2, l3, inner, lines = self._traffic(self.parts)
         copying = copying_cycles(c, self.target, self.b, self.folded, self.n.rate_behind)
         balance, units = self._balance()
         waited = 0.5 * (l1 + np.where(self.b.ahead > 0, 0.0, l2 + l3))
@@ -344,7 +341,8 @@ class _Counted:
         # Partial sums are read and written where a block of results stays.
         width = self.target.vector_bits // 8 // c.lanes
         block = (self.elements * self.block).clip(max=n.extents).prod(1) * width
-        near = np.where(block <= ROOM * self.target.l1_bytes, 0.0, 2 * width / self.core.l2)
+        near = np.where(block <= ROOM * self.target.l2_bytes, 2 * width / self.core.l2, 2 * width / self.core.l3)
+        near = np.where(block <= ROOM * self.target.l1_bytes, 0.0, near)
         parts = vectors * (1 / self.core.stores + 1 / self.core.loads + near * self.lanes)
         # Tile registers are copied to memory, and read again as vectors.
         copies = np.where(self.tiled, self.parts * vectors * (1 / self.core.stores + 1 / self.core.loads), 0.0)
