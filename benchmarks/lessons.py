@@ -4,11 +4,14 @@ python -m benchmarks.lessons --out FILE                                   every 
 python -m benchmarks.lessons --out FILE --target "x86 -mcpu=haswell -num-cores=1" --task product
 python -m benchmarks.lessons --out FILE --op "matmul a=64,64 b=64,64"     another one
 python -m benchmarks.lessons --out FILE --again pack. --again depth       what has copies or partial sums once more
+python -m benchmarks.lessons --out FILE --in-turn 12                      each round of a task's candidates in turn
 
 Each round measures, of every task, what the model in use likes best (again, where that was slow), steps from what was
-best, and chance; the file grows by a round at a time. Where the code of a knob's values became faster, --again times
-what is known of them once more. All of a round is built first and timed in one go: with --lock FILE, only while no
-other program holds the lock of that file.
+best, what the closed form alone likes, and chance; the file grows by a round at a time. Where the code of a knob's
+values became faster, --again times what is known of them once more. All of a round is built first and timed in one go:
+with --lock FILE, only while no other program holds the lock of that file. Where others' programs make a machine faster
+and slower unseen by its gauges, --in-turn times all candidates of a task in turn, so that each meets every moment; of
+what was known before the best are among them, and say how the days compare.
 """
 
 from __future__ import annotations
@@ -214,9 +217,11 @@ AGAIN = 2
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """How many configs of a task a round measures: that the model likes, a step from the best, at random."""
+    """How many configs of a task a round measures: that the model likes, that the closed form alone does, a step from
+    the best, at random."""
 
     liked: int = 6
+    counted: int = 0
     steps: int = 8
     chance: int = 10
 
@@ -233,6 +238,8 @@ def candidates(space: TaskSpace, known: Mapping[Config, float], mix: Mixture, rn
     for name, sketch in sketches.items():
         liked = [config.replace(**{TEMPLATE: name}) for config in sketch.foreseen(2 * mix.liked)]
         found += [config for config in liked if known.get(config, math.inf) > slow][: mix.liked]
+        counted = sketch.foreseen(2 * mix.counted, sketch.cycles) if mix.counted else []
+        found += [c for c in (one.replace(**{TEMPLATE: name}) for one in counted) if c not in known][: mix.counted]
     best = sorted((c for c, s in known.items() if math.isfinite(s)), key=lambda c: known[c])[:ELITE] or found[:ELITE]
     others = [space.mutate(rng.choice(best), rng) for _ in range(mix.steps)]
     for name, _ in zip(itertools.cycle(sketches or [""]), range(mix.chance)):
@@ -266,6 +273,26 @@ def as_before(one: Measured, known: Sequence[Measured], knobs: Sequence[str]) ->
     return replace(one, seconds={c: s / statistics.median(drift or [1.0]) for c, s in fresh.items()})
 
 
+def in_turn(
+    line: str,
+    target: Target,
+    built: Mapping[MeasureInput, BuildResult | Failure],
+    before: Mapping[Config, float],
+    runner: Runner,
+    rounds: int,
+) -> dict[Config, float]:
+    """Seconds of all configs of a task, timed in turn; as they would have been when those known before were timed."""
+    good = [(candidate, build) for candidate, build in built.items() if isinstance(build, BuildResult)]
+    times = {candidate.config: math.inf for candidate in built}
+    results = runner.compare(good[0][0], [build for _, build in good], rounds) if good else []
+    times |= {c.config: r.seconds for (c, _), r in zip(good, results) if isinstance(r, MeasureResult)}
+    drift = [s / before[c] for c, s in times.items() if math.isfinite(s) and math.isfinite(before.get(c, math.inf))]
+    scale = statistics.median(drift or [1.0])
+    fastest = min(times.values(), default=math.inf)
+    progress(f"{line}: {len(times)} in turn, {len(times) - len(good)} not built, {fastest * 1e6:.1f} µs")
+    return {c: s / scale for c, s in times.items()}
+
+
 def without(one: Measured, found: Sequence[Measured]) -> dict[Config, float]:
     """The times that were not taken anew: the lower of two times of what is measured twice would flatter it."""
     key = (one.workload, one.target, one.template)
@@ -292,12 +319,14 @@ def measured_round(
     seed: str,
     turn: Turn,
     runner: Runner,
+    rounds: int = 0,
 ) -> list[Measured]:
     """What one round adds.
 
     Args:
         known: of earlier rounds, on any target.
-        turn: see `Turn`; a round is one turn.
+        turn: see `Turn`; a round is one turn, or a task where candidates are timed in turn.
+        rounds: in which candidates of a task are timed in turn; 0 times one after the other.
     """
     built: dict[str, dict[MeasureInput, BuildResult | Failure]] = {}
     before: dict[str, dict[Config, float]] = {}
@@ -312,8 +341,21 @@ def measured_round(
             futures[line] = {candidate: builder.submit(candidate) for candidate in inputs}
         for line, each in futures.items():
             built[line] = {candidate: future.result() for candidate, future in each.items()}
+    if rounds:
+        found = list[Measured]()
+        for line in tasks:
+            with turn():
+                times = in_turn(line, target, built[line], before[line], runner, rounds)
+            found += _by_template(line, target, times)
+        return found
     with turn():
         return [one for line in tasks for one in _measured(line, target, built[line], before[line], runner)]
+
+
+def _by_template(line: str, target: Target, times: Mapping[Config, float]) -> list[Measured]:
+    names = dict.fromkeys(config.template or "" for config in times)
+    parts = {name: {c.without(TEMPLATE): s for c, s in times.items() if c.template == name} for name in names}
+    return [Measured(line, target, name, part) for name, part in parts.items()]
 
 
 def _measured(
@@ -340,9 +382,7 @@ def _measured(
     progress(
         f"{line}: {len(times)}, {failed} failed, {len(todo)} disturbed, {fastest * 1e6:.1f} µs, before {best * 1e6:.1f}"
     )
-    names = dict.fromkeys(config.template or "" for config in times)
-    parts = {name: {c.without(TEMPLATE): s for c, s in times.items() if c.template == name} for name in names}
-    return [Measured(line, target, name, part) for name, part in parts.items()]
+    return _by_template(line, target, times)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -360,15 +400,21 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--unseen", action="store_true", help="the tasks that a model is judged by")
     options.add_argument("--op", action="append", help="an operator as `autotune tune --op` takes it; may be repeated")
     options.add_argument("--again", action="append", metavar="KNOB", help="time again what uses it; may be repeated")
+    options.add_argument(
+        "--in-turn", type=int, default=0, metavar="N", help="time the candidates of a task in turn, in N rounds"
+    )
     add_turns(options)
     given = options.parse_args(arguments)
     target = here(Target.parse(given.target))
     kinds = given.task or ([] if given.op else TASKS)
     tasks = [line for kind in kinds for line in (UNSEEN if given.unseen else TASKS)[kind]] + (given.op or [])
-    mix = Mixture(given.liked, given.steps, given.chance)
+    mix = Mixture(given.liked, given.counted, given.steps, given.chance)
 
     def choose(space: TaskSpace, known: Mapping[Config, float], rng: random.Random) -> list[Config]:
-        return once_more(space, known, given.again) if given.again else candidates(space, known, mix, rng)
+        if given.again:
+            return once_more(space, known, given.again)
+        best = sorted((c for c, s in known.items() if math.isfinite(s)), key=lambda c: known[c])[:ELITE]
+        return list(dict.fromkeys([*candidates(space, known, mix, rng), *(best if given.in_turn else ())]))
 
     known = [one for each in (load(given.out) if given.out.exists() else []) if (one := each.today()).seconds]
     with Runner(target, POLICY) as runner:
@@ -376,7 +422,7 @@ def main(arguments: list[str] | None = None) -> int:
         for number in range(given.rounds):
             seed = f"{target}/{sum(len(one.seconds) for one in known)}"
             progress(f"round {number + 1} of {given.rounds}, {target}")
-            found = measured_round(tasks, target, known, choose, seed, turn, runner)
+            found = measured_round(tasks, target, known, choose, seed, turn, runner, given.in_turn)
             if given.again:
                 found = [as_before(one, known, given.again) for one in found]
                 known = [replace(one, seconds=without(one, found)) for one in known]

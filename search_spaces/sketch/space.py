@@ -20,7 +20,7 @@ from autotune.schedule.dot_products import PAIRS, TILES
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
-from autotune.search_spaces.sketch.foresee import foreseen
+from autotune.search_spaces.sketch.foresee import Cost, foreseen
 from autotune.search_spaces.sketch.instructions import dominated
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
 from autotune.search_spaces.sketch.rules import (
@@ -133,8 +133,9 @@ class SketchSpace(ConfigSpace):
         one, best = self.expected(Batch.of(self.numbers.c, [self.tiling(config) for config in (*found, default)]))
         return found[0] if one - best <= gap else None
 
-    def foreseen(self, count: int) -> list[Config]:
-        """The configs of which the most is expected, best first; fewer where there are not so many.
+    def foreseen(self, count: int, expected: Cost | None = None) -> list[Config]:
+        """The configs of which the most is expected, by another model than the prior where one is given, best first;
+        fewer where there are not so many.
 
         Two things are not left to models that learned from kernels by themselves, with weights that caches hold, while
         in a model they come from farther away. When panels are asked for follows from the tile, and from the room for
@@ -152,7 +153,7 @@ class SketchSpace(ConfigSpace):
             learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
         decoder = Decoder(self.numbers.c, learned, self.numbers.target)
         found: dict[Config, None] = {}
-        for row in foreseen(decoder, self.cycles, self.expected, self.numbers.c.total):
+        for row in foreseen(decoder, self.cycles, expected or self.expected, self.numbers.c.total):
             config = others.replace(**{knob.name: knob.values[n] for knob, n in zip(learned, row)})
             if "ahead" in config:
                 t = self.tiling(config)

@@ -22,7 +22,7 @@ from benchmarks import lessons, prior, untuned
 LINE = "matmul a=var:16,24 b=const:24,32"
 SKETCH = "sketch.contraction"
 ONE = Target.parse("native -num-cores=1")
-CPUS = {"zen4": "znver4", "zen5": "znver5", "emerald": "emeraldrapids"}
+CPUS = {"zen3": "znver3", "zen4": "znver4", "zen5": "znver5", "emerald": "emeraldrapids"}
 """Of machines, by what names of files begin with."""
 MOST_BYTES, MOST_MODEL = 3 << 20, 2 << 20
 
@@ -41,6 +41,19 @@ def test_lessons_are_measured_added_to_and_learned_from(tmp_path: Path) -> None:
     assert untuned.main([str(path), "--json", str(figures)]) == 0
     (row,) = json.loads(figures.read_text())["tables"][f"{path.name}, {ONE}"]
     assert 0 < row["share"] <= 1
+
+
+def test_candidates_timed_in_turn_keep_to_the_day_of_those_known_before(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.xz"
+    sizes = ["--liked", "1", "--counted", "2", "--steps", "1", "--chance", "1", "--rounds", "1", "--in-turn", "2"]
+    assert lessons.main(["--out", str(path), "--op", LINE, *sizes]) == 0
+    first = {(one.template, c): s for one in load(path) for c, s in one.seconds.items()}
+    assert len(first) >= 3 and all(map(math.isfinite, first.values()))
+    slow = [Measured(one.workload, one.target, one.template, dict.fromkeys(one.seconds, 1.0)) for one in load(path)]
+    save(path, slow)
+    assert lessons.main(["--out", str(path), "--op", LINE, *sizes]) == 0
+    scaled = [s for one in load(path) for c, s in one.seconds.items() if (one.template, c) not in first]
+    assert scaled and all(s > 0.01 for s in scaled)
 
 
 def test_lessons_stand_under_the_core_that_was_measured() -> None:
