@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from autotune.core import LINE
 from autotune.cost_model.instructions import Instructions, adding, counted, nonzero
+from autotune.cost_model.padding import read_at
 from autotune.cost_model.traffic import Traffic
 from autotune.lower.ir import (
     REGISTER,
@@ -61,7 +62,7 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
 def least_cycles(compute: ComputeDef, target: Target) -> float:
     """No less is expected of any kernel that computes these stages: that of sums of floats, and reading constants once.
 
-    Sums that read where there may be padding do not count, since loops may pass it over.
+    Of sums that read padding only the terms outside of it count, since loops may pass it over.
     """
     prepared = {tensor.name for tensor in compute.inputs if tensor.constant}
     terms, constants = 0.0, 0
@@ -70,7 +71,10 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
         if all(read.tensor.name in prepared for read in reads):
             prepared |= {tensor.name for tensor in stage.outputs}
         elif stage.reducer is not None and all(_is_plain(read) for read in reads):
-            terms += math.prod(axis.extent for axis in stage.all_axes) * math.prod(map(nonzero, stage.body))
+            points = math.prod(axis.extent for axis in stage.all_axes) * read_at(stage)
+            terms += points * math.prod(map(nonzero, stage.body))
+            if any(read.when is not None for read in reads):
+                continue  # of a window that padding covers, constants are not read
             read_once = {read.tensor.name: read.tensor for read in reads if read.tensor.name in prepared}
             constants += sum(math.prod(t.shape) * t.dtype.bytes for t in read_once.values())
     started = target.lanes(DType.f32.bytes) * adding(target).per_cycle
@@ -80,8 +84,8 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
 
 
 def _is_plain(read: Read) -> bool:
-    """Whether an operand is of whole lanes, and read in every turn: of smaller ones an instruction may add several."""
-    return read.when is None and read.dtype.is_float and read.dtype.bytes >= DType.f32.bytes
+    """Whether an operand is of whole lanes: of smaller ones an instruction may add several."""
+    return read.dtype.is_float and read.dtype.bytes >= DType.f32.bytes
 
 
 def behind_caches(target: Target) -> tuple[tuple[int, float], ...]:

@@ -96,7 +96,7 @@ class _Counter:
             compared, jumps = _times(loops, names), _times(loops, {x.var for x in loops})
             self.found.arithmetic += share * (compared + jumps) / self._rate
         at = _points(moving)
-        return float(np.mean(np.logical_and.reduce([_values(c, at) >= 0 for c in forms]))) if at else 1.0
+        return float(np.mean(np.logical_and.reduce([values_at(c, at) >= 0 for c in forms]))) if at else 1.0
 
     def _store(self, at: _Place, stmt: Store) -> None:
         buffer, indices = stmt.targets[0]
@@ -196,7 +196,7 @@ class _Place:
         at = {x.var: np.array([[x.begin]]) for x in others}
         at |= {name: n[:, None] for name, n in _points([x for x in others if x.var in turning]).items()}
         at[self._vector.var] = np.arange(min(self._wide, self._lanes))[None, :] + self._vector.begin
-        places = _values(place, at)
+        places = values_at(place, at)
         steps = places - places.min(axis=1, keepdims=True)
         if (steps != steps[0]).any():  # no one order of lanes that could be told beforehand
             return self._wide
@@ -238,14 +238,14 @@ def _points(loops: Sequence[For]) -> dict[str, Integers]:
     return {x.var: values.ravel() for x, values in zip(loops, grid)}
 
 
-def _values(form: Linear, at: Mapping[str, Integers]) -> Integers:
+def values_at(form: Linear, at: Mapping[str, Integers]) -> Integers:
     """The values of a form where its variables have those of `at`."""
     total = np.array(form.const)
     for term, factor in form.terms.items():
         if isinstance(term, Div):
-            total = total + factor * (_values(term.arg, at) // term.divisor)
+            total = total + factor * (values_at(term.arg, at) // term.divisor)
         elif isinstance(term, Mod):
-            total = total + factor * (_values(term.arg, at) % term.divisor)
+            total = total + factor * (values_at(term.arg, at) % term.divisor)
         elif isinstance(term, str):
             total = total + factor * at[term]
     return total

@@ -65,7 +65,7 @@ class RegisterTiles:
     packed = ""  # the stage of constants that the sum reads instead of the weight
     skipped: tuple[int, ...] = ()  # dimensions of the data in which terms that are zero are always left out
 
-    def algorithm(self, config: Config) -> str:
+    def definition(self, config: Config) -> str:
         """Which definition of the convolution is scheduled."""
         return "direct"
 
@@ -205,7 +205,7 @@ class RegisterTiles:
         x, weight = (f"in{i}" for i in anchor.inputs)
         lanes, block = config.get_int("lanes"), config.get_int("oc_vectors") * config.get_int("lanes")
         inputs = self.channels(p, lanes)
-        a = anchored(workload, self.algorithm(config), self.packed)
+        a = anchored(workload, self.definition(config), self.packed)
         layouts = operand_layouts(workload, target.lanes(DType.f32.bytes), p.k)
         filters, border = self.operands(workload, inputs, block)
         layouts[x] = blocked_activations(p.c, target.lanes(DType.f32.bytes), p.rank + 2).with_halo(border)
@@ -296,6 +296,8 @@ def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, heig
 @template("conv3d.direct", op="conv3d")
 class DirectConv2d(RegisterTiles):
     """Dense convolution, any stride, padding and dilation."""
+
+    algorithm = "direct"
 
     def applies(self, workload: Workload, target: Target) -> bool:
         return plain_conv(workload) and sizes(workload).groups == 1

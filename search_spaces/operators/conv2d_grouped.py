@@ -65,6 +65,9 @@ class BandsConv2d(RegisterTiles):
     def algorithm(self, config: Config) -> str:
         return conv_bands.name(config.get_int("lanes"))
 
+    def definition(self, config: Config) -> str:
+        return self.algorithm(config)
+
     def vector_widths(self, p: Conv, lanes: int) -> tuple[int, ...]:
         return tuple(width for width in conv_bands.WIDTHS if lanes // 2 <= width <= lanes)
 

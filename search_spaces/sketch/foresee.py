@@ -7,6 +7,7 @@ at what is near the best of those.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -44,7 +45,7 @@ def foreseen(decoder: Decoder, rough: Cost, careful: Cost, seed: str) -> Integer
         for _ in range(2):  # one knob, or two
             knob = rng.integers(0, len(decoder.sizes), len(children))
             children[np.arange(len(children)), knob] = rng.integers(0, decoder.sizes[knob])
-        fresh = _new(children[decoder.valid(decoder.batch(children))], seen)
+        fresh = _new(_distinct(children[decoder.valid(decoder.batch(children))], decoder.sizes), seen)
         if len(fresh):
             known, costs = np.concatenate([known, fresh]), np.concatenate([costs, careful(decoder.batch(fresh))])
     return np.asarray(known[np.argsort(costs, kind="stable")])
@@ -55,14 +56,22 @@ def _sampled(decoder: Decoder, rng: np.random.Generator) -> Integers:
     found = np.empty((0, len(decoder.sizes)), np.int64)
     for _ in range(TRIES):
         drawn = decoder.draw(rng, SAMPLES)
-        found = np.unique(np.concatenate([found, drawn[decoder.valid(decoder.batch(drawn))]]), axis=0)
+        found = _distinct(np.concatenate([found, drawn[decoder.valid(decoder.batch(drawn))]]), decoder.sizes)
         if len(found) >= SAMPLES // TRIES:
             break
     return found
 
 
+def _distinct(rows: Integers, sizes: Integers) -> Integers:
+    """The rows in their order, each once; `sizes` are above the numbers of each column."""
+    if math.prod(sizes.tolist()) > np.iinfo(np.int64).max:
+        return np.unique(rows, axis=0)
+    steps = np.append(np.cumprod(sizes[:0:-1])[::-1], 1)  # rows as one number each, which sort as the rows do
+    return np.asarray(rows[np.unique(rows @ steps, return_index=True)[1]])
+
+
 def _new(rows: Integers, seen: set[bytes]) -> Integers:
-    """The rows that nobody has seen, each once; they are seen now."""
-    fresh = [row for row in np.unique(rows, axis=0) if row.tobytes() not in seen]
+    """Those of distinct rows that nobody has seen; they are seen now."""
+    fresh = [row for row in rows if row.tobytes() not in seen]
     seen.update(row.tobytes() for row in fresh)
     return np.array(fresh, np.int64).reshape(-1, rows.shape[1])

@@ -152,10 +152,12 @@ class _Counted:
         steps = n.terms.prod() / self.folded
         rate, latency = throughput(c, self.target, n.kind, self.b)
         windows = Windows(c, self.b)
-        left, held = windows.shared()
         asking = np.where(self.b.ahead > 0, vectors, 0.0)  # takes as long as loading
-        every = self._loads(vectors, [np.ones(self.many)] * len(left))
-        once = self._loads(vectors, left)
+        once = every = self._loads(vectors, [np.ones(self.many)] * len(c.reads))
+        held = np.zeros(self.many)
+        if c.lanewise or not only_cycles:
+            left, held = windows.shared()
+            once = self._loads(vectors, left)
         loads = (once if c.lanewise else every) + asking  # broadcasts are parts of multiply-adds
         live = size + np.minimum(vectors, rows) + 1
         over = np.maximum(live + (held if c.lanewise else 0.0) - self.target.num_vector_registers, 0)
@@ -357,9 +359,16 @@ class _Counted:
         c, n = self.c, self.n
         rank, depth = len(c.spatial), len(c.reduce)
         loops: list[tuple[Integers, Array, bool]] = []  # innermost first: (axis, turns, spatial)
-        spatial = self.elements.copy()
-        terms = np.ones((self.many, depth))
+        spatial, terms = self.elements.copy(), np.ones((self.many, depth))
         cover = [(spatial.copy(), terms.copy())]
+
+        def add(sizes: Array, axis: Integers, turns: Array, size: Array, is_spatial: bool) -> None:
+            """A loop after which a part has `size` elements along its axis; one that never turns is none."""
+            if (turns > 1).any() or (sizes[self.rows_index, axis] != size).any():
+                sizes[self.rows_index, axis] = size
+                loops.append((axis, turns, is_spatial))
+                cover.append((spatial.copy(), terms.copy()))
+
         axes, turns_of = np.array([x.axis for x in c.terms()]), np.array([float(x.extent) for x in c.terms()])
         outermost = np.array([x.part != "inner" for x in c.terms()])
         for k in reversed(range(len(axes))):
@@ -370,15 +379,13 @@ class _Counted:
                 terms[self.rows_index, axis] = together
                 cover[0] = (spatial.copy(), terms.copy())
                 turns = np.maximum(turns / together, 1.0)
-            terms[self.rows_index, axis] = np.minimum(terms[self.rows_index, axis] * turns, n.terms[axis])
-            loops.append((axis, turns, False))
-            cover.append((spatial.copy(), terms.copy()))
+            size = np.minimum(terms[self.rows_index, axis] * turns, n.terms[axis])
+            add(terms, axis, turns, size, is_spatial=False)
+        innermost = len(loops)
         for order, count in ((self.inner, self.block), (self.outer, self.blocks)):
             if order is self.outer:  # inside a block, part of the sum after part
                 axis = np.full(self.many, c.deep)
-                terms[self.rows_index, axis] = n.terms[c.deep]
-                loops.append((axis, parts, False))
-                cover.append((spatial.copy(), terms.copy()))
+                add(terms, axis, parts, n.terms[axis], is_spatial=False)
             for k in reversed(range(rank)):
                 axis = order[:, k]
                 turns = count[self.rows_index, axis]
@@ -386,13 +393,11 @@ class _Counted:
                 wide = np.minimum(size * turns, n.extents[axis])
                 if not c.product:  # what lies behind the ends is not touched; panels have it
                     turns = np.where(turns > 1, wide / size, turns)
-                spatial[self.rows_index, axis] = wide
-                loops.append((axis, turns, True))
-                cover.append((spatial.copy(), terms.copy()))
+                add(spatial, axis, turns, wide, is_spatial=True)
         spatial_of, terms_of = (np.stack(each) for each in zip(*cover))
         foot = np.stack([self._footprint(k, f, spatial_of, terms_of) for k, f in enumerate(c.factors)])
         total = foot.sum(0)  # (levels, many)
-        inner = total[len(axes)]
+        inner = total[innermost]
         along, over = (np.array([[a.name in f.axes() for a in x] for f in c.factors]) for x in (c.spatial, c.reduce))
         # The same walk for each cache: all that fits stays, what does not comes again for every turn outside.
         core, target = self.core, self.target
@@ -432,6 +437,8 @@ class _Counted:
                 span = span + abs(step) * (names[axis] - 1)
             spans.append(np.minimum(span, size))
         dense = np.prod([np.ones(spatial.shape[:-1]), *spans], axis=0) * f.bytes  # a scalar has no spans
+        if self.packs[:, k].all():
+            return np.asarray(dense)
         run, rest, open_ = np.ones(dense.shape), np.ones(dense.shape), np.ones(dense.shape, bool)
         for size, span in zip(reversed(f.shape), reversed(spans)):
             run = np.where(open_, run * span, run)

@@ -100,6 +100,7 @@ def _first(workload: Workload, target: Target) -> float:
 class SketchedContraction(_Sketch):
     """Contractions with an axis along which nothing need be gathered."""
 
+    algorithm = "direct"
     look = staticmethod(contraction)
 
 

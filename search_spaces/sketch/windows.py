@@ -95,6 +95,8 @@ class Windows:
     def tests(self) -> Array:
         """Conditions that are tested in a step of a tile, where no zeros lie around what is read."""
         c, b, total = self.c, self.b, np.zeros(len(self.rows))
+        if not c.edges:
+            return total
         extents = np.array([float(x.extent) for x in c.terms()])[b.terms]
         inside = np.cumprod(extents[:, ::-1], axis=1)[:, ::-1] / extents  # steps of the loops within each
         tile = np.where(b.along(), 1, b.tile)
