@@ -26,7 +26,6 @@ from autotune.lower.ir import (
     statements,
     with_body,
 )
-from autotune.lower.regions import touched
 from autotune.schedule.state import PARALLEL, SERIAL
 from autotune.target import Target
 from autotune.tensor.compute_def import ComputeDef
@@ -47,13 +46,12 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
     traffic = Traffic(body, [stmts for stmts, _ in nests], {o.name for o in program.operands if o.constant})
     levels = behind_caches(target)
     missed = [traffic.missed(size) for size, _ in levels]
-    touches = touched(body, {})
     total = 0.0
     for n, (stmts, around) in enumerate(nests):
         moving = [bytes_[n] / rate for bytes_, (_, rate) in zip(missed, levels)]
         arithmetic = _issued(counted(stmts, around, target), target)
         # What is asked for early comes meanwhile.
-        asked = sum(touches[name].lines(LINE) for name in _asked(stmts) & touches.keys())
+        asked = sum(traffic.touches[name].lines(LINE) for name in _asked(stmts) & traffic.touches.keys())
         late = [max(bytes_[n] - asked, 0.0) / rate for bytes_, (_, rate) in zip(missed[1:], levels[1:])]
         total += max(arithmetic, *moving) + LATE * (moving[0] + sum(late))
     return total + (_meetings(program.body) * target.core.barrier_cycles if target.num_threads > 1 else 0.0)

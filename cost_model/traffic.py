@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from autotune.core import LINE
 from autotune.lower.ir import For, Stmt, Store, body_of, loop_ranges
-from autotune.lower.regions import Region, touched
+from autotune.lower.regions import Place, Region, touched
 from autotune.schedule.state import UNROLL, VECTORIZE
 from autotune.tensor.linear import Ranges
 
@@ -19,17 +19,22 @@ class Traffic:
         body: of one thread.
         nests: its statements, by nest; what is touched by several is to the account of the first.
         cold: operands that are in no cache at the beginning; the others are, where there is room for all.
+
+    Attributes:
+        touches: all that the body touches, by buffer.
     """
 
     def __init__(self, body: Sequence[Stmt], nests: Sequence[Sequence[Stmt]], cold: Collection[str]) -> None:
         self._body, self._cold, self._count = body, cold, len(nests)
         self._nest = {id(stmt): n for n, stmts in enumerate(nests) for stmt in stmts}
         self._turns: dict[int, int] = {}
+        self._places: dict[int, list[Place]] = {}
+        self.touches = touched(body, {}, self._places)
 
     def missed(self, size: int) -> list[float]:
         """Bytes that a cache of so many lacks, by nest."""
         out = [0.0] * self._count
-        if _bytes(touched(self._body, {})) > size:
+        if _bytes(self.touches) > size:
             self._visit(self._body, {}, 1.0, size, out, None)
         else:
             self._once(self._body, {}, 1.0, out, {}, None, self._cold)
@@ -54,7 +59,7 @@ class Traffic:
             return True
         if id(loop) not in self._turns:
             first = {**ranges, loop.var: (loop.begin, loop.begin)}
-            self._turns[id(loop)] = _bytes(touched(loop.body, first))
+            self._turns[id(loop)] = _bytes(touched(loop.body, first, self._places))
         return self._turns[id(loop)] <= size
 
     def _once(
@@ -74,7 +79,7 @@ class Traffic:
                 inside = loop_ranges(stmt, ranges) if isinstance(stmt, For) else ranges
                 self._once(body_of(stmt), inside, times, out, seen, own, only)
                 continue
-            for name, region in touched((stmt,), ranges).items():
+            for name, region in touched((stmt,), ranges, self._places).items():
                 if only is None or name in only:
                     before = seen.get(name)
                     seen[name] = region.joined(before)

@@ -202,14 +202,18 @@ def body_of(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def with_body(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
-    return replace(stmt, body=body) if isinstance(stmt, (For, If, Once)) else stmt
+    if isinstance(stmt, For):
+        return For(stmt.var, stmt.begin, stmt.extent, stmt.mark, body, stmt.turn)
+    return replace(stmt, body=body) if isinstance(stmt, (If, Once)) else stmt
 
 
 def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """All statements, parents first."""
-    for stmt in body:
+    todo = list(reversed(body))
+    while todo:
+        stmt = todo.pop()
         yield stmt
-        yield from statements(body_of(stmt))
+        todo += reversed(body_of(stmt))
 
 
 def expressions(stmt: Stmt) -> Iterator[Expr]:
@@ -222,6 +226,8 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
 
 
 def _within(c: Condition) -> Iterator[Expr]:
+    if isinstance(c, Linear) and not c.is_opaque:
+        return
     for root in c.opaque() if isinstance(c, Linear) else (c,):
         for e in walk(root):
             yield e
@@ -231,7 +237,8 @@ def _within(c: Condition) -> Iterator[Expr]:
             elif isinstance(e, Index):
                 parts = (e.value,)
             for part in parts:
-                yield from _within(part)
+                if not isinstance(part, Linear) or part.is_opaque:
+                    yield from _within(part)
 
 
 def variables(e: Expr) -> frozenset[str]:

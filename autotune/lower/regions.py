@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autotune.lower.ir import REGISTER, Buffer, For, Load, Prefetch, Stmt, Store, body_of, expressions, loop_ranges
@@ -41,27 +41,44 @@ class Region:
         return [max(high - low + 1, 0) for low, high in self.box]
 
 
-def touched(body: Iterable[Stmt], ranges: Ranges) -> dict[str, Region]:
+Place = tuple[Buffer, tuple[Linear, ...]]
+"""A buffer in memory, and where in it."""
+
+
+def touched(
+    body: Iterable[Stmt], ranges: Ranges, known: dict[int, list[Place]] | None = None
+) -> dict[str, Region]:  # fmt: skip
     """What statements read or write in memory, by buffer; registers are left out.
 
     Args:
         ranges: of the loops around them.
+        known: what single statements touch, by id, for who asks again while they live.
     """
     found: dict[str, Region] = {}
-    for region in _places(body, ranges):
-        found[region.buffer.name] = region.joined(found.get(region.buffer.name))
+    _add(body, ranges, {} if known is None else known, found)
     return found
 
 
-def _places(body: Iterable[Stmt], ranges: Ranges) -> Iterator[Region]:
+def _add(body: Iterable[Stmt], ranges: Ranges, known: dict[int, list[Place]], found: dict[str, Region]) -> None:
     for stmt in body:
-        if isinstance(stmt, Prefetch):
-            continue
-        places = [(e.buffer, e.indices) for e in expressions(stmt) if isinstance(e, Load)]
-        for buffer, indices in (*places, *(stmt.targets if isinstance(stmt, Store) else ())):
-            if buffer.scope != REGISTER:
-                yield Region(buffer, tuple(_range(i, ranges, n) for i, n in zip(indices, buffer.shape)))
-        yield from _places(body_of(stmt), loop_ranges(stmt, ranges) if isinstance(stmt, For) else ranges)
+        places = known.get(id(stmt))
+        if places is None:
+            places = known[id(stmt)] = _places(stmt)
+        for buffer, indices in places:
+            region = Region(buffer, tuple([_range(i, ranges, n) for i, n in zip(indices, buffer.shape)]))
+            found[buffer.name] = region.joined(found.get(buffer.name))
+        inside = body_of(stmt)
+        if inside:
+            _add(inside, loop_ranges(stmt, ranges) if isinstance(stmt, For) else ranges, known, found)
+
+
+def _places(stmt: Stmt) -> list[Place]:
+    """What a statement touches itself, each once."""
+    if isinstance(stmt, Prefetch):
+        return []
+    places = [(e.buffer, e.indices) for e in expressions(stmt) if isinstance(e, Load)]
+    places += stmt.targets if isinstance(stmt, Store) else ()
+    return list(dict.fromkeys(place for place in places if place[0].scope != REGISTER))
 
 
 def _range(index: Linear, ranges: Ranges, size: int) -> Range:

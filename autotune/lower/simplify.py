@@ -23,6 +23,9 @@ from autotune.lower.ir import (
 from autotune.tensor.expr import Const, Expr, Select, walk
 from autotune.tensor.linear import Linear, Ranges
 
+_GONE = ("", "unroll", "vectorize")
+"""Marks of loops of which nothing is left when they turn once."""
+
 Facts = tuple[Condition, ...]
 """What is known to hold."""
 
@@ -56,7 +59,7 @@ def _simplify(stmt: Stmt, ranges: Ranges, facts: Facts) -> list[Stmt]:
     if isinstance(stmt, If):
         return _guard(stmt, ranges, facts)
     if isinstance(stmt, Store):
-        return [replace(stmt, values=tuple(_value(v, ranges, facts) for v in stmt.values))]
+        return [Store(stmt.targets, tuple(_value(v, ranges, facts) for v in stmt.values), stmt.fold)]
     if body_of(stmt):
         inner = simplify(body_of(stmt), ranges, facts)
         return [with_body(stmt, inner)] if inner else []
@@ -70,8 +73,12 @@ def _loop(stmt: For, ranges: Ranges, facts: Facts) -> list[Stmt]:
     if stmt.extent == 1:
         here = loop_ranges(stmt, ranges)
         fixed = {stmt.var: Linear(stmt.begin)}
+        while stmt.mark in _GONE and len(body) == 1 and isinstance(body[0], For) and _turns_once(body[0]):
+            inner = body[0]  # all at once, for all below is rebuilt
+            here, body = loop_ranges(inner, here), inner.body
+            fixed[inner.var] = Linear(inner.begin)
         body = tuple(map_linears(s, lambda x: x.substitute(fixed, here)) for s in body)
-        if stmt.mark in ("", "unroll", "vectorize"):
+        if stmt.mark in _GONE:
             return list(simplify(body, ranges, facts))
     body = simplify(body, loop_ranges(stmt, ranges), facts)
     if not body:
@@ -79,6 +86,10 @@ def _loop(stmt: For, ranges: Ranges, facts: Facts) -> list[Stmt]:
     if len(body) == 1 and isinstance(body[0], If):
         return _hoist(replace(stmt, body=body), body[0], ranges, facts)
     return [replace(stmt, body=body)]
+
+
+def _turns_once(loop: For) -> bool:
+    return loop.extent == 1 and loop.mark in _GONE
 
 
 def _hoist(stmt: For, guard: If, ranges: Ranges, facts: Facts) -> list[Stmt]:
@@ -145,7 +156,7 @@ def _value(value: Expr, ranges: Ranges, facts: Facts) -> Expr:
 
     def leaf(e: Expr) -> Expr:
         if isinstance(e, Load):
-            return _load(e, ranges, facts)
+            return _load(e, ranges, facts) if e.when else e
         if isinstance(e, Select):
             forms = as_conditions(e.condition)
             known = None if forms is None else [decide(c, ranges, facts) for c in forms]
@@ -163,8 +174,6 @@ def _value(value: Expr, ranges: Ranges, facts: Facts) -> Expr:
 
 
 def _load(e: Load, ranges: Ranges, facts: Facts) -> Expr:
-    if not e.when:
-        return e
     kept: list[Condition] = []
     for c in e.when:
         known = decide(c, ranges, facts)

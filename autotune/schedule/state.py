@@ -7,7 +7,7 @@ nest is built, so they are unique in a kernel.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from autotune.errors import ScheduleError
@@ -99,10 +99,11 @@ class StageState:
     alternating: frozenset[str] = frozenset()
     needed: tuple[Expr, ...] = ()
     replicated: bool = False
+    _relative: list[dict[str, Linear]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def name(self) -> str:
-        return self.stage.name
+        return self.stage.outputs[0].name
 
     @staticmethod
     def fresh(stage: Stage) -> StageState:
@@ -139,7 +140,15 @@ class StageState:
         return f"{self.stage.recurrence}.turn" if loop == self.turn else f"{self.name}.{loop}"
 
     def relative(self) -> dict[str, Linear]:
-        """Each axis, and each loop that was split or fused, as a function of the loop variables, from 0."""
+        """Each axis, and each loop that was split or fused, as a function of the loop variables, from 0.
+
+        Found once, since every schedule step asks.
+        """
+        if not self._relative:
+            self._relative.append(self._as_loops())
+        return self._relative[0]
+
+    def _as_loops(self) -> dict[str, Linear]:
         ranges = self.ranges()
         values = {loop.name: Linear.var(self.variable(loop.name)) for loop in self.loops}
         for relation in reversed(self.relations):
@@ -182,8 +191,9 @@ class State:
             ScheduleError: when there is none; the message lists the stages.
         """
         for s in self.stages:
-            if any(t.name == name for t in s.stage.outputs):
-                return s
+            for t in s.stage.outputs:
+                if t.name == name:
+                    return s
         raise ScheduleError(f"no stage {name!r}; stages: {', '.join(s.name for s in self.stages)}")
 
     def tensor(self, name: str) -> Tensor:

@@ -39,8 +39,8 @@ class Linear:
     @staticmethod
     def _of(const: int, terms: dict[Term, int]) -> Linear:
         """With terms as they are: none has the coefficient 0, and nobody changes them."""
-        made = Linear(const)
-        made.terms = terms
+        made = Linear.__new__(Linear)
+        made.const, made.terms, made._hash = const, terms, None
         return made
 
     @property
@@ -82,7 +82,7 @@ class Linear:
         """Inclusive bounds of the value."""
         lo = hi = self.const
         for term, c in self.terms.items():
-            a, b = _term_range(term, ranges)
+            a, b = ranges.get(term, UNBOUNDED) if type(term) is str else _term_range(term, ranges)
             lo, hi = (lo + c * a, hi + c * b) if c > 0 else (lo + c * b, hi + c * a)
         return lo, hi
 
@@ -142,10 +142,12 @@ class Linear:
 
     def substitute(self, values: Mapping[str, Linear], ranges: Ranges) -> Linear:
         """Replace variables, simplifying again under `ranges` (those of the new variables)."""
+        if all(type(term) is str and term not in values for term in self.terms):
+            return self
         out = Linear(self.const)
         for term, c in self.terms.items():
             if isinstance(term, str):
-                out = out + (values[term] * c if term in values else Linear(0, {term: c}))
+                out = out + (values[term] * c if term in values else Linear._of(0, {term: c}))
             elif isinstance(term, Div):
                 out = out + term.arg.substitute(values, ranges).floordiv(term.divisor, ranges) * c
             elif isinstance(term, Mod):
@@ -157,7 +159,7 @@ class Linear:
     def variables(self) -> Iterator[str]:
         """Names of the variables, those inside divisions too."""
         for term in self.terms:
-            if isinstance(term, str):
+            if type(term) is str:
                 yield term
             elif isinstance(term, (Div, Mod)):
                 yield from term.arg.variables()
@@ -165,7 +167,10 @@ class Linear:
     @property
     def is_opaque(self) -> bool:
         """Some part, perhaps inside a division, is an expression read from memory."""
-        return any(t.arg.is_opaque if isinstance(t, (Div, Mod)) else not isinstance(t, str) for t in self.terms)
+        for t in self.terms:
+            if type(t) is not str and (not isinstance(t, (Div, Mod)) or t.arg.is_opaque):
+                return True
+        return False
 
     def opaque(self) -> Iterator[Expr]:
         """The parts that are expressions, those inside divisions too."""
