@@ -30,7 +30,7 @@ def read_at(stage: Stage) -> float:
 
 
 def _share(forms: list[Linear], extents: dict[str, int]) -> float:
-    """Share of the points of some axes at which all of these are >= 0; 0 where there are none, or too many to look at."""
+    """Share of the points of some axes at which all of these hold; 0 where there are none, or too many to look at."""
     if not 0 < math.prod(extents.values()) <= ENUMERATED:
         return 0.0
     grid = np.meshgrid(*map(np.arange, extents.values()))

@@ -167,10 +167,8 @@ class Linear:
     @property
     def is_opaque(self) -> bool:
         """Some part, perhaps inside a division, is an expression read from memory."""
-        for t in self.terms:
-            if type(t) is not str and (not isinstance(t, (Div, Mod)) or t.arg.is_opaque):
-                return True
-        return False
+        others = [t for t in self.terms if type(t) is not str]
+        return bool(others) and any(not isinstance(t, (Div, Mod)) or t.arg.is_opaque for t in others)
 
     def opaque(self) -> Iterator[Expr]:
         """The parts that are expressions, those inside divisions too."""
