@@ -62,7 +62,9 @@ class Engine:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.engine_process", kind, str(threads), cores],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
-            env={**machine.environment(), **(environment or {})},
+            # An install has its bytecode: what Python compiles counts in no load but the first.
+            env={n: v for n, v in machine.environment().items() if n != "PYTHONDONTWRITEBYTECODE"}
+            | dict(environment or {}),
         )  # fmt: skip
         try:
             loaded = self._ask("load", model=str(model.resolve()), options=dict(options or {}))
