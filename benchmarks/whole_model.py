@@ -199,7 +199,7 @@ def judged(outcome: TuneOutcome, truth: Mapping[str, Simulation]) -> Row:
         "trials": outcome.new_trials,
         "gain": untuned / tuned,
         "best": untuned / best,
-        "of what there is": math.log(untuned / tuned) / math.log(untuned / best),
+        "of what there is": math.log(untuned / tuned) / math.log(untuned / best) if untuned > best else 1.0,
     }
 
 
