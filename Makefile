@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# Two at a time: most tests compile on one core, and those that build on all are few.
+TEST_JOBS ?= 2
 DEMO_BUDGET ?= 2m
 
 .PHONY: setup test demo docs lint types release-check clean
@@ -17,7 +19,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 test: setup
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
 demo: setup
 	$(BIN)/python -m benchmarks.demo --budget $(DEMO_BUDGET)
