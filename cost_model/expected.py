@@ -63,12 +63,15 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
     Of sums that read padding only the terms outside of it count, since loops may pass it over.
     """
     prepared = {tensor.name for tensor in compute.inputs if tensor.constant}
+    narrow = {tensor.name for tensor in compute.inputs if not _is_wide(tensor.dtype)}
     terms, constants = 0.0, 0
     for stage in compute.stages:
-        reads = stage.reads()
+        reads, made = stage.reads(), {tensor.name for tensor in stage.outputs}
+        if stage.reducer is None and any(read.tensor.name in narrow for read in reads):
+            narrow |= made  # a cast, which a product may look through
         if all(read.tensor.name in prepared for read in reads):
-            prepared |= {tensor.name for tensor in stage.outputs}
-        elif stage.reducer is not None and all(_is_plain(read) for read in reads):
+            prepared |= made
+        elif stage.reducer is not None and all(_is_plain(read, narrow) for read in reads):
             points = math.prod(axis.extent for axis in stage.all_axes) * read_at(stage)
             terms += points * math.prod(map(nonzero, stage.body))
             if any(read.when is not None for read in reads):
@@ -81,9 +84,13 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
     return (max(terms / started, *moving) + LATE * late) / target.num_threads
 
 
-def _is_plain(read: Read) -> bool:
-    """Whether an operand is of whole lanes: of smaller ones an instruction may add several."""
-    return read.dtype.is_float and read.dtype.bytes >= DType.f32.bytes
+def _is_plain(read: Read, narrow: set[str]) -> bool:
+    """Whether an operand is of whole lanes, and was made of such: of smaller ones an instruction may add several."""
+    return _is_wide(read.dtype) and read.tensor.name not in narrow
+
+
+def _is_wide(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bytes >= DType.f32.bytes
 
 
 def behind_caches(target: Target) -> tuple[tuple[int, float], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -32,10 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """No example has a deadline: on a machine that does other work each may take long.
 
+    How wide a terminal is says the test that asks, not who runs it: processes of pytest-xdist are told of theirs.
+
     Under nohup, and in a script's background job, Ctrl-C is ignored; what tests start would inherit that.
     """
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
+    os.environ.pop("COLUMNS", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

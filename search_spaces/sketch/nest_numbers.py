@@ -124,6 +124,16 @@ class NestNumbers:
         """(tilings,) the column of cycles alone, in two thirds of the time."""
         return _Counted(self, batch).numbers(only_cycles=True)
 
+    def idle(self, batch: Batch) -> Array:
+        """(tilings,) octaves by which there are fewer units of work than threads, if the output's memory ends with it.
+
+        The numbers suppose that it goes on, as blocked layouts do: only who knows the layouts knows more.
+        """
+        if self.target.num_threads == 1:
+            return np.zeros(len(batch.vector))
+        _, each = _Counted(self, batch).balance(room=False)
+        return np.asarray(np.maximum(-np.log2(each), 0.0))
+
 
 class _Counted:
     def __init__(self, n: NestNumbers, b: Batch) -> None:
@@ -170,7 +180,7 @@ class _Counted:
         storing = self._storing()
         l1, l2, l3, inner, lines = self._traffic(self.parts)
         copying = copying_cycles(c, self.target, self.b, self.folded, self.n.rate_behind)
-        balance, units = self._balance()
+        balance, units = self.balance(room=True)
         waited = 0.5 * (l1 + np.where(self.b.ahead > 0, 0.0, l2 + l3))
         total = (np.maximum.reduce([arithmetic, l1, l2, l3]) + waited + storing) / balance + copying
         if not c.product or c.lanewise:  # little work between loads, and nothing to hide one behind the other
@@ -449,10 +459,14 @@ class _Counted:
             lines += np.where(open_, 0.0, rest * LINE)
         return np.where(self.packs[:, k], dense, lines)
 
-    def _balance(self) -> tuple[Array, Array]:
-        """(share of the threads that have work, units of work per thread)."""
+    def balance(self, room: bool) -> tuple[Array, Array]:
+        """(share of the threads that have work, units of work per thread).
+
+        Args:
+            room: whether vectors may be written behind the end of the output.
+        """
         # Loops whose last turn is code of its own are not shared together with others (see `Tiles._share`).
-        apart = (self.tiles % self.block != 0) | ((self.n.extents % self.elements != 0) & ~self.along)
+        apart = (self.tiles % self.block != 0) | ((self.n.extents % self.elements != 0) & ~(self.along & room))
         if self.c.product:
             cut = np.array([n in self.c.edges for n in range(len(self.n.extents))])
             apart |= cut & (self.elements > 1) & (self.tiles > 1)

@@ -206,7 +206,7 @@ class SketchSpace(ConfigSpace):
         of pairs, no model has learned anything: there the closed form says what is expected.
         """
         forest, values = prior(NAMES, FEATURES_VERSION), self.numbers.of(batch)
-        idle = np.maximum(-values[:, NAMES.index("units")], 0.0)  # octaves by which there are fewer units than threads
+        idle = self.numbers.idle(batch)
         if forest is None:
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
         features = Features(NAMES, values.astype(np.float32))

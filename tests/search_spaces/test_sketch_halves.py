@@ -102,7 +102,7 @@ def test_a_block_of_the_image_is_widened_when_it_is_needed(outer: tuple[int, ...
     workload = parse_workload("conv2d data=1,64,12,16:f16 weight=64,64,3,3:f16 pad=1")
     template = lookup(WIDE)
     config = template.default(workload, OLD).replace(
-        vector="k", lanes=8, tile=(1, 1, 1, 4), outer=outer, **{"block.k": 1, "block.oh": 2, "block.ow": 0}
+        vector="k", lanes=8, tile=(1, 1, 1, 4), outer=outer, shared=1, **{"block.k": 1, "block.oh": 2, "block.ow": 0}
     )
     template.space(workload, OLD).validate(config)
     schedule = template.schedule(workload, config, OLD, None)
