@@ -38,7 +38,7 @@ def ops(graph: Graph) -> list[str]:
     return [node.op for node in graph.nodes]
 
 
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dtype", sorted(HALVES))
 def test_products_are_those_of_f32_with_f32_weights(dtype: str) -> None:
     b = GraphBuilder("net")
     x = b.input(Value("x", dtype, (4, 8)))
@@ -126,7 +126,7 @@ def test_a_graph_that_only_moves_half_floats_stays() -> None:
     assert PASSES["widen-halves"](graph) is graph
 
 
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dtype", sorted(HALVES))
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_activations_are_recognised_by_rounded_numbers(dtype: str, approximate: str) -> None:
     b = GraphBuilder("net")
