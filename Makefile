@@ -19,12 +19,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 test: setup
-ifeq ($(strip $(PYTEST_ARGS)),)
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/compiler/test_compiler_asked.py
-	$(BIN)/python -m pytest tests/compiler/test_compiler_asked.py # its helper gets no answer in xdist's processes
-else
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
-endif
 
 demo: setup
 	$(BIN)/python -m benchmarks.demo --budget $(DEMO_BUDGET)

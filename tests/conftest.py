@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from autotune import machine
+from autotune import machine, plugins
 from autotune.graph.frontend import node as nodes
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
@@ -74,6 +74,7 @@ def own_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registries = (operators, "_OPERATORS"), (templates, "_TEMPLATES"), (nodes, "_CONVERTERS"), (nodes, "_MOST_INPUTS")
     for module, name in registries:
         monkeypatch.setattr(module, name, dict(getattr(module, name)))
+    monkeypatch.setattr(plugins, "_registered", list(plugins._registered))
     load_plugins.cache_clear()
     known = {*operators._OPERATORS, *templates._TEMPLATES}
     yield
