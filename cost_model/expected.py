@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from autotune.core import LINE
 from autotune.cost_model.instructions import Instructions, adding, counted, nonzero
-from autotune.cost_model.padding import read_at
+from autotune.cost_model.padding import share_read
 from autotune.cost_model.traffic import Traffic
 from autotune.lower.ir import (
     REGISTER,
@@ -72,7 +72,7 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
         if all(read.tensor.name in prepared for read in reads):
             prepared |= made
         elif stage.reducer is not None and all(_is_plain(read, narrow) for read in reads):
-            points = math.prod(axis.extent for axis in stage.all_axes) * read_at(stage)
+            points = math.prod(axis.extent for axis in stage.all_axes) * share_read(stage)
             terms += points * math.prod(map(nonzero, stage.body))
             if any(read.when is not None for read in reads):
                 continue  # of a window that padding covers, constants are not read

@@ -11,7 +11,7 @@ from autotune.tensor.linear import Linear, conjunction, nonnegatives
 from autotune.tensor.stage import Stage
 
 
-def read_at(stage: Stage) -> float:
+def share_read(stage: Stage) -> float:
     """Share of a stage's points at which all that it reads exists; 0 where that cannot be told beforehand."""
     extents = {axis.name: axis.extent for axis in stage.all_axes}
     ranges = {name: (0, max(extent - 1, 0)) for name, extent in extents.items()}

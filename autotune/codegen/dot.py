@@ -89,6 +89,7 @@ def _in_pairs(
     """
     beside = [_pairs_beside(m, loop, f, dot) for f in factors]
     split = _halves if all(x is None for x in beside) else _neighbours
+    # All are read before any is split: code for CPUs with other instructions stays as it was.
     words = [_packed(m, a, loop, f, dot) if first is None else "" for f, first in zip(factors, beside)]
     found = []
     for f, first, text in zip(factors, beside, words):

@@ -220,9 +220,9 @@ def alike(workload: Workload, like: Config, target: Target, gap: float, own: Con
     chosen = lookup(like.template) if like.template in names() else None
     if chosen is None or not chosen.applies(workload, target):
         return None
-    known = own is not None and own.template == chosen.name
-    default = own.without(TEMPLATE) if own is not None and known else chosen.default(workload, target)
-    found = chosen.space(workload, target).alike(like, gap, default)
+    if own is None or own.template != chosen.name:
+        own = chosen.default(workload, target)
+    found = chosen.space(workload, target).alike(like, gap, own.without(TEMPLATE))
     return None if found is None else found.replace(template=chosen.name)
 
 

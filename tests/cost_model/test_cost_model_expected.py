@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.cost_model.expected import expected_cycles, least_cycles, overlapped
-from autotune.cost_model.padding import read_at
+from autotune.cost_model.padding import share_read
 from autotune.lower import lower
 from autotune.ops import parse_workload
 from autotune.ops.registry import compute_def
@@ -98,10 +98,10 @@ def test_what_padding_may_spare_is_no_part_of_a_bound() -> None:
     text = "conv2d data=1,64,1,1 weight=64,64,3,3 pad=1"
     definition = compute_def(parse_workload(text))
     (total,) = (stage for stage in definition.stages if stage.reducer is not None)
-    assert read_at(total) == pytest.approx(1 / 9)
+    assert share_read(total) == pytest.approx(1 / 9)
     assert 0 < least_cycles(definition, ONE) < cycles(text, "conv2d.direct") / 9
 
 
 def test_padding_on_both_axes_is_told_axis_by_axis() -> None:
     (total,) = compute_def(parse_workload("conv2d data=1,8,4,6 weight=8,8,3,3 pad=1")).stages
-    assert read_at(total) == pytest.approx(10 / 12 * 16 / 18)
+    assert share_read(total) == pytest.approx(10 / 12 * 16 / 18)
