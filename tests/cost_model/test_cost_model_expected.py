@@ -105,3 +105,24 @@ def test_what_padding_may_spare_is_no_part_of_a_bound() -> None:
 def test_padding_on_both_axes_is_told_axis_by_axis() -> None:
     (total,) = compute_def(parse_workload("conv2d data=1,8,4,6 weight=8,8,3,3 pad=1")).stages
     assert share_read(total) == pytest.approx(10 / 12 * 16 / 18)
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512", "cooperlake", "znver4", "sapphirerapids"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cast data=1,64,7,7:bf16 to=f32 + cast data=const:64,64,3,3:bf16 to=f32 + conv2d data=step1 weight=step2 pad=1",
+        "cast data=32,256:bf16 to=f32 + cast data=const:256,64:bf16 to=f32 + matmul a=step1 b=step2",
+        "cast data=32,256:f16 to=f32 + cast data=const:256,64:f16 to=f32 + matmul a=step1 b=step2",
+        "conv2d data=1,64,7,7:u8 weight=64,64,3,3:i8 pad=1",
+        "matmul a=32,256:bf16 b=const:256,64:bf16",
+    ],
+)
+def test_no_bound_of_narrow_factors_is_above_what_is_expected(text: str, cpu: str) -> None:
+    """Of factors that were cast from 16 bits an instruction may add two products a lane, as of those that still are."""
+    target, workload = Target.parse(f"x86 -mcpu={cpu} -num-cores=1"), parse_workload(text)
+    for entry in templates_for(workload, target):
+        if entry.algorithm is not None:
+            config = entry.default(workload, target)
+            expected = expected_cycles(lower(entry.schedule(workload, config, target), check=False), target)
+            assert least_cycles(compute_def(workload, entry.algorithm), target) <= expected, entry.name
