@@ -63,7 +63,7 @@ def _sampled(decoder: Decoder, rng: np.random.Generator) -> Integers:
 
 
 def _distinct(rows: Integers, sizes: Integers) -> Integers:
-    """The rows in their order, each once; `sizes` are above the numbers of each column."""
+    """The rows, sorted, each once; `sizes` are above the numbers of each column."""
     if math.prod(sizes.tolist()) > np.iinfo(np.int64).max:
         return np.unique(rows, axis=0)
     steps = np.append(np.cumprod(sizes[:0:-1])[::-1], 1)  # rows as one number each, which sort as the rows do
