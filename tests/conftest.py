@@ -68,13 +68,18 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     return compare
 
 
+@pytest.fixture(autouse=True)
+def own_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers makes no later test's process one that is extended: no helper would build for that."""
+    monkeypatch.setattr(plugins, "_registered", list(plugins._registered))
+
+
 @pytest.fixture
 def own_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No plugin is loaded yet; what the test registers leaves with it, the modules of operators and templates, too."""
     registries = (operators, "_OPERATORS"), (templates, "_TEMPLATES"), (nodes, "_CONVERTERS"), (nodes, "_MOST_INPUTS")
     for module, name in registries:
         monkeypatch.setattr(module, name, dict(getattr(module, name)))
-    monkeypatch.setattr(plugins, "_registered", list(plugins._registered))
     load_plugins.cache_clear()
     known = {*operators._OPERATORS, *templates._TEMPLATES}
     yield

@@ -38,7 +38,7 @@ def test_a_model_is_tuned_compiled_and_compared(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "small.at").exists() and db.exists()
-    assert [line for line in done.stdout.splitlines() if "next: " in line] == [done.stdout.splitlines()[-2]]
+    assert [line for line in done.stdout.splitlines() if line.startswith("== next: ")] == [done.stdout.splitlines()[-2]]
     assert "to tune" not in done.stdout and "goes on tuning" in done.stdout
     assert "× as fast" in done.stdout or "nothing faster was found" in done.stdout
     assert "\nonnxruntime " in done.stdout
