@@ -19,6 +19,7 @@ from autotune.target import Target
 ONE = Target.parse("native -num-cores=1")
 TWO = Target.parse("native -num-cores=2")
 OLD = Target.parse("x86 -mcpu=haswell -num-cores=1")
+ELSEWHERE = next(f"x86 -mcpu={cpu}" for cpu in ("cascadelake", "skylake-avx512") if cpu != ONE.cpu)
 ME = Identity.here()
 
 
@@ -104,14 +105,14 @@ class Listed:
 
 def test_a_target_is_that_of_a_runner() -> None:
     fleet = Listed(Identity.here(targets=[ONE, OLD]), Identity.here(targets=[TWO]))
-    far = replace(Target.parse("x86 -mcpu=cascadelake -num-cores=1"), l3_bytes=11 << 20)
+    far = replace(Target.parse(f"{ELSEWHERE} -num-cores=1"), l3_bytes=11 << 20)
     with_far = Listed(Identity.here(targets=[ONE]), Identity.here(targets=[far]))
     assert choose_target(fleet, ONE) == choose_target(fleet, str(ONE)) == ONE  # type: ignore[arg-type]
     assert choose_target(fleet, "x86 -mcpu=haswell -num-cores=1") == OLD  # type: ignore[arg-type]
     assert choose_target(fleet, TWO.key[:-3]) == TWO  # type: ignore[arg-type]
-    assert choose_target(with_far, "x86 -mcpu=cascadelake -num-cores=1") == far, "its caches are its own"  # type: ignore[arg-type]
+    assert choose_target(with_far, f"{ELSEWHERE} -num-cores=1") == far, "its caches are its own"  # type: ignore[arg-type]
     with pytest.raises(TargetError, match=r"choose one of theirs by --target: (.*, )?x86_64-haswell"):
-        choose_target(fleet, "x86 -mcpu=cascadelake")  # type: ignore[arg-type]
+        choose_target(fleet, ELSEWHERE)  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match="has no runner; start one by"):
         choose_target(Listed(Identity.here(builders=1)), "native")  # type: ignore[arg-type]
     older = replace(Identity.here(targets=[ONE]), code="0")
