@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.errors import ScheduleError, WorkloadError
 from autotune.ops.registry import compute_def
@@ -200,6 +200,20 @@ class Contraction:
         found = looked_at(state, state.stage(self.total))
         known = {str(condition.a) for condition in found if isinstance(condition, Binary)}
         return [n for n, a in enumerate(self.spatial) if a.name in known]
+
+    def midway(self) -> Contraction:
+        """What there is to compute where a run ends in the middle of each axis that ends anywhere."""
+        ended = {self.spatial[n].name for n in self.ended}
+        if not ended:
+            return self
+        spatial = tuple(replace(a, extent=(a.extent + 1) // 2) if a.name in ended else a for a in self.spatial)
+        factors = tuple(
+            replace(
+                f, shape=tuple((n + 1) // 2 if ended & dict(parts).keys() else n for n, parts in zip(f.shape, f.steps))
+            )
+            for f in self.factors
+        )
+        return replace(self, spatial=spatial, factors=factors)
 
     @property
     def deep(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,64 +33,24 @@ ROOM = 0.75
 """Share of a cache that what is kept may take; not measured, but what the shipped forest has learned with."""
 
 NAMES = (
-    "log_work",
-    "cycles",
-    "multiplies",
-    "waiting",
-    "loads",
-    "l1",
-    "l2",
-    "l3",
-    "copying",
-    "storing",
-    "balance",
-    "units",
-    "accumulators",
-    "registers",
-    "vectors",
-    "rows",
-    "width",
-    "code",
-    "wasted",
-    "ragged",
-    "turns",
-    "inner_footprint",
-    "gathered_lines",
-    "aliasing",
-    "dot",
-    "streams",
-    "pages",
-    "sliding",
-    "broadcasts",
-    "converting",
-    "ends",
-    "scattered",
-    "skipping",
-    "copies",
-    "threads",
-    "depth",
-    "far",
-    "parts",
-    "ahead",
-    "bytes",
-    "folds",
-    "product",
-    "step",
-    "testing",
-    "masked",
-    "again",
-    "held",
-    "torn",
-    "written",
-    "joined",
-)
+    "log_work", "cycles", "multiplies", "waiting", "loads", "l1", "l2", "l3", "copying", "storing", "balance",
+    "units", "accumulators", "registers", "vectors", "rows", "width", "code", "wasted", "ragged", "turns",
+    "inner_footprint", "gathered_lines", "aliasing", "dot", "streams", "pages", "sliding", "broadcasts",
+    "converting", "ends", "scattered", "skipping", "copies", "threads", "depth", "far", "parts", "ahead", "bytes",
+    "folds", "product", "step", "testing", "masked", "again", "held", "torn", "written", "joined",
+)  # fmt: skip
 
 
 class NestNumbers:
-    """The numbers of one contraction's tilings on a target."""
+    """The numbers of one contraction's tilings on a target.
 
-    def __init__(self, c: Contraction, target: Target) -> None:
+    Args:
+        loose: numbers of the spatial axes that end about where they do in `c`, in the midst of a tile that is computed.
+    """
+
+    def __init__(self, c: Contraction, target: Target, loose: Sequence[int] = ()) -> None:
         self.c, self.target, self.core = c, target, target.core
+        self.loose = np.array([n in loose for n in range(len(c.spatial))])
         self.extents = np.array([a.extent for a in c.spatial], np.float64)
         self.terms = np.array([a.extent for a in c.reduce], np.float64)
         self.kind = "fma.f64" if c.lanes * 64 == target.vector_bits else "fma.f32"
@@ -135,6 +96,12 @@ class NestNumbers:
         return np.asarray(np.maximum(-np.log2(each), 0.0))
 
 
+def _pieces(extents: Array, size: Array, loose: NDArray[np.bool_]) -> Array:
+    """How many pieces of a size there are; of what ends anywhere, half of the last one is beyond the end on average."""
+    found = np.maximum(extents / size + np.where(loose, (1 - 1 / size) / 2, 0.0), 1.0)
+    return np.asarray(np.where(loose, found, np.ceil(found)))
+
+
 class _Counted:
     def __init__(self, n: NestNumbers, b: Batch) -> None:
         self.n, self.c, self.core, self.target = n, n.c, n.core, n.target
@@ -151,8 +118,13 @@ class _Counted:
         self.packs = (b.packs > 0) | np.array([f.constant and f.plain for f in n.c.factors])
         self.along, self.elements = b.along(), b.elements().astype(np.float64)
         self.units = b.units()
-        self.tiles = np.ceil(n.extents / self.elements)
-        self.blocks = np.ceil(self.tiles / self.block)
+        self.tiles = _pieces(n.extents, self.elements, n.loose)
+        self.block = np.minimum(self.block, self.tiles)
+        self.blocks = _pieces(self.tiles, self.block, n.loose)
+        self.extents = np.where(n.loose, self.tiles * self.elements, n.extents)
+        # Tiles, and blocks, of which the last is code of its own.
+        self.cut = (n.extents % self.elements != 0) & ~n.loose
+        self.left = (self.tiles % self.block != 0) & ~n.loose
 
     def numbers(self, only_cycles: bool = False) -> Array:
         c, n = self.c, self.n
@@ -190,7 +162,7 @@ class _Counted:
             return np.asarray(total / n.bound)
         # Of an instruction that folds, shares are of the least that it takes itself, as they are of others'.
         bound = n.bound * self.target.num_threads / gains(c, self.target, n.kind)[self.b.dot]
-        ragged = ((n.extents % self.elements) != 0).sum(1) + ((self.tiles % self.block) != 0).sum(1)
+        ragged = self.cut.sum(1) + self.left.sum(1)
         wasted = (self.tiles * self.elements).prod(1) / n.extents.prod()
         code = size * self.unroll * 2.0**ragged
         columns = (
@@ -275,8 +247,8 @@ class _Counted:
     def _steps(self, size: Array, rate: Array, latency: Array, loads: Array, over: Array) -> tuple[Array, Array, Array]:
         """Cycles of one step of all tiles, whole ones and those at the ends: multiplying, waiting, loading."""
         n = self.n
-        whole = np.floor(n.extents / self.elements)
-        rest = n.extents - whole * self.elements
+        whole = np.where(n.loose, self.tiles, np.floor(n.extents / self.elements))
+        rest = self.extents - whole * self.elements
         rest = np.ceil(rest / self.units)
         uneven = [a for a in range(len(n.extents)) if (rest[:, a] > 0).any()]
         # Products before the one that is added, and what else a map computes.
@@ -346,13 +318,13 @@ class _Counted:
     def _storing(self) -> Array:
         """Cycles to write results, and to read what is fused behind the sum."""
         c, n = self.c, self.n
-        vectors = n.extents.prod() / self.lanes
+        vectors = self.extents.prod(1) / self.lanes
         scattered = np.where(self.vector == c.last, 1.0, self.lanes)
         each: Array = scattered * (1 + (c.extra > 0)) / self.core.stores
         far = n.extents.prod() * (c.stored + c.extra) / self.n.rate_behind(n.extents.prod() * c.stored)
         # Partial sums are read and written where a block of results stays.
         width = self.target.vector_bits // 8 // c.lanes
-        block = (self.elements * self.block).clip(max=n.extents).prod(1) * width
+        block = (self.elements * self.block).clip(max=self.extents).prod(1) * width
         near = np.where(block <= ROOM * self.target.l2_bytes, 2 * width / self.core.l2, 2 * width / self.core.l3)
         near = np.where(block <= ROOM * self.target.l1_bytes, 0.0, near)
         parts = vectors * (1 / self.core.stores + 1 / self.core.loads + near * self.lanes)
@@ -400,7 +372,7 @@ class _Counted:
                 axis = order[:, k]
                 turns = count[self.rows_index, axis]
                 size = spatial[self.rows_index, axis]
-                wide = np.minimum(size * turns, n.extents[axis])
+                wide = np.minimum(size * turns, self.extents[self.rows_index, axis])
                 if not c.product:  # what lies behind the ends is not touched; panels have it
                     turns = np.where(turns > 1, wide / size, turns)
                 add(spatial, axis, turns, wide, is_spatial=True)
@@ -466,7 +438,7 @@ class _Counted:
             room: whether vectors may be written behind the end of the output.
         """
         # Loops whose last turn is code of its own are not shared together with others (see `Tiles._share`).
-        apart = (self.tiles % self.block != 0) | ((self.n.extents % self.elements != 0) & ~(self.along & room))
+        apart = self.left | (self.cut & ~(self.along & room))
         if self.c.product:
             cut = np.array([n in self.c.edges for n in range(len(self.n.extents))])
             apart |= cut & (self.elements > 1) & (self.tiles > 1)

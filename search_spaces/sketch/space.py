@@ -76,10 +76,12 @@ class SketchSpace(ConfigSpace):
 
     Args:
         numbers: of the loop nests; they are what the cost model sees.
+        usual: those of a usual run, of an end that the run says in the middle; untuned kernels are the best for that.
         tiling: what a config says.
     """
 
     numbers: NestNumbers
+    usual: NestNumbers
     tiling: Callable[[Config], Tiling]
 
     def canonical(self, config: Config) -> Config:
@@ -147,7 +149,6 @@ class SketchSpace(ConfigSpace):
             Choice(k.name, tuple(v for v in k.values if k.name != "dot" or v not in slower))
             for k in self.knobs if k.name not in ASKING
         ]  # fmt: skip
-        learned = [Choice(k.name, self._along_one_end(k)) for k in learned]
         others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name in ASKING)
         if self.numbers.c.lanewise:  # nothing is read twice but by neighbours: tiles follow one another as in memory
             learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
@@ -169,22 +170,6 @@ class SketchSpace(ConfigSpace):
                 break
         return list(found)
 
-    def _along_one_end(self, knob: Choice) -> tuple[KnobValue, ...]:
-        """Register tiles and blocks along one axis, the longest, of those that end where a run does: along several, a
-        run that ends early along each has most of its tiles half full, and a panel read for a block serves few of them.
-        All values where there are no such."""
-        spatial, ended = self.numbers.c.spatial, self.numbers.c.ended
-        if len(ended) < 2:
-            return knob.values
-        longest = max(ended, key=lambda n: spatial[n].extent)
-        others = [n for n in ended if n != longest]
-        kept: tuple[KnobValue, ...] = knob.values
-        if knob.name == "tile":
-            kept = tuple(t for t in knob.values if isinstance(t, tuple) and all(t[n] == 1 for n in others))
-        elif knob.name in {f"block.{spatial[n].name}" for n in others}:
-            kept = tuple(tiles for tiles in knob.values if tiles == 1)
-        return kept or knob.values
-
     def _whole_lines(self, config: Config) -> Config:
         """With as many tiles along vectors in a block as fill a cache line of narrow results: threads that write halves
         of the same lines wait for each other."""
@@ -197,7 +182,7 @@ class SketchSpace(ConfigSpace):
 
     def cycles(self, batch: Batch) -> NDArray[np.float64]:
         """Cycles that the closed form gives, relative to the bound."""
-        return self.numbers.cycles(batch)
+        return self.usual.cycles(batch)
 
     def expected(self, batch: Batch) -> NDArray[np.float64]:
         """What the prior expects, lower is faster, without one the closed form; threads without work come last.
@@ -205,8 +190,8 @@ class SketchSpace(ConfigSpace):
         The prior has learned on as many threads as its machines have, and there may be more. Of products of tiles, and
         of pairs, no model has learned anything: there the closed form says what is expected.
         """
-        forest, values = prior(NAMES, FEATURES_VERSION), self.numbers.of(batch)
-        idle = self.numbers.idle(batch)
+        forest, values = prior(NAMES, FEATURES_VERSION), self.usual.of(batch)
+        idle = self.usual.idle(batch)
         if forest is None:
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
         features = Features(NAMES, values.astype(np.float32))
@@ -325,6 +310,7 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
             Constraint("code size", code_size, "the unrolled loops would be long to compile"),
         ),
         numbers=NestNumbers(c, target),
+        usual=NestNumbers(c.midway(), target, c.ended),
         tiling=tiling_of,
     )
 

@@ -129,14 +129,23 @@ def test_every_config_is_valid_and_says_one_nest_in_one_way() -> None:
         config = space.mutate(config, rng) if rng.random() < 0.7 else space.crossover(config, space.sample(rng), rng)
 
 
-def test_untuned_tiles_lie_along_one_of_the_axes_that_end_with_a_run() -> None:
+def test_untuned_kernels_suit_runs_that_end_anywhere() -> None:
     product, ends = "matmul a=4,24,64 b=64,48", "until end=scalar:i64 axis="
     assert contraction_of(product).ended == [] and contraction_of(f"{product} + {ends}1").ended == [1]
     space = space_of(f"{product} + {ends}0 + {ends}1")
     assert space.numbers.c.ended == [0, 1]
-    for config in space.foreseen(20):
-        assert config.get_ints("tile")[0] == 1
-    assert any(isinstance(tile, tuple) and tile[0] > 1 for tile in space.knob("tile").values)  # the search tries all
+    assert [a.extent for a in space.usual.c.spatial] == [2, 12, 48]
+    config = space.foreseen(1)[0].replace(tile=(2, 6, 1), **{"block.b0": 2, "block.i": 4})
+    wasted, ragged = (space.feature_names.index(name) for name in ("wasted", "ragged"))
+    (usual,) = space.usual.of(Batch.of(space.numbers.c, [space.tiling(config)]))
+    assert usual[wasted] == pytest.approx((2.5 / 2) * (14.5 / 12)) and usual[ragged] == 0
+    assert space.encode(config)[wasted] == 1  # the search measures them with the largest extents
+
+
+def test_what_ends_nowhere_is_judged_as_it_is() -> None:
+    space = space_of(PRODUCT)
+    batch = Batch.of(space.numbers.c, [space.tiling(space.sample(random.Random(n))) for n in range(20)])
+    np.testing.assert_array_equal(space.usual.of(batch), space.numbers.of(batch))
 
 
 def test_near_tiles_differ_by_one_size() -> None:
