@@ -191,8 +191,8 @@ class Tiles:
         """
         c, t, edit = self.c, self.t, self.edit
         edit.compute_at(c.total, c.output, block)
-        sizes = [(n, t.elements(n)) for n in range(len(self.sums)) if t.elements(n) > 1]
-        edit.layout(c.total, Layout.blocked(len(self.sums), sizes))
+        axes = sorted(range(len(self.sums)), key=lambda n: n == t.vector)  # a vector is read and written whole
+        edit.layout(c.total, Layout.blocked(len(self.sums), [(n, t.elements(n)) for n in axes if t.elements(n) > 1]))
         tiles, rows = {}, {}
         ragged = []
         for n, axis in enumerate(self.sums):

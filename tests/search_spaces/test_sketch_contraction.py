@@ -88,6 +88,18 @@ def test_untuned_choices_are_right(text: str, target: str) -> None:
     assert wrong(workload, make_schedule(workload, config, chosen), chosen) is None
 
 
+@pytest.mark.parametrize("vector", ["k", "ow"])
+def test_vectors_of_partial_sums_lie_whole_in_memory(vector: str) -> None:
+    workload = parse_workload("conv2d data=1,256,8,32 weight=64,256,1,1")
+    space = lookup("sketch.contraction").space(workload, FIXED)
+    tile = (1, 2, 1, 4) if vector == "k" else (1, 4, 1, 2)
+    config = space.default().replace(vector=vector, lanes=16, tile=tile, depth=128)
+    state = lookup("sketch.contraction").schedule(workload, config, FIXED, None).state
+    total = contraction_of(workload.describe()).total
+    (sums,) = state.stage(total).stage.outputs
+    assert state.layout(sums).order[-1] == (1 if vector == "k" else 3, 32)
+
+
 def test_what_a_contraction_is() -> None:
     scores = contraction(parse_workload(SCORES), FIXED)
     assert scores is not None
