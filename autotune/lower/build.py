@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from autotune.errors import LoweringError
 from autotune.lower.bounds import least
+from autotune.lower.coming import onward
 from autotune.lower.extern import Place, Row, nest_of
 from autotune.lower.folding import kept_steps
 from autotune.lower.ir import (
@@ -443,27 +444,27 @@ class NestBuilder:
         out: list[Stmt] = []
         values = self.regions.values(s)
         variable = s.variable(loop)
-        for name, at, distance, level in s.prefetch:
-            if at != loop:
-                continue
-            inside = s.loops[s.position(loop) + 1 :]
+        inside = s.loops[s.position(loop) + 1 :]
+        around = [(s.variable(x.name), x.extent) for x in reversed(s.loops[: s.position(loop) + 1])]
+        for name, _, distance, level in (f for f in s.prefetch if f.loop == loop):
             ranges = {**self.ranges, variable: (0, self.ranges[variable][1] + distance)}
-            for r in s.reads():
-                if r.tensor.name == name:
-                    moving = {v for i in r.indices for v in to_linear(i, self.ranges, values).variables()}
-                    spread = {x.name for x in inside if x.mark == UNROLL and distance} | _on_lines(s, moving)
-                    written_out = {s.variable(x.name): x.extent for x in inside if x.name in spread}
-                    later = {s.variable(x.name): Linear() for x in inside if x.name not in spread}
-                    later[variable] = Linear.var(variable) + distance
-                    logical = [to_linear(i, self.ranges, values).substitute(later, ranges) for i in r.indices]
-                    if any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
-                        continue
-                    place = self._physical(r.tensor, logical, ranges)
-                    stmt: Stmt = Prefetch(self.buffers[name], place, level, coming=not distance)
-                    # One request for each round of the unrolled loops that matters to the address.
-                    for v in sorted({v for i in logical for v in i.variables()} & set(written_out) if distance else ()):
-                        stmt = For(v, 0, written_out[v], UNROLL, (stmt,))
-                    out.append(stmt)
+            for r in (r for r in s.reads() if r.tensor.name == name):
+                moving = {v for i in r.indices for v in to_linear(i, self.ranges, values).variables()}
+                spread = {x.name for x in inside if x.mark == UNROLL and distance} | _on_lines(s, moving)
+                written_out = {s.variable(x.name): x.extent for x in inside if x.name in spread}
+                still = {s.variable(x.name): Linear() for x in inside if x.name not in spread}
+                logical = [to_linear(i, self.ranges, values).substitute(still, self.ranges) for i in r.indices]
+                if any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
+                    continue
+                place = self._physical(r.tensor, logical, self.ranges)
+                now = Prefetch(self.buffers[name], place, level, coming=not distance)
+                farther = [i.substitute({variable: Linear.var(variable) + distance}, ranges) for i in logical]
+                then = replace(now, indices=self._physical(r.tensor, farther, ranges))
+                stmt: Stmt = onward(now, then, around, distance)
+                # One request for each round of the unrolled loops that matters to the address.
+                for v in sorted({v for i in logical for v in i.variables()} & set(written_out) if distance else ()):
+                    stmt = For(v, 0, written_out[v], UNROLL, (stmt,))
+                out.append(stmt)
         return out
 
 

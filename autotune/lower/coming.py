@@ -8,7 +8,7 @@ for the next panels are spread over all turns that work on these.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core import LINE
@@ -25,14 +25,6 @@ class _Asking:
 
     request: Prefetch
     loops: tuple[For, ...]
-
-    @property
-    def place(self) -> Linear:
-        """Of the element at the request, from the start of its buffer."""
-        total = Linear()
-        for index, stride in zip(self.request.indices, self.request.buffer.strides):
-            total = total + index * stride
-        return total
 
     @property
     def turns(self) -> int:
@@ -56,7 +48,7 @@ class _Asking:
 
     def step(self, variable: str) -> int:
         """How far the element moves in a turn of a loop; 0 if not at all, or not evenly."""
-        return self.place.terms.get(variable, 0)
+        return self.request.place.terms.get(variable, 0)
 
     def spread(self, around: For, before: int, each: int) -> tuple[Stmt, ...]:
         """The requests of a turn.
@@ -69,17 +61,31 @@ class _Asking:
         for loop in reversed(self.loops):
             here = here + (Linear.var(loop.var) - loop.begin) * size
             size *= loop.extent
-        start = self.place
+        start = self.request.place
         for loop in self.loops:
             start = start + (Linear.var(loop.var) * -1 + loop.begin) * self.step(loop.var)
-        buffer = self.request.buffer
-        line = LINE // buffer.dtype.bytes
+        line = LINE // self.request.buffer.dtype.bytes
         first = start + self.step(around.var) + here * each
-        zeros = (Linear(),) * (len(buffer.shape) - 1)
-        return tuple(
-            replace(self.request, indices=(*zeros, first + n * line), coming=False, early=True)
-            for n in range(-(-each // line))
-        )
+        made = replace(self.request, coming=False, early=True)
+        return tuple(made.at(first + n * line) for n in range(-(-each // line)))
+
+
+def onward(now: Prefetch, then: Prefetch, loops: Iterable[tuple[str, int]], distance: int) -> Prefetch:
+    """The request for what a loop reads `distance` turns later: `then`, or where memory goes on from its last turn to
+    what the loop around it reads next, what lies so much farther on.
+
+    A loop of few turns that skipped those around it would ask for what they come to much later.
+
+    Args:
+        now: for what it reads now. `then`: for what it reads when only its own variable is so much larger.
+        loops: variable and turns of the loop, and of those around it, innermost first.
+    """
+    moving = [(now.place.terms.get(variable, 0), turns) for variable, turns in loops if turns > 1]
+    if len(moving) < 2:
+        return then
+    (step, turns), (around, _) = moving[:2]
+    place = now.place + step * distance
+    return now.at(place) if step and around == step * turns and place != then.place else then
 
 
 def spread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

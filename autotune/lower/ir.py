@@ -133,6 +133,18 @@ class Prefetch:
     coming: bool = False
     early: bool = False
 
+    @property
+    def place(self) -> Linear:
+        """Of the element, from the start of its buffer."""
+        total = Linear()
+        for index, stride in zip(self.indices, self.buffer.strides):
+            total = total + index * stride
+        return total
+
+    def at(self, place: Linear) -> Prefetch:
+        """The same of another element, by its place from the start."""
+        return replace(self, indices=(*(Linear(),) * (len(self.buffer.shape) - 1), place))
+
 
 @dataclass(frozen=True, slots=True)
 class Once:

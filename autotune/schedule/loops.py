@@ -242,7 +242,8 @@ def pad(state: State, stage: str, axis: str) -> State:
 def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int, level: int = 1) -> State:
     """Ask for the cache lines of `tensor` that `loop` will read `distance` iterations later, into cache `level`.
 
-    One request for each round of the unrolled loops inside `loop`; of serial ones, only for the first round.
+    One request for each round of the unrolled loops inside `loop`; of serial ones, only for the first round. Where
+    memory goes on from the last turn of `loop` to what the loop around it reads next, so do the requests.
 
     rewrite:
         for i: S(T[i])

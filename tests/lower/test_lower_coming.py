@@ -50,3 +50,25 @@ def test_loops_one_after_the_other_share_the_requests() -> None:
 
 def test_what_moves_unevenly_is_not_asked_for() -> None:
     assert requests(product(16, 64, 20, fused=True).stream("C", "B", "r")) == []
+
+
+def windows(order: tuple[int, ...]) -> Schedule:
+    """Sums over blocks of 4 channels, 3 places and the channels of a block, weights blocked likewise."""
+    a, b = placeholder((8, 3), name="A"), placeholder((8, 3, 64), name="B", constant=True)
+    c, w = reduce_axis(8, "c"), reduce_axis(3, "w")
+    total = compute((64,), lambda j: sum_(a[c, w] * b[c, w, j], (c, w)), name="C")
+    s = Schedule(ComputeDef.build([a, b], [compute((64,), lambda j: total[j] * 2.0, name="D")]))
+    s = s.layout("B", Layout.blocked(3, [(0, 4), (2, 16)], order=order)).split("D", "j", 16).vectorize("D", "j.1")
+    s = s.compute_at("C", "D", "j.0", "register").split("C", "c", 4)
+    return s.reorder("C", "c.0", "w", "c.1", "j").vectorize("C", "j").prefetch("C", "B", "c.1", 10)
+
+
+def test_what_is_asked_for_turns_ahead_lies_where_the_loops_around_go_on() -> None:
+    """Ten turns of 4 end in the third turn of the loop over places around them, not two blocks of channels later."""
+    (request,) = requests(windows(order=(2, 0, 1)))
+    assert request == "prefetch B[0, 0, 0, 0, 192*C.c.0 + 16*C.c.1 + 64*C.w + 384*D.j.0 + 160]"
+
+
+def test_where_memory_does_not_go_on_with_the_loop_around_only_the_loop_itself_counts() -> None:
+    (request,) = requests(windows(order=(2, 1, 0)))
+    assert request == "prefetch B[D.j.0, C.w, (C.c.1 + 2)//4 + C.c.0 + 2, (C.c.1 + 2)%4, 0]"
