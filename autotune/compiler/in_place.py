@@ -1,8 +1,9 @@
 """Kernels in place: the result takes the memory of an operand that nobody reads any more.
 
-Every element of an elementwise kernel's result depends on the same element of the operand, which is read before the
-result can be stored: whatever the order of elements and the division among threads, nothing is overwritten that is
-still needed. Kernels that update their first operand leave it as it is where the result does not differ.
+Where only elementwise operators read an operand, such as a sum's residual, every element of the result depends on the
+same element of it, which is read before the result can be stored: whatever the order of elements and the division
+among threads, nothing is overwritten that is still needed. Kernels that update their first operand leave it as it is
+where the result does not differ.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from autotune.compiler.slots import Assignment, KernelStep
 from autotune.ops.registry import has_trait, lookup
 from autotune.ops.traits import Trait
+from autotune.ops.workload import Workload
 
 
 def in_place(a: Assignment, lifetimes: Mapping[int, Sequence[int]], movable: frozenset[int]) -> dict[int, int]:
@@ -55,13 +57,25 @@ def _replaced(a: Assignment, step: KernelStep) -> Iterator[int]:
     """The slots over which the step could write its result."""
     if len(step.outputs) != 1:
         return
-    slots = step.inputs
     if _updates(step):
         first, *others = (step.inputs[i] for i in step.workload.nodes[0].inputs)
-        slots = () if first in others else (first,)
-    elif not all(lookup(node.op).elementwise for node in step.workload.nodes):
-        return
+        slots = [] if first in others else [first]
+    else:
+        elsewhere = _read_elsewhere(step.workload)
+        read = [(slot, i in elsewhere) for i, slot in enumerate(step.inputs) if isinstance(slot, int)]
+        # A view reads other elements of the same memory.
+        kept = {a.root(slot)[0] for slot, other in read if other or a.slots[slot].part_of}
+        slots = [slot for slot, _ in read if slot not in kept]
     yield from (slot for slot in slots if isinstance(slot, int) and _alike(a, slot, step.outputs[0]))
+
+
+def _read_elsewhere(workload: Workload) -> set[int]:
+    """Numbers of the values of which other elements than that of the result may be read for it."""
+    found = set[int]()
+    for number, node in reversed([*enumerate(workload.nodes, len(workload.inputs))]):
+        if number in found or not lookup(node.op).elementwise:
+            found |= set(node.inputs)
+    return found
 
 
 def _updates(step: KernelStep) -> bool:

@@ -90,3 +90,30 @@ def test_not_across_types_and_broadcasting() -> None:
     whole = builder.emit("cast", [turned(builder, total)], "whole", to="i32")
     graph = builder.build([Output("y", turned(builder, whole))])
     assert taken(graph) == {"total": wide}
+
+
+def multiplied(builder: GraphBuilder, x: str) -> str:
+    weight = builder.constant(np.eye(builder.values[x].shape[1], dtype=np.float32))
+    return builder.emit("matmul", [x, weight], trans_a=False, trans_b=False)
+
+
+@pytest.mark.parametrize("factor", [False, True])
+def test_a_sum_takes_the_memory_of_what_is_added_to_it_but_not_of_its_factors(factor: bool) -> None:
+    builder = GraphBuilder("net")
+    x = builder.input(Value("x", "f32", (32, 32)))
+    residual = turned(builder, x)
+    left = residual if factor else turned(builder, x)
+    total = builder.emit("relu", [builder.emit("add", [multiplied(builder, left), residual])], "total")
+    graph = builder.build([Output("y", turned(builder, total))])
+    assert taken(graph) == ({} if factor else {total: residual})
+
+
+def test_not_where_a_view_of_the_same_memory_is_read() -> None:
+    builder = GraphBuilder("net")
+    t = turned(builder, builder.input(Value("x", "f32", (32, 32))))
+    row = builder.emit("slice", [t], begin=(3, 0), size=(1, 32), step=(1, 1))
+    total = builder.emit("add", [t, row], "total")
+    graph = builder.build([Output("y", turned(builder, total))])
+    a, memory = found(graph)
+    assert any(a.slots[slot].part_of for step in a.steps for slot in step.inputs if isinstance(slot, int))
+    assert all(slot == owner for slot, owner in memory.items())
