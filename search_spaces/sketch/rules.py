@@ -84,6 +84,8 @@ def depths(c: Contraction) -> tuple[int, ...]:
 AHEAD = (0, 4, 8, 16, 32, 64)
 ROOM_AHEAD = 4
 """What is asked for before it is used may take one of so many parts of the first-level cache."""
+ROOM_AHEAD_OF_L2 = 16
+"""The same of what the second cache has, which answers sooner than memory."""
 
 
 UNROLL = (1, 2, 4, 8)
@@ -103,12 +105,13 @@ def from_afar(c: Contraction, target: Target) -> bool:
     return comes_from_afar(sum(math.prod(f.shape) * f.bytes for f in c.streamed), target)
 
 
-def turns_ahead(rows: int, vectors: int, target: Target) -> int:
-    """How many turns ahead a tile asks for panels: as many as there is room for, since memory takes long to answer.
+def turns_ahead(rows: int, vectors: int, stream: bool, target: Target) -> int:
+    """How many turns ahead a tile asks for panels: as many as there is room for, since memory takes long to answer, few
+    where `stream` has brought them into the second cache.
 
     A single row only loads, which the CPU looks after itself.
     """
-    lines = target.l1_bytes // (ROOM_AHEAD * LINE)
+    lines = target.l1_bytes // ((ROOM_AHEAD_OF_L2 if stream else ROOM_AHEAD) * LINE)
     return max(n for n in AHEAD if n * vectors <= lines) if rows > 1 else 0
 
 

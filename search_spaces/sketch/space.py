@@ -158,11 +158,11 @@ class SketchSpace(ConfigSpace):
             config = others.replace(**{knob.name: knob.values[n] for knob, n in zip(learned, row)})
             if "ahead" in config:
                 t = self.tiling(config)
-                ahead = turns_ahead(math.prod(t.tile) // t.tile[t.vector], t.tile[t.vector], self.numbers.target)
-                config = config.replace(
-                    ahead=AHEAD[1] if t.upright >= 0 else ahead,  # tiles: many lines in a turn
-                    stream=stays_beside_the_next(self.numbers.c, t, self.numbers.target),
-                )
+                stream = stays_beside_the_next(self.numbers.c, t, self.numbers.target)
+                vectors = t.tile[t.vector]
+                ahead = turns_ahead(math.prod(t.tile) // vectors, vectors, stream, self.numbers.target)
+                ahead = AHEAD[1] if t.upright >= 0 else ahead  # tiles: many lines in a turn
+                config = config.replace(ahead=ahead, stream=stream)
             if self.numbers.c.lanewise:
                 config = self._whole_lines(config)
             found[self.canonical(config)] = None

@@ -281,8 +281,15 @@ def test_rows_that_lie_in_order_are_read_once_and_seldom_worth_a_copy() -> None:
 
 
 def test_panels_are_asked_for_as_far_ahead_as_the_nearest_cache_has_room() -> None:
-    assert [turns_ahead(8, vectors, FIXED) for vectors in (1, 2, 4, 7)] == [64, 64, 32, 16]
-    assert turns_ahead(1, 8, FIXED) == 0
+    assert [turns_ahead(8, vectors, False, FIXED) for vectors in (1, 2, 4, 7)] == [64, 64, 32, 16]
+    assert turns_ahead(1, 8, False, FIXED) == 0
+
+
+def test_panels_that_are_streamed_into_the_second_cache_are_asked_for_from_there() -> None:
+    assert [turns_ahead(8, vectors, True, FIXED) for vectors in (1, 2, 4, 7)] == [32, 16, 8, 4]
+    space = space_of("matmul a=var:128,768 b=const:768,768")
+    config = space.default()
+    assert config.get("stream") and config.get("ahead") == 32 // space.tiling(config).tile[1]
 
 
 def test_no_configs_have_no_numbers() -> None:
