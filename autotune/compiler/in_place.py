@@ -53,6 +53,15 @@ def updated(
     )
 
 
+def read_elsewhere(workload: Workload) -> set[int]:
+    """Numbers of the values of which other elements than that of the result may be read for it."""
+    found = set[int]()
+    for number, node in reversed([*enumerate(workload.nodes, len(workload.inputs))]):
+        if number in found or not lookup(node.op).elementwise:
+            found |= set(node.inputs)
+    return found
+
+
 def _replaced(a: Assignment, step: KernelStep) -> Iterator[int]:
     """The slots over which the step could write its result."""
     if len(step.outputs) != 1:
@@ -61,21 +70,12 @@ def _replaced(a: Assignment, step: KernelStep) -> Iterator[int]:
         first, *others = (step.inputs[i] for i in step.workload.nodes[0].inputs)
         slots = [] if first in others else [first]
     else:
-        elsewhere = _read_elsewhere(step.workload)
+        elsewhere = read_elsewhere(step.workload)
         read = [(slot, i in elsewhere) for i, slot in enumerate(step.inputs) if isinstance(slot, int)]
         # A view reads other elements of the same memory.
         kept = {a.root(slot)[0] for slot, other in read if other or a.slots[slot].part_of}
         slots = [slot for slot, _ in read if slot not in kept]
     yield from (slot for slot in slots if isinstance(slot, int) and _alike(a, slot, step.outputs[0]))
-
-
-def _read_elsewhere(workload: Workload) -> set[int]:
-    """Numbers of the values of which other elements than that of the result may be read for it."""
-    found = set[int]()
-    for number, node in reversed([*enumerate(workload.nodes, len(workload.inputs))]):
-        if number in found or not lookup(node.op).elementwise:
-            found |= set(node.inputs)
-    return found
 
 
 def _updates(step: KernelStep) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 import numpy as np
 
@@ -95,9 +95,9 @@ class Bench:
     ) -> None:
         self.close()
 
-    def run(self, pool: ThreadPool) -> None:
-        """Run the kernel once."""
-        pool.run_plan(Plan(pool, [[self._step({})]]))
+    def run(self, pool: ThreadPool, elsewhere: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Run the kernel once; operands named in `elsewhere` lie at those addresses instead."""
+        pool.run_plan(Plan(pool, [[self._step(elsewhere)]]))
 
     def time(
         self, pool: ThreadPool, number: int, batches: int, constants: Sequence[dict[str, int]] = ({},)
@@ -134,7 +134,7 @@ class Bench:
                 return f"the bytes beside the {name} scratch"
         return None
 
-    def _step(self, replaced: dict[str, int]) -> Step:
+    def _step(self, replaced: Mapping[str, int]) -> Step:
         operands = [
             replaced.get(operand.name, buffer.address)
             for operand, buffer in zip(self.kernel.operands, self._buffers, strict=True)

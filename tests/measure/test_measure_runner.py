@@ -71,7 +71,7 @@ def test_a_right_kernel_is_timed(runner: LocalRunner | AskedRunner, target: Targ
     assert result.seconds > 0
     assert 1 <= result.batches <= 2 * QUICK.most_rounds
     assert result.max_abs_err == 0.0
-    assert result.number > 1
+    assert result.number > 1 or result.disturbed
     assert result.spread >= 0
     assert result.probe_gflops > 0
     assert 0 < result.tolerance < 1e-4

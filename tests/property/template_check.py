@@ -23,6 +23,7 @@ from autotune.search_spaces.sketch.scaled_digits import instruction
 from autotune.search_spaces.space import templates as _templates  # noqa: F401  registers those that come with autotune
 from autotune.search_spaces.space.registry import Template, lookup, names
 from autotune.target import Target
+from tests.property.in_place_check import differs_in_place
 from tests.search_spaces import (
     attention_cases,
     bytes_cases,
@@ -155,7 +156,7 @@ def run(seed: int) -> str | None:
         found = verify(
             bench, [_pool(n) for n in THREADS], error_factor(one.workload, algorithm_of(one.workload, schedule))
         )
-    return found.message if isinstance(found, Failure) else None
+        return found.message if isinstance(found, Failure) else differs_in_place(bench, one.workload, _pool(2))
 
 
 @functools.lru_cache(maxsize=8)
