@@ -1,8 +1,9 @@
 """Evolution: configs bred from the best measured ones, those first that a cost model likes.
 
-The population starts from the best trials and random configs; each generation is bred by crossover and mutation,
-parents drawn by predicted rank. All generations together are looked at, so the best of none is lost, and as many as a
-population are proposed, batch after batch, until the model learns: before that, breeding anew would find much the same.
+The population starts from the best trials, the best that were bred before, and random configs; each generation is bred
+by crossover and mutation, parents drawn by predicted rank. Where a population goes on from one breeding to the next,
+fewer generations do. All of them together are looked at, so the best of none is lost, and as many as a population are
+proposed, batch after batch, until the model learns: before that, breeding anew would find much the same.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class EvolutionOptions:
     """
     Attributes:
         population: configs per generation.
-        generations: how often a population is bred before proposing.
-        elite: share of the first population taken from the best trials; the rest is random.
+        generations: how often a population is bred before proposing; one that goes on, half as often.
+        elite: share of the first population taken from the best trials; half of it was bred before, the rest is random.
         mutation: share of children that are mutated; the others are crossovers only.
     """
 
@@ -64,14 +65,16 @@ class Evolution:
     def _breed(self) -> list[Config]:
         options, rng = self._options, self._rng
         population = [trial.config for trial in self._ranking.best()[: int(options.population * options.elite)]]
+        population += self._bred[: options.population // 2]
         while len(population) < options.population:
             population.append(self._space.sample(rng))
+        generations = options.generations // 2 if self._bred else options.generations
         scores: dict[Config, float] = {}
-        for generation in range(options.generations + 1):
+        for generation in range(generations + 1):
             fresh = [config for config in dict.fromkeys(population) if config not in scores]
             if fresh:
                 scores |= zip(fresh, self._ranking.scores(fresh), strict=True)
-            if generation == options.generations:
+            if generation == generations:
                 break
             ranked = sorted(dict.fromkeys(population), key=lambda config: -scores[config])
             weights = [1 / (place + 4) for place in range(len(ranked))]
