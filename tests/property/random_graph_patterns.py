@@ -156,7 +156,7 @@ def padded_window(m: Model) -> None:
     room = [n - 1 if mode == "reflect" else max(pads) for n in m.shape(x)[2:]] * 2  # what there is to reflect
     sides = [min(m.rng.choice(pads), most) for most in room]
     y = m.one("Pad", x, m.ints(0, 0, *sides[:2], 0, 0, *sides[2:]), mode=mode, keeps=True)
-    if m.rng.random() < 0.6:
+    if m.rng.random() < 0.6 or min(m.shape(y)[2:]) < 2:
         _conv(m, y, 8, m.rng.choice((1, 3)), stride=m.rng.choice((1, 2)))
     else:
         m.one(m.rng.choice(("MaxPool", "AveragePool")), y, kernel_shape=[2, 2], strides=[2, 2])
