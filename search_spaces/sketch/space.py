@@ -17,7 +17,7 @@ from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
-from autotune.search_spaces.sketch.batch import Batch, Decoder
+from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
 from autotune.search_spaces.sketch.foresee import Cost, foreseen
@@ -137,24 +137,26 @@ class SketchSpace(ConfigSpace):
 
     def foreseen(self, count: int, expected: Cost | None = None) -> list[Config]:
         """The configs of which the most is expected, by another model than the prior where one is given, best first;
-        fewer where there are not so many.
+        fewer where there are not so many."""
+        return self.configs_of(self.ranked(expected), count)
+
+    def ranked(self, expected: Cost | None = None) -> Integers:
+        """(rows, knobs) what `configs_of` makes those of, best first.
 
         Two things are not left to models that learned from kernels by themselves, with weights that caches hold, while
         in a model they come from farther away. When panels are asked for follows from the tile, and from the room for
         the next ones beside those that are read; and of instructions that differ in nothing but speed only the fastest
         counts. The search tries all.
         """
-        slower = dominated(self.numbers.c, self.numbers.target, self.numbers.kind)
-        learned = [
-            Choice(k.name, tuple(v for v in k.values if k.name != "dot" or v not in slower))
-            for k in self.knobs if k.name not in ASKING
-        ]  # fmt: skip
+        decoder = Decoder(self.numbers.c, self._learned, self.numbers.target)
+        return foreseen(decoder, self.cycles, expected or self.expected, self.numbers.c.total)
+
+    def configs_of(self, rows: Integers, count: int) -> list[Config]:
+        """The first of what `ranked` found, each once."""
         others = Config.of((knob.name, knob.values[0]) for knob in self.knobs if knob.name in ASKING)
-        if self.numbers.c.lanewise:  # nothing is read twice but by neighbours: tiles follow one another as in memory
-            learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
-        decoder = Decoder(self.numbers.c, learned, self.numbers.target)
+        learned = self._learned
         found: dict[Config, None] = {}
-        for row in foreseen(decoder, self.cycles, expected or self.expected, self.numbers.c.total):
+        for row in rows:
             config = others.replace(**{knob.name: knob.values[n] for knob, n in zip(learned, row)})
             if "ahead" in config:
                 t = self.tiling(config)
@@ -169,6 +171,18 @@ class SketchSpace(ConfigSpace):
             if len(found) == count:
                 break
         return list(found)
+
+    @property
+    def _learned(self) -> list[Choice]:
+        """The knobs of which models have learned, with the values that count."""
+        slower = dominated(self.numbers.c, self.numbers.target, self.numbers.kind)
+        learned = [
+            Choice(k.name, tuple(v for v in k.values if k.name != "dot" or v not in slower))
+            for k in self.knobs if k.name not in ASKING
+        ]  # fmt: skip
+        if self.numbers.c.lanewise:  # nothing is read twice but by neighbours: tiles follow one another as in memory
+            learned = [Choice(k.name, k.values[:1]) if k.name.startswith(WALK) else k for k in learned]
+        return learned
 
     def _whole_lines(self, config: Config) -> Config:
         """With as many tiles along vectors in a block as fill a cache line of narrow results: threads that write halves

@@ -11,6 +11,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.unread import skip_what_nobody_reads
+from autotune.search_spaces.sketch.batch import Integers
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.mapping import far_apart, mapping, slides, turned
 from autotune.search_spaces.sketch.parts import added_up, in_parts
@@ -26,6 +27,9 @@ from autotune.target import Target
 FIRST, AMONG_ALGORITHMS, BEFORE_GENERIC, BESIDE_GENERIC, BEHIND_GENERIC = 1.0, 0.0, -5.0, -10.0, -15.0
 """Priorities, of which the order alone counts: beside templates of one operator's own (1), among the algorithms of
 convolutions (0), and before, beside and behind `generic` (-10)."""
+
+MOST_PROMISING = 48
+"""Tilings that are remembered of a workload."""
 
 Look = Callable[[Workload, Target], "Contraction | None"]
 
@@ -43,7 +47,10 @@ class _Sketch:
         return _space(self.look, workload, target)
 
     def default(self, workload: Workload, target: Target) -> Config:
-        return _default(self.look, workload, target, prior_key())
+        return self.promising(workload, target, 1)[0]
+
+    def promising(self, workload: Workload, target: Target, count: int) -> list[Config]:
+        return list(_promising(self.look, workload, target, prior_key(), count))
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         space = self.space(workload, target)
@@ -69,9 +76,15 @@ def _space(look: Look, workload: Workload, target: Target) -> SketchSpace:
 
 
 @functools.lru_cache(maxsize=1024)
-def _default(look: Look, workload: Workload, target: Target, _models: str) -> Config:
-    """Remembered, for finding it takes a tenth of a second, and choosing among templates asks as well as searching."""
-    return _space(look, workload, target).default()
+def _promising(look: Look, workload: Workload, target: Target, models: str, count: int) -> tuple[Config, ...]:
+    rows = _ranked(look, workload, target, models)
+    return tuple(_space(look, workload, target).configs_of(rows, count))
+
+
+@functools.lru_cache(maxsize=1024)
+def _ranked(look: Look, workload: Workload, target: Target, _models: str) -> Integers:
+    """Remembered: finding them takes a tenth of a second, and choosing among templates asks as well as searching."""
+    return _space(look, workload, target).ranked()[:MOST_PROMISING].copy()
 
 
 @functools.lru_cache(maxsize=64)

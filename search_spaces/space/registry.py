@@ -87,6 +87,11 @@ class Template:
     def default(self, workload: Workload, target: Target) -> Config:
         return self.rules.default(workload, target)
 
+    def promising(self, workload: Workload, target: Target, count: int) -> list[Config]:
+        """So many configs at most of which models expect the most, best first; none where models know nothing of it."""
+        found = getattr(self.rules, "promising", None)
+        return list(found(workload, target, count)) if found else []
+
     def schedule(
         self, workload: Workload, config: Config, target: Target, interface: Interface | None = None
     ) -> Schedule:
@@ -196,6 +201,7 @@ def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -
                 entry.space(workload, target),
                 functools.cache(functools.partial(entry.default, workload, target)),
                 entry.weight,
+                functools.partial(entry.promising, workload, target),
             )
             for entry in _some(templates_for(workload, target, strict_fp=strict_fp), workload)
         }

@@ -46,6 +46,10 @@ class Space(Protocol):
     def defaults(self) -> list[Config]:
         """Good first guesses, the default first: one per template that is not a last resort."""
 
+    def promising(self, count: int) -> list[Config]:
+        """So many configs at most of which models expect the most before any trial, best first of each template; none
+        where models know nothing."""
+
     def sample(self, rng: random.Random) -> Config:
         """A valid config at random; ConfigError when there seems to be none."""
 
@@ -133,6 +137,9 @@ class ConfigSpace:
 
     def defaults(self) -> list[Config]:
         return [self.default()]
+
+    def promising(self, count: int) -> list[Config]:
+        return nothing(count)
 
     def canonical(self, config: Config) -> Config:
         """The one of all configs of the same schedule, in spaces that have several."""
@@ -247,17 +254,24 @@ def suggest(name: str, known: list[str]) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
+def nothing(count: int) -> list[Config]:
+    """Where models know nothing."""
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One template's part of a task space.
 
     Attributes:
         guess: its default, or what finds it: of a sketch that takes a tenth of a second, and may never be asked for.
+        promising: see `Space.promising`.
     """
 
     space: ConfigSpace
     guess: Config | Callable[[], Config]
     weight: float = 1.0
+    promising: Callable[[int], list[Config]] = nothing
 
     @property
     def default(self) -> Config:
@@ -317,12 +331,18 @@ class TaskSpace:
         return member.default.replace(template=name)
 
     def defaults(self) -> list[Config]:
-        # A template of little weight is a last resort: measuring it first would waste slow trials.
-        least = LAST_RESORT * max(member.weight for member in self.members.values())
-        guesses = [
-            member.default.replace(template=name) for name, member in self.members.items() if member.weight > least
-        ]
+        guesses = [member.default.replace(template=name) for name, member in self._usual()]
         return list(dict.fromkeys([self.default(), *guesses]))
+
+    def promising(self, count: int) -> list[Config]:
+        usual = self._usual()
+        each = -(-count // len(usual))
+        return [config.replace(template=name) for name, member in usual for config in member.promising(each)]
+
+    def _usual(self) -> list[tuple[str, Member]]:
+        """All but the last resorts, templates of little weight: measuring those first would waste slow trials."""
+        least = LAST_RESORT * max(member.weight for member in self.members.values())
+        return [(name, member) for name, member in self.members.items() if member.weight > least]
 
     def sample(self, rng: random.Random) -> Config:
         weights = [member.weight for member in self.members.values()]

@@ -179,6 +179,16 @@ def test_a_model_that_is_ready_ranks_the_first_batch(
     assert knowing.fitted == []  # eight trials teach it nothing that it does not know
 
 
+def test_breeding_begins_with_what_the_space_finds_promising(knowing: KnowingModel, space: ConfigSpace) -> None:
+    """A population that all of the model's favourites are in needs no luck to propose them first."""
+    best = sorted(space.enumerate(), key=lambda config: synthetic_trial(config).cost)[:6]
+    task = TaskSpace({"synthetic": Member(space, space.default(), promising=lambda count: best[:count])})
+    named = [config.replace(template="synthetic") for config in best]
+    model = KnowingModel(task, {task.encode(c).tobytes(): min(synthetic_trial(c).cost, 1.0) for c in task.enumerate()})  # type: ignore[arg-type]
+    strategy = Guided(task, model, random.Random(0), GuidedOptions(sources=("evolution",), epsilon=0.0))
+    assert set(strategy.propose(7)[1:]) == set(named)
+
+
 def test_a_model_that_is_ready_learns_once_there_is_enough(
     knowing: KnowingModel, space: ConfigSpace, simulation: Simulation
 ) -> None:

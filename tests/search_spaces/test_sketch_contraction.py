@@ -154,6 +154,20 @@ def test_untuned_kernels_suit_runs_that_end_anywhere() -> None:
     assert space.encode(config)[wasted] == 1  # the search measures them with the largest extents
 
 
+def test_what_is_promising_begins_with_the_default_and_gets_no_better() -> None:
+    workload = parse_workload(PRODUCT)
+    space = task_space(workload, FIXED)
+    found = space.promising(8 * len(space.members))
+    own = [config for config in found if config.template == "sketch.contraction"]
+    assert 1 < len(own) == len(set(own))
+    assert own[0].without("template") == space.members["sketch.contraction"].default
+    sketch = space_of(PRODUCT)
+    costs = sketch.expected(Batch.of(sketch.numbers.c, [sketch.tiling(config.without("template")) for config in own]))
+    assert all(np.diff(costs) > -0.01)
+    for config in found:
+        space.validate(config)
+
+
 def test_what_ends_nowhere_is_judged_as_it_is() -> None:
     space = space_of(PRODUCT)
     batch = Batch.of(space.numbers.c, [space.tiling(space.sample(random.Random(n))) for n in range(20)])

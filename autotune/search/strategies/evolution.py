@@ -1,7 +1,7 @@
 """Evolution: configs bred from the best measured ones, those first that a cost model likes.
 
-The population starts from the best trials, the best that were bred before, and random configs; each generation is bred
-by crossover and mutation, parents drawn by predicted rank. Where a population goes on from one breeding to the next,
+The population starts from the best trials, what was bred before, at first what the space finds promising, and random
+configs; each generation is bred by crossover and mutation, parents drawn by predicted rank. Where a population goes on,
 fewer generations do. All of them together are looked at, so the best of none is lost, and as many as a population are
 proposed, batch after batch, until the model learns: before that, breeding anew would find much the same.
 """
@@ -24,8 +24,8 @@ class EvolutionOptions:
     """
     Attributes:
         population: configs per generation.
-        generations: how often a population is bred before proposing; one that goes on, half as often.
-        elite: share of the first population taken from the best trials; half of it was bred before, the rest is random.
+        generations: how often a random population is bred before proposing; half as often where half of it is chosen.
+        elite: share of the first population taken from the best trials.
         mutation: share of children that are mutated; the others are crossovers only.
     """
 
@@ -65,10 +65,11 @@ class Evolution:
     def _breed(self) -> list[Config]:
         options, rng = self._options, self._rng
         population = [trial.config for trial in self._ranking.best()[: int(options.population * options.elite)]]
-        population += self._bred[: options.population // 2]
+        before = self._bred or self._space.promising(options.population // 2)
+        population += before[: options.population // 2]
         while len(population) < options.population:
             population.append(self._space.sample(rng))
-        generations = options.generations // 2 if self._bred else options.generations
+        generations = options.generations // 2 if before else options.generations
         scores: dict[Config, float] = {}
         for generation in range(generations + 1):
             fresh = [config for config in dict.fromkeys(population) if config not in scores]
