@@ -20,6 +20,7 @@ from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, j
 from autotune.api.workplace import Workplace, open_workplace
 from autotune.codegen.object_cache import object_cache
 from autotune.compiler.choose import Chooser
+from autotune.compiler.defaults import Defaults
 from autotune.compiler.precision import AS_THE_MODEL, Precision
 from autotune.compiler.tasks import KernelTask, alternative_tasks, kernel_tasks, merged
 from autotune.engines.race import RacerLike
@@ -264,6 +265,7 @@ class _Run:
         self.place, self.database, self.options = place, database, options
         self.target, self.peak = place.target, peak
         self.strict_fp, self.wish = strict_fp, wish
+        self.defaults = Defaults(object_cache(), self.target)
         self.callbacks, self.command = callbacks, command
         likely = max(peak.gflops, expected_peak(self.target)) if peak.doubt else peak.gflops
         self.speed = Speed.of(self.target).at_peak(self.target, likely * 1e9)
@@ -368,6 +370,7 @@ class _Run:
             ideal_seconds=self._ideal(task.workload, where),
             strict_fp=self.strict_fp,
             origins=task.origins,
+            space=self.defaults.space(task.workload, self.strict_fp),
         )
 
     def _ideal(self, workload: Workload, where: str = "") -> float:

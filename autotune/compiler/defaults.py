@@ -14,9 +14,10 @@ from autotune.compiler import asked
 from autotune.cost_model.prior import prior_key
 from autotune.ops.workload import Workload
 from autotune.plugins import extended
-from autotune.search_spaces import Config, default_config
+from autotune.search_spaces import Config, default_config, task_space, templates_for
 from autotune.search_spaces.space.code_version import code_version
 from autotune.search_spaces.space.registry import names
+from autotune.search_spaces.space.space import TaskSpace
 from autotune.target import Target
 
 
@@ -46,6 +47,22 @@ class Defaults:
             found = self._recall(key)
             self._found[key] = self._keep(key, self._find(key, None)) if found is None else found
         return self._found[key]
+
+    def space(self, workload: Workload, strict: bool) -> TaskSpace:
+        """What may be tried, the most promising template first: their order is remembered as the first's default is.
+
+        Raises WorkloadError: no template can compute the workload.
+        """
+        name = self._name((workload, strict), "templates")
+        found = None if self._cache is None or name is None else self._cache.recall(name)
+        if found is not None:
+            ranked = found.tobytes().decode().split()
+        else:
+            ranked = [entry.name for entry in templates_for(workload, self._target, strict_fp=strict)]
+            if self._cache is not None and name is not None:
+                self._cache.remember(name, " ".join(ranked).encode())
+        untuned = self(workload, strict)
+        return task_space(workload, self._target, strict_fp=strict, ranked=ranked, untuned=untuned)
 
     def ahead(self, wanted: Iterable[tuple[Workload, bool]]) -> None:
         """Have those begun that will be asked for, unless they are known: on all cores, when one is asked for."""
@@ -81,11 +98,11 @@ class Defaults:
             self._cache.remember(name, config.to_json().encode())
         return config
 
-    def _name(self, key: tuple[Workload, bool]) -> str | None:
+    def _name(self, key: tuple[Workload, bool], kind: str = "default") -> str | None:
         """Of the entry; None where nothing must be kept."""
         workload, strict = key
         version = code_version(workload, None)
         if self._cache is None or version is None:
             return None
-        parts = ("default", version, self._templates, self._trained, workload.to_json(), self._target.to_json())
+        parts = (kind, version, self._templates, self._trained, workload.to_json(), self._target.to_json())
         return hashlib.sha256("\n".join((*parts, str(strict))).encode()).hexdigest()

@@ -57,9 +57,11 @@ class TuningTask:
         ideal_seconds: float = 0.0,
         strict_fp: bool = False,
         origins: tuple[tuple[str, ...], ...] = (),
+        space: Space | None = None,
     ) -> TuningTask:
-        """The task over the space of all templates that apply and are allowed; WorkloadError when none is."""
-        space = task_space(workload, target, strict_fp=strict_fp)
+        """The task over the space of all templates that apply and are allowed, unless another space is given;
+        WorkloadError when none is."""
+        space = space or task_space(workload, target, strict_fp=strict_fp)
         return TuningTask(workload, target, space, weight, interface, residency, ideal_seconds, strict_fp, origins)
 
     @property

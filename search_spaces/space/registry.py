@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -193,17 +193,32 @@ def _own_schedule(entry: Template, workload: Workload, config: Config, target: T
     return entry.schedule(workload, config, target)
 
 
-def task_space(workload: Workload, target: Target, *, strict_fp: bool = False) -> TaskSpace:
-    """The union of the templates' spaces; WorkloadError when no template can compute the workload."""
+def task_space(
+    workload: Workload,
+    target: Target,
+    *,
+    strict_fp: bool = False,
+    ranked: Sequence[str] = (),
+    untuned: Config | None = None,
+) -> TaskSpace:
+    """The union of the templates' spaces; WorkloadError when no template can compute the workload.
+
+    Args:
+        ranked: the names that `templates_for` gives, where they are known: to compare templates takes a while.
+        untuned: what `default_config` gives, where it is known.
+    """
+    able = [lookup(name) for name in ranked] or templates_for(workload, target, strict_fp=strict_fp)
     return TaskSpace(
         {
             entry.name: Member(
                 entry.space(workload, target),
-                functools.cache(functools.partial(entry.default, workload, target)),
+                untuned.without(TEMPLATE)
+                if untuned is not None and untuned.template == entry.name
+                else functools.cache(functools.partial(entry.default, workload, target)),
                 entry.weight,
                 functools.partial(entry.promising, workload, target),
             )
-            for entry in _some(templates_for(workload, target, strict_fp=strict_fp), workload)
+            for entry in _some(able, workload)
         }
     )
 

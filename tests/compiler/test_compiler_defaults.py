@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -12,12 +13,15 @@ from autotune.codegen.helper import Helper
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import defaults
 from autotune.compiler.defaults import Defaults
+from autotune.compiler.tasks import kernel_tasks
 from autotune.cost_model.prior import SHIPPED, own_path
 from autotune.errors import WorkloadError
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
-from autotune.search_spaces import Config, default_config
+from autotune.search_spaces import Config, default_config, task_space
+from autotune.search_spaces.space import registry
 from autotune.target import Target
+from tests.compiler.test_compiler_results import top_graph
 
 TARGET = Target.parse("x86 -mcpu=haswell -num-cores=1")
 WORKLOADS = [parse_workload(f"matmul a={rows},64 b={64},32") for rows in range(8, 8 + FEW + 2)]
@@ -83,3 +87,34 @@ def test_a_refusal_is_raised_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatc
         found.ahead([(WORKLOADS[0], False)])
         with pytest.raises(WorkloadError, match="no template"):
             found(WORKLOADS[0], False)
+
+
+def test_the_space_of_a_task_is_ranked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    cache, workload = ObjectCache(tmp_path / "objects"), parse_workload("conv2d data=1,16,8,8 weight=16,16,3,3 pad=1")
+    wanted = task_space(workload, TARGET)
+    first = Defaults(cache, TARGET).space(workload, False)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("it is known")
+
+    for name in ("templates_for", "default_config"):
+        monkeypatch.setattr(defaults, name, refuse)
+    monkeypatch.setattr(registry, "templates_for", refuse)
+    again = Defaults(cache, TARGET).space(workload, False)
+    for found in (first, again):
+        assert list(found.members) == list(wanted.members) and found.defaults() == wanted.defaults()
+    with pytest.raises(AssertionError, match="it is known"):
+        Defaults(cache, TARGET).space(workload, True)  # others are allowed
+
+
+def test_the_tasks_of_a_model_are_listed_from_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    cache, graph = ObjectCache(tmp_path / "objects"), top_graph(2, 3)
+    found = kernel_tasks(graph, TARGET, cache=cache)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("it is known")
+
+    monkeypatch.setattr(defaults, "default_config", refuse)
+    assert kernel_tasks(graph, TARGET, cache=cache) == found
