@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from autotune.measure.failure import Failure
 from autotune.measure.types import BuildResult, MeasureInput
-from autotune.records import Database
+from autotune.records import Database, TuningRecord
 from autotune.search.recording import earlier_trials, gives_the_same_code, replayable
-from autotune.search.task import TaskSearch
+from autotune.search.task import TaskSearch, TuningTask
 from autotune.search.trial import Trial, best_trial
+from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.replay import Recorded
 
 REPLAYED = 3
@@ -57,7 +58,9 @@ def histories(searches: Sequence[TaskSearch], database: Database, build: Builds)
         search: [
             held
             for held in replayable(database, search.task, REPLAYED)
-            if search in outdated or search not in best or held[0].cost < best[search].cost
+            if search in outdated
+            or search not in best
+            or (held[0].cost < best[search].cost and not _surely_counts(search.task, found[search], held[0].config))
         ]
         for search in searches
     }
@@ -68,6 +71,11 @@ def histories(searches: Sequence[TaskSearch], database: Database, build: Builds)
         else History(tuple(trials), kept.get(search))
         for search, trials in found.items()
     }
+
+
+def _surely_counts(task: TuningTask, trials: Mapping[Trial, TuningRecord], config: Config) -> bool:
+    """Whether a config is that of a trial, and surely gives its code: to replay its steps would add nothing."""
+    return any(trial.config == config and gives_the_same_code(task, record) for trial, record in trials.items())
 
 
 def _first_that_replays(build: Builds, wanted: Mapping[TaskSearch, Sequence[Held]]) -> dict[TaskSearch, Held]:

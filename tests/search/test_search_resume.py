@@ -131,6 +131,16 @@ def test_a_slower_trial_is_not_even_replayed(database: Database) -> None:
     assert [config.get_int("tile") for config in pipeline.built] == [3]  # to see whether its code is the same
 
 
+def test_a_faster_trial_that_counts_is_not_built_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disturbed, it is not the best, and yet its config gives its code."""
+    monkeypatch.setattr(recording, "version_mark", lambda workload, config: "+0123")
+    task = task_of(1, 2, 9)
+    run(database, task, SimulatedPipeline(seconds, disturbed=lambda config: config == FAST))
+    pipeline = SimulatedPipeline(seconds, replays=True)
+    run(database, task, pipeline)
+    assert pipeline.built == []
+
+
 def test_the_best_is_kept_when_its_config_gives_other_code(database: Database) -> None:
     """The history does not count, and the search goes on against the best of it."""
     run(database, task_of(1, 2, 9), SimulatedPipeline(seconds))
