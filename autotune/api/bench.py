@@ -15,6 +15,7 @@ from autotune.api.observe import run_observed
 from autotune.compiler.compile import CompiledModel
 from autotune.engines.compare import Comparison, compare
 from autotune.engines.engine import Array, Engine, Ours
+from autotune.engines.float_environment import own_float_environment
 from autotune.engines.peers import load_peer, load_streams
 from autotune.engines.streams import Streams
 from autotune.errors import EngineError, InputError
@@ -131,6 +132,7 @@ def settings(
     return [Setting(one, streams, batch) for one in every for batch in extents]
 
 
+@own_float_environment()
 def bench_model(ask: Ask, setting: Setting, note: Callable[[str], None]) -> Timing:
     """Time a model.
 

@@ -16,6 +16,7 @@ from autotune.cost_model.prior import in_use
 from autotune.cost_model.training import score
 from autotune.engines.compare import Comparison, compare
 from autotune.engines.engine import Engine, Ours
+from autotune.engines.float_environment import own_float_environment
 from autotune.engines.peers import load_peer
 from autotune.errors import EngineError, InputError
 from autotune.machine import this_machine
@@ -34,6 +35,7 @@ from autotune.version import installed_version
 MOST_ATTENTION = 10
 
 
+@own_float_environment()
 def write_report(
     model: str | Path,
     path: str | Path,
