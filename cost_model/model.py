@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autotune.cost_model.features import Features
 from autotune.errors import CostModelError
 
-RETRAIN_GROWTH = 0.3
+RETRAIN_GROWTH = 0.2
 
 
 class CostModel(Protocol):
@@ -37,7 +37,7 @@ class CostModel(Protocol):
 
 
 def is_stale(trained_rows: int, rows: int) -> bool:
-    """Whether enough was measured since the last fit to train again."""
+    """Whether enough was measured since the last fit to train again: 20 % more rows."""
     return rows > 0 and rows >= trained_rows * (1 + RETRAIN_GROWTH)
 
 

@@ -139,7 +139,7 @@ class ConfigSpace:
         return [self.default()]
 
     def promising(self, count: int) -> list[Config]:
-        return nothing(count)
+        return []
 
     def canonical(self, config: Config) -> Config:
         """The one of all configs of the same schedule, in spaces that have several."""
@@ -254,11 +254,6 @@ def suggest(name: str, known: list[str]) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
-def nothing(count: int) -> list[Config]:
-    """Where models know nothing."""
-    return []
-
-
 @dataclass(frozen=True, slots=True)
 class Member:
     """One template's part of a task space.
@@ -271,7 +266,7 @@ class Member:
     space: ConfigSpace
     guess: Config | Callable[[], Config]
     weight: float = 1.0
-    promising: Callable[[int], list[Config]] = nothing
+    promising: Callable[[int], list[Config]] = lambda count: []
 
     @property
     def default(self) -> Config:

@@ -111,5 +111,5 @@ def test_an_untrained_model_is_refused() -> None:
 def test_retraining_waits_for_a_fifth_more_rows() -> None:
     assert is_stale(0, 1)
     assert not is_stale(0, 0)
-    assert not is_stale(100, 129)
-    assert is_stale(100, 130)
+    assert not is_stale(100, 119)
+    assert is_stale(100, 120)

@@ -66,9 +66,9 @@ class Evolution:
         options, rng = self._options, self._rng
         population = [trial.config for trial in self._ranking.best()[: int(options.population * options.elite)]]
         before = self._bred or self._space.promising(options.population // 2)
-        population += before[: options.population // 2]
         while len(population) < options.population:
             population.append(self._space.sample(rng))
+        population += before[: options.population // 2]
         generations = options.generations // 2 if before else options.generations
         scores: dict[Config, float] = {}
         for generation in range(generations + 1):
