@@ -102,6 +102,8 @@ def _initialize() -> None:
     llvm.set_option("autotune", "-disable-lsr")
     # Tiles have sums enough to wait for none; it makes sums of several products first, and then there is no register.
     llvm.set_option("autotune", "-x86-machine-combiner=false")
+    # Where a jump lies across 32 bytes, cores of the Skylake family decode the loop anew in each turn (docs/adr/0006).
+    llvm.set_option("autotune", "-x86-branches-within-32B-boundaries")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()

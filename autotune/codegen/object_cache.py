@@ -42,7 +42,7 @@ _CHECKSUM = 64
 """Bytes of a file before its contents, which so begin on a cache line."""
 
 # Part of every key: raise it when the file format or the pipeline of `compile_ir` changes.
-_FORMAT = 7
+_FORMAT = 8
 
 
 def default_cache_directory(env: Mapping[str, str]) -> Path | None:

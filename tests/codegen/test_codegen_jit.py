@@ -79,6 +79,22 @@ def test_constant_tables_and_quoted_names_survive_the_assembler() -> None:
         assert [call(library.address("pick"), i) for i in range(3)] == [5 + 0x5C, -7 + 0x22, 11]
 
 
+def test_no_jump_lies_across_thirty_two_bytes() -> None:
+    """A comparison and its jump, which are one instruction to the CPU, neither cross such a boundary nor end at it."""
+    numbers = [0x51000000 + 4097 * n for n in range(64)]
+    lines = ["define void @jumps(i32 %x, ptr %p) {", "entry:", "br label %b0"]
+    for n, number in enumerate(numbers):
+        lines += [f"b{n}:", f"%c{n} = icmp eq i32 %x, {number}", f"br i1 %c{n}, label %h{n}, label %b{n + 1}"]
+        lines += [f"h{n}:", f"store volatile i8 {n}, ptr %p", f"br label %b{n + 1}"]
+    code = compile_ir("\n".join([*lines, f"b{len(numbers)}:", "ret void", "}"]), cpu=CPU, features=FEATURES).object_code
+    for number in numbers:
+        at = code.index(number.to_bytes(4, "little"))  # the text begins at a multiple of 32 in the file, too
+        first, jump = at - 2, at + 4
+        last = jump + (1 if code[jump] & 0xF0 == 0x70 else 5)
+        assert code[first] == 0x81 and (code[jump] & 0xF0 == 0x70 or code[jump] == 0x0F)
+        assert first // 32 == last // 32 and last % 32 != 31
+
+
 def test_libraries_have_their_own_symbols() -> None:
     first, second = load_objects([constant(1)]), load_objects([constant(2)])
     assert (call(first.address("answer")), call(second.address("answer"))) == (1, 2)
