@@ -46,26 +46,31 @@ class _Asking:
         """The same, each as often as it is read."""
         return self.part * self.turns // math.prod(loop.extent for loop in self.moving)
 
+    @property
+    def start(self) -> Linear:
+        """The element that the loops begin with."""
+        start = self.request.place
+        for loop in self.loops:
+            start = start + (Linear.var(loop.var) * -1 + loop.begin) * self.step(loop.var)
+        return start
+
     def step(self, variable: str) -> int:
         """How far the element moves in a turn of a loop; 0 if not at all, or not evenly."""
         return self.request.place.terms.get(variable, 0)
 
-    def spread(self, around: For, before: int, each: int) -> tuple[Stmt, ...]:
+    def spread(self, start: Linear, before: int, each: int) -> tuple[Stmt, ...]:
         """The requests of a turn.
 
         Args:
-            around: the loop whose next turn is meant.
+            start: the first element of all that is asked for.
             before: turns of other loops that come first; `each`: elements that are asked for in a turn.
         """
         here, size = Linear(before), 1
         for loop in reversed(self.loops):
             here = here + (Linear.var(loop.var) - loop.begin) * size
             size *= loop.extent
-        start = self.request.place
-        for loop in self.loops:
-            start = start + (Linear.var(loop.var) * -1 + loop.begin) * self.step(loop.var)
         line = LINE // self.request.buffer.dtype.bytes
-        first = start + self.step(around.var) + here * each
+        first = start + here * each
         made = replace(self.request, coming=False, early=True)
         return tuple(made.at(first + n * line) for n in range(-(-each // line)))
 
@@ -104,14 +109,19 @@ def _visit(stmt: Stmt) -> Stmt:
 
 
 def _settled(loop: For, asking: Sequence[_Asking]) -> For:
-    """With the requests for one buffer, if turns of this loop read parts of it one behind the other."""
-    steps, part = {one.step(loop.var) for one in asking}, max(one.part for one in asking)
-    if not part or min(steps) <= 0 or len(steps) > 1 or sum(one.read for one in asking) < READ_AGAIN * part:
+    """With the requests for one buffer, if turns of this loop read parts of it one behind the other.
+
+    Where a part is longer than the way to the next, loops inside go through memory in larger steps than this one: what
+    lies between their steps is read in other turns of this loop, and would be asked for in each of them.
+    """
+    steps, starts = {one.step(loop.var) for one in asking}, {str(one.start): one.part for one in reversed(asking)}
+    part = sum(starts.values())  # those that begin elsewhere read another piece of it
+    if not 0 < part <= min(steps) or len(steps) > 1 or sum(one.read for one in asking) < READ_AGAIN * part:
         return loop
     each = -(-part // sum(one.turns for one in asking))
     made, before = list[tuple[Stmt, ...]](), 0
     for one in asking:
-        made.append(one.spread(loop, before, each))
+        made.append(one.spread(asking[0].start + min(steps), before, each))
         before += one.turns
     left, buffer = iter(made), asking[0].request.buffer
     body = _replaced(loop.body, lambda request: next(left) if request.buffer == buffer else (request,))

@@ -72,3 +72,17 @@ def test_what_is_asked_for_turns_ahead_lies_where_the_loops_around_go_on() -> No
 def test_where_memory_does_not_go_on_with_the_loop_around_only_the_loop_itself_counts() -> None:
     (request,) = requests(windows(order=(2, 1, 0)))
     assert request == "prefetch B[D.j.0, C.w, (C.c.1 + 2)//4 + C.c.0 + 2, (C.c.1 + 2)%4, 0]"
+
+
+def test_parts_that_lie_between_the_steps_of_loops_inside_are_asked_for_by_a_loop_farther_out() -> None:
+    """Weights as (blocks of channels, places, channels of a block), walked along with the channels outside of the
+    places, which are two loops: a turn along the channels reads no part that lies in one piece."""
+    a, b = placeholder((4, 4, 3), name="A"), placeholder((4, 3, 4, 64), name="B", constant=True)
+    o, w, i = reduce_axis(4, "o"), reduce_axis(3, "w"), reduce_axis(4, "i")
+    total = compute((2, 64), lambda m, j: sum_(a[o, i, w] * b[o, w, i, j], (o, w, i)), name="C")
+    s = Schedule(ComputeDef.build([a, b], [compute((2, 64), lambda m, j: total[m, j] * 2.0, name="D")]))
+    s = s.layout("B", Layout.blocked(4, [(3, 16)], order=(3, 0, 1, 2))).split("D", "j", 16).vectorize("D", "j.1")
+    s = s.reorder("D", "j.0", "m", "j.1").compute_at("C", "D", "m", "register").vectorize("C", "j")
+    s = s.split("C", "w", 2).reorder("C", "m", "o", "i", "w.0", "w.1", "j").partition("C", "w.0")
+    asked = requests(s.stream("C", "B", "w.0"))
+    assert asked and all("768*D.j.0" in line and int(line.rsplit("+ ", 1)[1].rstrip("]")) >= 768 for line in asked)
