@@ -103,6 +103,8 @@ class SketchSpace(ConfigSpace):
                 knobs[name] = (*(n for n in once if n in order), *(n for n in order if n not in once))
         if t.stream and not any(part_read_again(c, t, f) for f in c.streamed):
             knobs["stream"] = False
+        if self.numbers.target.num_threads == 1:
+            knobs["shared"] = 1
         return config.replace(**knobs)
 
     def default(self) -> Config:

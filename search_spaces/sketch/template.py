@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 from autotune.cost_model.prior import prior_key
 from autotune.ops.conv import CONVOLUTIONS
@@ -56,7 +57,10 @@ class _Sketch:
         space = self.space(workload, target)
         c = space.numbers.c
         laid = with_layouts(c.schedule, interface, dict(c.layouts))
-        nest = Tiles(c, self.tiling(space.tiling(config), c, laid), laid)
+        t = self.tiling(space.tiling(config), c, laid)
+        if target.num_threads == 1:  # nobody to share with, and loops that are one hide what comes next
+            t = replace(t, shared=1)
+        nest = Tiles(c, t, laid)
         return skip_what_nobody_reads(self.finished(nest.schedule(), nest, target), workload)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:

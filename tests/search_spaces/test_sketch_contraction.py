@@ -141,6 +141,16 @@ def test_every_config_is_valid_and_says_one_nest_in_one_way() -> None:
         config = space.mutate(config, rng) if rng.random() < 0.7 else space.crossover(config, space.sample(rng), rng)
 
 
+def test_one_thread_shares_no_loops() -> None:
+    """Of loops that are one, none sees which part of its weights comes next."""
+    workload, target = parse_workload("matmul a=var:64,256 b=const:256,128"), fixed("x86 -mcpu=x86-64-v4 -num-cores=1")
+    space, template = space_of("matmul a=var:64,256 b=const:256,128", target), lookup("sketch.contraction")
+    config = space.default().replace(shared=2, tile=(8, 1), outer=(1, 0), **{"block.i": 2, "block.j": 1})
+    assert space.canonical(config).get("shared") == 1
+    nest = print_program(lower(template.schedule(workload, config, target)))
+    assert "*" not in next(line for line in nest.splitlines() if "parallel for" in line)
+
+
 def test_untuned_kernels_suit_runs_that_end_anywhere() -> None:
     product, ends = "matmul a=4,24,64 b=64,48", "until end=scalar:i64 axis="
     assert contraction_of(product).ended == [] and contraction_of(f"{product} + {ends}1").ended == [1]
