@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from autotune.errors import CodegenError
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.search_spaces import Config, lookup, templates_for
@@ -45,7 +46,11 @@ def check_sample(workload: Workload, target: Target, rng: random.Random) -> None
     template = lookup("sketch.map")
     config = template.space(workload, target).sample(rng)
     interface = random_interface(workload, rng) if rng.random() < 0.4 else None
-    failure = wrong(workload, template.schedule(workload, config, target, interface), target)
+    try:
+        failure = wrong(workload, template.schedule(workload, config, target, interface), target)
+    except CodegenError as error:  # of the many nests of a space some are long, and are refused when they are built
+        assume("unroll less" not in str(error))
+        raise
     assert failure is None, f"{workload.to_json()} {config.to_json()} {interface and interface.to_json()}: {failure}"
 
 
