@@ -90,14 +90,19 @@ class Forest:
         return replace(self, names=tuple(names), feature=places[self.feature])
 
     def plus(self, other: Forest) -> Forest:
-        """A forest that says what both say together: each model of this one with the trees of one of the other's."""
+        """A forest that says what both say together: each model of this one with its share of the other's models.
+
+        Where the other has more, several of them speak in one of these, each the less.
+        """
         check_same(Features(self.names, np.empty((0, len(self.names)), np.float32), self.version),
                    Features(other.names, np.empty((0, len(other.names)), np.float32), other.version))  # fmt: skip
         models, shift = int(self.members.max()) + 1, len(self.feature)
+        share = np.float32(models / (int(other.members.max()) + 1))
+        said = np.where(other.feature < 0, other.threshold * share, other.threshold)
         return replace(
             self,
             feature=np.concatenate([self.feature, other.feature]),
-            threshold=np.concatenate([self.threshold, other.threshold]),
+            threshold=np.concatenate([self.threshold, said]),
             child=np.concatenate([self.child, other.child + np.where(other.feature >= 0, shift, 0).astype(np.int32)]),
             roots=np.concatenate([self.roots, other.roots + np.int32(shift)]),
             members=np.concatenate([self.members, other.members % np.int32(models)]),

@@ -55,6 +55,17 @@ def test_other_features_are_refused() -> None:
         forest.predict(Features(NAMES, values, version=99))
 
 
+@pytest.mark.parametrize("models", [1, 2, 4])
+def test_two_forests_say_the_sum_of_what_each_says_however_many_models_they_have(models: int) -> None:
+    first, boosters, values = trained()
+    dumps = [boosters[n % 2].get_dump(dump_format="json")[n // 2 :] for n in range(models)]
+    second = forest_of(dumps, NAMES, 1, note="other")
+    features = Features(NAMES, values)
+    assert np.allclose(
+        first.plus(second).predict(features), first.predict(features) + second.predict(features), atol=1e-5
+    )
+
+
 def test_more_features_do_not_change_what_is_known() -> None:
     forest, _, values = trained()
     wider = ("before", *reversed(NAMES), "behind")
