@@ -140,7 +140,7 @@ def fights(found: list[Use], old: Kernels, new: Kernels) -> Iterator[tuple[Use, 
     """Uses of which both sides have a kernel, and not the same one."""
     for use in found:
         key = use.workload.key
-        if key in old and key in new and old[key].build.kernel.ir_hash != new[key].build.kernel.ir_hash:
+        if key in old and key in new and old[key].build.kernel.object_code != new[key].build.kernel.object_code:
             yield use, old[key], new[key]
 
 

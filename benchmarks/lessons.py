@@ -5,6 +5,7 @@ python -m benchmarks.lessons --out FILE --target "x86 -mcpu=haswell -num-cores=1
 python -m benchmarks.lessons --out FILE --op "matmul a=64,64 b=64,64"     another one
 python -m benchmarks.lessons --out FILE --again pack. --again depth       what has copies or partial sums once more
 python -m benchmarks.lessons --out FILE --in-turn 12                      each round of a task's candidates in turn
+python -m benchmarks.lessons --out FILE --cold 200                        with weights from memory, as a model has them
 
 Each round measures, of every task, what the model in use likes best (again, where that was slow), steps from what was
 best, what the closed form alone likes, and chance; the file grows by a round at a time. Where the code of a knob's
@@ -31,6 +32,7 @@ from autotune import machine
 from autotune.cores import core_of
 from autotune.measure.builder import Builder
 from autotune.measure.failure import Failure
+from autotune.measure.local_runner import STAND_ALONE, RunOptions
 from autotune.measure.pipeline import Pipeline
 from autotune.measure.runner import Runner
 from autotune.measure.spill_filter import SpillFilter
@@ -111,6 +113,61 @@ TASKS: Mapping[str, Sequence[str]] = {
         "conv2d data=1,3,224,224:u8 weight=64,3,7,7:i8 pad=3 stride=2",
         "conv2d data=1,96,56,56:u8 weight=96,1,3,3:i8 pad=1 groups=96",
         "conv2d data=1,512,7,7:u8 weight=512,512,3,3:i8 pad=1",
+        "conv2d data=1,192,28,28:u8 weight=384,192,1,1:i8",
+        "conv2d data=1,640,14,14:u8 weight=160,640,1,1:i8",
+        "conv2d data=1,96,56,56:u8 weight=384,96,1,1:i8 stride=2",
+        "conv2d data=1,320,10,10:u8 weight=960,320,1,1:i8",
+        "conv2d data=1,160,20,20:u8 weight=160,160,3,3:i8 pad=1",
+        "conv2d data=1,192,14,14:u8 weight=384,192,3,3:i8 pad=1 stride=2",
+        "conv2d data=1,384,10,10:u8 weight=384,384,3,3:i8 pad=1",
+        "conv2d data=1,80,40,40:u8 weight=80,80,3,3:i8 pad=1",
+        "conv2d data=1,1280,7,7:u8 weight=320,1280,1,1:i8",
+        "conv2d data=1,384,7,7:u8 weight=1536,384,1,1:i8",
+        "conv2d data=1,768,14,14:u8 weight=1536,768,1,1:i8 stride=2",
+        "conv2d data=1,48,112,112:u8 weight=24,48,1,1:i8",
+        "conv2d data=1,720,14,14:u8 weight=240,720,1,1:i8",
+        "matmul a=var:64,1024:u8 b=const:1024,4096:i8",
+        "matmul a=var:197,512:u8 b=const:512,1536:i8",
+    ),
+    "fused": (
+        *(
+            f"matmul a=var:{m},{k}:u8 b=const:{k},{n}:i8 + add b=const:1,{n} + requantize multiplier=const:1,{n}:f32 "
+            f"zero_point=const:scalar:u8"
+            for m, k, n in (
+                (128, 512, 512),
+                (196, 384, 1152),
+                (64, 1024, 1024),
+                (256, 640, 640),
+                (197, 1024, 1024),
+                (100, 768, 2304),
+                (128, 1024, 4096),
+                (384, 512, 768),
+            )
+        ),
+        *(
+            f"conv2d data=1,{c},{h},{h}:u8 weight={k},{c},{r},{r}:i8 pad={r // 2} stride={stride} + bias + requantize "
+            f"multiplier=const:1,{k},1,1:f32 zero_point=const:scalar:u8"
+            for c, h, k, r, stride in (
+                (192, 28, 64, 1, 1),
+                (320, 14, 1280, 1, 1),
+                (448, 14, 448, 3, 1),
+                (768, 7, 768, 3, 1),
+                (96, 56, 96, 3, 1),
+                (384, 28, 384, 1, 1),
+                (1536, 7, 512, 1, 1),
+                (512, 16, 1024, 1, 2),
+                (240, 20, 40, 1, 1),
+                (160, 28, 320, 3, 2),
+            )
+        ),
+        "matmul a=var:196,512 b=const:512,2048 + bias + gelu",
+        "matmul a=var:196,1024 b=const:1024,1024 + bias",
+        "matmul a=var:100,768 b=const:768,2304 + bias",
+        "matmul a=var:64,1024 b=const:1024,4096 + bias + gelu",
+        "matmul a=var:256,640 b=const:640,640 + bias",
+        "conv2d data=1,384,14,14 weight=384,384,3,3 pad=1 stride=2 + bias + relu",
+        "conv2d data=1,768,14,14 weight=1536,768,1,1 stride=2 + bias",
+        "conv2d data=1,768,7,7 weight=384,768,1,1 + bias + relu",
     ),
     "bf16": (
         "matmul a=var:128,768:bf16 b=const:768,768:bf16",
@@ -280,11 +337,12 @@ def in_turn(
     before: Mapping[Config, float],
     runner: Runner,
     rounds: int,
+    options: RunOptions,
 ) -> dict[Config, float]:
     """Seconds of all configs of a task, timed in turn; as they would have been when those known before were timed."""
     good = [(candidate, build) for candidate, build in built.items() if isinstance(build, BuildResult)]
     times = {candidate.config: math.inf for candidate in built}
-    results = runner.compare(good[0][0], [build for _, build in good], rounds) if good else []
+    results = runner.compare(good[0][0], [build for _, build in good], rounds, options) if good else []
     times |= {c.config: r.seconds for (c, _), r in zip(good, results) if isinstance(r, MeasureResult)}
     drift = [s / before[c] for c, s in times.items() if math.isfinite(s) and math.isfinite(before.get(c, math.inf))]
     scale = statistics.median(drift or [1.0])
@@ -320,6 +378,7 @@ def measured_round(
     turn: Turn,
     runner: Runner,
     rounds: int = 0,
+    options: RunOptions = STAND_ALONE,
 ) -> list[Measured]:
     """What one round adds.
 
@@ -327,6 +386,7 @@ def measured_round(
         known: of earlier rounds, on any target.
         turn: see `Turn`; a round is one turn, or a task where candidates are timed in turn.
         rounds: in which candidates of a task are timed in turn; 0 times one after the other.
+        options: where weights are.
     """
     built: dict[str, dict[MeasureInput, BuildResult | Failure]] = {}
     before: dict[str, dict[Config, float]] = {}
@@ -345,11 +405,11 @@ def measured_round(
         found = list[Measured]()
         for line in tasks:
             with turn():
-                times = in_turn(line, target, built[line], before[line], runner, rounds)
+                times = in_turn(line, target, built[line], before[line], runner, rounds, options)
             found += _by_template(line, target, times)
         return found
     with turn():
-        return [one for line in tasks for one in _measured(line, target, built[line], before[line], runner)]
+        return [one for line in tasks for one in _measured(line, target, built[line], before[line], runner, options)]
 
 
 def _by_template(line: str, target: Target, times: Mapping[Config, float]) -> list[Measured]:
@@ -364,9 +424,17 @@ def _measured(
     built: Mapping[MeasureInput, BuildResult | Failure],
     before: Mapping[Config, float],
     runner: Runner,
+    options: RunOptions,
 ) -> list[Measured]:
     """Of one task, by template."""
-    pipeline = Pipeline(Prebuilt(built), runner, ahead=1, take_turns=False, spill_filter=SpillFilter())
+    pipeline = Pipeline(
+        Prebuilt(built),
+        runner,
+        ahead=1,
+        take_turns=False,
+        spill_filter=SpillFilter(),
+        weight_bytes=options.weight_bytes,
+    )
     best = min(before.values(), default=math.inf)
     if built and math.isfinite(best):
         pipeline.incumbent(best, next(iter(built)))
@@ -403,8 +471,12 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument(
         "--in-turn", type=int, default=0, metavar="N", help="time the candidates of a task in turn, in N rounds"
     )
+    options.add_argument(
+        "--cold", type=int, default=0, metavar="MIB", help="of weights that runs go through, as those of a model do"
+    )
     add_turns(options)
     given = options.parse_args(arguments)
+    weights = RunOptions(weight_bytes=given.cold << 20)
     target = here(Target.parse(given.target))
     kinds = given.task or ([] if given.op else TASKS)
     tasks = [line for kind in kinds for line in (UNSEEN if given.unseen else TASKS)[kind]] + (given.op or [])
@@ -422,7 +494,7 @@ def main(arguments: list[str] | None = None) -> int:
         for number in range(given.rounds):
             seed = f"{target}/{sum(len(one.seconds) for one in known)}"
             progress(f"round {number + 1} of {given.rounds}, {target}")
-            found = measured_round(tasks, target, known, choose, seed, turn, runner, given.in_turn)
+            found = measured_round(tasks, target, known, choose, seed, turn, runner, given.in_turn, weights)
             if given.again:
                 found = [as_before(one, known, given.again) for one in found]
                 known = [replace(one, seconds=without(one, found)) for one in known]

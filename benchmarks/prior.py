@@ -1,11 +1,10 @@
 """Trains the cost model that ships from the lessons in benchmarks/learned, and says how well it knows the unseen.
 
 python -m benchmarks.prior                                  evaluate only: operators, machines and others left out
-python -m benchmarks.prior --out cost_model/nests.forest --without emerald    train the one that ships
+python -m benchmarks.prior --out cost_model/nests.forest    train the one that ships
 python -m benchmarks.prior --only-leave-out task            one evaluation
 
-New files beside the others (python -m benchmarks.lessons, on another CPU) are learned from, too. Those of the Emerald
-Rapids are left out of what ships, since a forest with them was no better anywhere, and so they test it. What lies under
+New files beside the others (python -m benchmarks.lessons, on another CPU) are learned from, too. What lies under
 all of it is xeon.forest: what was learned from records of a Xeon (AVX-512 and AVX2, one and two threads, f32) that
 are gone.
 A file's name begins with that of the machine: zen4-avx2.jsonl.xz was measured on a Zen 4.

@@ -34,8 +34,8 @@ class Recipe:
             much it counts.
     """
 
-    members: int = 4
-    rounds: int = 120
+    members: int = 12
+    rounds: int = 60
     depth: int = 5
     rate: float = 0.1
     rows: float = 0.7
