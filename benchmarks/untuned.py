@@ -25,7 +25,7 @@ from autotune.search.lesson_file import Measured, load
 from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.registry import task_space
 from autotune.target import Target
-from benchmarks.lessons import TASKS, UNSEEN
+from benchmarks.lesson_tasks import TASKS, UNSEEN
 from benchmarks.prebuilt import add_turns, turn_of
 from benchmarks.report import Report, Row, parser, progress
 

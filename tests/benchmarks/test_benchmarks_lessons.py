@@ -17,12 +17,18 @@ from autotune.search.lesson_file import Measured, load, save
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 from autotune.search_spaces.space.registry import task_space
 from autotune.target import Target
-from benchmarks import lessons, prior, untuned
+from benchmarks import lesson_tasks, lessons, prior, untuned
 
 LINE = "matmul a=var:16,24 b=const:24,32"
 SKETCH = "sketch.contraction"
 ONE = Target.parse("native -num-cores=1")
-CPUS = {"zen3": "znver3", "zen4": "znver4", "zen5": "znver5", "emerald": "emeraldrapids"}
+CPUS = {
+    "zen3": "znver3",
+    "zen4": "znver4",
+    "zen5": "znver5",
+    "emerald": "emeraldrapids",
+    "cascadelake": "cascadelake",
+}
 """Of machines, by what names of files begin with."""
 MOST_BYTES, MOST_MODEL = 3 << 20, 2 << 20
 
@@ -92,10 +98,10 @@ def test_what_became_faster_is_timed_again_as_on_the_day_of_the_others() -> None
 
 
 def test_tasks_are_parsed_and_none_is_both_learned_and_judged_by() -> None:
-    kinds = [lessons.TASKS, lessons.UNSEEN]
+    kinds = [lesson_tasks.TASKS, lesson_tasks.UNSEEN]
     lines = [line for tasks in kinds for some in tasks.values() for line in some]
     assert len(set(lines)) == len(lines) >= 100
-    assert lessons.TASKS.keys() >= lessons.UNSEEN.keys()
+    assert lesson_tasks.TASKS.keys() >= lesson_tasks.UNSEEN.keys()
     for line in lines:
         parse_workload(line)
 
@@ -110,4 +116,4 @@ def test_the_shipped_model_fits_and_was_made_of_what_is_kept(tmp_path: Path) -> 
         found = load(path)
         save(tmp_path / path.name, found)
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
-        assert {one.workload for one in found} <= {line for some in lessons.TASKS.values() for line in some}
+        assert {one.workload for one in found} <= {line for some in lesson_tasks.TASKS.values() for line in some}
