@@ -33,12 +33,15 @@ kernel:
 
 def test_a_turn_touches_what_can_be_counted_by_hand() -> None:
     found = explain(PRODUCT, TARGET, False, config=SMALL)
-    parallel, terms = footprints(found.source.program)
-    # 4 rows of a, a panel of 32 columns of b, a tile of the result
-    assert (parallel.mark, parallel.extent) == ("parallel", 32 * 16)
-    assert dict(parallel.touched) == {"in0": 4 * 256 * 4, "in1": 256 * 32 * 4, "out0": 4 * 32 * 4}
+    parallel, rows, terms = footprints(found.source.program)
+    # all of a, a panel of 32 columns of b
+    assert (parallel.mark, parallel.extent) == ("parallel", 16)
+    assert dict(parallel.touched) == {"in0": 128 * 256 * 4, "in1": 256 * 32 * 4, "out0": 128 * 32 * 4}
+    # 4 rows of a, the panel, a tile of the result
+    assert (rows.depth, rows.extent) == (1, 32)
+    assert dict(rows.touched) == {"in0": 4 * 256 * 4, "in1": 256 * 32 * 4, "out0": 4 * 32 * 4}
     # in a turn of 8 terms: 8 of each row, 8 rows of the panel
-    assert (terms.depth, terms.extent) == (1, 32)
+    assert (terms.depth, terms.extent) == (2, 32)
     assert dict(terms.touched) == {"in0": 4 * 8 * 4, "in1": 8 * 32 * 4}
 
 
