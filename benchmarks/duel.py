@@ -34,7 +34,7 @@ from autotune.search_spaces.space.config import TEMPLATE, Config
 from autotune.search_spaces.space.registry import default_config, templates_for
 from autotune.target import Target
 from benchmarks import zoo
-from benchmarks.prebuilt import add_turns, turn_of
+from benchmarks.prebuilt import add_cold, add_turns, turn_of
 from benchmarks.report import Report, Row, parser, progress
 
 ROUNDS = 12
@@ -195,17 +195,13 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--target", default="native -num-cores=1", help="default: one core of this machine")
     options.add_argument("--only", metavar="OP", nargs="+", help="only kernels with one of these operators")
     options.add_argument("--rounds", type=int, default=ROUNDS)
-    options.add_argument(
-        "--cold", type=int, default=0, metavar="MIB", help="of weights that runs go through, as those of a model do"
-    )
+    add_cold(options)
     sides = options.add_mutually_exclusive_group(required=True)
     sides.add_argument("--write", type=Path, metavar="FILE", help="keep this tree's kernels")
     sides.add_argument("--against", type=Path, metavar="FILE", help="the old side: what another tree kept")
     sides.add_argument("--templates", nargs=2, metavar=("OLD", "NEW"), help="patterns of two sets of templates' names")
     add_turns(options)
     given = options.parse_args(arguments)
-    if given.cold < 0:
-        options.error(f"--cold {given.cold}: MiB cannot be fewer than none")
     target = Target.parse(given.target)
     models = given.models or (["squeezenet"] if given.quick else ["resnet50", "bert_base", "mobilenetv2"])
     found = []

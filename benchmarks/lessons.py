@@ -46,7 +46,7 @@ from autotune.search_spaces.space.registry import lookup, task_space
 from autotune.search_spaces.space.space import ConfigSpace, TaskSpace
 from autotune.target import Target
 from benchmarks.lesson_tasks import TASKS, UNSEEN
-from benchmarks.prebuilt import Prebuilt, Turn, add_turns, turn_of
+from benchmarks.prebuilt import Prebuilt, Turn, add_cold, add_turns, turn_of
 from benchmarks.report import progress
 
 POLICY = TimingPolicy(rounds=5, most_rounds=8, round_seconds=1e-3, max_seconds=0.25, abort_ratio=2.0, loser_ratio=1.15,
@@ -258,9 +258,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument(
         "--in-turn", type=int, default=0, metavar="N", help="time the candidates of a task in turn, in N rounds"
     )
-    options.add_argument(
-        "--cold", type=int, default=0, metavar="MIB", help="of weights that runs go through, as those of a model do"
-    )
+    add_cold(options)
     add_turns(options)
     given = options.parse_args(arguments)
     weights = RunOptions(weight_bytes=given.cold << 20)

@@ -38,6 +38,18 @@ def add_turns(options: argparse.ArgumentParser) -> None:
     options.add_argument("--real-time", type=int, metavar="N", help="time at this priority, build at the usual one")
 
 
+def add_cold(options: argparse.ArgumentParser) -> None:
+    """The option --cold."""
+    help_ = "of weights that runs go through, as those of a model do"
+    options.add_argument("--cold", type=_mebibytes, default=0, metavar="MIB", help=help_)
+
+
+def _mebibytes(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of MiB: give 0 or more")
+    return int(text)
+
+
 def turn_of(given: argparse.Namespace, runner: Runner) -> Turn:
     """Holds the lock of a file, as `flock FILE` does, and times in real time, as the options of `add_turns` say."""
 
