@@ -58,9 +58,9 @@ def tasks(
         print_json({"model": str(model), "target": str(parsed), "flops": total, "tasks": rows})
         return
     shown = table(
-        "share", "uses", "MFLOP", "record", "time", "node", "operator", "templates",
-        right=("share", "uses", "MFLOP", "time"), long=("operator", "node"), ends=("node",),
-        spare=("templates", "MFLOP", "time", "uses", "record"),
+        "share", "uses", "MFLOP each", "record", "time", "node", "operator", "templates",
+        right=("share", "uses", "MFLOP each", "time"), long=("operator", "node"), ends=("node",),
+        spare=("templates", "MFLOP each", "time", "uses", "record"),
     )  # fmt: skip
     for row, share in zip(rows, percents([row["share"] for row in rows])):
         shown.add_row(
@@ -76,6 +76,5 @@ def tasks(
     print_table(shown)
     uses = sum(row["uses"] for row in rows)
     print_prose(
-        f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {total / 1e9:.2f} GFLOP; MFLOP: of one kernel;"
-        " share: of the model's FLOP"
+        f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {total / 1e9:.2f} GFLOP; share: of the model's FLOP"
     )
