@@ -18,6 +18,7 @@ from autotune.search_spaces.sketch.rules import (
     MOST_BODY,
     block_size,
     folded,
+    interleaved,
     long,
     narrow,
     remainder,
@@ -176,7 +177,13 @@ class Decoder:
         shared = np.minimum(vectors, size // vectors)
         over = too_many(size, shared, None, self.registers, self.widens)
         for n, folding in enumerate(c.foldings, 1):
-            over = np.where(b.dot == n, too_many(size, shared, folding.dot, self.registers), over)
+            turned = np.zeros(len(rows), np.bool_)
+            for k, f in enumerate(c.factors):
+                along = np.array([a.name in f.axes() for a in c.spatial])[b.vector]
+                panels = (b.packs[:, k] > 0) | (f.constant and f.plain)
+                turned |= along & ~panels & interleaved(c, folding, f, b.lanes)
+            turns = turned.astype(np.int64)
+            over = np.where(b.dot == n, too_many(size, shared, folding.dot, self.registers, turned=turns), over)
         ok = over <= 0
         ok &= ~tiled | (size + FACTOR_TILES + (self._rest(b) > 0) <= TILES)
         elements, units = b.elements(), b.units()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,17 @@ MOST_BODY = 512
 
 
 Count = TypeVar("Count", int, NDArray[np.int64])
+Flag: TypeAlias = "bool | NDArray[np.bool_]"
 
 
-def too_many(size: Count, shared: Count, dot: DotProduct | None, registers: int, widens: bool = False) -> Count:
+def too_many(
+    size: Count,
+    shared: Count,
+    dot: DotProduct | None,
+    registers: int,
+    widens: bool = False,
+    turned: Count | None = None,
+) -> Count:
     """By how many vector registers a tile needs more than there are; at most 0 where it fits.
 
     A few too many are no harm where what is multiplied may come from memory. Where another instruction adds, products
@@ -32,9 +40,14 @@ def too_many(size: Count, shared: Count, dot: DotProduct | None, registers: int,
     Args:
         size: accumulators. `shared`: vectors of a factor that stay in registers for several.
         widens: whether some of what is multiplied is `narrow`.
+        turned: 1 where what an instruction folds lies in rows that are interleaved in registers (`interleaved`): these
+            rows and what they become take some. With too few, LLVM moves nearly all others once in each turn.
     """
     held = (shared + 1) * (2 if dot is not None and dot.widened else 1)
-    if dot.adds if dot is not None else not widens:
+    if dot is not None and dot.adds:
+        free = size + held - (registers + registers // 8)
+        return free if turned is None else free + turned * (registers // 8 + dot.extent + 1)
+    if dot is None and not widens:
         return size + held - (registers + registers // 8)
     return size + held + 1 - registers
 
@@ -42,6 +55,14 @@ def too_many(size: Count, shared: Count, dot: DotProduct | None, registers: int,
 def narrow(c: Contraction, target: Target) -> list[Factor]:
     """What is multiplied and lies in memory in fewer bytes than it is added up in."""
     return [f for f in c.reads if c.product and f.bytes * c.lanes * 8 < target.vector_bits]
+
+
+def interleaved(c: Contraction, folding: Folding, f: Factor, lanes: Count) -> Flag:
+    """Whether vectors of a factor that lies in no panels are made of several rows of memory, since an instruction folds
+    elements that are not side by side."""
+    name = c.reduce[folding.axis].name
+    found: Flag = (lanes != f.stride(name)) & (name in f.axes() and f.stride(name) != 1)
+    return found
 
 
 FACTOR_TILES = 2

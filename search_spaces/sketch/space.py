@@ -31,6 +31,7 @@ from autotune.search_spaces.sketch.rules import (
     depths,
     folded,
     from_afar,
+    interleaved,
     long,
     narrow,
     remainder,
@@ -297,7 +298,14 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
         if t.upright >= 0 and size + FACTOR_TILES + (c.spatial[t.upright].extent % t.height > 0) > TILES:
             return False
         shared, folding = min(t.tile[t.vector], size // t.tile[t.vector]), c.folding(t.dot)
-        return too_many(size, shared, folding.dot if folding else None, registers, widens) <= 0
+        if folding is None:
+            return too_many(size, shared, None, registers, widens) <= 0
+        axis = c.spatial[t.vector].name
+        turned = any(
+            where == NO and not (f.constant and f.plain) and axis in f.axes() and interleaved(c, folding, f, t.lanes)
+            for f, where in zip(c.factors, t.packs)
+        )
+        return too_many(size, shared, folding.dot, registers, widens, int(turned)) <= 0
 
     def filled(config: Config) -> bool:
         """No axis is shorter than its tile, and what jumps is not torn apart."""
