@@ -15,6 +15,10 @@ from autotune.target import Target
 Array = NDArray[np.float64]
 
 
+INTERLEAVED = 4.0
+"""Cycles to copy as many elements as a vector has lanes, of rows that take turns: loads, shuffles, a store."""
+
+
 def copying_cycles(
     c: Contraction, target: Target, b: Batch, folded: Array, rate_behind: Callable[[float], float]
 ) -> Array:
@@ -57,5 +61,6 @@ def _moved(c: Contraction, f: Factor, target: Target, b: Batch, folded: Array) -
         name = c.reduce[x.axis].name
         if name in f.axes():
             move = 1 / target.core.loads + 1 / target.core.stores
-            each = np.where(b.dot == n, move / folded if f.stride(name) == 1 else 1.0, each)
+            turned = np.where(beside[b.vector], INTERLEAVED / b.lanes, 1.0)
+            each = np.where(b.dot == n, move / folded if f.stride(name) == 1 else turned, each)
     return np.asarray(each)

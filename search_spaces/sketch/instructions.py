@@ -101,7 +101,7 @@ def preparing(c: Contraction, target: Target, b: Batch, packs: Flags) -> Array:
         for k, f in enumerate(c.factors):
             moves = np.array([a.name in f.axes() for a in c.spatial])
             step = f.stride(c.reduce[x.axis].name)
-            shuffles = np.where(b.lanes == step, 1.0, x.dot.extent - 1.0)
+            shuffles = np.where(b.lanes == step, 1.0, 2.0 * x.dot.extent - 1.0)  # rows put together, and turned
             apart = (step != 1) & ~packs[:, k] & moves[b.vector]
             each = np.where(apart, shuffles, 0.0) + (WIDENING if x.dot.widened else 0.0)
             total += np.where(b.dot == n, each * np.where(moves[None, :], b.tile, 1.0).prod(1), 0.0)

@@ -363,11 +363,11 @@ class Tiles:
         s = edit.stage(copy)
         names = [a.name for a in s.stage.axes]
         extents = [s.loop(name).extent for name in names]
-        outer, within, ragged = dict(enumerate(names)), list[str](), list[str]()
+        outer, within, ragged = dict(enumerate(names)), dict[int, str](), list[str]()
         for x, block in form.order:
             if block > 1 and x != d:
                 outer[x], inside = edit.split(copy, names[x], block)
-                within.append(inside)
+                within[x] = inside
                 ragged += [outer[x]] if extents[x] % block else []
         extent = extents[d]
         lanes = min(t.lanes, form.block(d) if form.block(d) > 1 else t.lanes, 1 << (extent.bit_length() - 1))
@@ -376,15 +376,21 @@ class Tiles:
         order = [outer[x] for x, block in form.order if not block]
         source = edit.schedule.state.tensor(factor.tensor)
         along = innermost(edit.schedule.state.layout(source), source.shape)
-        if along is None or along == d or form.block(along) > 1 or extents[along] < lanes:
-            edit.order(copy, [*order, *within, lane])
+        folds = self.folding is not None and lanes == self.folding.dot.extent
+        if folds and along in within and edit.extent(copy, within[along]) % t.lanes == 0:
+            # What an instruction folds lies in rows of the source: vectors take turns among them.
+            within[along], inside = edit.split(copy, within[along], t.lanes)
+            edit.order(copy, [*order, *within.values(), inside, lane])
+            lane = edit.fuse(copy, [inside, lane])
+        elif along is None or along == d or form.block(along) > 1 or extents[along] < lanes:
+            edit.order(copy, [*order, *within.values(), lane])
         else:  # rows of the source are loaded whole and turned in registers
             rows, row = edit.split(copy, outer[along], lanes)
             order = [*(x for x in order if x != outer[along]), rows]
-            edit.order(copy, [*order, *within, row, lane])
+            edit.order(copy, [*order, *within.values(), row, lane])
             edit.unroll(copy, [row])
             ragged += [rows] if extents[along] % lanes else []
-        edit.unroll(copy, within)
+        edit.unroll(copy, within.values())
         edit.vectorize(copy, lane)
         edit.partition(copy, ragged)
         return order

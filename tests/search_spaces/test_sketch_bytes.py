@@ -21,7 +21,7 @@ from autotune.search_spaces.sketch.contraction import contraction
 from autotune.search_spaces.sketch.instructions import turns
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.search_spaces.sketch.space import SketchSpace
-from autotune.search_spaces.sketch.tiling import NO
+from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE
 from autotune.search_spaces.space.config import Config
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -129,6 +129,29 @@ def test_taps_of_a_row_are_folded_where_each_channel_is_on_its_own() -> None:
     source = generate(schedule, VNNI)
     code = assembly(source.ir, cpu=VNNI.cpu, features=VNNI.llvm_features)
     assert 0 < code.count("vpermb") <= code.count("vpdpbusd") and "vpinsr" not in code
+
+
+@pytest.mark.parametrize("where", [ONCE, BLOCK])
+def test_rows_of_bytes_go_to_panels_by_whole_vectors(where: str) -> None:
+    """Four rows make a vector in which an instruction finds its neighbours: no byte is moved alone."""
+    workload = parse_workload("matmul a=2,24,64:u8 b=var:2,64,96:i8")
+    space = space_of("matmul a=2,24,64:u8 b=var:2,64,96:i8")
+    config = space.default().replace(**{"dot": "vpdpbusd", "tile": (1, 12, 2), "lanes": 16, "vector": "j"})
+    config = space.canonical(config.replace(**{"pack.in0": NO, "pack.in1": where}))
+    schedule = lookup("sketch.contraction").schedule(workload, config, VNNI)
+    code = assembly(generate(schedule, VNNI).ir, cpu=VNNI.cpu, features=VNNI.llvm_features)
+    assert "vpdpbusd" in code and "vpinsrb" not in code and "movb" not in code
+    if VNNI.runs_on_host():
+        assert wrong(workload, schedule, VNNI) is None
+
+
+def test_rows_that_are_turned_in_registers_need_some() -> None:
+    space = space_of("matmul a=2,26,64:u8 b=var:2,64,96:i8")
+    config = space.default().replace(**{"dot": "vpdpbusd", "tile": (1, 13, 2), "lanes": 16, "vector": "j", "unroll": 1})
+    rules = {rule.name: rule for rule in space.constraints}
+    assert rules["registers"].holds(config.replace(**{"pack.in1": ONCE}))
+    assert not rules["registers"].holds(config.replace(**{"pack.in1": NO}))
+    assert rules["registers"].holds(config.replace(**{"pack.in1": NO, "tile": (1, 12, 2)}))
 
 
 @pytest.mark.parametrize(
