@@ -202,6 +202,9 @@ class Decoder:
             rest = np.array([remainder(folding, x) for x in terms])[last]
             turn = np.minimum(folding.dot.extent * b.unroll, np.array([x.extent for x in terms])[last])
             fits = np.isin(b.lanes, folding.lanes) & (rest % turn == 0) & (tiled == folding.dot.tiled)
+            if folding.extent > c.reduce[folding.axis].extent:
+                here = [(b.packs[:, k] == 0) | f.constant for k, f in enumerate(c.factors) if folding.zeros[k]]
+                fits &= np.any(here, axis=0)
             ok &= (b.dot != n) | (folds[last] & fits)
         for k, f in enumerate(c.factors if c.product else ()):
             strides = [f.stride(a.name) for a in c.spatial]

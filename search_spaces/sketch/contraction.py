@@ -119,6 +119,7 @@ class Folding:
         lanes: that it may have.
         extent: of that axis with what is added to it, zeros, to be a multiple of what is folded.
         panels: per factor, whether it must lie in panels, since its memory ends where the axis does.
+        zeros: per factor, whether zeros fill up its memory there; they do not fill up copies.
         upright: of an instruction of tiles, per spatial axis along which vectors lie, the axis along which rows do;
             -1 where there is none.
     """
@@ -128,6 +129,7 @@ class Folding:
     lanes: tuple[int, ...]
     extent: int
     panels: tuple[bool, ...]
+    zeros: tuple[bool, ...]
     upright: tuple[int, ...] = ()
 
     def height(self, extent: int) -> int:
@@ -460,12 +462,15 @@ def _folding(s: StageState, dot: DotProduct, factors: list[Factor], target: Targ
     found = []
     for n, a in enumerate(s.stage.reduce_axes):
         extent = -(-a.extent // dot.extent) * dot.extent
-        panels = tuple(f.room(a.name) < extent for f in factors if a.name in f.axes())
+        if any(a.name not in f.axes() for f in factors):
+            continue
+        panels = tuple(f.room(a.name) < extent for f in factors)
         # Whatever an integer is, zero times it is zero; a float may be infinite.
-        zeros = extent == a.extent or (dot.total.is_int and any(f.constant and f.plain for f in factors))
-        beside = all(_beside(f, a.name, dot, p) for f, p in zip(factors, panels))
-        if zeros and len(panels) == len(factors) and beside:
-            found.append(Folding(dot, n, lanes, extent, panels, upright))
+        zeros = tuple(dot.total.is_int and f.plain and (f.constant or not ends) for f, ends in zip(factors, panels))
+        if (extent == a.extent or any(zeros)) and all(
+            _beside(f, a.name, dot, ends) for f, ends in zip(factors, panels)
+        ):
+            found.append(Folding(dot, n, lanes, extent, panels, zeros, upright))
 
     def cost(f: Folding) -> tuple[int, float]:
         axis = s.stage.reduce_axes[f.axis]

@@ -380,6 +380,9 @@ def _regular(c: Contraction, t: Tiling, f: Factor, where: str) -> bool:
             return False
         if remainder(folding, last) % min(folding.dot.extent * t.unroll, last.extent):
             return False  # the last block ends within a turn
+        here = (x.constant or t.packs[k] == NO for k, x in enumerate(c.factors) if folding.zeros[k])
+        if folding.extent > c.reduce[folding.axis].extent and not any(here):
+            return False  # what fills up the last group may be anything
         if folding.dot.tiled and t.upright < 0:
             return False
         apart, still = f.stride(c.reduce[folding.axis].name) != 1, f.stride(axis) == 0

@@ -91,6 +91,7 @@ def test_nothing_saturates_on_the_way_to_a_sum(text: str, types: tuple[str, str]
     ("text", "extent"),
     [
         ("matmul a=8,62:u8 b=62,32:i8", 64),
+        ("matmul a=8,62:u8 b=var:62,32:i8", 64),
         ("matmul a=8,64:u8 b=64,32:i8", 64),
         ("conv2d data=1,3,32,32:u8 weight=32,3,7,7:i8 stride=2 pad=3", 8),
         ("conv2d data=1,3,32,32:u8 weight=32,3,5,5:i8 stride=2 pad=2", 4),
@@ -136,7 +137,7 @@ def test_rows_of_bytes_go_to_panels_by_whole_vectors(where: str) -> None:
     """Four rows make a vector in which an instruction finds its neighbours: no byte is moved alone."""
     workload = parse_workload("matmul a=2,24,64:u8 b=var:2,64,96:i8")
     space = space_of("matmul a=2,24,64:u8 b=var:2,64,96:i8")
-    config = space.default().replace(**{"dot": "vpdpbusd", "tile": (1, 12, 2), "lanes": 16, "vector": "j"})
+    config = space.default().replace(dot="vpdpbusd", tile=(1, 12, 2), lanes=16, vector="j")
     config = space.canonical(config.replace(**{"pack.in0": NO, "pack.in1": where}))
     schedule = lookup("sketch.contraction").schedule(workload, config, VNNI)
     code = assembly(generate(schedule, VNNI).ir, cpu=VNNI.cpu, features=VNNI.llvm_features)
@@ -147,7 +148,7 @@ def test_rows_of_bytes_go_to_panels_by_whole_vectors(where: str) -> None:
 
 def test_rows_that_are_turned_in_registers_need_some() -> None:
     space = space_of("matmul a=2,26,64:u8 b=var:2,64,96:i8")
-    config = space.default().replace(**{"dot": "vpdpbusd", "tile": (1, 13, 2), "lanes": 16, "vector": "j", "unroll": 1})
+    config = space.default().replace(dot="vpdpbusd", tile=(1, 13, 2), lanes=16, vector="j", unroll=1)
     rules = {rule.name: rule for rule in space.constraints}
     assert rules["registers"].holds(config.replace(**{"pack.in1": ONCE}))
     assert not rules["registers"].holds(config.replace(**{"pack.in1": NO}))
@@ -229,14 +230,23 @@ def test_tiles_of_pairs_load_no_longer_than_they_multiply(mcpu: str) -> None:
     assert {turns(f.dot, target) for f in space.numbers.c.foldings} == {alone}
 
 
-@pytest.mark.parametrize("text", ["matmul a=8,64 b=64,32", "matmul a=8,62:u8 b=var:62,32:i8"])
+@pytest.mark.parametrize("text", ["matmul a=8,64 b=64,32", "matmul a=61,8:u8 b=var:61,32:i8 trans_a=1"])
 def test_what_has_no_pairs_of_bytes_is_not_widened(text: str) -> None:
     assert not lookup("sketch.widened").applies(parse_workload(text), Target.parse("x86 -mcpu=haswell -num-cores=1"))
 
 
 def test_nothing_is_filled_up_where_no_factor_has_zeros() -> None:
-    c = contraction(parse_workload("matmul a=8,62:u8 b=var:62,32:i8"), VNNI)
+    c = contraction(parse_workload("matmul a=62,8:u8 b=var:62,32:i8 trans_a=1"), VNNI)
     assert c is not None and not c.foldings
+
+
+def test_copies_have_no_zeros_behind_their_ends() -> None:
+    """The first factor comes with zeros behind its rows. Who copies it copies the rows alone."""
+    space = space_of("matmul a=8,62:u8 b=var:62,32:i8")
+    config = space.default()
+    assert config.get_str("dot") == "vpdpbusd" and config.get_str("pack.in0") == NO and config.get_str("pack.in1") != NO
+    rules = {rule.name: rule for rule in space.constraints}
+    assert not rules["regular"].holds(config.replace(**{"pack.in0": ONCE}))
 
 
 @pytest.mark.parametrize(
