@@ -10,6 +10,7 @@ from typing import Any
 from autotune.ops.checks import flag, floating, integer, integers, number, require, word
 from autotune.ops.precision import sum_dtype
 from autotune.ops.registry import Needed, operator
+from autotune.ops.softmax import falling_power
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Read, binary, cast, const, maximum, minimum, read, select, unary
 from autotune.tensor.stage import Reduction, Tensor, compute, largest_, reduce_axis, sum_
@@ -223,7 +224,7 @@ class _Rows:
             top: Expr = largest[b, h, i]
             if self._may_be_empty:
                 top = select(binary("eq", top, -math.inf), 0.0, top)
-            return unary("exp2", (logits[b, h, i, j] - top) * math.log2(math.e))
+            return falling_power(logits[b, h, i, j] - top, self.keys)
 
         powers = compute(self.shape, power, "attention_exp")
         total = compute(rows, lambda b, h, i: sum_(powers[b, h, i, j], j), "attention_sum")

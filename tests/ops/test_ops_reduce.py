@@ -101,6 +101,20 @@ def test_softmax_of_narrow_floats(dtype: Any, run: Call, same: Call) -> None:
     same(run("softmax", [x], axis=1), (wide / wide.sum(axis=1, keepdims=True)).astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softmax_has_no_denormals(dtype: Any, run: Call) -> None:
+    """Arithmetic with such takes ten times as long, and they say nothing beside a probability of a half."""
+    least = np.finfo(dtype).tiny
+    far = -float(np.log(least)) * np.linspace(0.9, 1.1, 400)
+    x = np.concatenate([[0.0], -far, [-np.inf]]).astype(dtype)
+    found, exact = run("softmax", [x], axis=0), np.exp(x.astype(np.longdouble))
+    kept = found > 0
+    assert (found[kept] >= least).all() and kept.sum() > 50 and not kept[-1]
+    assert exact[~kept].max() < 1024 * least  # as many as are summed up, in powers of two
+    np.testing.assert_allclose(found[kept], exact[kept], rtol=1e-3 if dtype is np.float32 else 1e-9)
+    assert np.isnan(run("softmax", [np.array([0.0, np.nan, -200.0], dtype)], axis=0)).all()
+
+
 @settings(max_examples=40, deadline=None)
 @given(shape=shapes, data=st.data(), exclusive=st.booleans(), reverse=st.booleans(), whole=st.booleans())
 def test_cumsum(
