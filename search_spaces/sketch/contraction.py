@@ -118,8 +118,7 @@ class Folding:
         axis: number of the reduce axis along which they are.
         lanes: that it may have.
         extent: of that axis with what is added to it, zeros, to be a multiple of what is folded.
-        panels: per factor, whether it must lie in panels, since its memory ends where the axis does.
-        zeros: per factor, whether zeros fill up its memory there; they do not fill up copies.
+        panels: per factor, whether it must lie in panels: its memory ends where the axis does. `zeros`: or goes on so.
         upright: of an instruction of tiles, per spatial axis along which vectors lie, the axis along which rows do;
             -1 where there is none.
     """
@@ -462,14 +461,11 @@ def _folding(s: StageState, dot: DotProduct, factors: list[Factor], target: Targ
     found = []
     for n, a in enumerate(s.stage.reduce_axes):
         extent = -(-a.extent // dot.extent) * dot.extent
-        if any(a.name not in f.axes() for f in factors):
-            continue
-        panels = tuple(f.room(a.name) < extent for f in factors)
+        panels = tuple(f.room(a.name) < extent for f in factors if a.name in f.axes())
         # Whatever an integer is, zero times it is zero; a float may be infinite.
         zeros = tuple(dot.total.is_int and f.plain and (f.constant or not ends) for f, ends in zip(factors, panels))
-        if (extent == a.extent or any(zeros)) and all(
-            _beside(f, a.name, dot, ends) for f, ends in zip(factors, panels)
-        ):
+        beside = all(_beside(f, a.name, dot, ends) for f, ends in zip(factors, panels))
+        if len(panels) == len(factors) and beside and (extent == a.extent or any(zeros)):
             found.append(Folding(dot, n, lanes, extent, panels, zeros, upright))
 
     def cost(f: Folding) -> tuple[int, float]:

@@ -7,7 +7,6 @@ operands that lie badly copied into panels in the order in which the tile reads 
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from autotune.schedule.editor import Editor
 from autotune.schedule.state import REGISTER, TILE, Split
 from autotune.search_spaces.library.access import innermost
 from autotune.search_spaces.sketch.contraction import Contraction, Factor, Folding, Term
+from autotune.search_spaces.sketch.panels import in_order_of_panels, share
 from autotune.search_spaces.sketch.rules import ALL, folded
 from autotune.tensor.layout import Layout
 
@@ -350,63 +350,9 @@ class Tiles:
             return
         order = list(names)
         if s.loop(names[d]).extent >= 4:
-            order = self._in_order_of_panels(factor, copy, form, d)
+            order = in_order_of_panels(edit, t.lanes, self.folding, factor, copy, form, d)
         if s.at is None:
-            self._share_copy(copy, order)
-
-    def _in_order_of_panels(self, factor: Factor, copy: str, form: Layout, d: int) -> list[str]:
-        """Vectors along the innermost dimension of panels, which are written from end to end; the loops around them.
-
-        Read are a few rows at a time then, not a line of each of all rows, which are too many for the nearest cache.
-        """
-        t, edit = self.t, self.edit
-        s = edit.stage(copy)
-        names = [a.name for a in s.stage.axes]
-        extents = [s.loop(name).extent for name in names]
-        outer, within, ragged = dict(enumerate(names)), dict[int, str](), list[str]()
-        for x, block in form.order:
-            if block > 1 and x != d:
-                outer[x], inside = edit.split(copy, names[x], block)
-                within[x] = inside
-                ragged += [outer[x]] if extents[x] % block else []
-        extent = extents[d]
-        lanes = min(t.lanes, form.block(d) if form.block(d) > 1 else t.lanes, 1 << (extent.bit_length() - 1))
-        outer[d], lane = edit.split(copy, names[d], lanes)
-        ragged += [outer[d]] if extent % lanes else []
-        order = [outer[x] for x, block in form.order if not block]
-        source = edit.schedule.state.tensor(factor.tensor)
-        along = innermost(edit.schedule.state.layout(source), source.shape)
-        folds = self.folding is not None and lanes == self.folding.dot.extent
-        if folds and along in within and edit.extent(copy, within[along]) % t.lanes == 0:
-            # What an instruction folds lies in rows of the source: vectors take turns among them.
-            within[along], inside = edit.split(copy, within[along], t.lanes)
-            edit.order(copy, [*order, *within.values(), inside, lane])
-            lane = edit.fuse(copy, [inside, lane])
-        elif along is None or along == d or form.block(along) > 1 or extents[along] < lanes:
-            edit.order(copy, [*order, *within.values(), lane])
-        else:  # rows of the source are loaded whole and turned in registers
-            rows, row = edit.split(copy, outer[along], lanes)
-            order = [*(x for x in order if x != outer[along]), rows]
-            edit.order(copy, [*order, *within.values(), row, lane])
-            edit.unroll(copy, [row])
-            ragged += [rows] if extents[along] % lanes else []
-        edit.unroll(copy, within.values())
-        edit.vectorize(copy, lane)
-        edit.partition(copy, ragged)
-        return order
-
-    def _share_copy(self, copy: str, order: list[str]) -> None:
-        """Give threads panels: each reads rows from end to end.
-
-        Args:
-            order: the loops around what is copied together, outermost first.
-        """
-        edit = self.edit
-        cut = edit.stage(copy).partitioned
-        turning = [x for x in order if edit.extent(copy, x) > 1] or order
-        whole = list(itertools.takewhile(lambda x: x not in cut, turning[:-1]))
-        edit.order(copy, [*turning, *(x for x in order if x not in turning)])
-        edit.parallel(copy, edit.fuse(copy, whole) if whole else turning[0])
+            share(edit, copy, order)
 
     # -- the sum of one tile
 
