@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from autotune.search_spaces.sketch.contraction import Contraction, Factor
+from autotune.search_spaces.sketch.contraction import Contraction
+from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.tiling import Tiling
 from autotune.target import Target
 

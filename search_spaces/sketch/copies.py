@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.search_spaces.sketch.batch import PLACES, Batch
-from autotune.search_spaces.sketch.contraction import Contraction, Factor
+from autotune.search_spaces.sketch.contraction import Contraction
+from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.tiling import BLOCK
 from autotune.target import Target
 

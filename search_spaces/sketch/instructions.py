@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from autotune.schedule.dot_products import BF16_WIDENING, FOR_ALL_LANES, WIDENING, DotProduct
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Flags
-from autotune.search_spaces.sketch.contraction import Contraction, Folding
+from autotune.search_spaces.sketch.contraction import Contraction
+from autotune.search_spaces.sketch.folding import Folding
 from autotune.search_spaces.sketch.rules import folded, narrow
 from autotune.target import Target
 from autotune.tensor.dtype import DType

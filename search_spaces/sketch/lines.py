@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from autotune.core import LINE
 from autotune.search_spaces.sketch.batch import Batch, Flags
-from autotune.search_spaces.sketch.contraction import Contraction, Factor
+from autotune.search_spaces.sketch.contraction import Contraction
+from autotune.search_spaces.sketch.factor import Factor
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,8 @@ from autotune.schedule.state import StageState
 from autotune.search_spaces.library.access import indirect, innermost, values, widest
 from autotune.search_spaces.library.anchored import unordered
 from autotune.search_spaces.library.fusion import inline_cheap, same_point
-from autotune.search_spaces.sketch.contraction import Axis, Contraction, contraction, factor_of
+from autotune.search_spaces.sketch.contraction import Axis, Contraction, contraction
+from autotune.search_spaces.sketch.factor import factor_of
 from autotune.search_spaces.sketch.tiling import Tiling
 from autotune.target import Target
 from autotune.tensor.expr import Expr, Read, Select, Var, walk

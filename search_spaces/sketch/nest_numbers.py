@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from autotune.core import LINE, PAGE
 from autotune.search_spaces.sketch.batch import Batch, Integers
-from autotune.search_spaces.sketch.contraction import Contraction, Factor
+from autotune.search_spaces.sketch.contraction import Contraction
 from autotune.search_spaces.sketch.copies import copying_cycles
+from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.instructions import folded_products, gains, preparing, throughput
 from autotune.search_spaces.sketch.lines import torn_loads, written
 from autotune.search_spaces.sketch.windows import Windows

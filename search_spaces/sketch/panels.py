@@ -6,7 +6,8 @@ import itertools
 
 from autotune.schedule.editor import Editor
 from autotune.search_spaces.library.access import innermost
-from autotune.search_spaces.sketch.contraction import Factor, Folding
+from autotune.search_spaces.sketch.factor import Factor
+from autotune.search_spaces.sketch.folding import Folding
 from autotune.tensor.layout import Layout
 
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from autotune.core import LINE
 from autotune.schedule.dot_products import DotProduct
 from autotune.search_spaces.library.afar import comes_from_afar
-from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor, Folding, Term
+from autotune.search_spaces.sketch.contraction import Axis, Contraction, Term
+from autotune.search_spaces.sketch.factor import Factor
+from autotune.search_spaces.sketch.folding import Folding
 from autotune.target import Target
 
 MOST_BODY = 512

@@ -19,7 +19,8 @@ from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
-from autotune.search_spaces.sketch.contraction import Axis, Contraction, Factor
+from autotune.search_spaces.sketch.contraction import Axis, Contraction
+from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.foresee import Cost, foreseen
 from autotune.search_spaces.sketch.instructions import dominated
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers

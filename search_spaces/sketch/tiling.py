@@ -15,7 +15,9 @@ from autotune.schedule.dot_products import TILE_STORE
 from autotune.schedule.editor import Editor
 from autotune.schedule.state import REGISTER, TILE, Split
 from autotune.search_spaces.library.access import innermost
-from autotune.search_spaces.sketch.contraction import Contraction, Factor, Folding, Term
+from autotune.search_spaces.sketch.contraction import Contraction, Term
+from autotune.search_spaces.sketch.factor import Factor
+from autotune.search_spaces.sketch.folding import Folding
 from autotune.search_spaces.sketch.panels import in_order_of_panels, share
 from autotune.search_spaces.sketch.rules import ALL, folded
 from autotune.tensor.layout import Layout

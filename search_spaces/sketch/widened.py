@@ -19,7 +19,8 @@ from autotune.schedule import Schedule
 from autotune.schedule.dot_products import DOT_PRODUCTS, PAIRS
 from autotune.schedule.editor import Editor
 from autotune.search_spaces.library.access import innermost
-from autotune.search_spaces.sketch.contraction import Contraction, Factor, analysed, contraction
+from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction
+from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.instructions import outrun
 from autotune.search_spaces.sketch.tiling import Tiles
 from autotune.target import Target

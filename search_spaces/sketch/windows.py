@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.search_spaces.sketch.batch import Batch
-from autotune.search_spaces.sketch.contraction import Contraction, Factor
+from autotune.search_spaces.sketch.contraction import Contraction
+from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.rules import ALL
 
 Array = NDArray[np.float64]
