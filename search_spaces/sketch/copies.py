@@ -10,14 +10,11 @@ from numpy.typing import NDArray
 from autotune.search_spaces.sketch.batch import PLACES, Batch
 from autotune.search_spaces.sketch.contraction import Contraction
 from autotune.search_spaces.sketch.factor import Factor
+from autotune.search_spaces.sketch.instructions import interleaving
 from autotune.search_spaces.sketch.tiling import BLOCK
 from autotune.target import Target
 
 Array = NDArray[np.float64]
-
-
-INTERLEAVED = 4.0
-"""Cycles to copy as many elements as a vector has lanes, of rows that take turns: loads, shuffles, a store."""
 
 
 def copying_cycles(
@@ -62,6 +59,8 @@ def _moved(c: Contraction, f: Factor, target: Target, b: Batch, folded: Array) -
         name = c.reduce[x.axis].name
         if name in f.axes():
             move = 1 / target.core.loads + 1 / target.core.stores
-            turned = np.where(beside[b.vector], INTERLEAVED / b.lanes, 1.0)
+            # A vector of several rows: each is loaded, one shuffle starts in a cycle, and all is stored.
+            rows = x.dot.extent / target.core.loads + interleaving(x.dot) + 1 / target.core.stores
+            turned = np.where(beside[b.vector], rows / (x.dot.extent * b.lanes), 1.0)
             each = np.where(b.dot == n, move / folded if f.stride(name) == 1 else turned, each)
     return np.asarray(each)

@@ -86,6 +86,11 @@ def dominated(c: Contraction, target: Target, kind: str) -> frozenset[str]:
     )  # fmt: skip
 
 
+def interleaving(dot: DotProduct) -> int:
+    """Instructions that make a vector of as many rows as one folds: they are joined two by two, turned, and merged."""
+    return 2 * dot.extent - 1
+
+
 def preparing(c: Contraction, target: Target, b: Batch, packs: Flags) -> Array:
     """Instructions of a step of a tile that make what is multiplied: numbers widened, vectors interleaved.
 
@@ -102,7 +107,7 @@ def preparing(c: Contraction, target: Target, b: Batch, packs: Flags) -> Array:
         for k, f in enumerate(c.factors):
             moves = np.array([a.name in f.axes() for a in c.spatial])
             step = f.stride(c.reduce[x.axis].name)
-            shuffles = np.where(b.lanes == step, 1.0, 2.0 * x.dot.extent - 1.0)  # rows put together, and turned
+            shuffles = np.where(b.lanes == step, 1.0, interleaving(x.dot))
             apart = (step != 1) & ~packs[:, k] & moves[b.vector]
             each = np.where(apart, shuffles, 0.0) + (WIDENING if x.dot.widened else 0.0)
             total += np.where(b.dot == n, each * np.where(moves[None, :], b.tile, 1.0).prod(1), 0.0)

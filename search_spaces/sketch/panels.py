@@ -58,7 +58,7 @@ def in_order_of_panels(
     return order
 
 
-def share(edit: Editor, copy: str, order: list[str]) -> None:
+def share_copy(edit: Editor, copy: str, order: list[str]) -> None:
     """Give threads panels: each reads rows from end to end.
 
     Args:

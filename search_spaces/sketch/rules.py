@@ -43,15 +43,16 @@ def too_many(
         size: accumulators. `shared`: vectors of a factor that stay in registers for several.
         widens: whether some of what is multiplied is `narrow`.
         turned: 1 where what an instruction folds lies in rows that are interleaved in registers (`interleaved`): these
-            rows and what they become take some. With too few, LLVM moves nearly all others once in each turn.
+            rows and what they become take some, and none may be too many, or LLVM moves nearly all others once in each
+            turn. Measured of instructions that add, and counted for no others.
     """
-    held = (shared + 1) * (2 if dot is not None and dot.widened else 1)
-    if dot is not None and dot.adds:
-        free = size + held - (registers + registers // 8)
-        return free if turned is None else free + turned * (registers // 8 + dot.extent + 1)
-    if dot is None and not widens:
-        return size + held - (registers + registers // 8)
-    return size + held + 1 - registers
+    needed = size + (shared + 1) * (2 if dot is not None and dot.widened else 1)
+    if not dot.adds if dot is not None else widens:
+        return needed + 1 - registers
+    spare = registers // 8
+    if dot is None or turned is None:
+        return needed - registers - spare
+    return needed - registers - spare + turned * (spare + dot.extent + 1)
 
 
 def narrow(c: Contraction, target: Target) -> list[Factor]:
@@ -62,8 +63,8 @@ def narrow(c: Contraction, target: Target) -> list[Factor]:
 def interleaved(c: Contraction, folding: Folding, f: Factor, lanes: Count) -> Flag:
     """Whether vectors of a factor that lies in no panels are made of several rows of memory, since an instruction folds
     elements that are not side by side."""
-    name = c.reduce[folding.axis].name
-    found: Flag = (lanes != f.stride(name)) & (name in f.axes() and f.stride(name) != 1)
+    step = f.stride(c.reduce[folding.axis].name)
+    found: Flag = (lanes != step) & (step != 1)
     return found
 
 

@@ -18,7 +18,7 @@ from autotune.search_spaces.library.access import innermost
 from autotune.search_spaces.sketch.contraction import Contraction, Term
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.folding import Folding
-from autotune.search_spaces.sketch.panels import in_order_of_panels, share
+from autotune.search_spaces.sketch.panels import in_order_of_panels, share_copy
 from autotune.search_spaces.sketch.rules import ALL, folded
 from autotune.tensor.layout import Layout
 
@@ -354,7 +354,7 @@ class Tiles:
         if s.loop(names[d]).extent >= 4:
             order = in_order_of_panels(edit, t.lanes, self.folding, factor, copy, form, d)
         if s.at is None:
-            share(edit, copy, order)
+            share_copy(edit, copy, order)
 
     # -- the sum of one tile
 

@@ -211,12 +211,16 @@ def test_steps_of_a_plan_run_in_order(pool: ThreadPool, kernels: Library) -> Non
     assert a[: pool.num_threads].tolist() == [1000] * pool.num_threads
 
 
-def test_timing_runs_each_pass(pool: ThreadPool, kernels: Library) -> None:
-    counters = zeros()
+def test_timing_runs_each_pass_and_measures_work(pool: ThreadPool, kernels: Library) -> None:
+    counters, log = zeros(), np.zeros(3 * 5 + 1, np.int64)
     seconds = pool.time_plan(counting(pool, kernels, counters), number=7, repeats=5)
     assert counters[: pool.num_threads].tolist() == [35] * pool.num_threads
     assert seconds.shape == (5,)
     assert (seconds > 0).all()
+    long = pool.time_plan(Plan(pool, [[Step(kernels.address("last_works"), [log])]]), number=3, repeats=5)
+    worked = log[1:].reshape(5, 3).mean(axis=1) * 1e-9
+    assert log[0] == 15
+    assert (long >= worked - 1e-8).all()
 
 
 def test_a_timed_pass_holds_the_work_of_every_thread(kernels: Library) -> None:
