@@ -15,6 +15,7 @@ from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
+from autotune.search_spaces.library.afar import comes_from_afar, turns_ahead
 from autotune.search_spaces.library.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import Steps, registers, tiles
 from autotune.search_spaces.operators.conv2d_shape import (
@@ -189,14 +190,25 @@ class RegisterTiles:
                 best, chosen = cost, tried
         body = chosen.get_int("oc_vectors") * chosen.get_int("ow_tile") * chosen.get_int("oh_tile")
         unroll = max(u for u in space.knob("ic_unroll").values if isinstance(u, int) and (u == 1 or u * body <= BODY))
-        # Either the weights stay near while the image goes by, once per block of channels, or the other way round.
-        weights = p.k * p.c // p.groups * p.taps * DType.f32.bytes
         skip = True in space.knob("skip_rows").values and chosen.get_int("oh_tile") == 1
         # With a stride fewer rows are left out than their loop costs; with 16 registers that loop spills.
         skip = skip and p.stride[0] == 1 and target.num_vector_registers > 16
         chosen = chosen.replace(skip_rows=skip and padded_share(p) >= WORTH_SKIPPING)
-        rowwise = p.rank > 1 and weights <= target.l2_bytes // 2
-        return chosen.replace(ic_unroll=unroll, order="hkw" if rowwise else space.knob("order").default)
+        order = "hkw" if p.rank > 1 and self._rowwise(p, target, chosen) else space.knob("order").default
+        return chosen.replace(ic_unroll=unroll, order=order)
+
+    def _rowwise(self, p: Conv, target: Target, config: Config) -> bool:
+        """Whether fewer bytes come from behind the second cache if rows of the image stay near while all weights go by
+        than if a block of weights does while the image goes by."""
+        block, height = config.get_int("oc_vectors") * config.get_int("lanes"), config.get_int("oh_tile")
+        panel = p.c // p.groups * p.taps * block
+        blocks, rows = -(-p.k // block), p.out[-2] // height
+        image = p.c * math.prod(p.image[-2:]) * math.prod(p.window[:-2])
+        near = image * min(1.0, ((height - 1) * p.stride[-2] + (p.window[-2] - 1) * p.dilation[-2] + 1) / p.image[-2])
+        room = target.l2_bytes // DType.f32.bytes
+        by_rows = image + panel * blocks * (rows if near + panel * blocks > room else 1)
+        by_blocks = panel * blocks + image * (blocks if image + panel > room else 1)
+        return by_rows < by_blocks or (by_rows == by_blocks and 2 * panel * blocks <= room)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = self.shape(workload)
@@ -214,7 +226,13 @@ class RegisterTiles:
             weight = self.packed
         else:
             s = with_layouts(a.schedule, interface, {**layouts, weight: filters})
-        s = self._sum(self._output(s, a, config, workload), a, config, inputs, p.rank)
+        weights, data = p.k * p.c // p.groups * p.taps, p.c * math.prod(p.image)
+        afar = comes_from_afar(weights * DType.f32.bytes, target)
+        # Requests for the next block cost more than they save where the image, which nobody asks for, comes late, too.
+        apart = afar and target.num_threads == 1 and weights > data
+        s = self._sum(self._output(s, a, config, workload, apart), a, config, inputs, p.rank)
+        if afar:
+            s = self._ask(s, a, config, weight, target, apart)
         rows = self.padded_rows(workload) if config.get_bool("skip_rows") else []
         for d in (*self.skipped, *(2 + row for row in rows)):
             s = s.skip_padding(a.anchor, x, d)
@@ -228,8 +246,8 @@ class RegisterTiles:
             s = s.pad(a.anchor, a.axes(a.anchor)[1])
         return s
 
-    def _output(self, s: Schedule, a: Anchored, config: Config, workload: Workload) -> Schedule:
-        """Loops over tiles, and writing a tile back."""
+    def _output(self, s: Schedule, a: Anchored, config: Config, workload: Workload, apart: bool) -> Schedule:
+        """Loops over tiles, and writing a tile back; `apart` for nobody to share them with."""
         out, lanes = a.output, config.get_int("lanes")
         n, k, *axes = a.axes(out)
         s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
@@ -248,7 +266,7 @@ class RegisterTiles:
         s = s.vectorize(out, f"{k}.1.1").compute_at(a.anchor, out, tile, REGISTER).partition(out, f"{ow}.0")
         # Rows and channel blocks are shared among threads; columns, which are partitioned, stay apart.
         fused = n
-        for loop in (*deep, *order[: order.index(f"{ow}.0")]):
+        for loop in () if apart else (*deep, *order[: order.index(f"{ow}.0")]):
             s = s.fuse(out, fused, loop)
             fused = f"{fused}*{loop}"
         return s.parallel(out, fused)
@@ -271,6 +289,15 @@ class RegisterTiles:
         for loop in (f"{inner}.1", *shared, *((ks,) if config.get_bool("unroll_kw") else ())):
             s = s.unroll(conv, loop)
         return s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1")
+
+    def _ask(self, s: Schedule, a: Anchored, config: Config, weight: str, target: Target, stream: bool) -> Schedule:
+        """Weights that come from afar are asked for turns before they are used and, if loops are apart, a block before,
+        while tiles read the one before it again and again."""
+        channel = a.reduce_axes(a.anchor)[-1 - len(a.axes(a.output)[2:])]
+        rows, vectors = config.get_int("ow_tile") * config.get_int("oh_tile"), config.get_int("oc_vectors")
+        ahead = turns_ahead(rows, vectors, stream, target)
+        s = s.prefetch(a.anchor, weight, f"{channel}.1.1", ahead) if ahead else s
+        return s.stream(a.anchor, weight, f"{channel}.1.0") if stream else s
 
 
 def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, height: int) -> float:

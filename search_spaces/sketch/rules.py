@@ -10,7 +10,6 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.core import LINE
 from autotune.schedule.dot_products import DotProduct
 from autotune.search_spaces.library.afar import comes_from_afar
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, Term
@@ -105,13 +104,6 @@ def depths(c: Contraction) -> tuple[int, ...]:
     return tuple(dict.fromkeys((0, *(n for n in near if n >= LEAST_DEPTH))))
 
 
-AHEAD = (0, 4, 8, 16, 32, 64)
-ROOM_AHEAD = 4
-"""What is asked for before it is used may take one of so many parts of the first-level cache."""
-ROOM_AHEAD_OF_L2 = 16
-"""The same of what the second cache has, which answers sooner than memory."""
-
-
 UNROLL = (1, 2, 4, 8)
 ALL = 0
 
@@ -127,16 +119,6 @@ def from_afar(c: Contraction, target: Target) -> bool:
     However little that is beside the work as a whole: each panel is waited for when it is first read.
     """
     return comes_from_afar(sum(math.prod(f.shape) * f.bytes for f in c.streamed), target)
-
-
-def turns_ahead(rows: int, vectors: int, stream: bool, target: Target) -> int:
-    """How many turns ahead a tile asks for panels: as many as there is room for, since memory takes long to answer, few
-    where `stream` has brought them into the second cache.
-
-    A single row only loads, which the CPU looks after itself.
-    """
-    lines = target.l1_bytes // ((ROOM_AHEAD_OF_L2 if stream else ROOM_AHEAD) * LINE)
-    return max(n for n in AHEAD if n * vectors <= lines) if rows > 1 else 0
 
 
 def term_orders(c: Contraction) -> tuple[tuple[int, ...], ...]:

@@ -17,6 +17,7 @@ from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
+from autotune.search_spaces.library.afar import AHEAD, turns_ahead
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
 from autotune.search_spaces.sketch.contraction import Axis, Contraction
@@ -25,7 +26,6 @@ from autotune.search_spaces.sketch.foresee import Cost, foreseen
 from autotune.search_spaces.sketch.instructions import dominated
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
 from autotune.search_spaces.sketch.rules import (
-    AHEAD,
     FACTOR_TILES,
     MOST_BODY,
     block_size,
@@ -38,7 +38,6 @@ from autotune.search_spaces.sketch.rules import (
     remainder,
     term_orders,
     too_many,
-    turns_ahead,
     unrolls,
 )
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling

@@ -15,9 +15,9 @@ from autotune.errors import CodegenError, LoweringError
 from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.search_spaces import Config, lookup, make_schedule, task_space, templates_for
+from autotune.search_spaces.library.afar import turns_ahead
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
-from autotune.search_spaces.sketch.rules import turns_ahead
 from autotune.search_spaces.sketch.space import SketchSpace, tiling
 from autotune.search_spaces.sketch.tiling import NO
 from autotune.target import Target

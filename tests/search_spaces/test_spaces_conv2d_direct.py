@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -56,6 +57,41 @@ def test_narrow_vectors_for_a_last_vector_that_is_half_empty() -> None:
     assert space.knob("lanes").values == (16, 8)
     config = lookup(NAME).default(workload, on).replace(template=NAME, lanes=8, oc_vectors=3, ow_tile=7, oh_tile=1)
     check(workload, config, on)
+
+
+def on_a_megabyte(threads: int) -> Target:
+    """A core of which the second cache is 1 MiB, wherever this runs."""
+    target = Target.parse(f"x86 -mcpu=skylake-avx512 -num-cores={threads}")
+    return replace(target, l2_bytes=2**20)
+
+
+def test_weights_from_afar_are_asked_for_before_they_are_used() -> None:
+    def requests(k: int, size: int, threads: int) -> list[str]:
+        workload, on = conv(512, size, size, k, 1, pad=(0, 0, 0, 0)), on_a_megabyte(threads)
+        config = lookup(NAME).default(workload, on).replace(template=NAME)
+        lines = print_program(lower(make_schedule(workload, config, on))).splitlines()
+        return sorted({line.split("[")[0].strip() for line in lines if "prefetch" in line})
+
+    assert requests(2048, 7, 1) == ["prefetch in1", "prefetch to L2 in1"]  # the next turns', and the next block's
+    assert requests(2048, 7, 2) == ["prefetch in1"]
+    assert requests(768, 28, 1) == ["prefetch in1"]  # the image is not small beside them
+    assert requests(64, 28, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "filters", "order"),
+    [
+        (64, 56, 64, "hkw"),  # all weights stay near
+        (1024, 17, 192, "hkw"),  # the image does not, the weights do
+        (512, 7, 2048, "khw"),  # the image does, the weights do not
+        (512, 28, 1024, "khw"),  # neither does: the image comes again for 32 blocks, less than weights for 28 rows
+    ],
+)
+def test_what_stays_near_is_what_lets_fewer_bytes_come_from_afar(
+    channels: int, size: int, filters: int, order: str
+) -> None:
+    workload = conv(channels, size, size, filters, 1, pad=(0, 0, 0, 0))
+    assert lookup(NAME).default(workload, on_a_megabyte(1)).get_str("order") == order
 
 
 def test_it_does_not_apply_where_something_is_computed_before_the_convolution() -> None:
