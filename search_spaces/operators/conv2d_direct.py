@@ -208,7 +208,8 @@ class RegisterTiles:
         room = target.l2_bytes // DType.f32.bytes
         by_rows = image + panel * blocks * (rows if near + panel * blocks > room else 1)
         by_blocks = panel * blocks + image * (blocks if image + panel > room else 1)
-        return by_rows < by_blocks or (by_rows == by_blocks and 2 * panel * blocks <= room)
+        near_anyway = not comes_from_afar(panel * blocks * DType.f32.bytes, target)
+        return by_rows < by_blocks or (by_rows == by_blocks and near_anyway)
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p = self.shape(workload)

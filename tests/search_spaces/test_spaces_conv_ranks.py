@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +29,15 @@ NAMES = (
 @pytest.mark.parametrize("name", NAMES)
 def test_random_workloads_configs_and_layouts(name: str, target: str, seed: int) -> None:
     check_random(random.Random(seed), name, name.split(".")[0], Target.parse(f"{target} -num-cores=2"))
+
+
+@settings(max_examples=4, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ("conv2d.direct", *NAMES))
+def test_weights_that_all_come_from_afar_are_asked_for_and_change_no_answer(name: str, target: str, seed: int) -> None:
+    small = replace(Target.parse(f"{target} -num-cores=1"), l2_bytes=256)
+    check_random(random.Random(seed), name, "dense" if name == "conv2d.direct" else name.split(".")[0], small)
 
 
 @pytest.mark.parametrize("window", [2, 3, 4])
