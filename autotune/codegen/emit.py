@@ -208,19 +208,20 @@ class _Emitter:
         return kept
 
     def _parallel(self, stmt: For) -> None:
-        """Thread t runs iterations extent * t // threads up to extent * (t + 1) // threads."""
-        h = self.w.hoisted
-        first = h(0, f"udiv i64 {h(0, f'mul i64 %tid, {stmt.extent}')}, %nt")
-        next_thread = h(0, "add i64 %tid, 1")
-        last = h(0, f"udiv i64 {h(0, f'mul i64 {next_thread}, {stmt.extent}')}, %nt")
+        """Threads claim iterations until none is left: see `codegen.runtime_claims`."""
+        turns, claimed = self.w.open_claims(stmt.extent)
+        inside = self.w.open_branch(self.w.value(f"icmp ne i64 {claimed}, 0"))
+        here = len(self.w.scopes) - 1
+        first = self.w.hoisted(here, f"and i64 {claimed}, {2**32 - 1}")
+        last = self.w.hoisted(here, f"lshr i64 {claimed}, 32")
         if stmt.begin:
-            first, last = h(0, f"add i64 {first}, {stmt.begin}"), h(0, f"add i64 {last}, {stmt.begin}")
-        branch = self.w.open_branch(self.w.value(f"icmp slt i64 {first}, {last}"))
+            first, last = (self.w.hoisted(here, f"add i64 {end}, {stmt.begin}") for end in (first, last))
         label, variable = self.w.open_loop(first)
         self.x.bind(stmt.var, self.w.in_turn(variable, first, last, self.x.bound(stmt.turn)))
         self._all(stmt.body)
         self.w.close_loop(label, variable, last)
-        self.w.close_branch(branch)
+        self.w.close_branch(inside)
+        self.w.close_claims(turns, claimed)
 
     def _guard(self, stmt: If) -> None:
         self.x.forget()

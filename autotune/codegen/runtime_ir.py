@@ -8,6 +8,7 @@ what is measured is what runs. It needs libc only (pthread, futex by `syscall`, 
     ptr  autotune_pool_barrier(ptr pool)                         what kernels get as their last frame entry
     void autotune_pool_run(ptr pool, ptr function, ptr argument) one region: function(argument, thread, threads)
     void autotune_barrier(ptr barrier, i64 thread, i64 threads)
+    i64  autotune_claim(ptr barrier, i64 thread, i64 threads, i64 extent, i64 turn)  iterations of a loop, for a thread
     void autotune_run_plan(ptr plan, i64 thread, i64 threads)    inside a region: each step, and a barrier after it
     void autotune_run(ptr pool, ptr plan)                        one region, one pass over the plan
     void autotune_run_profiled(ptr pool, ptr plan, ptr stamps)   i64 ns: at the start and after each step
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from autotune.codegen.runtime_claims import CLAIMS_IR
 from autotune.codegen.runtime_seats import SEATS_IR
 
 if TYPE_CHECKING:
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
 _TYPES = """
 ; arrived | phase, sleepers, spin: the counter and the word that waiters poll are on cache lines of their own
 %Barrier = type { i32, [60 x i8], i32, i32, i64, [48 x i8] }
-; pool, thread number, pthread_t, the core that the thread was last seen on, ticks until which it must not move
-%Helper = type { ptr, i64, i64, i64, i64 }
+; pool, thread number, pthread_t, the core that the thread was last seen on, ticks until which it must not move | what
+; is taken of the thread's range of a loop, the number of the loop that it is in, whose range it takes from
+%Helper = type { ptr, i64, i64, i64, i64, [24 x i8], i64, i32, i64, [40 x i8] }
 ; threads, idle spin | generation, sleepers, function, argument | barrier | one helper per thread, right behind the
 ; barrier; of the first only the core is used
 %Pool = type { i64, i64, [48 x i8], i32, i32, ptr, ptr, [40 x i8], %Barrier, [0 x %Helper] }
@@ -55,6 +58,8 @@ declare i32 @clock_gettime(i32, ptr)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 declare ptr @memset(ptr, i32, i64)
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
@@ -237,10 +242,9 @@ define ptr @autotune_pool_create(i64 %threads, i64 %idle_spin, i64 %barrier_spin
 entry:
   %blocked = alloca [16 x i64]
   %restored = alloca [16 x i64]
-  ; 256 bytes before the helpers, 40 bytes for each, rounded up to whole cache lines
-  %helpers.size = mul i64 %threads, 40
-  %padded = add i64 %helpers.size, 319
-  %size = and i64 %padded, -64
+  ; 256 bytes before the helpers, two cache lines for each
+  %helpers.size = mul i64 %threads, 128
+  %size = add i64 %helpers.size, 256
   %pool = call ptr @aligned_alloc(i64 64, i64 %size)
   %no.memory = icmp eq ptr %pool, null
   br i1 %no.memory, label %refuse, label %start
@@ -477,7 +481,7 @@ define void @autotune_time(ptr %pool, ptr %plan, i64 %number, i64 %repeats, ptr 
 
 def runtime_ir() -> str:
     """The IR text of the runtime object."""
-    return "".join((_TYPES, SEATS_IR, _WAITING, _POOL, _PLAN, _TIMING))
+    return "".join((_TYPES, SEATS_IR, _WAITING, CLAIMS_IR, _POOL, _PLAN, _TIMING))
 
 
 def runtime_object(compile_text: CompileIr) -> bytes:

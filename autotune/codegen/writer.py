@@ -176,13 +176,30 @@ class Writer:
 
     def close_loop(self, label: str, variable: str, end: str) -> None:
         """Finish the loop of `open_loop`; it runs at least once."""
-        scope = self.scopes.pop()
-        self._append(scope)
+        self._close(label, variable, f"icmp slt i64 {variable}.next, {end}")
+
+    def open_claims(self, extent: int) -> tuple[tuple[str, str], str]:
+        """Start a loop whose every turn claims iterations of one of `extent` for this thread.
+
+        Returns the loop, for `close_claims`, and what was claimed: the first iteration, and 2^32 times the last's
+        successor; 0 where none was left, in the last turn.
+        """
+        self.declare("i64 @autotune_claim(ptr, i64, i64, i64, i64)")
+        label, turn = self.open_loop("0")
+        return (label, turn), self.value(
+            f"call i64 @autotune_claim(ptr %barrier, i64 %tid, i64 %nt, i64 {extent}, i64 {turn})"
+        )
+
+    def close_claims(self, loop: tuple[str, str], claimed: str) -> None:
+        """Finish the loop of `open_claims`, where nothing was claimed."""
+        self._close(*loop, f"icmp ne i64 {claimed}, 0")
+
+    def _close(self, label: str, variable: str, again: str) -> None:
+        self._append(self.scopes.pop())
         self.emit(f"br label %{label}.latch")
         self._label(f"{label}.latch")
         self.emit(f"{variable}.next = add nuw nsw i64 {variable}, 1")
-        again = self.value(f"icmp slt i64 {variable}.next, {end}")
-        self.emit(f"br i1 {again}, label %{label}, label %{label}.exit")
+        self.emit(f"br i1 {self.value(again)}, label %{label}, label %{label}.exit")
         self._label(f"{label}.exit")
 
     def open_branch(self, condition: str) -> str:

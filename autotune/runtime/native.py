@@ -10,6 +10,9 @@ from typing import Any
 
 from autotune.codegen.link import Library, load_objects
 
+CALLED = ("autotune_barrier", "autotune_claim")
+"""What kernels call; a file that was compiled before a function was there calls it nowhere."""
+
 
 @dataclass(frozen=True, slots=True)
 class NativeRuntime:
@@ -63,5 +66,5 @@ def load_runtime(object_code: bytes) -> NativeRuntime:
         run_profiled=function("run_profiled", None, pointer, pointer, pointer),
         run_traced=function("run_traced", None, *[pointer] * 4) if library.defines("autotune_run_traced") else None,
         time=function("time", None, pointer, pointer, word, word, pointer),
-        imports={"autotune_barrier": library.address("autotune_barrier")},
+        imports={name: library.address(name) for name in CALLED if library.defines(name)},
     )

@@ -152,14 +152,16 @@ def unroll(state: State, stage: str, loop: str) -> State:
 
 @primitive
 def parallel(state: State, stage: str, loop: str) -> State:
-    """Give every thread a contiguous share of the iterations. Only the outermost loop of a top-level stage.
+    """Share the iterations among the threads: each has a range of its own, of which others take what it leaves.
+
+    Only the outermost loop of a top-level stage.
 
     In a recurrence that is the outermost loop of each step: all threads run all steps, and meet after each stage.
 
     rewrite:
         for i in 0..n: S(i)
         -->
-        for i in n * thread / threads .. n * (thread + 1) / threads: S(i)
+        while some are left: for i in what this thread claims: S(i)
     """
     s = state.stage(stage)
     old = s.loop(loop)
