@@ -16,6 +16,7 @@ from autotune.cost_model.padding import share_read
 from autotune.cost_model.traffic import Traffic
 from autotune.lower.ir import (
     REGISTER,
+    SHARED,
     Barrier,
     For,
     LoopProgram,
@@ -40,21 +41,33 @@ LATE = 0.5
 
 
 def expected_cycles(program: LoopProgram, target: Target) -> float:
-    """Cycles of the slowest thread. Constants come from memory: between two runs of a kernel a model reads others."""
-    body = _one_thread(program.body, target.num_threads)
+    """Cycles of the slowest thread. Constants come from memory: between two runs of a kernel a model reads others; and
+    what threads fill for each other, from the caches of others."""
+    core, threads = target.core, target.num_threads
+    body = _one_thread(program.body, threads)
     nests = list(_nests(body, ()))
-    traffic = Traffic(body, [stmts for stmts, _ in nests], {o.name for o in program.operands if o.constant})
-    levels = behind_caches(target)
-    missed = [traffic.missed(size) for size, _ in levels]
+    traffic = Traffic(body, [stmts for stmts, _ in nests])
+    constants = {o.name for o in program.operands if o.constant}
+    theirs = {b.name for b in program.buffers if b.scope == SHARED} if threads > 1 else set()
+    (l1, from_l2), (l2, from_l3), _ = behind_caches(target)
+    # What several threads read comes from memory once: what they lack together.
+    whole = _one_thread(program.body, 1)
+    together = Traffic(whole, [stmts for stmts, _ in _nests(whole, ())]) if threads > 1 else traffic
+    memory = min(threads * core.dram, max(core.dram, core.dram_shared))
+    moved = [
+        [bytes_ / from_l2 for bytes_ in traffic.missed(l1, constants | theirs)],
+        [bytes_ / from_l3 for bytes_ in traffic.missed(l2, constants | theirs)],
+        [bytes_ / memory for bytes_ in together.missed(target.l3_bytes, constants)],
+    ]
     total = 0.0
     for n, (stmts, around) in enumerate(nests):
-        moving = [bytes_[n] / rate for bytes_, (_, rate) in zip(missed, levels)]
+        moving = [cycles[n] for cycles in moved]
         arithmetic = _issued(counted(stmts, around, target), target)
         # What is asked for early comes meanwhile.
         asked = sum(traffic.touches[name].lines(LINE) for name in _asked(stmts) & traffic.touches.keys())
-        late = [max(bytes_[n] - asked, 0.0) / rate for bytes_, (_, rate) in zip(missed[1:], levels[1:])]
+        late = [max(cycles - asked / rate, 0.0) for cycles, rate in zip(moving[1:], (from_l3, memory / threads))]
         total += max(arithmetic, *moving) + LATE * (moving[0] + sum(late))
-    return total + (_meetings(program.body) * target.core.barrier_cycles if target.num_threads > 1 else 0.0)
+    return total + (_meetings(program.body) * core.barrier_cycles if threads > 1 else 0.0)
 
 
 def least_cycles(compute: ComputeDef, target: Target) -> float:

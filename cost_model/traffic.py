@@ -18,26 +18,30 @@ class Traffic:
     Args:
         body: of one thread.
         nests: its statements, by nest; what is touched by several is to the account of the first.
-        cold: operands that are in no cache at the beginning; the others are, where there is room for all.
 
     Attributes:
         touches: all that the body touches, by buffer.
     """
 
-    def __init__(self, body: Sequence[Stmt], nests: Sequence[Sequence[Stmt]], cold: Collection[str]) -> None:
-        self._body, self._cold, self._count = body, cold, len(nests)
+    def __init__(self, body: Sequence[Stmt], nests: Sequence[Sequence[Stmt]]) -> None:
+        self._body, self._count = body, len(nests)
         self._nest = {id(stmt): n for n, stmts in enumerate(nests) for stmt in stmts}
         self._turns: dict[int, int] = {}
         self._places: dict[int, list[Place]] = {}
         self.touches = touched(body, {}, self._places)
 
-    def missed(self, size: int) -> list[float]:
-        """Bytes that a cache of so many lacks, by nest."""
+    def missed(self, size: int, cold: Collection[str]) -> list[float]:
+        """Bytes that a cache of so many lacks, by nest.
+
+        Args:
+            cold: buffers that it does not hold when they are first touched; the others it does, where there is room for
+                all.
+        """
         out = [0.0] * self._count
         if _bytes(self.touches) > size:
             self._visit(self._body, {}, 1.0, size, out, None)
         else:
-            self._once(self._body, {}, 1.0, out, {}, None, self._cold)
+            self._once(self._body, {}, 1.0, out, {}, None, cold)
         return out
 
     def _visit(

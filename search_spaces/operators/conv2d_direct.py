@@ -198,16 +198,20 @@ class RegisterTiles:
         return chosen.replace(ic_unroll=unroll, order=order)
 
     def _rowwise(self, p: Conv, target: Target, config: Config) -> bool:
-        """Whether fewer bytes come from behind the second cache if rows of the image stay near while all weights go by
-        than if a block of weights does while the image goes by."""
+        """Whether fewer bytes come from behind a thread's second cache if rows of the image stay near while all weights
+        go by than if a block of weights does while the image goes by."""
         block, height = config.get_int("oc_vectors") * config.get_int("lanes"), config.get_int("oh_tile")
         panel = p.c // p.groups * p.taps * block
         blocks, rows = -(-p.k // block), p.out[-2] // height
         image = p.c * math.prod(p.image[-2:]) * math.prod(p.window[:-2])
         near = image * min(1.0, ((height - 1) * p.stride[-2] + (p.window[-2] - 1) * p.dilation[-2] + 1) / p.image[-2])
         room = target.l2_bytes // DType.f32.bytes
-        by_rows = image + panel * blocks * (rows if near + panel * blocks > room else 1)
-        by_blocks = panel * blocks + image * (blocks if image + panel > room else 1)
+        tiles = -(-rows * blocks // target.num_threads)
+        across, down = min(blocks, tiles), -(-tiles // blocks)  # what a thread has: blocks of a row, then rows
+        by_rows = max(image * down / rows, near) + panel * across * (down if near + panel * across > room else 1)
+        down, across = min(rows, tiles), -(-tiles // rows)  # rows of a block, then blocks
+        part = max(image * down / rows, near)
+        by_blocks = panel * across + part * (across if part + panel > room else 1)
         near_anyway = not comes_from_afar(panel * blocks * DType.f32.bytes, target)
         return by_rows < by_blocks or (by_rows == by_blocks and near_anyway)
 

@@ -56,7 +56,7 @@ class Cost:
         return self.points * self.p.c * self.p.k * DType.f32.bytes
 
     def cycles(self, blocking: Blocking) -> float:
-        """Estimated cycles of the slowest thread, without what all blockings have: transforms, cold weights."""
+        """Estimated cycles of the slowest thread, without what all have: transforms, weights that come once."""
         vectors, width, height, block, once = blocking
         p, target, lanes = self.p, self.target, self.target.lanes(DType.f32.bytes)
         rows, columns = self.tiles
@@ -77,6 +77,8 @@ class Cost:
         held = blocks * inputs + panel * self.points if once else inputs
         moved += (1 + filters) * blocks * inputs * far(held + outputs)  # written, and read for all filters
         moved += 2 * filters * blocks * outputs * far(outputs)
+        # Threads that share tiles read all weights each; those that share weights, what others have transformed.
+        moved += (target.num_threads - 1) * (blocks * inputs if once else self.weights) / l3
         products = filters * self._products(vectors, width, height)
         units = p.n * blocks * (filters if once else 1)
         return p.n * overlapped(products, moved) * -(-units // target.num_threads) / units

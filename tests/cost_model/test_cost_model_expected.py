@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.cost_model.expected import expected_cycles, least_cycles, overlapped
+from autotune.cost_model.expected import LATE, expected_cycles, least_cycles, overlapped
 from autotune.cost_model.padding import share_read
 from autotune.lower import lower
 from autotune.ops import parse_workload
@@ -49,6 +49,32 @@ def test_threads_share_the_work_and_slow_memory_costs_time() -> None:
     assert 0.45 < cycles(SQUARE, "conv2d.direct", TWO) / cycles(SQUARE, "conv2d.direct") < 0.6
     slow = replace(ONE, core=replace(ONE.core, dram=ONE.core.dram / 16))
     assert cycles(SQUARE, "conv2d.winograd_f6", slow) > 1.2 * cycles(SQUARE, "conv2d.winograd_f6")
+
+
+def test_what_many_threads_read_comes_from_memory_once() -> None:
+    """Each of these threads has a row of the image, and reads all weights."""
+    text, many = "conv2d data=1,256,16,16 weight=64,256,1,1", replace(ONE, num_threads=16)
+    workload, template = parse_workload(text), lookup("conv2d.direct")
+    config = template.default(workload, many).replace(order="hkw", oc_vectors=4, oh_tile=1)
+    program = lower(template.schedule(workload, config, many))
+    slow = replace(many, core=replace(many.core, dram=1e-3, dram_shared=2e-3))
+    weights = 256 * 64 * 4
+    assert expected_cycles(program, slow) == pytest.approx((1 + LATE) * weights / 2e-3, rel=0.05)
+
+
+def test_what_threads_fill_for_each_other_comes_from_behind_their_caches() -> None:
+    text, name = "conv2d data=1,256,14,14 weight=256,256,3,3 pad=1", "conv2d.winograd_f2"
+    for threads in (1, 16):
+        target = replace(ONE, num_threads=threads)
+        workload, template = parse_workload(text), lookup(name)
+        shared = {"transform": "once", "rows": 7, "th_tile": 1, "tw_tile": 7, "oc_vectors": 1, "stream": False}
+        config = template.default(workload, target).replace(**shared)
+        program = lower(template.schedule(workload, config, target))
+        core = replace(target.core, l3=1e-3, l3_shared=1.0, dram=1e9, dram_shared=1e9)
+        transformed, weights = 16 * 49 * 256 * 4, 16 * 256 * 256 * 4
+        bytes_ = weights / threads + (transformed if threads > 1 else 0)
+        found = expected_cycles(program, replace(target, l2_bytes=64 << 20, core=core))
+        assert found == pytest.approx((1 + LATE) * bytes_ / 1e-3, rel=0.1)
 
 
 def test_threads_wait_for_each_other_as_often_as_loops_say() -> None:
