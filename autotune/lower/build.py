@@ -214,7 +214,12 @@ class NestBuilder:
             )
             store = replace(store, values=tuple(protected(v, overhang, self.ranges) for v in store.values))
             guards = tuple(g for g in guards if g not in overhang)
-        return [If(guards, (store,))] if guards else [store]
+        # Conditions that look something up hold where the place is one of the stage's: elsewhere there is nothing.
+        body: tuple[Stmt, ...] = (store,)
+        for kind in (Expr, Linear):
+            tested = tuple(g for g in guards if isinstance(g, kind))
+            body = (If(tested, body),) if tested else body
+        return list(body)
 
     def _inside(self, s: StageState, body: Expr) -> Expr:
         """The body's value, but what readers rely on where a padded stage computes beyond an output's extent."""

@@ -48,6 +48,15 @@ def test_random_workloads_layouts_and_knobs(seed: int) -> None:
     check(workload, space.sample(rng), target, random_interface(workload, rng))
 
 
+def test_points_to_sample_are_looked_up_only_where_there_are_some() -> None:
+    """Rows in pieces that overhang the image, whose sums skip what the place that was looked up does not weigh."""
+    workload = parse_workload("grid_sample data=2,1,8,3 grid=2,3,11,2 mode=cubic")
+    target = Target.parse("x86 -mcpu=haswell -num-cores=2")
+    config = Config.of(grain=16, half=False, partials=2, rows=2, unroll=8)
+    layout = Layout.blocked(4, [(3, 8)]).with_halo(((0, 0), (1, 2), (0, 0), (0, 0)))
+    check(workload, config, target, Interface((layout,) * 3))
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("text", "layouts"),
