@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
 
@@ -107,7 +108,10 @@ class Bench:
         The runs rotate through `constants`, addresses of input copies by operand name.
         """
         plan = Plan(pool, [[self._step(addresses)] for addresses in constants])
-        return [float(seconds) for seconds in pool.time_plan(plan, number, batches)]
+        with ExitStack() as stack:
+            for buffer in {id(buffer): buffer for buffer in (*self._buffers, *self.scratch)}.values():
+                stack.enter_context(buffer.readable_behind())
+            return [float(seconds) for seconds in pool.time_plan(plan, number, batches)]
 
     def poison_outputs(self) -> None:
         for _, buffer in self.outputs():

@@ -59,6 +59,21 @@ ctypes.{act}
     assert done.returncode == -11
 
 
+@pytest.mark.parametrize("size", [100, 4096, 1 << 21])
+def test_while_kernels_are_timed_the_page_behind_may_be_read(size: int) -> None:
+    code = f"""
+import ctypes
+from autotune.measure.buffers import GuardedBuffer
+buffer = GuardedBuffer({size})
+with buffer.readable_behind():
+    ctypes.string_at(buffer.address + {-(-size // ALIGNMENT) * ALIGNMENT}, 4096)
+print("read", flush=True)
+ctypes.string_at(buffer.address + {-(-size // ALIGNMENT) * ALIGNMENT}, 1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("read\n", -11)
+
+
 def test_a_spare_buffer_serves_again_those_of_its_size() -> None:
     spare = SpareBuffers(1000)
     one = spare.take(100)
