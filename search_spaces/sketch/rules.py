@@ -121,6 +121,13 @@ def from_afar(c: Contraction, target: Target) -> bool:
     return comes_from_afar(sum(math.prod(f.shape) * f.bytes for f in c.streamed), target)
 
 
+def read_once(c: Contraction) -> bool:
+    """Whether the largest factor is no weight, and each of its elements in one sum: to turn it for vectors of results
+    may take longer than vectors of terms do, whose lanes are added up at the end."""
+    largest = max(c.factors, key=lambda f: math.prod(f.shape) * f.bytes)
+    return largest.plain and not largest.constant and all(a.extent == 1 or a.name in largest.axes() for a in c.spatial)
+
+
 def term_orders(c: Contraction) -> tuple[tuple[int, ...], ...]:
     """Orders of the loops of the sum: those of one turn first, what is in a block inside the loop over the blocks."""
     terms = c.terms()

@@ -16,7 +16,7 @@ from autotune.search_spaces.sketch.batch import Integers
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.mapping import far_apart, mapping, slides, turned
 from autotune.search_spaces.sketch.parts import added_up, in_parts
-from autotune.search_spaces.sketch.rules import from_afar
+from autotune.search_spaces.sketch.rules import from_afar, read_once
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles, Tiling
 from autotune.search_spaces.sketch.widened import all_wide, copied, widened
@@ -100,12 +100,15 @@ def _in_parts(workload: Workload, target: Target) -> Contraction | None:
 def _first(workload: Workload, target: Target) -> float:
     """Untuned, the first for products of matrices, depthwise convolutions and tiles, which templates have not; behind
     those of other convolutions, which it equals (benchmarks/sketches.py --against). Of narrow factors, and of weights
-    from memory, which it asks for in time, it is one among those.
+    from memory, which it asks for in time, it is one among those; for run-time matrices times a vector beside
+    `generic`, whose vectors may lie along the sum.
     """
     anchor, c = workload.anchor, contraction(workload, target)
     narrow = anchor is not None and any(workload.source(value) != value for value in anchor.inputs)
     afar = c is not None and from_afar(c, target)
     tiled = c is not None and any(f.dot.tiled for f in c.foldings) and not narrow
+    if c is not None and not (tiled or c.lanewise) and read_once(c):
+        return BESIDE_GENERIC
     if tiled or (anchor is not None and anchor.op == "matmul") or (c is not None and c.lanewise):
         return FIRST
     if (narrow or afar) and anchor is not None and anchor.op in CONVOLUTIONS:

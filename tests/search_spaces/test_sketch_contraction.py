@@ -201,6 +201,11 @@ def test_near_tiles_differ_by_one_size() -> None:
         ("conv2d data=1,32,8,8 weight=32,1,3,3 pad=1 groups=32",
          ["sketch.contraction", "conv2d.grouped_across", "generic"]),
         (PRODUCT, ["sketch.contraction", "generic"]),
+        # Matrices of the run times a vector: vectors along the sum need no panels. With weights these are made before.
+        ("matmul a=64,128,256 b=var:64,256,1", ["generic", "sketch.contraction"]),
+        ("matmul a=1,32,1,64 b=var:1,32,512,64 trans_b=true", ["generic", "sketch.contraction"]),
+        ("matmul a=8,128,256 b=var:8,256,8", ["sketch.contraction", "generic"]),
+        ("matmul a=1,256 b=const:256,512", ["sketch.contraction", "generic"]),
     ],
 )  # fmt: skip
 def test_where_sketches_stand_among_the_templates(text: str, order: list[str]) -> None:
