@@ -1,0 +1,123 @@
+"""Leaves: trees of few splits as the masks that the operator `leaf_masks` reads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autotune.graph.frontend.learned.forest import Forest
+from autotune.graph.ir import Array
+from autotune.ops.leaf_masks import ALL, WORD
+from autotune.tensor.trees import BELOW, CODE, MIXED, NAN_GOES_ON, STEP, limits
+
+UNIT = 16
+"""Trees of a group are a multiple, so that vectors of trees are whole: lanes of f32 with AVX-512."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Trees of about as many splits: see `leaf_masks`, across rows.
+
+    Attributes:
+        words: of each tree.
+        numbers: nodes of the forest that are leaves, by tree, from first branch to second; of trees that only fill up
+            the group none.
+    """
+
+    limits: Array
+    features: Array
+    masks: Array
+    words: int
+    numbers: tuple[tuple[int, ...], ...]
+
+    def weights(self, weights: Array, filling: float) -> Array:
+        """(trees, words * 32, targets) of the weights (nodes, targets) of all nodes; `filling` changes no result."""
+        found = np.full((len(self.masks) // self.words, self.words * WORD, weights.shape[1]), filling, weights.dtype)
+        for tree, leaves in enumerate(self.numbers):
+            found[tree, : len(leaves)] = weights[list(leaves)]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """A tree in order. `splits`: a node, and the leaves below its first branch: from, up to."""
+
+    leaves: tuple[int, ...]
+    splits: tuple[tuple[int, int, int], ...]
+    depth: int
+
+    @property
+    def words(self) -> int:
+        return -(-len(self.leaves) // WORD)
+
+    def looked_at(self) -> int:
+        """Splits of all words."""
+        return sum(len(list(self.of_word(word))) for word in range(self.words))
+
+    def of_word(self, word: int) -> Iterator[tuple[int, int]]:
+        """Nodes that rule out leaves of a word, and what they leave."""
+        for node, begin, end in self.splits:
+            first, last = max(begin - word * WORD, 0), min(end - word * WORD, WORD)
+            if first < last:
+                yield node, ALL & ~((1 << last) - (1 << first))
+
+
+def masked(grown: Forest, features: int, most: int) -> tuple[tuple[Leaves, ...], Forest | None]:
+    """Trees as masks, in groups, and those to walk.
+
+    Args:
+        features: of the data. Where NaN goes differs from split to split, those that it passes read features behind
+            these, in which it is the least number; in the others it is the greatest.
+        most: splits to look at for each step of a walk.
+    """
+    groups, rest, depth = defaultdict[tuple[int, int], list[_Tree]](list), list[int](), 0
+    all_limits = limits(grown.nodes, grown.dtype)
+    for root in map(int, grown.roots):
+        tree = _tree(grown, root, most * grown.depth + 1)
+        if tree is not None and tree.looked_at() <= most * tree.depth and _exact(grown, all_limits, tree):
+            groups[tree.words, tree.looked_at().bit_length()].append(tree)
+        else:
+            rest.append(root)
+            depth = max(depth, grown.depth if tree is None else tree.depth)
+    walked = replace(grown, roots=np.array(rest, np.int32), depth=depth) if rest else None
+    return tuple(_group(grown, all_limits, trees, features) for trees in groups.values()), walked
+
+
+def _exact(grown: Forest, all_limits: Array, tree: _Tree) -> bool:
+    """Whether NaN may stand for the greatest or the least number."""
+    return grown.nan != MIXED or all(np.isfinite(all_limits[node]) for node, _, _ in tree.splits)
+
+
+def _group(grown: Forest, all_limits: Array, trees: Sequence[_Tree], features: int) -> Leaves:
+    words = trees[0].words
+    lists = [list(tree.of_word(word)) for tree in trees for word in range(words)]
+    shape = (-(-len(trees) // UNIT) * UNIT * words, max(1, *map(len, lists)))
+    limit, feature, mask = np.zeros(shape, grown.dtype), np.zeros(shape, np.int32), np.full(shape, ALL, np.uint32)
+    for place, found in enumerate(lists):
+        for n, (node, left) in enumerate(found):
+            code = int(grown.nodes[node, CODE])
+            behind = features if grown.nan == MIXED and code & NAN_GOES_ON else 0
+            limit[place, n], feature[place, n], mask[place, n] = all_limits[node], (code >> 1) + behind, left
+    return Leaves(limit, feature, mask, words, tuple(tree.leaves for tree in trees))
+
+
+def _tree(grown: Forest, root: int, most: int) -> _Tree | None:
+    """The tree below a root; None of more leaves than `most`, as where branches meet again and again."""
+    leaves, splits, begins = list[int](), list[tuple[int, int, int]](), dict[int, list[int]]()
+    depth = 0
+    todo = [(root, 0, True)]
+    while todo and len(leaves) <= most:
+        node, above, entering = todo.pop()
+        depth = max(depth, above)
+        if not grown.nodes[node, STEP]:
+            leaves.append(node)
+        elif entering:
+            begins.setdefault(node, []).append(len(leaves))
+            below, step = int(grown.nodes[node, BELOW]), int(grown.nodes[node, STEP])
+            todo += [(below + step, above + 1, True), (node, above, False), (below, above + 1, True)]
+        else:
+            splits.append((node, begins[node].pop(), len(leaves)))
+    return None if todo else _Tree(tuple(leaves), tuple(splits), depth)
