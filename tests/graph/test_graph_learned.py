@@ -7,38 +7,27 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 from onnxruntime.datasets import get_example
 
 import autotune
 from autotune.errors import ModelError
-from tests.graph.learned_models import DOUBLE, FLOAT, INT64, ML, MODES, STRING, data, model, random_trees
-
-TARGET = "native -num-cores=1"
-
-
-def both(proto: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    text = proto.SerializeToString()
-    ours = autotune.InferenceSession(text, target=TARGET, database=False).run(None, feeds)
-    theirs = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"]).run(None, feeds)
-    return ours, theirs
-
-
-def as_reference(proto: onnx.ModelProto, feeds: dict[str, Any]) -> None:
-    ours = autotune.InferenceSession(proto.SerializeToString(), target=TARGET, database=False).run(None, feeds)
-    for one, other in zip(ours, ReferenceEvaluator(proto).run(None, feeds), strict=True):
-        assert one.shape == other.shape
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
-def agree(proto: onnx.ModelProto, feeds: dict[str, Any]) -> None:
-    ours, theirs = both(proto, feeds)
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.dtype == other.dtype and one.shape == other.shape
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+from tests.graph.learned_models import (
+    DOUBLE,
+    FLOAT,
+    INT64,
+    ML,
+    MODES,
+    STRING,
+    TARGET,
+    agree,
+    as_reference,
+    both,
+    data,
+    model,
+    random_trees,
+)
 
 
 @pytest.mark.parametrize("seed", range(12))
