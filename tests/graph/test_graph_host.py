@@ -113,6 +113,21 @@ def test_unique_numbers(dtype: str) -> None:
             np.testing.assert_array_equal(found, wanted)
 
 
+@given(st.data())
+@FEW
+def test_unique_strings(data: st.DataObject) -> None:
+    """As numbers in their place, in the order of the characters' codes."""
+    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
+    axis = data.draw(st.none() | st.integers(-len(shape), len(shape) - 1))
+    attributes = {"sorted": data.draw(st.integers(0, 1)), **({} if axis is None else {"axis": axis})}
+    texts = np.asarray(["", "B", "a", "ab", "é", "\uffff", "\U0001f600"], object)
+    numbers = np.random.default_rng(data.draw(st.integers(0, 9))).integers(0, len(texts), shape)
+    found, expected = run("Unique", texts[numbers], **attributes), run("Unique", numbers, **attributes)
+    assert found[0].dtype == object
+    for one, other in zip(found, (texts[expected[0]], *expected[1:]), strict=True):
+        assert one.shape == other.shape and one.tolist() == other.tolist()
+
+
 def test_compress() -> None:
     x = np.arange(12).reshape(3, 4)
     np.testing.assert_array_equal(run("Compress", x, np.asarray([False, True]), axis=1)[0], x[:, 1:2])
