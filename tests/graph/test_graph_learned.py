@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from onnxruntime.datasets import get_example
 
 import autotune
-from autotune.errors import ModelError
+from autotune.errors import InputError, ModelError
 from tests.graph.learned_models import (
     DOUBLE,
     FLOAT,
@@ -222,6 +222,30 @@ def test_categories_are_mapped_on_the_host() -> None:
     assert ours.tolist() == theirs.tolist() == ["x", "none"]
     hot = model("OneHotEncoder", {"x": (STRING, (2,))}, {"y": FLOAT}, cats_strings=["y", "z"], zeros=1)
     agree(hot, {"x": words})
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_a_category_that_is_none_fails_a_run_without_zeros(kind: type[np.generic]) -> None:
+    """ONNX Runtime and the reference fail, too; a row of zeros would be an answer without a sign that it is none."""
+    known = np.array([[1, 3], [3, 9]], kind)
+    kinds = {"x": (helper.np_dtype_to_tensor_dtype(known.dtype), known.shape)}
+    proto = model("OneHotEncoder", kinds, {"y": FLOAT}, cats_int64s=[1, 3, 9], zeros=0)
+    agree(proto, {"x": known})
+    session = autotune.InferenceSession(proto.SerializeToString(), target=TARGET, database=False)
+    for _ in range(2):
+        with pytest.raises(InputError, match="OneHotEncoder.*none of the categories 1, 3, 9, and zeros is 0"):
+            session.run(None, {"x": np.array([[1, 3], [2, 9]], kind)})
+    np.testing.assert_array_equal(session.run(None, {"x": known})[0].argmax(-1), [[0, 1], [1, 2]])
+
+
+def test_a_constant_category_that_is_none_is_refused_at_once() -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value_ints=list(range(20, 29))),
+        helper.make_node("OneHotEncoder", ["c"], ["y"], domain=ML, cats_int64s=list(range(9)), zeros=0),
+    ]
+    proto = model("", {"x": (FLOAT, (1,))}, {"y": FLOAT}, nodes=nodes)
+    with pytest.raises(ModelError, match="0, 1, 2, 3, 4, 5, 6, 7, ..., and zeros is 0"):
+        autotune.InferenceSession(proto.SerializeToString(), target=TARGET, database=False)
 
 
 TREE: dict[str, Any] = random_trees(np.random.default_rng(0), 2, 2, 3, (0,), "target")

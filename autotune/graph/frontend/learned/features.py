@@ -13,6 +13,9 @@ from autotune.tensor import DType
 MOST_KEYS = 1024
 """Of a map from numbers to numbers, which is looked up by comparing with every key."""
 
+NAMED = 8
+"""Categories that a message lists."""
+
 
 @contributed("Scaler", inputs=1, domains=ML)
 def scaler(node: OnnxNode) -> str:
@@ -106,14 +109,22 @@ def array_feature_extractor(node: OnnxNode) -> str:
 
 @contributed("OneHotEncoder", inputs=1, domains=ML)
 def one_hot_encoder(node: OnnxNode) -> str:
-    """A 1 where a category is, behind a new last axis. Strings are for the host."""
+    """A 1 where a category is, behind a new last axis; with zeros=0 a run that meets another fails. Strings are for the
+    host."""
     categories = node.attr_ints("cats_int64s")
-    node.attr_flag("zeros", default=True)  # without it an unknown category would be an error of the run
+    zeros = node.attr_flag("zeros", default=True)
     if categories is None:
         raise UnsupportedError(f"{node.label}: categories that are strings, of data that is no tensor of strings")
     x = node.reshaped(node.input(0), (*node.shape(), 1))
     keys = node.new_constant(np.asarray(categories, DType(node.value().dtype).numpy))
-    return node.converted(node.emit("equal", x, keys), DType.f32)
+    hot = node.emit("equal", x, keys)
+    if not zeros:
+        known = node.emit("reduce_max", node.emit("cast", hot, to="i32"), axes=(node.rank(),), keepdims=False)
+        some = ", ".join(map(str, categories[:NAMED])) + (", ..." if len(categories) > NAMED else "")
+        node.refuse_outside(
+            known, (1,), (2,), f"{node.label}: a value is none of the categories {some}, and zeros is 0"
+        )
+    return node.converted(hot, DType.f32)
 
 
 @contributed("LabelEncoder", inputs=1, domains=ML)
