@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from autotune.errors import AutotuneError, InputError, ModelError, UnsupportedError
+from autotune.errors import AutotuneError, InputError, ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import host_operators, run_host
 from tests.graph.graph_models import FEW
@@ -191,5 +191,10 @@ def test_impossible_ngrams() -> None:
             run("TfIdfVectorizer", x, **{**good, **change})
     with pytest.raises(ModelError, match="integers"):
         run("TfIdfVectorizer", floats(1), **good)
-    with pytest.raises(UnsupportedError, match="strings"):
-        run("TfIdfVectorizer", x, **{k: v for k, v in good.items() if k != "pool_int64s"}, pool_strings=["a"] * 10)
+    with pytest.raises(ModelError, match="rows of integers, not a tensor string"):
+        run("TfIdfVectorizer", np.asarray(["a"], object), **good)
+    texts = {k: v for k, v in good.items() if k != "pool_int64s"} | {"pool_strings": ["a"] * 10}
+    with pytest.raises(ModelError, match="rows of strings, not a tensor int64"):
+        run("TfIdfVectorizer", x, **texts)
+    with pytest.raises(ModelError, match="not both"):
+        run("TfIdfVectorizer", x, **good, pool_strings=["a"])

@@ -66,6 +66,23 @@ def test_unique_strings_as_onnxruntime_has_them(attributes: dict[str, int]) -> N
             assert np.asarray(ours).tolist() == theirs.tolist()
 
 
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize(("least", "most", "skip"), [(1, 1, 0), (1, 2, 0), (1, 2, 1), (2, 2, 3)])
+def test_ngrams_of_strings_as_onnxruntime_counts_them(mode: str, least: int, most: int, skip: int) -> None:
+    x = words("a", "bb", "a", "c", "bb", "a", "", "c", "c", "a", "zz", "bb").reshape(2, 6)
+    node = helper.make_node(
+        "TfIdfVectorizer", ["x"], ["y"], mode=mode, min_gram_length=least, max_gram_length=most, max_skip_count=skip,
+        ngram_counts=[0, 3], ngram_indexes=[0, 1, 2, 3, 4], pool_strings=["a", "bb", "c", "a", "bb", "c", "a"],
+        weights=[1.0, 2.0, 3.0, 4.0, 0.5],
+    )  # fmt: skip
+    for rows in (x, x[0]):
+        takes = text("x", rows.shape)
+        other = onnxruntime.InferenceSession(proto([node], [takes], ["y"]), providers=["CPUExecutionProvider"])
+        (ours,), (theirs,) = ready([node], [takes], ["y"]).run({"x": rows}), other.run(None, {"x": rows})
+        assert isinstance(ours, np.ndarray) and ours.dtype == np.float32
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_known_sequences_cost_nothing() -> None:
     nodes = [
         helper.make_node("Constant", [], ["two"], value_int=2),
