@@ -207,6 +207,21 @@ def test_maps_of_labels(items: list[Any], kind: int, result: int, attributes: di
     assert ours.shape == theirs.shape and ours.tolist() == theirs.tolist()
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 2000])
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_maps_of_any_number_of_numbers(kind: type[np.generic], count: int) -> None:
+    """Keys in no order, some twice, NaN and zeros of either sign among those that are no integers."""
+    rng = np.random.default_rng(count)
+    keys = rng.integers(-count, count, count).astype(kind)
+    if kind is np.float32 and count > 2:
+        keys[:3] = (np.nan, -0.0, np.inf)
+    name = "floats" if kind is np.float32 else "int64s"
+    lists = {f"keys_{name}": keys.tolist(), "values_int64s": rng.integers(0, 99, count).tolist()}
+    x = np.concatenate([keys, rng.integers(-3 - 2 * count, 3 + 2 * count, 40).astype(kind)])[:, None]
+    number = helper.np_dtype_to_tensor_dtype(x.dtype)
+    agree(model("LabelEncoder", {"x": (number, x.shape)}, {"y": INT64}, default_int64=-7, **lists), {"x": x})
+
+
 def test_categories_are_mapped_on_the_host() -> None:
     table: dict[str, Any] = {
         "cats_int64s": [4, 5],
