@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.errors import ModelError
-from autotune.graph.frontend.learned.scores import best, chosen, transformed
+from autotune.graph.frontend.learned.scores import best, check_transform, chosen, transformed
 from autotune.graph.frontend.learned.trees import ML
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.tensor import DType
@@ -33,6 +33,7 @@ def linear_classifier(node: OnnxNode) -> tuple[str, str]:
     count = len(node.attr_floats("intercepts") or ()) or len(coefficients) // features
     scores = _linear(node, count, np.asarray(coefficients[: count * features], np.float32))
     if count == 1 and len(labels) == 2:
+        check_transform(node, transform, of_one_score=True)
         above = node.emit("greater", scores, node.scalar(0.0, scores))
         if transform == "LOGISTIC":
             other, scores = node.emit("sigmoid", node.emit("neg", scores)), node.emit("sigmoid", scores)

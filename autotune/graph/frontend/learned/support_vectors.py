@@ -10,7 +10,7 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.learned.linear import matrix
-from autotune.graph.frontend.learned.scores import best, transformed
+from autotune.graph.frontend.learned.scores import best, check_transform, transformed
 from autotune.graph.frontend.learned.trees import ML
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.ir import Array
@@ -64,6 +64,7 @@ def svm_classifier(node: OnnxNode) -> tuple[str, str]:
     if prob_a.size:
         scores = _probabilities(node, scores, prob_a[:pairs], prob_b[:pairs], len(labels))
     elif pairs == 1:
+        check_transform(node, transform, of_one_score=True)
         scores = node.emit("concat", node.emit("neg", scores), scores, axis=1)
     return label, transformed(node, scores, transform)
 
