@@ -274,8 +274,8 @@ def test_categories_are_mapped_on_the_host() -> None:
 def test_a_category_that_is_none_fails_a_run_without_zeros(kind: type[np.generic]) -> None:
     """ONNX Runtime and the reference fail, too; a row of zeros would be an answer without a sign that it is none."""
     known = np.array([[1, 3], [3, 9]], kind)
-    kinds = {"x": (helper.np_dtype_to_tensor_dtype(known.dtype), known.shape)}
-    proto = model("OneHotEncoder", kinds, {"y": FLOAT}, cats_int64s=[1, 3, 9], zeros=0)
+    number = helper.np_dtype_to_tensor_dtype(known.dtype)
+    proto = model("OneHotEncoder", {"x": (number, known.shape)}, {"y": FLOAT}, cats_int64s=[1, 3, 9], zeros=0)
     agree(proto, {"x": known})
     session = autotune.InferenceSession(proto.SerializeToString(), target=TARGET, database=False)
     for _ in range(2):

@@ -31,7 +31,8 @@ def proto(
         [helper.make_empty_tensor_value_info(name) for name in outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in tensors.items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return bytes(model.SerializeToString())
 
 
 def ready(
@@ -55,7 +56,7 @@ def words(*items: str) -> Array:
 
 
 @pytest.mark.parametrize("attributes", [{}, {"sorted": 0}, {"axis": 0}, {"axis": -1, "sorted": 0}])
-def test_unique_strings_as_onnxruntime_has_them(attributes: dict[str, int]) -> None:
+def test_unique_strings_as_onnxruntime_has_them(attributes: dict[str, Any]) -> None:
     x = words("b", "a", "b", "é", "a", "b", "b", "a", "b").reshape(3, 3)
     outputs = ["y", "first", "inverse", "counts"]
     node, takes = helper.make_node("Unique", ["x"], outputs, **attributes), text("x", [3, 3])
