@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from autotune.lower import coupling as _coupling  # noqa: F401  registers its nest
 from autotune.lower import determinant as _determinant  # noqa: F401  registers its nest
 from autotune.lower import scatter as _scatter  # noqa: F401  registers its nests
 from autotune.lower import top_k as _top_k  # noqa: F401  registers its nest

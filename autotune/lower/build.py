@@ -30,7 +30,7 @@ from autotune.lower.ir import (
     Store,
     map_expr,
 )
-from autotune.lower.protect import exists, protected
+from autotune.lower.protect import exists, guarded, protected
 from autotune.lower.sequence import joined
 from autotune.lower.skips import ends, skippable
 from autotune.lower.surroundings import surroundings
@@ -214,12 +214,7 @@ class NestBuilder:
             )
             store = replace(store, values=tuple(protected(v, overhang, self.ranges) for v in store.values))
             guards = tuple(g for g in guards if g not in overhang)
-        # Conditions that look something up hold where the place is one of the stage's: elsewhere there is nothing.
-        body: tuple[Stmt, ...] = (store,)
-        for kind in (Expr, Linear):
-            tested = tuple(g for g in guards if isinstance(g, kind))
-            body = (If(tested, body),) if tested else body
-        return list(body)
+        return guarded(store, guards)
 
     def _inside(self, s: StageState, body: Expr) -> Expr:
         """The body's value, but what readers rely on where a padded stage computes beyond an output's extent."""

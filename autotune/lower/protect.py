@@ -1,8 +1,10 @@
-"""Guards around loads, where guards around stores would cost more."""
+"""Guards around loads, where guards around stores would cost more, and around statements."""
 
 from __future__ import annotations
 
-from autotune.lower.ir import Buffer, Condition, Load, map_expr
+from collections.abc import Sequence
+
+from autotune.lower.ir import Buffer, Condition, If, Load, Stmt, map_expr
 from autotune.tensor.expr import Expr, const
 from autotune.tensor.linear import Linear, Ranges
 
@@ -33,3 +35,12 @@ def protected(value: Expr, guards: tuple[Condition, ...], ranges: Ranges) -> Exp
         return map_expr(e, protect, (Load,))
 
     return inside(value)
+
+
+def guarded(stmt: Stmt, guards: Sequence[Condition]) -> list[Stmt]:
+    """The statement where all guards hold; those that look something up are tested where the others hold, since
+    elsewhere there is nothing to look at."""
+    for kind in (Expr, Linear):
+        tested = tuple(g for g in guards if isinstance(g, kind))
+        stmt = If(tested, (stmt,)) if tested else stmt
+    return [stmt]

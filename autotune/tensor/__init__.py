@@ -1,5 +1,6 @@
 """What is computed: dtypes, tensors, expressions, stages, and their NumPy evaluation."""
 
+from autotune.tensor import coupling as _coupling  # noqa: F401  registers its value
 from autotune.tensor import determinant as _determinant  # noqa: F401  registers its value
 from autotune.tensor import scatter as _scatter  # noqa: F401  registers its values
 from autotune.tensor import trees as _trees  # noqa: F401  registers its value

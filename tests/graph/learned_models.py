@@ -1,4 +1,4 @@
-"""Random models of classical machine learning, as exporters write them."""
+"""Random models of classical machine learning, as exporters write them, and what others compute from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import autotune
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
@@ -76,3 +80,26 @@ def model(
 
 FLOAT, DOUBLE, INT64, STRING = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.STRING
 ML = "ai.onnx.ml"
+
+TARGET = "native -num-cores=1"
+
+
+def both(proto: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    text = proto.SerializeToString()
+    ours = autotune.InferenceSession(text, target=TARGET, database=False).run(None, feeds)
+    theirs = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"]).run(None, feeds)
+    return ours, theirs
+
+
+def as_reference(proto: onnx.ModelProto, feeds: dict[str, Any]) -> None:
+    ours = autotune.InferenceSession(proto.SerializeToString(), target=TARGET, database=False).run(None, feeds)
+    for one, other in zip(ours, ReferenceEvaluator(proto).run(None, feeds), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def agree(proto: onnx.ModelProto, feeds: dict[str, Any]) -> None:
+    ours, theirs = both(proto, feeds)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from autotune.errors import AutotuneError, InputError, ModelError, UnsupportedError
+from autotune.errors import AutotuneError, InputError, ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import host_operators, run_host
 from tests.graph.graph_models import FEW
@@ -113,6 +113,21 @@ def test_unique_numbers(dtype: str) -> None:
             np.testing.assert_array_equal(found, wanted)
 
 
+@given(st.data())
+@FEW
+def test_unique_strings(data: st.DataObject) -> None:
+    """As numbers in their place, in the order of the characters' codes."""
+    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
+    axis = data.draw(st.none() | st.integers(-len(shape), len(shape) - 1))
+    attributes = {"sorted": data.draw(st.integers(0, 1)), **({} if axis is None else {"axis": axis})}
+    texts = np.asarray(["", "B", "a", "ab", "é", "\uffff", "\U0001f600"], object)
+    numbers = np.random.default_rng(data.draw(st.integers(0, 9))).integers(0, len(texts), shape)
+    found, expected = run("Unique", texts[numbers], **attributes), run("Unique", numbers, **attributes)
+    assert found[0].dtype == object
+    for one, other in zip(found, (texts[expected[0]], *expected[1:]), strict=True):
+        assert one.shape == other.shape and one.tolist() == other.tolist()
+
+
 def test_compress() -> None:
     x = np.arange(12).reshape(3, 4)
     np.testing.assert_array_equal(run("Compress", x, np.asarray([False, True]), axis=1)[0], x[:, 1:2])
@@ -176,5 +191,10 @@ def test_impossible_ngrams() -> None:
             run("TfIdfVectorizer", x, **{**good, **change})
     with pytest.raises(ModelError, match="integers"):
         run("TfIdfVectorizer", floats(1), **good)
-    with pytest.raises(UnsupportedError, match="strings"):
-        run("TfIdfVectorizer", x, **{k: v for k, v in good.items() if k != "pool_int64s"}, pool_strings=["a"] * 10)
+    with pytest.raises(ModelError, match="rows of integers, not a tensor string"):
+        run("TfIdfVectorizer", np.asarray(["a"], object), **good)
+    texts = {k: v for k, v in good.items() if k != "pool_int64s"} | {"pool_strings": ["a"] * 10}
+    with pytest.raises(ModelError, match="rows of strings, not a tensor int64"):
+        run("TfIdfVectorizer", x, **texts)
+    with pytest.raises(ModelError, match="not both"):
+        run("TfIdfVectorizer", x, **good, pool_strings=["a"])

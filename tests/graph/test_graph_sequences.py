@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -20,9 +21,9 @@ FLOAT, INT, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 Node = onnx.NodeProto
 
 
-def ready(
+def proto(
     nodes: Sequence[Node], inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[str], **tensors: Array
-) -> StagedModel:
+) -> bytes:
     graph = helper.make_graph(
         list(nodes),
         "test",
@@ -30,8 +31,14 @@ def ready(
         [helper.make_empty_tensor_value_info(name) for name in outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in tensors.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    found = load(model.SerializeToString(), "native -num-cores=1", False)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+def ready(
+    nodes: Sequence[Node], inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[str], **tensors: Array
+) -> StagedModel:
+    found = load(proto(nodes, inputs, outputs, **tensors), "native -num-cores=1", False)
     assert isinstance(found, StagedModel)
     return found
 
@@ -46,6 +53,35 @@ def tensors(name: str, dtype: int = FLOAT) -> onnx.ValueInfoProto:
 
 def words(*items: str) -> Array:
     return np.asarray(items, object)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"sorted": 0}, {"axis": 0}, {"axis": -1, "sorted": 0}])
+def test_unique_strings_as_onnxruntime_has_them(attributes: dict[str, Any]) -> None:
+    x = words("b", "a", "b", "é", "a", "b", "b", "a", "b").reshape(3, 3)
+    outputs = ["y", "first", "inverse", "counts"]
+    node, takes = helper.make_node("Unique", ["x"], outputs, **attributes), text("x", [3, 3])
+    model = ready([node], [takes], outputs)
+    other = onnxruntime.InferenceSession(proto([node], [takes], outputs), providers=["CPUExecutionProvider"])
+    for _ in range(3):  # the way of a run is bound when it is taken again
+        for ours, theirs in zip(model.run({"x": x}), other.run(None, {"x": x}), strict=True):
+            assert np.asarray(ours).tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize(("least", "most", "skip"), [(1, 1, 0), (1, 2, 0), (1, 2, 1), (2, 2, 3)])
+def test_ngrams_of_strings_as_onnxruntime_counts_them(mode: str, least: int, most: int, skip: int) -> None:
+    x = words("a", "bb", "a", "c", "bb", "a", "", "c", "c", "a", "zz", "bb").reshape(2, 6)
+    node = helper.make_node(
+        "TfIdfVectorizer", ["x"], ["y"], mode=mode, min_gram_length=least, max_gram_length=most, max_skip_count=skip,
+        ngram_counts=[0, 3], ngram_indexes=[0, 1, 2, 3, 4], pool_strings=["a", "bb", "c", "a", "bb", "c", "a"],
+        weights=[1.0, 2.0, 3.0, 4.0, 0.5],
+    )  # fmt: skip
+    for rows in (x, x[0]):
+        takes = text("x", rows.shape)
+        other = onnxruntime.InferenceSession(proto([node], [takes], ["y"]), providers=["CPUExecutionProvider"])
+        (ours,), (theirs,) = ready([node], [takes], ["y"]).run({"x": rows}), other.run(None, {"x": rows})
+        assert isinstance(ours, np.ndarray) and ours.dtype == np.float32
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_known_sequences_cost_nothing() -> None:

@@ -1,4 +1,5 @@
-"""Extern stages that write at run-time positions, and the determinant, compiled: right, in order, and never outside."""
+"""Extern stages that write at run-time positions, the determinant and coupled probabilities, compiled: right, in order,
+and never outside."""
 
 from __future__ import annotations
 
@@ -59,6 +60,14 @@ def test_rows_of_scatter_elements_are_shared_among_threads() -> None:
 )
 def test_determinant(shape: tuple[int, ...], dtype: str, right: Right) -> None:
     right(schedule("determinant", (dtype, shape)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((3, 2, 2), "f32"), ((2, 2, 5, 5), "f64"), ((9, 16, 16), "f32"), ((2, 19, 19), "f16")]
+)
+def test_coupled_probabilities(shape: tuple[int, ...], dtype: str, right: Right) -> None:
+    right(schedule("coupled_probabilities", (dtype, shape)))
+    right(schedule("coupled_probabilities", (dtype, shape)), special=True)
 
 
 @pytest.mark.parametrize("mode", ["linear", "circular"])

@@ -214,11 +214,13 @@ class OnnxNode(NodeAttributes):
         Raises:
             ModelError: the indices are constant, and some are outside.
         """
-        shape = self.builder.values[indices].shape
-        if 0 in shape:
-            return
         bounds = [f"{a}..{b - 1}" for a, b in zip(low, high, strict=True)]
-        complaint = f"{self.label}: {what} is outside of {' × '.join(bounds)}; give others"
+        self.refuse_outside(indices, low, high, f"{self.label}: {what} is outside of {' × '.join(bounds)}; give others")
+
+    def refuse_outside(self, indices: str, low: Sequence[int], high: Sequence[int], complaint: str) -> None:
+        """`must_lie` with a message of the caller's."""
+        if 0 in self.builder.values[indices].shape:
+            return
         array = self.builder.constants.get(indices)
         if array is None:
             found = self.emit("any_outside", indices, low=tuple(low), high=tuple(high))

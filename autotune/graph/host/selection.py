@@ -29,7 +29,8 @@ def unique(node: HostNode) -> tuple[Array, ...]:
         axis = _axis(node, node.attr_int("axis", 0), x.ndim)
     else:
         x, axis = x.reshape(-1), 0
-    slices = np.moveaxis(x, axis, 0)
+    given = np.moveaxis(x, axis, 0)
+    slices = _ranks(given) if x.dtype == object else given
     if slices.ndim == 1 and (sorted_keys := _sorted_keys(slices)) is not None:
         keys = sorted_keys >> 32
         first, inverse, counts = _runs(sorted_keys & (2**32 - 1), keys[1:] != keys[:-1])
@@ -37,8 +38,13 @@ def unique(node: HostNode) -> tuple[Array, ...]:
         first, inverse, counts = _distinct(slices)
     if not node.attr_int("sorted", 1):
         first, inverse, counts = by_place(first, inverse, counts)
-    result = np.moveaxis(slices[first], 0, axis)
+    result = np.moveaxis(given[first], 0, axis)
     return (result, *(found.astype(np.int64) for found in (first, inverse, counts)))
+
+
+def _ranks(texts: Array) -> Array:
+    """Strings as numbers (i64) that are in the same order, that of their characters' codes."""
+    return np.unique(texts, return_inverse=True)[1].reshape(texts.shape).astype(np.int64)
 
 
 def by_place(first: Array, inverse: Array, counts: Array) -> tuple[Array, Array, Array]:

@@ -3,8 +3,8 @@
 One file per family. Strings and maps are for the host: `autotune.graph.host.labels`.
 """
 
-from autotune.graph.frontend.learned import features, labels, linear, trees
+from autotune.graph.frontend.learned import features, labels, linear, support_vectors, trees
 
-FAMILIES = (features, labels, linear, trees)  # importing a family registers its converters
+FAMILIES = (features, labels, linear, support_vectors, trees)  # importing a family registers its converters
 
 __all__ = ["FAMILIES"]

@@ -10,8 +10,8 @@ from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.ir import Array
 from autotune.tensor import DType
 
-MOST_KEYS = 1024
-"""Of a map from numbers to numbers, which is looked up by comparing with every key."""
+NAMED = 8
+"""Categories that a message lists."""
 
 
 @contributed("Scaler", inputs=1, domains=ML)
@@ -106,33 +106,53 @@ def array_feature_extractor(node: OnnxNode) -> str:
 
 @contributed("OneHotEncoder", inputs=1, domains=ML)
 def one_hot_encoder(node: OnnxNode) -> str:
-    """A 1 where a category is, behind a new last axis. Strings are for the host."""
+    """A 1 where a category is, behind a new last axis; with zeros=0 a run that meets another fails. Strings are for the
+    host."""
     categories = node.attr_ints("cats_int64s")
-    node.attr_flag("zeros", default=True)  # without it an unknown category would be an error of the run
+    zeros = node.attr_flag("zeros", default=True)
     if categories is None:
         raise UnsupportedError(f"{node.label}: categories that are strings, of data that is no tensor of strings")
     x = node.reshaped(node.input(0), (*node.shape(), 1))
     keys = node.new_constant(np.asarray(categories, DType(node.value().dtype).numpy))
-    return node.converted(node.emit("equal", x, keys), DType.f32)
+    hot = node.emit("equal", x, keys)
+    if not zeros:
+        known = node.emit("reduce_max", node.emit("cast", hot, to="i32"), axes=(node.rank(),), keepdims=False)
+        some = ", ".join(map(str, categories[:NAMED])) + (", ..." if len(categories) > NAMED else "")
+        node.refuse_outside(
+            known, (1,), (2,), f"{node.label}: a value is none of the categories {some}, and zeros is 0"
+        )
+    return node.converted(hot, DType.f32)
 
 
 @contributed("LabelEncoder", inputs=1, domains=ML)
 def label_encoder(node: OnnxNode) -> str:
     """Numbers by a map to numbers, a default for others. Strings are for the host."""
     keys, values, default = numeric_map(node)
-    if len(keys) > MOST_KEYS:
-        raise UnsupportedError(f"{node.label}: a map of {len(keys)} numbers, more than {MOST_KEYS}")
-    dtype = DType(node.value().dtype)
+    x = node.input(0)
+    # In order, the first of equal ones; NaN is equal to nothing.
+    keys, firsts = np.unique(keys.astype(DType(node.value().dtype).numpy), return_index=True)
+    firsts, keys = firsts[keys == keys], keys[keys == keys]
     if not len(keys):
         return node.expanded(node.new_constant(default), node.shape())
-    x = node.reshaped(node.input(0), (*node.shape(), 1))
-    table = node.new_constant(keys.astype(dtype.numpy))
-    hit = node.emit("equal", x, table)
-    whole = node.emit("cast", hit, to="i32")
-    place = node.emit("argmax", whole, axis=node.rank(), keepdims=False, select_last_index=False)
-    found = node.emit("gather", node.new_constant(values), place, axis=0)
-    known = node.converted(node.emit("reduce_max", whole, axes=(node.rank(),), keepdims=False), DType.bool)
+    place = _searched(node, x, keys)
+    known = node.emit("equal", x, node.emit("gather", node.new_constant(keys), place, axis=0))
+    found = node.emit("gather", node.new_constant(values[firsts]), place, axis=0)
     return node.emit("where", known, found, node.new_constant(default))
+
+
+def _searched(node: OnnxNode, x: str, keys: Array) -> str:
+    """Where the largest key that is no more than each element is, among keys in order; 0 if there is none (i32).
+
+    Steps of halves of a power of two: behind the last key there are more of it.
+    """
+    rounds = (len(keys) - 1).bit_length()
+    table = node.new_constant(np.concatenate([keys, np.repeat(keys[-1:], 2**rounds - len(keys))]))
+    place = node.new_constant(np.zeros(node.shape(), np.int32))
+    for half in reversed(range(rounds)):
+        further = node.emit("add", place, node.new_constant(np.asarray(2**half, np.int32)))
+        reached = node.emit("less_or_equal", node.emit("gather", table, further, axis=0), x)
+        place = node.emit("where", reached, further, place)
+    return node.emit("min", place, node.new_constant(np.asarray(len(keys) - 1, np.int32)))
 
 
 def numeric_map(node: OnnxNode) -> tuple[Array, Array, Array]:

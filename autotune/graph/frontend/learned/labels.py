@@ -10,7 +10,11 @@ from onnx import helper
 from autotune.graph.frontend.learned.trees import ML
 from autotune.graph.frontend.node import OnnxNode, RunTimeValueError, contributed
 
-_NAMES = {"TreeEnsembleClassifier": "classlabels_int64s", "LinearClassifier": "classlabels_ints"}
+_NAMES = {
+    "TreeEnsembleClassifier": "classlabels_int64s",
+    "LinearClassifier": "classlabels_ints",
+    "SVMClassifier": "classlabels_ints",
+}
 """Classifiers, and the attribute that holds labels that are numbers."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
@@ -10,23 +12,58 @@ from autotune.tensor import DType
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 NEAR_ZERO = 1e-7
+WINITZKI = 0.147
 
 
 def transformed(node: OnnxNode, scores: str, name: str) -> str:
     """(rows, classes) through a `post_transform`.
 
     Raises:
-        ModelError: there is none of that name. UnsupportedError: PROBIT.
+        ModelError: there is none of that name.
     """
-    if name not in TRANSFORMS:
-        raise ModelError(f"{node.label}: post_transform is '{name}', not {', '.join(TRANSFORMS)}")
+    check_transform(node, name)
     if name == "PROBIT":
-        raise UnsupportedError(f"{node.label}: post_transform PROBIT")
+        return _probit(node, scores)
     if name == "SOFTMAX":
         return node.emit("softmax", scores, axis=1)
     if name == "LOGISTIC":
         return node.emit("sigmoid", scores)
     return scores if name == "NONE" else _softmax_zero(node, scores)
+
+
+def check_transform(node: OnnxNode, name: str, *, of_one_score: bool = False) -> None:
+    """
+    Args:
+        of_one_score: two classes share a score.
+
+    Raises:
+        ModelError: there is none of that name.
+        UnsupportedError: PROBIT of a score that two classes share: onnx.reference gives one column, and ONNX Runtime
+            a second one that it does not transform.
+    """
+    if name not in TRANSFORMS:
+        raise ModelError(f"{node.label}: post_transform is '{name}', not {', '.join(TRANSFORMS)}")
+    if of_one_score and name == "PROBIT":
+        raise UnsupportedError(f"{node.label}: post_transform PROBIT of one score for two classes")
+
+
+def _probit(node: OnnxNode, scores: str) -> str:
+    """The inverse of the normal distribution, by Winitzki's approximation, which ONNX Runtime and onnx.reference take.
+
+    With u = 2 p - 1, l = log(1 - u²) and v = 2 / (pi A) + l / 2 it is sign(u) sqrt(2 (sqrt(v² - l / A) - v)). That
+    difference is nothing but rounding around p = 0.5, where it is written as a quotient.
+    """
+    u = node.emit("sub", node.emit("mul", scores, node.scalar(2.0, scores)), node.scalar(1.0, scores))
+    one = node.scalar(1.0, u)
+    logs = node.emit("log", node.emit("mul", node.emit("sub", one, u), node.emit("add", one, u)))
+    v = node.emit("mul", logs, node.scalar(0.5, u))
+    v = node.emit("add", v, node.scalar(2.0 / (math.pi * WINITZKI), u))
+    less = node.emit("mul", logs, node.scalar(-1.0 / WINITZKI, u))  # -l / A, never negative
+    root = node.emit("sqrt", node.emit("add", node.emit("mul", v, v), less))
+    quotient = node.emit("div", less, node.emit("add", root, v))
+    squares = node.emit("where", node.emit("greater", v, node.scalar(0.0, v)), quotient, node.emit("sub", root, v))
+    size = node.emit("sqrt", node.emit("mul", squares, node.scalar(2.0, u)))
+    return node.emit("where", node.emit("less", u, node.scalar(0.0, u)), node.emit("neg", size), size)
 
 
 def _softmax_zero(node: OnnxNode, scores: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from autotune.errors import ModelError
 from autotune.graph.frontend.learned.forest import MODES, Forest, Key, Split, forest
 from autotune.graph.frontend.learned.leaves import Leaves, masked
-from autotune.graph.frontend.learned.scores import best, chosen, transformed
+from autotune.graph.frontend.learned.scores import best, check_transform, chosen, transformed
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.ir import Array
 from autotune.tensor import DType
@@ -61,6 +61,7 @@ def _binary(
 
     Of the transforms only LOGISTIC is one of a single score.
     """
+    check_transform(node, transform, of_one_score=True)
     one = {leaf: [(0, weight) for _, weight in found] for leaf, found in weights.items()}
     score = node.converted(_aggregated(node, x, grown, one, 1, "SUM"), DType.f32)
     if base is not None and base.size:
