@@ -53,8 +53,7 @@ def multi_head_attention(node: OnnxNode) -> tuple[str, ...]:
     operands = _operands(node, heads)
     keys = node.builder.values[operands[1].name].shape[operands[1].order.index("s")]
     result = _attend(node, operands, heads, _mask(node, 4, 5, keys))
-    wanted = [n < len(node.proto.output) and bool(node.proto.output[n]) for n in (1, 2)]
-    return result, *(_heads_first(node, one) if want else "" for one, want in zip(operands[1:], wanted, strict=True))
+    return result, *(_heads_first(node, operands[n]) if node.wanted(n) else "" for n in (1, 2))
 
 
 @contributed("RotaryEmbedding", inputs=4)
