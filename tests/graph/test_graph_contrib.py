@@ -279,10 +279,76 @@ def test_forms_of_multi_head_attention() -> None:
         np.testing.assert_allclose(evaluate_graph(graph, packed)["y"], expected, rtol=2e-5, atol=2e-5)
     apart = {"q": random(2, 5, 8), "k": random(2, 2, 7, 4, seed=1), "v": random(2, 2, 7, 4, seed=2)}
     compare("MultiHeadAttention", apart, **attrs)
+    compare("MultiHeadAttention", apart, {"b": random(24, seed=3)}, order="q k v b", **attrs)  # q's bias alone counts
     rows = {name: random(2, 5, 8, seed=n) for n, name in enumerate("qkv")}
     compare("MultiHeadAttention", rows, outputs=["y", "key", "value"], unidirectional=1, **attrs)
     biased = rows | {"more": random(1, 2, 5, 5, seed=4)}
     compare("MultiHeadAttention", biased, order="q k v - - more", **attrs)
+
+
+LATER_MASKS: dict[str, Array] = {  # of 5 queries and, with 4 of the past, 9 keys
+    "-": np.zeros(0, np.int32),
+    "raw": np.asarray([[1, 1, 0, 1, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 1, 1, 0, 1]], np.int32),
+    "full": (np.random.default_rng(0).random((2, 5, 9)) < 0.7).astype(np.int32),
+    "ends": np.asarray([9, 6], np.int32),
+    "ends and places": np.asarray([9, 6, 0, 5, 10, 0, 9, 15], np.int32),
+}
+
+
+@pytest.mark.parametrize("mask", list(LATER_MASKS))
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_behind_a_past(mask: str, causal: int) -> None:
+    """Keys and values are one tensor; an empty past and none at all are the same."""
+    tensors = {"w": random(12, 24, seed=1), "b": random(24, seed=2)}
+    attrs: dict[str, Any] = {"outputs": ["y", "present"], "num_heads": 2, "unidirectional": causal}
+    for batch, length, rows in ((2, 5, 4), (1, 5, 4), (2, 1, 4), (2, 5, 0)):
+        feeds = {"x": random(batch, length, 12), "p": random(2, batch, 2, rows, 4, seed=3)}
+        masked = mask != "-" and (batch, length, rows) == (2, 5, 4)
+        feeds |= {"m": LATER_MASKS[mask]} if masked else {}
+        compare("Attention", feeds, tensors, order=f"x w b {'m' if masked else '-'} p", **attrs)
+    compare("Attention", {"x": random(2, 5, 12)}, tensors, **attrs)
+
+
+@pytest.mark.parametrize("mask", list(LATER_MASKS))
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("bias", [False, True])
+def test_multi_head_attention_behind_a_past(mask: str, causal: int, bias: bool) -> None:
+    attrs: dict[str, Any] = {"outputs": ["y", "K", "V"], "num_heads": 2, "unidirectional": causal}
+    for length, rows in ((5, 4), (1, 4), (5, 0)):
+        masked = mask != "-" and (length, rows) == (5, 4)
+        feeds = {name: random(2, length, 8, seed=n) for n, name in enumerate("qkv")}
+        feeds |= {"pk": random(2, 2, rows, 4, seed=5), "pv": random(2, 2, rows, 4, seed=6)}
+        feeds |= {"m": LATER_MASKS[mask]} if masked else {}
+        feeds |= {"more": random(1, 2, length, length + rows, seed=7)} if bias else {}
+        tensors = {"b": random(24, seed=3)} if bias else {}
+        order = f"q k v {'b' if bias else '-'} {'m' if masked else '-'} {'more' if bias else '-'} pk pv"
+        compare("MultiHeadAttention", feeds, tensors, order=order, **attrs)
+
+
+def test_compiled_attention_behind_a_past() -> None:
+    """Steps of one token, each behind what the steps before gave out, are the whole at once."""
+    tensors, whole = {"w": random(12, 24, seed=1), "b": random(24, seed=2)}, random(1, 3, 12)
+    attrs: dict[str, Any] = {"num_heads": 2, "unidirectional": 1, "outputs": ("y", "present")}
+    (expected, _) = theirs(model_of("Attention", {"x": whole}, tensors, **attrs), {"x": whole})
+    past, rows = np.zeros((2, 1, 2, 0, 4), np.float32), []
+    for step in range(3):
+        feeds = {"x": whole[:, step : step + 1], "p": past}
+        model = model_of("Attention", feeds, tensors, order="x w b - p", **attrs)
+        row, past = autotune.InferenceSession(model.SerializeToString(), database=False).run(None, feeds)
+        rows.append(row)
+    np.testing.assert_allclose(np.concatenate(rows, 1), expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_scores_of_multi_head_attention(bias: bool) -> None:
+    rows = {name: random(2, 5, 8, seed=n) for n, name in enumerate("qkv")}
+    rows |= {"more": random(1, 2, 5, 5, seed=4)} if bias else {}
+    outputs, order = ("y", "", "", "scores"), f"q k v - - {'more' if bias else ''}"
+    model = model_of("MultiHeadAttention", rows, {}, outputs, order, num_heads=2)
+    found = evaluate_graph(load_model(model.SerializeToString()), rows)
+    model.graph.output[1].type.tensor_type.elem_type = onnx.TensorProto.FLOAT  # ONNX Runtime does not infer it
+    for array, wanted in zip(found.values(), theirs(model, rows), strict=True):
+        np.testing.assert_allclose(array, wanted, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
@@ -425,12 +491,18 @@ def test_what_is_not_supported_is_named() -> None:
     assert "input 1 and those behind it" in refusal("Gelu", x, {"b": random(8)})
     assert "'transBatchA' is 1" in refusal("FusedMatMul", x, {"b": random(8, 8)}, transBatchA=1)
     assert "'activation' is 'Odd'" in refusal("FusedGemm", {"a": random(2, 3)}, {"b": random(3, 3)}, activation="Odd")
-    past = {"p": random(2, 2, 2, 3, 4)}
-    assert "input 4 (past)" in refusal("Attention", x, weights | past, order="x w b - p", num_heads=2)
+    past: dict[str, Any] = {"order": "x w b - p", "kind": ModelError, "num_heads": 2}
+    said = refusal("Attention", x, weights | {"p": random(2, 2, 2, 3, 5)}, **past)
+    assert "input 4, a past of shape (2, 2, 2, 3, 5), has no room for rows of (2, 2, 2, 5, 4)" in said
+    uneven = {"w": random(8, 20), "b": random(20), "p": random(2, 2, 2, 3, 4)}
+    said = refusal("Attention", x, uneven, qkv_hidden_sizes=[8, 8, 4], **past)
+    assert "hidden sizes (8, 8, 4) must be alike where there is a past or present" in said
     assert "attribute 'do_rotary'" in refusal("Attention", x, weights, num_heads=2, do_rotary=1)
-    keys = {"p": random(2, 2, 3, 4), "r": random(2, 2, 3, 4)}
-    order = "q k v - - - p r"
-    assert "input 6 (past)" in refusal("MultiHeadAttention", rows, keys, order=order, num_heads=2)
+    keys: dict[str, Any] = {"kind": ModelError, "order": "q k v - - - p", "num_heads": 2}
+    said = refusal("MultiHeadAttention", rows, {"p": random(2, 2, 3, 4)}, **keys)
+    assert "past_key and past_value go together" in said
+    said = refusal("MultiHeadAttention", rows, {"p": random(2, 2, 5, 4)}, **(keys | {"order": "q k v - - p"}))
+    assert "input 5, a bias of shape (2, 2, 5, 4) for scores of 5 keys" in said
     grouped: dict[str, Array] = {"last": np.zeros(2, np.int32), "total": np.asarray(9, np.int32)}
     order = "q k v - - last total"
     odd_heads: dict[str, Any] = {"num_heads": 2, "kv_num_heads": 2, "order": order}
