@@ -443,6 +443,73 @@ def test_products_of_bytes_with_real_results(dtype: Any, per_column: bool) -> No
     compare("MatMulIntegerToFloat", {"a": numbers(4, 5)}, more, 1e-4, exact=True, order="a b as bs az bz bias")
 
 
+def byte_lstm(
+    directions: int, dtype: Any, per_column: bool, seed: int = 0
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Feeds of an LSTM of 7 features and 6 units over 4 steps of 3 sequences, and its tensors of bytes."""
+    signed = np.issubdtype(dtype, np.signedinteger)
+    feeds = {
+        "x": random(4, 3, 7, seed=seed),
+        "h": random(directions, 3, 6, seed=1),
+        "c": random(directions, 3, 6, seed=2),
+    }
+    tensors: dict[str, Array] = {
+        "w": numbers(directions, 7, 24, dtype=dtype, seed=3), "r": numbers(directions, 6, 24, dtype=dtype, seed=4),
+        "b": random(directions, 48, seed=5),
+    }  # fmt: skip
+    for name, n in (("w", 6), ("r", 7)):
+        shape = (directions, 24) if per_column else (directions,)
+        tensors[f"{name}s"] = random(*shape, seed=n, low=0.002, high=0.008)
+        tensors[f"{name}z"] = np.full(shape, 0 if signed else 120 + n, dtype)
+    return feeds, tensors
+
+
+@pytest.mark.parametrize("per_column", [False, True])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("starts", [False, True])
+def test_lstm_of_bytes(direction: str, dtype: Any, per_column: bool, starts: bool) -> None:
+    """Near what ONNX Runtime computes, which quantises the states; and what its LSTM of real states computes."""
+    directions = 2 if direction == "bidirectional" else 1
+    feeds, tensors = byte_lstm(directions, dtype, per_column)
+    feeds |= {"lengths": np.asarray([4, 2, 3], np.int32)}
+    order = f"x w r b lengths {'h c' if starts else '- -'} - ws wz rs rz"
+    if not starts:
+        del feeds["h"], feeds["c"]
+    attrs: dict[str, Any] = {"outputs": ["Y", "H", "C"], "hidden_size": 6, "direction": direction}
+    compare("DynamicQuantizeLSTM", feeds, tensors, 0.03, order=order, **attrs)
+    model = model_of("DynamicQuantizeLSTM", feeds, tensors, order=order, **attrs)
+    graph = load_model(model.SerializeToString())
+    assert [node.output.dtype for node in graph.nodes if node.op == "matmul"] == ["i32"]
+    data, weights = in_real_numbers(feeds["x"], tensors)
+    feeds |= {"x": data}
+    expected = theirs(model_of("LSTM", feeds, weights, order=" ".join(order.split()[:7]), domain="", **attrs), feeds)
+    for array, wanted in zip(evaluate_graph(graph, feeds).values(), expected, strict=True):
+        np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-5)
+
+
+def in_real_numbers(data: Array, tensors: Mapping[str, Array]) -> tuple[Array, dict[str, Array]]:
+    """What the bytes of data, once quantised by its range, and of weights stand for: operands of LSTM."""
+    low, high = min(0.0, data.min()), max(0.0, data.max())
+    step = np.float32((high - low) / 255)
+    zero = np.rint(-low / step)
+    weights = {"b": tensors["b"]}
+    for name in "wr":
+        codes, grid, origin = (tensors[n].astype(np.float32) for n in (name, f"{name}s", f"{name}z"))
+        each = (len(codes), 1, -1)
+        weights[name] = ((codes - origin.reshape(each)) * grid.reshape(each)).swapaxes(1, 2)
+    return ((np.clip(np.rint(data / step) + zero, 0, 255) - zero) * step).astype(np.float32), weights
+
+
+def test_compiled_lstm_of_bytes() -> None:
+    feeds, tensors = byte_lstm(2, np.int8, True)
+    attrs: dict[str, Any] = {"outputs": ("Y", "H", "C"), "hidden_size": 6, "direction": "bidirectional"}
+    model = model_of("DynamicQuantizeLSTM", feeds, tensors, order="x w r b - h c - ws wz rs rz", **attrs)
+    found = autotune.InferenceSession(model.SerializeToString(), database=False).run(None, feeds)
+    for array, wanted in zip(found, theirs(model, feeds), strict=True):
+        np.testing.assert_allclose(array, wanted, atol=0.03)
+
+
 # Caches --------------------------------------------------------------------------------------------------
 
 
@@ -529,6 +596,14 @@ def test_what_is_not_supported_is_named() -> None:
     table = {"d": numbers(7, 40), "i": np.array([1]), "s": random(7, 2)}
     said = refusal("GatherBlockQuantized", {}, table, kind=ModelError, block_size=32)
     assert "scales of shape (7, 2) for data of shape (7, 80) in blocks of 32" in said
+    feeds, tensors = byte_lstm(1, np.uint8, False)
+    bytes_lstm: dict[str, Any] = {"order": "x w r b - - - - ws wz rs rz", "kind": ModelError}
+    said = refusal("DynamicQuantizeLSTM", {"x": feeds["x"]}, tensors | {"rs": random(3)}, **bytes_lstm)
+    assert "input 10 has shape (3,), needs (1,) or (1, 24)" in said
+    said = refusal("DynamicQuantizeLSTM", {"x": random(4, 3, 9)}, tensors, **bytes_lstm)
+    assert "weights of shape (1, 7, 24) for data of shape (4, 3, 9)" in said
+    said = refusal("DynamicQuantizeLSTM", {"x": feeds["x"]}, tensors | {"r": random(1, 6, 24)}, **bytes_lstm)
+    assert "is no 3-D tensor of bytes" in said
     no_heads = refusal("Attention", x, weights, kind=ModelError, num_heads=5)
     assert "hidden sizes (8, 8, 8) of 5 heads" in no_heads
 
