@@ -100,6 +100,20 @@ def test_fused_matmul(trans_a: int, trans_b: int, lead: tuple[int, ...]) -> None
     compare("FusedMatMul", feeds, tensors, transA=trans_a, transB=trans_b, alpha=0.25)
 
 
+@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize("batch", [(1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("lead", [(2,), (2, 3)])
+def test_fused_matmul_of_turned_batches(
+    trans_a: int, trans_b: int, batch: tuple[int, int], lead: tuple[int, ...]
+) -> None:
+    """A turned operand is (rows, batch..., columns)."""
+    shapes = ((5, 4) if trans_a else (4, 5)), ((6, 5) if trans_b else (5, 6))
+    a, b = ((s[0], *lead, s[1]) if turned else (*lead, *s) for s, turned in zip(shapes, batch, strict=True))
+    compare("FusedMatMul", {"a": random(*a)}, {"b": random(*b, seed=1)}, transA=trans_a, transB=trans_b,
+            transBatchA=batch[0], transBatchB=batch[1], alpha=0.5)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("activation", "attrs"),
     [("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("LeakyRelu", {"activation_alpha": 0.3}),
@@ -113,7 +127,7 @@ def test_fused_gemm(activation: str, attrs: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("activation", "params"),
     [("Relu", None), ("Tanh", None), ("Sigmoid", None), ("LeakyRelu", [0.1]), ("Clip", [0.0, 0.5]),
-     ("HardSigmoid", [0.3, 0.4])],
+     ("HardSigmoid", [0.3, 0.4]), ("HardSwish", None)],
 )  # fmt: skip
 def test_fused_conv(activation: str, params: list[float] | None) -> None:
     attrs: dict[str, Any] = {} if params is None else {"activation_params": params}
@@ -122,6 +136,15 @@ def test_fused_conv(activation: str, params: list[float] | None) -> None:
     compare(
         "FusedConv", feeds, tensors | {"z": random(1, 8, 6, 6, seed=3)}, pads=[1] * 4, activation=activation, **attrs
     )
+
+
+def test_fused_conv_with_silu() -> None:
+    """Of ONNX Runtimes newer than 1.32: x * sigmoid(x)."""
+    feeds, tensors = {"x": random(1, 4, 6, 6)}, {"w": random(8, 4, 3, 3, seed=1), "b": random(8, seed=2)}
+    model = model_of("FusedConv", feeds, tensors, activation="Silu")
+    found = evaluate_graph(load_model(model.SerializeToString()), feeds)["y"]
+    (plain,) = theirs(model_of("FusedConv", feeds, tensors), feeds)
+    np.testing.assert_allclose(found, plain / (1 + np.exp(-plain)), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("zeros", ["", "packed", "real"])
@@ -358,6 +381,7 @@ def test_rotary_embedding(interleaved: int, shape: tuple[int, ...], places: Any)
     feeds = {"x": random(*shape), "p": np.asarray(places)}
     tensors = {"c": random(12, 4, seed=1), "s": random(12, 4, seed=2)}
     compare("RotaryEmbedding", feeds, tensors, interleaved=interleaved)
+    compare("RotaryEmbedding", feeds, tensors, interleaved=interleaved, scale=2.0)  # without effect there, too
     if len(shape) == 3:
         part = {"c": random(12, 2, seed=1), "s": random(12, 2, seed=2)}
         compare("RotaryEmbedding", feeds, part, num_heads=2, rotary_embedding_dim=4, interleaved=interleaved)
@@ -391,6 +415,7 @@ def test_sums_and_products_of_bytes(op: str, dtype: Any, other: tuple[int, ...])
      ("QLinearSoftmax", {"opset": 13, "axis": -1}), ("QLinearSoftmax", {"opset": 11, "axis": 2}),
      ("QLinearGlobalAveragePool", {"channels_last": 1}),
      ("QLinearAveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+     ("QLinearAveragePool", {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1], "channels_last": 1}),
      ("QLinearAveragePool", {"kernel_shape": [2, 2], "count_include_pad": 1, "pads": [1, 0, 0, 1]})],
 )  # fmt: skip
 def test_functions_and_pools_of_bytes(op: str, attrs: dict[str, Any], dtype: Any) -> None:
@@ -556,7 +581,8 @@ def test_what_is_not_supported_is_named() -> None:
     weights = {"w": random(8, 24), "b": random(24)}
     assert "the attribute 'colour' is not supported" in refusal("Gelu", x, {}, colour=1)
     assert "input 1 and those behind it" in refusal("Gelu", x, {"b": random(8)})
-    assert "'transBatchA' is 1" in refusal("FusedMatMul", x, {"b": random(8, 8)}, transBatchA=1)
+    said = refusal("FusedMatMul", x, {"b": random(8, 8)}, kind=ModelError, transBatchA=1)
+    assert "operands (2, 5, 8) and (8, 8) of a batch to be turned must have one rank, 3 or more" in said
     assert "'activation' is 'Odd'" in refusal("FusedGemm", {"a": random(2, 3)}, {"b": random(3, 3)}, activation="Odd")
     past: dict[str, Any] = {"order": "x w b - p", "kind": ModelError, "num_heads": 2}
     said = refusal("Attention", x, weights | {"p": random(2, 2, 2, 3, 5)}, **past)

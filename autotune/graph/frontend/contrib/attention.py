@@ -83,8 +83,7 @@ def rotary_embedding(node: OnnxNode) -> str:
     """Pairs of features turned by the angles of their positions, which are given, or count from one that is."""
     refuse(node, 4, "more", "is_packed_batching")
     x, shape, rank = node.input(0), node.shape(), node.rank()
-    if node.attr_float("scale", 1.0) != 1.0:
-        raise UnsupportedError(f"{node.label}: the attribute 'scale' is not 1")
+    node.attr_float("scale", 1.0)  # of tables that a runtime would make longer: those given are used as they are
     dim, heads = node.attr_int("rotary_embedding_dim", 0), node.attr_int("num_heads", 0)
     if rank == 3:
         x = split_heads(node, x, heads or shape[2] // max(1, dim or 2 * node.shape(2)[-1]) or 1)
