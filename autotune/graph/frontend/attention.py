@@ -46,12 +46,8 @@ def attention(node: OnnxNode) -> Sequence[str]:
     mode = node.attr_int("qk_matmul_output_mode", 0)
     if not 0 <= mode <= 3:
         raise ModelError(f"{node.label}: qk_matmul_output_mode={mode} must be 0 to 3")
-    scores = node.emit("attention", *operands, **attrs, result=1 + mode) if _wanted(node, 3) else ""
+    scores = node.emit("attention", *operands, **attrs, result=1 + mode) if node.wanted(3) else ""
     return values, *presents, scores
-
-
-def _wanted(node: OnnxNode, position: int) -> bool:
-    return position < len(node.proto.output) and bool(node.proto.output[position])
 
 
 def _operands(node: OnnxNode, packed: bool) -> tuple[list[str], tuple[int, int]]:
@@ -78,7 +74,7 @@ def _presents(node: OnnxNode, names: Sequence[str], packed: bool) -> tuple[list[
     found = []
     for position in (1, 2):
         past = node.given(3 + position)
-        if not past and not _wanted(node, position):
+        if not past and not node.wanted(position):
             found.append("")
             continue
         name = node.emit("transpose", names[position], perm=(0, 2, 1, 3)) if packed else names[position]
@@ -130,7 +126,7 @@ def linear_attention(node: OnnxNode) -> tuple[str, str]:
         node.emit(
             "linear_attention", q, k, v, *(name for _, name in extras),
             extras=",".join(kind for kind, _ in extras), scale=scale, result=result,
-        ) if result == 0 or _wanted(node, result) else ""
+        ) if result == 0 or node.wanted(result) else ""
         for result in range(2)
     ]  # fmt: skip
     shape = node.builder.values[results[0]].shape

@@ -19,13 +19,14 @@ from autotune.graph.ir import Array
 class NodeAttributes:
     """An ONNX node of a known opset; `folder` may hold the external data of its tensors.
 
-    `asked` collects the attributes that were looked at, so that one which nobody understands is not passed over.
+    `asked` collects the attributes that were looked at, so that one which nobody understands is not passed over; a node
+    that is made of another one by `replace` adds to the same.
     """
 
     proto: onnx.NodeProto
     opset: int
     folder: Path | None
-    asked: set[str] = field(default_factory=set, init=False, compare=False)
+    asked: set[str] = field(default_factory=set, compare=False, kw_only=True)
 
     @functools.cached_property
     def op(self) -> str:

@@ -178,6 +178,10 @@ class OnnxNode(NodeAttributes):
         """Names new values after the first ONNX output."""
         return next((name for name in self.proto.output if name), self.op)
 
+    def wanted(self, position: int) -> bool:
+        """Whether the ONNX node gives its output at `position` a name."""
+        return position < len(self.proto.output) and bool(self.proto.output[position])
+
     def emit(self, op: str, *inputs: str, **attrs: AttrValue) -> str:
         """Append a graph node. Small constants are computed at once: shapes and axes must be known while loading."""
         dtype, shape = infer(op, [self.builder.values[name] for name in inputs], attrs)
@@ -194,8 +198,7 @@ class OnnxNode(NodeAttributes):
 
         The nodes differ in their attribute `result` only. A result without a name has no value: "".
         """
-        wanted = [position < len(self.proto.output) and bool(self.proto.output[position]) for position in range(count)]
-        return tuple(self.emit(op, *inputs, result=n, **attrs) if wanted[n] else "" for n in range(count))
+        return tuple(self.emit(op, *inputs, result=n, **attrs) if self.wanted(n) else "" for n in range(count))
 
     def new_constant(self, array: Array) -> str:
         """Add a constant. Raises UnsupportedError for a few numbers blown up to gigabytes by broadcasting."""

@@ -105,7 +105,7 @@ def layer_normalization(node: OnnxNode) -> tuple[str, ...]:
     axis, epsilon = node.axis(node.attr_int("axis", -1), node.rank()), node.attr_float("epsilon", 1e-5)
     results = [""] * 3
     for result in range(3):
-        if result == 0 or (result < len(node.proto.output) and node.proto.output[result]):
+        if result == 0 or node.wanted(result):
             value = node.emit("layer_norm", x, scale, bias, axis=axis, epsilon=epsilon, result=result)
             results[result] = node.converted(value, stash if result else own)
     return tuple(results)
@@ -188,7 +188,7 @@ def dropout(node: OnnxNode) -> tuple[str, str]:
     """Identity at inference; the mask (all true) is there if somebody reads it."""
     if node.given(2) and bool(node.constant(2, "training_mode")):
         raise UnsupportedError(f"{node.label}: training_mode=1; export the model for inference")
-    if len(node.proto.output) < 2 or not node.proto.output[1]:
+    if not node.wanted(1):
         return node.input(0), ""
     if node.opset >= 10:
         return node.input(0), node.new_constant(np.broadcast_to(np.True_, node.shape()))

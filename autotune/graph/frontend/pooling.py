@@ -21,7 +21,7 @@ def pool(node: OnnxNode) -> tuple[str, ...]:
     batched = len(kernel) != len(shape) - 1
     window = read_window(node, kernel, shape[2:] if batched else shape[1:], crops=True)
     x = node.input(0) if batched else node.reshaped(node.input(0), (1, *shape))
-    positions = len(node.proto.output) > 1 and bool(node.proto.output[1])
+    positions = node.wanted(1)
     if min(window.pad) < 0:
         if positions:
             raise UnsupportedError(f"{node.label}: positions in an image that {node.attr_string('auto_pad', '')} crops")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,7 +51,12 @@ def gru(node: OnnxNode) -> Sequence[str]:
 
 @converts("LSTM")
 def lstm(node: OnnxNode) -> Sequence[str]:
-    layer = _Layer.of(node, gates=4)
+    return lstm_layer(node)
+
+
+def lstm_layer(node: OnnxNode, products: str = "") -> Sequence[str]:
+    """An LSTM, for which somebody may have multiplied inputs and weights already (see `_Layer.products`)."""
+    layer = replace(_Layer.of(node, gates=4), products=products)
     extras = {}
     if node.given(6) and node.rank(6) == 3 and node.shape(6)[2] != layer.hidden:
         raise ModelError(
@@ -68,7 +73,12 @@ def lstm(node: OnnxNode) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A recurrent node; `batch_first` is its attribute layout."""
+    """A recurrent node.
+
+    Attributes:
+        batch_first: its attribute layout.
+        products: (steps·batch, directions·gates·hidden), inputs times their weights; "" while they are not.
+    """
 
     node: OnnxNode
     gates: int
@@ -76,6 +86,7 @@ class _Layer:
     directions: int
     hidden: int
     batch_first: bool
+    products: str = ""
 
     @staticmethod
     def of(node: OnnxNode, gates: int) -> _Layer:
@@ -155,6 +166,15 @@ class _Layer:
         """(steps, batch, directions·gates·hidden)"""
         node = self.node
         x = self.batch_inside(node.input(0))
+        steps, batch, _ = node.builder.values[x].shape
+        result = self.products or self._multiplied(x)
+        if bias:
+            result = node.emit("add", result, bias)
+        return node.reshaped(result, (steps, batch, self.directions * self.gates * self.hidden))
+
+    def _multiplied(self, x: str) -> str:
+        """(steps·batch, directions·gates·hidden): the inputs of all steps times their weights."""
+        node = self.node
         steps, batch, features = node.builder.values[x].shape
         columns = self.directions * self.gates * self.hidden
         constant = node.is_constant(1)
@@ -163,10 +183,7 @@ class _Layer:
         else:
             weight = node.reshaped(node.input(1), (columns, features))
         rows = node.reshaped(x, (steps * batch, features))
-        result = node.emit("matmul", rows, weight, trans_a=False, trans_b=not constant)
-        if bias:
-            result = node.emit("add", result, bias)
-        return node.reshaped(result, (steps, batch, columns))
+        return node.emit("matmul", rows, weight, trans_a=False, trans_b=not constant)
 
     def _all_whole(self) -> bool:
         """Every sequence is as long as the data."""

@@ -8,9 +8,10 @@ from autotune.graph.frontend.contrib import (
     normalization,
     products,
     quantization,
+    recurrent,
 )
 
 # Importing a family registers its converters.
-FAMILIES = (activation, attention, gather, grouped_attention, normalization, products, quantization)
+FAMILIES = (activation, attention, gather, grouped_attention, normalization, products, quantization, recurrent)
 
 __all__ = ["FAMILIES"]

@@ -17,6 +17,8 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     "LeakyRelu": ("leaky_relu", ("alpha",), (0.01,)),
     "Elu": ("elu", ("alpha",), (1.0,)),
     "ThresholdedRelu": ("thresholded_relu", ("alpha",), (1.0,)),
+    "HardSwish": ("hard_swish", (), ()),
+    "Silu": ("swish", ("alpha",), (1.0,)),
     "HardSigmoid": ("hard_sigmoid", ("alpha", "beta"), (0.2, 0.5)),
     "Clip": ("clip", ("min", "max"), (-math.inf, math.inf)),
 }

@@ -1,4 +1,4 @@
-"""Attention, MultiHeadAttention (without a past) and RotaryEmbedding of ONNX Runtime. Heads are read in place."""
+"""Attention, MultiHeadAttention and RotaryEmbedding of ONNX Runtime. Heads are read in place."""
 
 from __future__ import annotations
 
@@ -23,10 +23,33 @@ class Heads(NamedTuple):
 
 
 @contributed("Attention", inputs=7)
-def attention(node: OnnxNode) -> str:
-    """The projections to q, k and v are one product; so are their heads one tensor, if they are alike."""
-    refuse(node, 4, "past", "do_rotary", "rotary_embedding_dim", "past_present_share_buffer")
+def attention(node: OnnxNode) -> tuple[str, str]:
+    """(result, present): the latter, like the past, is (2, batch, heads, positions, features), keys before values.
+
+    The projections to q, k and v are one product; so are their heads one tensor, if they are alike.
+    """
+    refuse(node, 6, "past_sequence_length", "do_rotary", "rotary_embedding_dim", "past_present_share_buffer")
     heads, (batch, length, _) = _head_count(node), node.shape()
+    projected, sizes = _projected(node, heads)
+    present, keys = "", length
+    if len(set(sizes)) == 1:
+        together = node.reshaped(projected, (batch, length, 3 * heads, sizes[0] // heads))
+        operands = [Heads(together, first=n * heads) for n in range(3)]
+        if node.given(4) or node.wanted(1):
+            present = _behind(node, 4, _keys_before_values(node, together, heads))
+        if node.given(4):
+            operands[1:], keys = _apart(node, present), node.builder.values[present].shape[3]
+    elif node.given(4) or node.wanted(1):
+        raise ModelError(f"{node.label}: hidden sizes {sizes} must be alike where there is a past or present")
+    else:
+        begins = (0, sizes[0], sizes[0] + sizes[1])
+        parts = [node.sliced(projected, (range(batch), range(length), range(b, b + n))) for b, n in zip(begins, sizes)]
+        operands = [Heads(split_heads(node, part, heads)) for part in parts]
+    return _attend(node, operands, heads, _mask(node, 3, 5, keys), keys - length), present
+
+
+def _projected(node: OnnxNode, heads: int) -> tuple[str, tuple[int, ...]]:
+    """(batch, positions, features of all heads of q, k and v, behind each other), and how many features each has."""
     projected = product(node, node.input(0), node.input(1))
     if node.given(2):
         projected = node.emit("add", projected, node.input(2))
@@ -34,27 +57,25 @@ def attention(node: OnnxNode) -> str:
     sizes = node.attr_ints("qkv_hidden_sizes") or (whole // 3,) * 3
     if len(sizes) != 3 or sum(sizes) != whole or any(size < 1 or size % heads for size in sizes):
         raise ModelError(f"{node.label}: hidden sizes {sizes} of {heads} heads do not fit a projection to {whole}")
-    if len(set(sizes)) == 1:
-        together = node.reshaped(projected, (batch, length, 3 * heads, sizes[0] // heads))
-        operands = [Heads(together, first=n * heads) for n in range(3)]
-    else:
-        begins = (0, sizes[0], sizes[0] + sizes[1])
-        parts = [node.sliced(projected, (range(batch), range(length), range(b, b + n))) for b, n in zip(begins, sizes)]
-        operands = [Heads(split_heads(node, part, heads)) for part in parts]
-    return _attend(node, operands, heads, _mask(node, 3, 5, length))
+    return projected, sizes
 
 
 @contributed("MultiHeadAttention", inputs=8)
 def multi_head_attention(node: OnnxNode) -> tuple[str, ...]:
-    """(result, key, value): the latter two with their heads before their positions, as a next step's past."""
-    for position in (6, 7):
-        refuse(node, position, "past")
+    """(result, key, value, scores): keys and values behind the past, heads before positions; scores after the mask."""
     heads = _head_count(node)
     operands = _operands(node, heads)
+    if node.given(6) != node.given(7) or (node.given(6) and operands[1].order == "bhsd"):
+        raise ModelError(f"{node.label}: past_key and past_value go together, with keys and values of three dimensions")
+    past = 0
+    if node.given(6):
+        operands[1:] = [Heads(_behind(node, 5 + n, _heads_first(node, operands[n])), "bhsd") for n in (1, 2)]
+        past = node.shape(6)[2]
     keys = node.builder.values[operands[1].name].shape[operands[1].order.index("s")]
-    result = _attend(node, operands, heads, _mask(node, 4, 5, keys))
-    wanted = [n < len(node.proto.output) and bool(node.proto.output[n]) for n in (1, 2)]
-    return result, *(_heads_first(node, one) if want else "" for one, want in zip(operands[1:], wanted, strict=True))
+    mask = _mask(node, 4, 5, keys)
+    result = _attend(node, operands, heads, mask, past)
+    presents = [_heads_first(node, operands[n]) if node.wanted(n) else "" for n in (1, 2)]
+    return result, *presents, _attend(node, operands, heads, mask, past, scores=True) if node.wanted(3) else ""
 
 
 @contributed("RotaryEmbedding", inputs=4)
@@ -62,8 +83,7 @@ def rotary_embedding(node: OnnxNode) -> str:
     """Pairs of features turned by the angles of their positions, which are given, or count from one that is."""
     refuse(node, 4, "more", "is_packed_batching")
     x, shape, rank = node.input(0), node.shape(), node.rank()
-    if node.attr_float("scale", 1.0) != 1.0:
-        raise UnsupportedError(f"{node.label}: the attribute 'scale' is not 1")
+    node.attr_float("scale", 1.0)  # of tables that a runtime would make longer: those given are used as they are
     dim, heads = node.attr_int("rotary_embedding_dim", 0), node.attr_int("num_heads", 0)
     if rank == 3:
         x = split_heads(node, x, heads or shape[2] // max(1, dim or 2 * node.shape(2)[-1]) or 1)
@@ -115,14 +135,40 @@ def _operands(node: OnnxNode, heads: int) -> list[Heads]:
                                  "and nothing beside it")  # fmt: skip
             parts = [Heads(_picked(node, position, n)) for n in range(count)]
             return parts if position == 0 else [Heads(split_heads(node, node.input(0), heads)), *parts]
-    biases = _biases(node)
+    biases = _biases(node, heads)
     names = [_plus(node, node.input(0), biases[0])]
-    if node.rank(1) == 4:
-        if biases[1]:
-            raise UnsupportedError(f"{node.label}: input 3 (bias) with keys of four dimensions is not supported")
+    if node.rank(1) == 4:  # they have had their biases
         return [Heads(split_heads(node, names[0], heads)), *(Heads(node.input(n), "bhsd") for n in (1, 2))]
     names += [_plus(node, node.input(n), biases[n]) for n in (1, 2)]
     return [Heads(split_heads(node, name, heads)) for name in names]
+
+
+def _keys_before_values(node: OnnxNode, together: str, heads: int) -> str:
+    """(2, batch, heads, positions, features) of (batch, positions, 3·heads, features), which is q, k and v."""
+    batch, length, _, features = node.builder.values[together].shape
+    rows = node.sliced(together, (range(batch), range(length), range(heads, 3 * heads), range(features)))
+    return node.transposed(node.reshaped(rows, (batch, length, 2, heads, features)), (2, 0, 3, 1, 4))
+
+
+def _behind(node: OnnxNode, position: int, rows: str) -> str:
+    """(..., positions, features): the past at an input position, if it is given, and `rows` behind it."""
+    if not node.given(position):
+        return rows
+    shape, past = node.builder.values[rows].shape, node.shape(position)
+    if len(past) != len(shape) or (*past[:-2], past[-1]) != (*shape[:-2], shape[-1]):
+        raise ModelError(f"{node.label}: input {position}, a past of shape {past}, has no room for rows of {shape}")
+    return node.emit("concat", node.input(position), rows, axis=len(shape) - 2) if past[-2] else rows
+
+
+def _apart(node: OnnxNode, present: str) -> list[Heads]:
+    """Keys and values of (2, batch, heads, positions, features)."""
+    _, batch, heads, length, features = node.builder.values[present].shape
+    if batch == 1:  # heads of one tensor, read where they are
+        together = node.reshaped(present, (1, 2 * heads, length, features))
+        return [Heads(together, "bhsd"), Heads(together, "bhsd", heads)]
+    whole = (range(batch), range(heads), range(length), range(features))
+    parts = [node.sliced(present, (range(n, n + 1), *whole)) for n in range(2)]
+    return [Heads(node.reshaped(part, (batch, heads, length, features)), "bhsd") for part in parts]
 
 
 def _picked(node: OnnxNode, position: int, number: int) -> str:
@@ -133,11 +179,11 @@ def _picked(node: OnnxNode, position: int, number: int) -> str:
     return node.reshaped(node.sliced(node.input(position), ranges), (*shape[:3], shape[4]))
 
 
-def _biases(node: OnnxNode) -> tuple[str, str, str]:
+def _biases(node: OnnxNode, heads: int) -> tuple[str, str, str]:
     """Those of q, k and v, which come behind each other in one vector; "" without."""
     if not node.given(3):
         return "", "", ""
-    widths = [node.shape(n)[-1] for n in range(3)]
+    widths = [node.shape(n)[-1] * (heads if node.rank(n) == 4 else 1) for n in range(3)]
     if node.shape(3) != (sum(widths),):
         raise ModelError(f"{node.label}: a bias of shape {node.shape(3)} for operands of widths {tuple(widths)}")
     begins = (0, widths[0], widths[0] + widths[1])
@@ -152,15 +198,17 @@ def _plus(node: OnnxNode, name: str, bias: str) -> str:
 def _mask(node: OnnxNode, position: int, bias: int, keys: int) -> str | None:
     """What is added to the scores: the filter value for keys that do not count, and the bias given."""
     added = node.input(bias) if node.given(bias) else None
+    if added and (node.rank(bias) != 4 or node.shape(bias)[3] != keys):
+        raise ModelError(f"{node.label}: input {bias}, a bias of shape {node.shape(bias)} for scores of {keys} keys")
     filtered = node.attr_float("mask_filter_value", -10000.0)
     if not node.given(position):
         return added
     mask, batch = node.input(position), node.shape()[0]
     shape = node.shape(position)
-    if len(shape) == 1 and shape in ((batch,), (2 * batch,)):
+    if shape in ((batch,), (2 * batch,), (3 * batch + 2,)):  # where keys end; then begin; or where all of them lie
         places = node.new_constant(np.arange(keys, dtype=DType(node.value(position).dtype).numpy))
         counts = node.emit("less", places, _column(node, mask, 0, batch))
-        if shape != (batch,):  # ends, then begins
+        if shape == (2 * batch,):
             begun = node.emit("greater_or_equal", places, _column(node, mask, batch, 2 * batch))
             counts = node.emit("and", counts, begun)
     elif shape == (batch, keys) or (len(shape) == 3 and shape[::2] == (batch, keys)):
@@ -179,16 +227,26 @@ def _column(node: OnnxNode, name: str, begin: int, end: int) -> str:
     return node.reshaped(node.sliced(name, (range(begin, end),)), (end - begin, 1, 1, 1))
 
 
-def _attend(node: OnnxNode, operands: Sequence[Heads], heads: int, mask: str | None) -> str:
+def _attend(
+    node: OnnxNode, operands: Sequence[Heads], heads: int, mask: str | None, past: int, *, scores: bool = False
+) -> str:
     extras = {} if mask is None else {"mask": mask}
-    return attend(node, operands, extras, (heads, heads), causal=node.attr_flag("unidirectional"))
+    causal = node.attr_flag("unidirectional")
+    return attend(node, operands, extras, (heads, heads), causal=causal, offset=past, scores=scores)
 
 
 def attend(
     node: OnnxNode, operands: Sequence[Heads], extras: Mapping[str, str], heads: tuple[int, int],
-    *, causal: bool, softcap: float = 0.0, window: tuple[int, int] = (-1, -1),
+    *, causal: bool, offset: int = 0, softcap: float = 0.0, window: tuple[int, int] = (-1, -1),
+    scores: bool = False,
 ) -> str:  # fmt: skip
-    """(batch, positions, heads·features): q, k, v with as many heads of queries and of keys."""
+    """(batch, positions, heads·features) of q, k, v; or, for `scores`, what goes into softmax.
+
+    Args:
+        heads: how many of queries, and of keys.
+        offset: the position of the first query.
+        scores: (batch, heads, queries, keys), -inf where a key is hidden for good.
+    """
     q, k, v = operands
     features = node.builder.values[q.name].shape[-1]
     result = node.emit(
@@ -196,8 +254,10 @@ def attend(
         extras=",".join(extras), q_heads=heads[0], kv_heads=heads[1], first=(q.first, k.first, v.first),
         order=",".join((q.order, k.order, v.order, "bshd")), empty_zero=True, fill=-math.inf,
         scale=node.attr_float("scale", 0.0) or 1 / math.sqrt(features), softcap=softcap,
-        causal=causal, offset=0, window=window, precision="", result=0,
+        causal=causal, offset=offset, window=window, precision="", result=3 if scores else 0,
     )  # fmt: skip
+    if scores:
+        return result
     batch, length, count, width = node.builder.values[result].shape
     return node.reshaped(result, (batch, length, count * width))
 

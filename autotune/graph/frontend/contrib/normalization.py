@@ -31,7 +31,7 @@ def skip_simplified_layer_normalization(node: OnnxNode) -> tuple[str, ...]:
     axis = len(node.builder.values[total].shape) - 1
     result = node.emit("rms_norm", total, node.input(2), axis=axis, epsilon=epsilon)
     for position in (1, 2):
-        if position < len(node.proto.output) and node.proto.output[position]:
+        if node.wanted(position):
             raise ModelError(f"{node.label}: output {position} is one of training; leave it out")
     return result, "", "", total
 
@@ -63,8 +63,7 @@ def _sum(node: OnnxNode, bias: int) -> str:
 def _normalised(node: OnnxNode, total: str, gamma: str, beta: str) -> tuple[str, ...]:
     """(result, mean, 1 / deviation, `total`), the statistics where the node gives them a name."""
     axis, epsilon = len(node.builder.values[total].shape) - 1, node.attr_float("epsilon", 1e-12)
-    wanted = [n == 0 or (node.op != "EmbedLayerNormalization" and n < len(node.proto.output)
-                         and bool(node.proto.output[n])) for n in range(3)]  # fmt: skip
+    wanted = [n == 0 or (node.op != "EmbedLayerNormalization" and node.wanted(n)) for n in range(3)]
     found = [node.emit("layer_norm", total, gamma, beta, axis=axis, epsilon=epsilon, result=n) if wanted[n] else ""
              for n in range(3)]  # fmt: skip
     return *found, total

@@ -20,23 +20,30 @@ from autotune.tensor import DType
 
 @contributed("FusedMatMul", inputs=2)
 def fused_matmul(node: OnnxNode) -> str:
-    """alpha * A' @ B', the last two dimensions of either turned where it says so."""
-    for name in ("transBatchA", "transBatchB"):
-        if node.attr_flag(name):
-            raise UnsupportedError(f"{node.label}: the attribute '{name}' is 1, only 0 is supported")
+    """alpha * A' @ B': the first dimension goes behind those of the batch, then the last two turn, where it says so."""
     alpha = node.attr_float("alpha", 1.0)
+    a, b = (_batch_first(node, n) if node.attr_flag(f"transBatch{'AB'[n]}") else node.input(n) for n in range(2))
     flags = [node.attr_flag(name) and node.rank(n) > 1 for n, name in enumerate(("transA", "transB"))]
     if any(flags) and min(node.rank(0), node.rank(1)) > 1:
-        result = node.emit("matmul", node.input(0), node.input(1), trans_a=flags[0], trans_b=flags[1])
+        result = node.emit("matmul", a, b, trans_a=flags[0], trans_b=flags[1])
     else:
-        a, b = (_turned(node, n) if turned else node.input(n) for n, turned in enumerate(flags))
+        a, b = (_turned(node, name) if turned else name for name, turned in zip((a, b), flags, strict=True))
         result = product(node, a, b)
     return result if alpha == 1.0 else node.emit("mul", result, node.scalar(alpha, result))
 
 
-def _turned(node: OnnxNode, position: int) -> str:
+def _batch_first(node: OnnxNode, position: int) -> str:
+    """(batch..., rows, columns) of (rows, batch..., columns)."""
     rank = node.rank(position)
-    return node.transposed(node.input(position), (*range(rank - 2), rank - 1, rank - 2))
+    if rank < 3 or rank != node.rank(1 - position):
+        shapes = f"{node.shape(0)} and {node.shape(1)}"
+        raise ModelError(f"{node.label}: operands {shapes} of a batch to be turned must have one rank, 3 or more")
+    return node.transposed(node.input(position), (*range(1, rank - 1), 0, rank - 1))
+
+
+def _turned(node: OnnxNode, name: str) -> str:
+    rank = len(node.builder.values[name].shape)
+    return node.transposed(name, (*range(rank - 2), rank - 1, rank - 2))
 
 
 @contributed("FusedGemm", inputs=3)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedError
+from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.frontend.quantization import (
     columns,
@@ -73,8 +73,18 @@ def qlinear_global_average_pool(node: OnnxNode) -> str:
 
 @contributed("QLinearAveragePool", inputs=5)
 def qlinear_average_pool(node: OnnxNode) -> str:
-    if node.attr_flag("channels_last"):
-        raise UnsupportedError(f"{node.label}: the attribute 'channels_last' is 1, only 0 is supported")
+    """Means of windows of (batch, channels, ...), or with `channels_last` of (batch, ..., channels)."""
+    if not node.attr_flag("channels_last"):
+        return _average_pool(node)
+    rank = node.rank()
+    if rank < 3:
+        raise ModelError(f"{node.label}: data of shape {node.shape()} has no windows")
+    turned = node.transposed(node.input(0), (0, rank - 1, *range(1, rank - 1)))
+    result = _average_pool(replace(node, inputs=(turned, *node.inputs[1:])))
+    return node.transposed(result, (0, *range(2, rank), 1))
+
+
+def _average_pool(node: OnnxNode) -> str:
     window = read_window(node, node.attr_ints("kernel_shape") or ())
     value = node.emit(
         "avg_pool", _real(node, 0), kernel=window.kernel, stride=window.stride, pad=window.pad,
@@ -98,8 +108,7 @@ def qgemm(node: OnnxNode) -> str:
     total = matrix_product(turned_node, 3, rows(turned_node, 2), columns(turned_node, 5))
     if node.given(6):
         total = node.emit("add", total, node.input(6))
-    first, second = node.reshaped(node.input(1), ()), columns(turned_node, 4)
-    assert second is not None  # the scale is no optional input
+    first, second = node.reshaped(node.input(1), ()), _scale_of_columns(node, 4)
     if alpha != 1.0:
         first = node.emit("mul", first, node.scalar(alpha, first))
     if node.given(7):
@@ -111,23 +120,30 @@ def qgemm(node: OnnxNode) -> str:
 def dynamic_quantize_matmul(node: OnnxNode) -> str:
     """A, quantised by its own range, times B; plus a bias."""
     quantised, scale, zero = dynamic_quantize_linear(node)
-    return _integers(node, (quantised, node.input(1), zero, _given(node, 3)), scale, 2, 4)
+    operands = (quantised, node.input(1), zero, _given(node, 3))
+    return _plus(node, real_product(node, operands, scale, _scale_of_columns(node, 2)), 4)
 
 
 @contributed("MatMulIntegerToFloat", inputs=7)
 def matmul_integer_to_float(node: OnnxNode) -> str:
     operands = (node.input(0), node.input(1), _given(node, 4), _given(node, 5))
-    return _integers(node, operands, node.reshaped(node.input(2), ()), 3, 6)
+    return _plus(node, real_product(node, operands, node.reshaped(node.input(2), ()), _scale_of_columns(node, 3)), 6)
 
 
-def _integers(node: OnnxNode, operands: tuple[str | None, ...], first: str, second: int, bias: int) -> str:
-    """The product of (a, b, zero of a, zero of b) by their scales, plus the bias at an input position."""
+def real_product(node: OnnxNode, operands: tuple[str | None, ...], first: str, second: str) -> str:
+    """The product of (a, b, zero of a, zero of b), in integers, by the scales of a and of b or its columns."""
     inner = replace(node, inputs=operands)
-    total = matrix_product(inner, 1, rows(inner, 2), columns(inner, 3))
-    scale = columns(node, second)
+    return _scaled(node, matrix_product(inner, 1, rows(inner, 2), columns(inner, 3)), first, second)
+
+
+def _plus(node: OnnxNode, name: str, position: int) -> str:
+    return node.emit("add", name, node.input(position)) if node.given(position) else name
+
+
+def _scale_of_columns(node: OnnxNode, position: int) -> str:
+    scale = columns(node, position)
     assert scale is not None  # the scale is no optional input
-    result = _scaled(node, total, first, scale)
-    return node.emit("add", result, node.input(bias)) if node.given(bias) else result
+    return scale
 
 
 def _scaled(node: OnnxNode, total: str, first: str, second: str) -> str:
