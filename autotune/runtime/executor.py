@@ -13,7 +13,7 @@ from autotune.errors import InputError, MemoryLimitError
 from autotune.runtime.address import address as address_of
 from autotune.runtime.address import place_of
 from autotune.runtime.constants import Constants
-from autotune.runtime.form import ALIGN, Form
+from autotune.runtime.form import ALIGN, Form, output_bytes
 from autotune.runtime.form import spec_bytes as _bytes
 from autotune.runtime.kernels import link_kernels
 from autotune.runtime.lender import Lender
@@ -247,7 +247,7 @@ class Executor:
 
     def too_large(self) -> MemoryLimitError:
         """What to raise where there is no memory for a run."""
-        outputs = sum(_bytes(spec) for spec, _ in self.program.outputs)
+        outputs = output_bytes(self.program)
         return MemoryLimitError(
             f"a run needs {self.program.arena_bytes} bytes for intermediate values and {outputs} for outputs,"
             " more than there is: use smaller shapes, or a machine with more memory"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -324,11 +325,70 @@ def test_loops_that_never_end() -> None:
         run(model, {"x": data(4), "go0": scalar(True)}, max_loop_steps=100)
 
 
+DOUBLES = helper.make_node("Concat", ["h", "h"], ["next"], axis=0)
+
+
 def test_loops_that_outgrow_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.machine.memory_bytes", lambda: 1 << 12)
-    model = growing(helper.make_node("Concat", ["h", "h"], ["next"], axis=0))
-    with pytest.raises(MemoryLimitError, match=r"node 'loop' \(Loop\): after 8 steps it holds 4096 bytes"):
-        run(model, {"n": scalar(100), "x": data(4)})
+    told = (
+        r"node 'loop' \(Loop\): in step 5 it needs \d+ bytes for .* more than the 2048 .* 50% of this machine's memory"
+    )
+    with pytest.raises(MemoryLimitError, match=told):
+        run(growing(DOUBLES), {"n": scalar(100), "x": data(4)})
+    monkeypatch.setattr("autotune.machine.memory_bytes", lambda: 0)  # not known
+    assert len(run(growing(DOUBLES), {"n": scalar(9), "x": data(4)})[0]) == 4 << 9
+
+
+def test_what_a_loop_may_not_have_it_does_not_take() -> None:
+    limit = 4 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemoryLimitError, match=f"more than the {limit} that max_memory allows"):
+            run(growing(DOUBLES), {"n": scalar(100), "x": data(4)}, max_memory=limit)
+        assert limit / 8 < tracemalloc.get_traced_memory()[1] < limit * 1.5
+    finally:
+        tracemalloc.stop()
+
+
+def collecting(nodes: Sequence[Node], result: str) -> onnx.ModelProto:
+    """A Loop that goes on and gives what `nodes` make of `h`, collected."""
+    on = helper.make_node("Identity", ["go"], ["on"])
+    body = graph([on, *nodes, helper.make_node("Tanh", ["h"], ["next"])], ["i", "go", "h"], ["on", "next", result])
+    return model_of([loop(body, ["n", "", "x"], ["y", "ys"])], {"n": (INT, []), "x": (FLOAT, [4])}, ["y", "ys"])
+
+
+def doubling_and_computing() -> onnx.ModelProto:
+    nodes = [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Concat", ["h", "h"], ["hh"], axis=0),
+             helper.make_node("Tanh", ["hh"], ["next"])]  # fmt: skip
+    return model_of([loop(graph(nodes, ["i", "go", "h"], ["on", "next"]), ["n", "", "x"], ["y"])],
+                    {"n": (INT, []), "x": (FLOAT, [4])})  # fmt: skip
+
+
+def sequence_of(item: Node) -> onnx.ModelProto:
+    """A Loop that inserts what `item` makes at the front of a sequence."""
+    front = helper.make_node("SequenceInsert", ["s", "item", "zero"], ["s2"])
+    body = graph([helper.make_node("Identity", ["go"], ["on"]), item, front], ["i", "go", "s"], ["on", "s2"])
+    nodes = [
+        helper.make_node("SequenceEmpty", [], ["empty"], dtype=FLOAT),
+        loop(body, ["n", "yes", "empty"], ["items"]),
+        helper.make_node("SequenceLength", ["items"], ["y"]),
+    ]
+    return model_of(nodes, {"n": (INT, []), "x": (FLOAT, [4])}, tensors={"yes": scalar(True), "zero": scalar(0)})
+
+
+OUTGROWING = {
+    "programs": doubling_and_computing(),
+    "outputs of native steps": collecting([], "next"),
+    "outputs step by step": collecting([helper.make_node("NonZero", ["h"], ["seen"])], "seen"),
+    "a sequence": sequence_of(helper.make_node("Mul", ["x", "x"], ["item"])),
+}
+
+
+@pytest.mark.parametrize("what", OUTGROWING)
+def test_whatever_grows_is_refused(what: str) -> None:
+    feeds = {"n": scalar(5000), "x": np.ones(4, np.float32)}
+    with pytest.raises(MemoryLimitError, match=r"node 'loop' \(Loop\): in step \d+ it needs \d+ bytes"):
+        run(OUTGROWING[what], feeds, max_memory=20_000)
 
 
 def test_values_that_do_not_fit_together() -> None:

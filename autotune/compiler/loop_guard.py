@@ -1,0 +1,64 @@
+"""What watches over a run of a loop whose steps the run decides: memory is refused before it is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune import machine
+from autotune.errors import MemoryLimitError
+
+SHARE = 0.5
+"""Of the machine's memory: what one loop may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimit:
+    """Memory that one loop may take.
+
+    Attributes:
+        nbytes: None where nothing is known that bounds it.
+        whose: what bounds it, in words.
+    """
+
+    nbytes: int | None
+    whose: str
+
+    @staticmethod
+    def of(max_memory: int | None) -> LoopLimit:
+        """The session's limit or the machine's, whichever is less."""
+        share = int(machine.memory_bytes() * SHARE) or None
+        if max_memory is not None and (share is None or max_memory <= share):
+            return LoopLimit(max_memory, "max_memory allows")
+        return LoopLimit(share, f"one loop may have, {SHARE:.0%} of this machine's memory")
+
+
+class LoopGuard:
+    """Watches over one run of a loop.
+
+    Args:
+        label: of the loop.
+        limit: of its memory.
+    """
+
+    def __init__(self, label: str, limit: LoopLimit) -> None:
+        self._label, self._limit = label, limit
+        self._step = self._held = 0
+
+    def hold(self, step: int, nbytes: int) -> None:
+        """Before a step: what is carried along and was collected. Raises as `take`."""
+        self._step, self._held = step, 0
+        self.take(nbytes)
+
+    def take(self, nbytes: int) -> None:
+        """Before the step takes so much more.
+
+        Raises:
+            MemoryLimitError: that is more than the loop may have.
+        """
+        self._held += nbytes
+        most = self._limit.nbytes
+        if most is not None and self._held > most:
+            raise MemoryLimitError(
+                f"{self._label}: in step {self._step} it needs {self._held} bytes for carried values, outputs and what"
+                f" is computed, more than the {most} that {self._limit.whose}"
+            )
