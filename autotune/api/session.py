@@ -53,7 +53,8 @@ class InferenceSession:
         fixed, strict_fp, max_memory, skip_passes, dump_graph, precision, max_error: as for `autotune.compile`; a
             compiled file has been made. A loop whose end the run decides may take `max_memory` for itself, or half of
             the machine's memory; caches that grow by Concat may take `max_memory`, too.
-        max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
+        max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps,
+            which take minutes: the logger `autotune` warns of such a loop after 10 s, and Ctrl-C says where it was.
         trust: public Ed25519 keys (PEM files), one of which must have signed the compiled file; a model that is none is
             refused, too. None takes any.
         on_new_shape: what a run does whose shape has no program yet: "compile" one for exactly that, "bucket" to run

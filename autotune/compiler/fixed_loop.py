@@ -105,7 +105,7 @@ class FixedLoop:
         Args:
             steps: how many at most.
             exact: so many there will be, if nothing ends the loop.
-            guard: sees to the memory.
+            guard: sees to the memory, and tells of the time.
 
         Raises:
             InputError: a step had impossible values.
@@ -128,7 +128,7 @@ class _Steps:
         form = loop.form
         early = form.goes_on is not None and form.goes_on in loop.special.writes
         self._room = steps if (exact and not early) or not form.collected else min(steps, ROOM)
-        self._must_fit(self._room)
+        self._must_fit(0, self._room)
         self._condition = _ON.copy()
         self._number = np.zeros(1, np.int64)
         self._keep: list[Array] = []
@@ -228,6 +228,7 @@ class _Steps:
             start = time.perf_counter()
             goes = self._step_loop.run(min(steps + chunk, self._room, self._limit))
             steps = self._step_loop.steps
+            self._guard.look(steps)
             if time.perf_counter() - start < SHORT_CHUNK:
                 chunk *= 4
             if goes and steps == self._room < self._limit:
@@ -238,20 +239,20 @@ class _Steps:
 
     def _grow(self, steps: int) -> None:
         self._room = min(self._limit, self._room * 2)
-        self._must_fit(self._room + steps)  # all is moved to the larger room
+        self._must_fit(steps, self._room + steps)  # all is moved to the larger room
         for n, old in enumerate(self._collected):
             self._collected[n] = np.empty((self._room, *old.shape[1:]), old.dtype)
             self._collected[n][: len(old)] = old
         self._step_loop = self._bound()
         self._step_loop.steps = steps
 
-    def _must_fit(self, parts: int) -> None:
-        """Before there is room for so many steps' parts of what is collected."""
+    def _must_fit(self, steps: int, parts: int) -> None:
+        """After so many steps, before there is room for so many parts of what is collected."""
         loop = self._loop
         types = [loop.type_of(name) for name, _ in loop.form.collected]
         part = sum(math.prod(shape) * dtype.itemsize for dtype, shape in types)
         carried = 2 * sum(loop.values[name].nbytes for name, _ in loop.form.carried)
-        self._guard.hold(self._room, parts * part + carried + loop.special.takes)
+        self._guard.hold(steps, parts * part + carried + loop.special.takes)
 
 
 def _turns(first: Array, second: Array) -> Place:

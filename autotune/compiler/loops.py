@@ -115,7 +115,7 @@ class LoopRun:
     Attributes:
         inputs: values of its inputs.
         outer: what its body reads beside them.
-        guard: sees to its memory.
+        guard: sees to its memory, and tells of its time.
     """
 
     call: LoopCall
@@ -133,8 +133,13 @@ class LoopRun:
         Raises:
             InputError: it does not end, or its values do not fit together.
             MemoryLimitError: it needs more memory than one loop may have.
+            KeyboardInterrupt: somebody has had enough; it says where.
         """
-        return _KINDS[self.call.node.op](self)
+        try:
+            return _KINDS[self.call.node.op](self)
+        except KeyboardInterrupt as error:
+            inner = "".join(f"; {found}" for found in error.args)
+            raise KeyboardInterrupt(f"{self.label}: interrupted in step {self.guard.step}{inner}") from error
 
     # What the kinds of loops have in common ------------------------------------------------------------
 
@@ -240,6 +245,7 @@ def _loop(run: LoopRun) -> Sequence[HostValue]:
     first = 1 + len(carried)  # of the outputs that collect
     names, limit = run.names, run.call.workshop.making.max_loop_steps
     steps = limit if trips is None else min(trips, limit)
+    run.guard.most = limit if trips is None or trips > limit else None
     parts: list[list[Array]] = [[] for _ in run.results[first:]]
     if not goes or steps <= 0:
         carried = [value.copy() if isinstance(value, np.ndarray) else value for value in carried]
@@ -255,6 +261,7 @@ def _loop(run: LoopRun) -> Sequence[HostValue]:
     while goes and (trips is None or step < trips):
         if step >= limit:
             raise _endless(run, limit)
+        run.guard.look(step)
         condition, *found_now = run.one_step([np.asarray(step, np.int64), condition, *carried])
         goes = _condition(run, condition)
         run.must_stay(carried, found_now, step, 2)

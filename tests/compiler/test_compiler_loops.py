@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import re
+import signal
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from autotune.compiler import loop_guard
 from autotune.compiler.staged import StagedModel, compile_or_stage
 from autotune.compiler.stages import Making
 from autotune.errors import InputError, MemoryLimitError, ModelError
@@ -323,6 +327,63 @@ def test_loops_that_never_end() -> None:
     model = model_of([loop(body, ["", "go0", "x"], ["y"])], {"x": (FLOAT, [4]), "go0": (BOOL, [])})
     with pytest.raises(InputError, match=r"node 'loop' \(Loop\): still going on after 100 steps; raise max_loop_steps"):
         run(model, {"x": data(4), "go0": scalar(True)}, max_loop_steps=100)
+
+
+def endless(op: Node) -> onnx.ModelProto:
+    """A Loop whose condition stays, with `op` making `next` of `h` and something of its own beside."""
+    body = graph([op, helper.make_node("Tanh", ["h"], ["next"])], ["i", "go", "h"], ["go", "next"])
+    return model_of([loop(body, ["", "go0", "x"], ["y"])], {"x": (FLOAT, [4]), "go0": (BOOL, [])})
+
+
+NATIVE, IN_PYTHON = helper.make_node("Abs", ["h"], ["other"]), helper.make_node("NonZero", ["h"], ["other"])
+
+
+@pytest.mark.parametrize("op", [NATIVE, IN_PYTHON])
+def test_who_waits_for_a_loop_is_told(
+    op: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loop_guard, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_guard, "LATER", 1e9)
+    with pytest.raises(InputError, match="still going on after 300 steps"):
+        run(endless(op), {"x": data(4), "go0": scalar(True)}, max_loop_steps=300)
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert re.match(r"node 'loop' \(Loop\): still going on after \d+ steps in 0 s; .* after 300 steps", told)
+    caplog.clear()
+    run(
+        growing(helper.make_node("Tanh", ["h"], ["next"])), {"n": scalar(300), "x": data(4)}
+    )  # it is known when it ends
+    assert not [record for record in caplog.records if record.levelno == logging.WARNING]
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody presses Ctrl-C while a loop that does not end takes its steps."""
+    look = loop_guard.LoopGuard.look
+
+    def interrupted(guard: loop_guard.LoopGuard, step: int) -> None:
+        look(guard, step)
+        if step and guard.most is not None:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(loop_guard.LoopGuard, "look", interrupted)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("op", [NATIVE, IN_PYTHON])
+def test_an_interrupted_loop_says_where_it_was(op: Node) -> None:
+    with pytest.raises(KeyboardInterrupt, match=r"^node 'loop' \(Loop\): interrupted in step \d+$"):
+        run(endless(op), {"x": data(4), "go0": scalar(True)})
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupted_loop_inside_a_loop() -> None:
+    on = helper.make_node("Identity", ["go"], ["on"])
+    inner = graph([helper.make_node("Tanh", ["v"], ["w"])], ["j", "more", "v"], ["more", "w"])
+    body = graph([on, loop(inner, ["", "go0", "h"], ["next"], name="inner")], ["i", "go", "h"], ["on", "next"])
+    model = model_of([loop(body, ["n", "", "x"], ["y"])], {"n": (INT, []), "x": (FLOAT, [4]), "go0": (BOOL, [])})
+    told = r"node 'loop' \(Loop\): interrupted in step 0; node 'inner' \(Loop\): interrupted in step 64$"
+    with pytest.raises(KeyboardInterrupt, match=told):
+        run(model, {"n": scalar(2), "x": data(4), "go0": scalar(True)})
 
 
 DOUBLES = helper.make_node("Concat", ["h", "h"], ["next"], axis=0)
