@@ -17,7 +17,7 @@ from autotune.api.io_binding import IOBinding
 from autotune.api.node_arg import NodeArg
 from autotune.api.ort_value import OrtValue
 from autotune.api.providers import CPU, check_providers
-from autotune.api.session_options import SessionOptions
+from autotune.api.session_options import SessionOptions, check_readable
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
@@ -44,7 +44,8 @@ class InferenceSession:
 
     Args:
         path_or_bytes: an ONNX model (a path, bytes or onnx.ModelProto), or a file that `autotune compile` wrote.
-        sess_options: `SessionOptions`, which say what of them is heeded; ONNX Runtime's own ones are read alike.
+        sess_options: `SessionOptions`, which say what of them is heeded. Of ONNX Runtime's own ones the attributes are
+            read alike; dimensions and entries that were added to them cannot be read, which warns, once.
         providers, provider_options: as in ONNX Runtime; another one than the CPU warns, once.
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
@@ -93,6 +94,7 @@ class InferenceSession:
     ) -> None:
         check_fallback(fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
+        check_readable(self._options)
         check_providers(providers)
         self._fallback: Callable[[UnsupportedError], FallbackModel] | None = None
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
@@ -107,12 +109,16 @@ class InferenceSession:
 
             wanted = _with_threads(Target.parse(target), self._options)
             extents = getattr(self._options, "extents", None)
+            denoted = getattr(self._options, "denoted", None)
             if fallback is not None and not fixed:  # it has no way to fix an input
                 named = {**{name: (extent,) for name, extent in (extents or {}).items()}, **(shapes or {})}
-                self._fallback = partial(FallbackModel, path_or_bytes, threads=wanted.num_threads, shapes=named)
+                self._fallback = partial(
+                    FallbackModel, path_or_bytes, threads=wanted.num_threads, shapes=named, denoted=denoted or {}
+                )
             options: dict[str, Any] = {
                 "shapes": shapes,
                 "extents": extents,
+                "denoted": denoted,
                 "fixed": fixed,
                 "strict_fp": strict_fp,
                 "max_memory": max_memory,
@@ -227,7 +233,8 @@ class InferenceSession:
         A sequence is a list of arrays, an empty optional None, a tensor of strings an array of objects.
 
         Args:
-            input_feed: arrays of the inputs' dtypes by name; lists and numbers are converted.
+            input_feed: arrays of the inputs' dtypes by name, or what hands one out by `__array__` or `__dlpack__`;
+                lists and numbers are converted.
 
         Raises:
             InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
