@@ -15,6 +15,7 @@ import numpy as np
 from autotune.api.fallback import FallbackModel, check_fallback
 from autotune.api.io_binding import IOBinding
 from autotune.api.node_arg import NodeArg
+from autotune.api.ort_device import OrtDevice
 from autotune.api.ort_value import OrtValue
 from autotune.api.providers import CPU, check_providers
 from autotune.api.session_options import SessionOptions, check_readable
@@ -270,6 +271,29 @@ class InferenceSession:
         _check_mapping(input_dict_ort_values)
         feeds = {name: value.numpy() for name, value in input_dict_ort_values.items()}
         return [OrtValue(array) for array in self.run(output_names, feeds, run_options)]
+
+    def run_with_ortvaluevector(
+        self,
+        run_options: object,
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: list[OrtValue],
+        fetch_devices: Sequence[OrtDevice],
+    ) -> None:
+        """`run` with lists of values. The results are put into `fetches`; values that lie there are written to.
+
+        Raises:
+            InputError: as for `run`; or lists that belong together differ in length.
+        """
+        _check_begun(run_options)
+        if len(feed_names) != len(feeds) or len(fetches) not in (0, len(fetch_names)):
+            raise InputError("there must be one feed per name, and one value per name or none to write to")
+        if not all(isinstance(device, OrtDevice) for device in fetch_devices):
+            raise InputError("fetch_devices are OrtDevice.make('cpu', 0)")
+        given = {name: value.numpy() for name, value in zip(feed_names, feeds)}
+        into = {name: value.numpy() for name, value in zip(fetch_names, fetches)}
+        fetches[:] = map(OrtValue, self.run_named(fetch_names, given, into))
 
     def run_async(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -177,9 +178,59 @@ def test_values_share_their_memory() -> None:
     assert autotune.OrtValue.ortvalue_from_shape_and_type([4], 7).data_type() == "tensor(int64)"
 
 
+def test_memory_read_as_another_type() -> None:
+    bits = np.asarray([0x3F80, 0x4000], np.uint16)
+    value = autotune.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.BFLOAT16)
+    assert value.data_type() == "tensor(bfloat16)" and value.data_ptr() == bits.ctypes.data
+    assert value.numpy().astype(np.float32).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("written_to", [False, True])
+def test_lists_of_values(written_to: bool) -> None:
+    x = np.linspace(-1, 1, 192, dtype=np.float32).reshape(1, 3, 8, 8)
+    here, device = session(), autotune.OrtDevice.make("CPU", 0)
+    (right,) = here.run(None, {"x": x})
+    name, value = here.get_outputs()[0].name, autotune.OrtValue.ortvalue_from_numpy(x)
+    given = autotune.OrtValue.ortvalue_from_shape_and_type(right.shape)
+    fetches = [given] if written_to else []
+    here.run_with_ortvaluevector(None, ["x"], [value], [name], fetches, [device])
+    np.testing.assert_array_equal(fetches[0].numpy(), right)
+    assert (fetches[0].data_ptr() == given.data_ptr()) == written_to
+    binding = here.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_output(name)
+    here.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.get_outputs_as_ortvaluevector()[0].numpy(), right)
+    with pytest.raises(InputError, match="one feed per name"):
+        here.run_with_ortvaluevector(None, ["x"], [], [name], [], [device])
+    with pytest.raises(InputError, match="fetch_devices are"):
+        here.run_with_ortvaluevector(None, ["x"], [value], [name], [], ["cpu"])  # type: ignore[list-item]
+
+
+def test_a_function_that_is_told_what_is_logged() -> None:
+    logger = logging.getLogger("autotune")
+    level, handlers, heard = logger.level, list(logger.handlers), list[tuple[object, ...]]()
+    try:
+        autotune.set_default_logger_callback(lambda *_: heard.append(()))
+        autotune.set_default_logger_callback(lambda *told: heard.append(told), severity=2)
+        logger.getChild("room").warning("it is %s", "late")
+        logger.info("it is early")
+        autotune.set_default_logger_callback(None)
+        logger.warning("nobody hears")
+        assert logger.handlers == handlers
+    finally:
+        logger.setLevel(level)
+    ((severity, category, who, where, message),) = heard
+    assert (severity, category, who, message) == (2, "autotune", "autotune.room", "it is late")
+    assert str(where).startswith("test_api_session_options.py:")
+
+
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
+        (lambda: autotune.OrtDevice.make("cuda", 0), "no device 'cuda'"),
+        (lambda: autotune.OrtDevice.make("cpu", 1), "with the number 1"),
+        (lambda: autotune.OrtValue.ortvalue_from_numpy_with_onnx_type(np.zeros(2), 1), "sizes differ"),
         (lambda: autotune.OrtValue.ortvalue_from_numpy(np.zeros(2), "cuda"), "no device 'cuda'"),
         (lambda: autotune.OrtValue.ortvalue_from_numpy([1.0]), "of a NumPy array, not of list"),  # type: ignore[arg-type]
         (lambda: autotune.OrtValue.ortvalue_from_shape_and_type([2], 99), "ONNX's number 99"),
