@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from autotune.api.locate import Layered
     from autotune.api.node_arg import NodeArg
     from autotune.api.optimize import optimize
+    from autotune.api.ort_device import OrtDevice
     from autotune.api.ort_module import (
         disable_telemetry_events,
         enable_telemetry_events,
         get_build_info,
         get_version_string,
         preload_dlls,
+        set_default_logger_callback,
         set_default_logger_verbosity,
         set_seed,
     )
@@ -69,6 +71,7 @@ _PUBLIC = {
     "Layered": "autotune.api.locate",
     "ModelMetadata": "autotune.metadata",
     "NodeArg": "autotune.api.node_arg",
+    "OrtDevice": "autotune.api.ort_device",
     "OrtValue": "autotune.api.ort_value",
     "RunOptions": "autotune.api.session_options",
     "SessionOptions": "autotune.api.session_options",
@@ -89,6 +92,7 @@ _PUBLIC = {
     "get_version_string": "autotune.api.ort_module",
     "optimize": "autotune.api.optimize",
     "preload_dlls": "autotune.api.ort_module",
+    "set_default_logger_callback": "autotune.api.ort_module",
     "set_default_logger_severity": "autotune.api.session_options",
     "set_default_logger_verbosity": "autotune.api.ort_module",
     "set_seed": "autotune.api.ort_module",
@@ -112,6 +116,7 @@ __all__ = [
     "Layered",
     "ModelMetadata",
     "NodeArg",
+    "OrtDevice",
     "OrtValue",
     "RunOptions",
     "SessionOptions",
@@ -132,6 +137,7 @@ __all__ = [
     "get_version_string",
     "optimize",
     "preload_dlls",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_seed",

@@ -51,7 +51,12 @@ class FallbackModel:
     segments = 0
 
     def __init__(
-        self, source: ModelSource, refusal: UnsupportedError, threads: int, shapes: Mapping[str, Sequence[int]]
+        self,
+        source: ModelSource,
+        refusal: UnsupportedError,
+        threads: int,
+        shapes: Mapping[str, Sequence[int]],
+        denoted: Mapping[str, int],
     ) -> None:
         try:
             import onnxruntime
@@ -66,6 +71,8 @@ class FallbackModel:
         for name, extents in shapes.items():
             if len(extents) == 1:
                 options.add_free_dimension_override_by_name(name, int(extents[0]))
+        for denotation, extent in denoted.items():
+            options.add_free_dimension_override_by_denotation(denotation, extent)
         try:
             self._session: Any = onnxruntime.InferenceSession(
                 _readable(source), options, providers=["CPUExecutionProvider"]

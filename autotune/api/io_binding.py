@@ -83,6 +83,10 @@ class IOBinding:
         """The outputs of the last run, in the order in which they were bound."""
         return self._results
 
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """The same: a list is what holds values here."""
+        return self._results
+
     def copy_outputs_to_cpu(self) -> list[Array]:
         """The same as arrays of their own."""
         return [value.numpy().copy() for value in self._results]

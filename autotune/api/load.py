@@ -44,6 +44,7 @@ def load(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     extents: Mapping[str, int] | None = None,
+    denoted: Mapping[str, int] | None = None,
     fixed: Mapping[str, object] | None = None,
     strict_fp: bool = False,
     max_memory: int | None = None,
@@ -59,7 +60,7 @@ def load(
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
     Args:
-        extents: open dimensions by symbol; symbols that the model has not are passed over.
+        extents, denoted: open dimensions by symbol and by denotation; those that the model has not are passed over.
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
         on_new_shape: what a run does whose shape has no program: "compile" one for exactly that, "bucket" for one that
             serves others, too, "error".
@@ -84,7 +85,7 @@ def load(
             )  # fmt: skip
 
     steps = MAX_LOOP_STEPS if max_loop_steps is None else max_loop_steps
-    making = Making(compiled, Optimizer(skip_passes, dump_graph), steps)
+    making = Making(compiled, Optimizer(skip_passes, dump_graph), steps, max_memory)
 
     def staged(parsed: OnnxModel) -> StagedModel:
         sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))
@@ -98,7 +99,7 @@ def load(
 
     with without_collector(), beside or helpers(model) as started:
         idle.append(started)
-        opened = [open_model(model, shapes, as_arrays(fixed), extents)]
+        opened = [open_model(model, shapes, as_arrays(fixed), extents, denoted)]
         alone = opened[0].folder is None
         found = compile_or_stage(opened.pop(), making, staged)  # not held here, too
     idle.clear()

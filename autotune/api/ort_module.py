@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from autotune.api.session_options import tell_once
+import logging
+from collections.abc import Callable
+
+from autotune.api.session_options import set_default_logger_severity, tell_once
 from autotune.errors import InputError
 from autotune.version import installed_version
 
@@ -15,6 +18,35 @@ def get_version_string() -> str:
 def get_build_info() -> str:
     """autotune and its version, as one text."""
     return f"autotune {get_version_string()}"
+
+
+LogCallback = Callable[[int, str, str, str, str], None]
+"""Told of severity, category, who logs, where in the code, and the message."""
+
+
+class _ToCallback(logging.Handler):
+    def __init__(self, callback: LogCallback) -> None:
+        super().__init__()
+        self._callback = callback
+
+    def emit(self, record: logging.LogRecord) -> None:
+        where = f"{record.filename}:{record.lineno} {record.funcName}"
+        try:
+            severity = min(max(record.levelno // 10 - 1, 0), 4)
+            self._callback(severity, "autotune", record.name, where, record.getMessage())
+        except Exception:  # noqa: BLE001  # whatever the caller's code raises ends no run
+            self.handleError(record)
+
+
+def set_default_logger_callback(callback: LogCallback | None, severity: int = 2) -> None:
+    """Have a function told of what the logger `autotune` says from `severity` on, in place of the one before; None for
+    no function. Raises InputError for what is no severity from 0 (verbose) to 4 (fatal)."""
+    logger = logging.getLogger("autotune")
+    for handler in [found for found in logger.handlers if isinstance(found, _ToCallback)]:
+        logger.removeHandler(handler)
+    if callback is not None:
+        set_default_logger_severity(severity)
+        logger.addHandler(_ToCallback(callback))
 
 
 def set_default_logger_verbosity(verbosity: int) -> None:

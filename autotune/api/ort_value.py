@@ -39,6 +39,15 @@ class OrtValue:
         return cls(np.asarray(numpy_obj, order="C"))
 
     @classmethod
+    def ortvalue_from_numpy_with_onnx_type(cls, data: Array, onnx_element_type: int) -> OrtValue:
+        """The memory of an array, read as ONNX's type of that number: u16 as bf16. Raises InputError where their sizes
+        differ."""
+        value, dtype = cls.ortvalue_from_numpy(data), numpy_dtype(int(onnx_element_type))
+        if dtype.itemsize != data.dtype.itemsize:
+            raise InputError(f"elements of {data.dtype} cannot be read as {dtype}: their sizes differ")
+        return cls(value.numpy().view(dtype))
+
+    @classmethod
     def ortvalue_from_shape_and_type(
         cls, shape: Sequence[int], element_type: object = None, device_type: str = CPU_DEVICE, device_id: int = 0
     ) -> OrtValue:

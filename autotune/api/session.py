@@ -15,9 +15,10 @@ import numpy as np
 from autotune.api.fallback import FallbackModel, check_fallback
 from autotune.api.io_binding import IOBinding
 from autotune.api.node_arg import NodeArg
+from autotune.api.ort_device import OrtDevice
 from autotune.api.ort_value import OrtValue
 from autotune.api.providers import CPU, check_providers
-from autotune.api.session_options import SessionOptions
+from autotune.api.session_options import SessionOptions, check_readable
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
@@ -44,15 +45,18 @@ class InferenceSession:
 
     Args:
         path_or_bytes: an ONNX model (a path, bytes or onnx.ModelProto), or a file that `autotune compile` wrote.
-        sess_options: `SessionOptions`, which say what of them is heeded; ONNX Runtime's own ones are read alike.
+        sess_options: `SessionOptions`, which say what of them is heeded. Of ONNX Runtime's own ones the attributes are
+            read alike; dimensions and entries that were added to them cannot be read, which warns, once.
         providers, provider_options: as in ONNX Runtime; another one than the CPU warns, once.
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
             by the inputs of each run: the first run of a shape compiles, unless it is a compiled file's.
         fixed, strict_fp, max_memory, skip_passes, dump_graph, precision, max_error: as for `autotune.compile`; a
-            compiled file has been made.
-        max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
+            compiled file has been made. A loop whose end the run decides may take `max_memory` for itself, or half of
+            the machine's memory; caches that grow by Concat may take `max_memory`, too.
+        max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps,
+            which take minutes: the logger `autotune` warns of such a loop after 10 s, and Ctrl-C says where it was.
         trust: public Ed25519 keys (PEM files), one of which must have signed the compiled file; a model that is none is
             refused, too. None takes any.
         on_new_shape: what a run does whose shape has no program yet: "compile" one for exactly that, "bucket" to run
@@ -91,6 +95,7 @@ class InferenceSession:
     ) -> None:
         check_fallback(fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
+        check_readable(self._options)
         check_providers(providers)
         self._fallback: Callable[[UnsupportedError], FallbackModel] | None = None
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
@@ -105,12 +110,16 @@ class InferenceSession:
 
             wanted = _with_threads(Target.parse(target), self._options)
             extents = getattr(self._options, "extents", None)
+            denoted = getattr(self._options, "denoted", None)
             if fallback is not None and not fixed:  # it has no way to fix an input
                 named = {**{name: (extent,) for name, extent in (extents or {}).items()}, **(shapes or {})}
-                self._fallback = partial(FallbackModel, path_or_bytes, threads=wanted.num_threads, shapes=named)
+                self._fallback = partial(
+                    FallbackModel, path_or_bytes, threads=wanted.num_threads, shapes=named, denoted=denoted or {}
+                )
             options: dict[str, Any] = {
                 "shapes": shapes,
                 "extents": extents,
+                "denoted": denoted,
                 "fixed": fixed,
                 "strict_fp": strict_fp,
                 "max_memory": max_memory,
@@ -225,7 +234,8 @@ class InferenceSession:
         A sequence is a list of arrays, an empty optional None, a tensor of strings an array of objects.
 
         Args:
-            input_feed: arrays of the inputs' dtypes by name; lists and numbers are converted.
+            input_feed: arrays of the inputs' dtypes by name, or what hands one out by `__array__` or `__dlpack__`;
+                lists and numbers are converted.
 
         Raises:
             InputError: an input is missing, unknown or of another dtype or shape; an output is unknown.
@@ -261,6 +271,29 @@ class InferenceSession:
         _check_mapping(input_dict_ort_values)
         feeds = {name: value.numpy() for name, value in input_dict_ort_values.items()}
         return [OrtValue(array) for array in self.run(output_names, feeds, run_options)]
+
+    def run_with_ortvaluevector(
+        self,
+        run_options: object,
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: list[OrtValue],
+        fetch_devices: Sequence[OrtDevice],
+    ) -> None:
+        """`run` with lists of values. The results are put into `fetches`; values that lie there are written to.
+
+        Raises:
+            InputError: as for `run`; or lists that belong together differ in length.
+        """
+        _check_begun(run_options)
+        if len(feed_names) != len(feeds) or len(fetches) not in (0, len(fetch_names)):
+            raise InputError("there must be one feed per name, and one value per name or none to write to")
+        if not all(isinstance(device, OrtDevice) for device in fetch_devices):
+            raise InputError("fetch_devices are OrtDevice.make('cpu', 0)")
+        given = {name: value.numpy() for name, value in zip(feed_names, feeds)}
+        into = {name: value.numpy() for name, value in zip(fetch_names, fetches)}
+        fetches[:] = map(OrtValue, self.run_named(fetch_names, given, into))
 
     def run_async(
         self,

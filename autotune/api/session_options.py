@@ -101,7 +101,7 @@ class SessionOptions(_Options):
     """Settings of a session.
 
     Heeded: `intra_op_num_threads`, `enable_profiling`, `profile_file_prefix`, `log_severity_level`, dimensions by
-    name. `use_deterministic_compute` is always so. Every other change warns, once in a process.
+    name and by denotation. `use_deterministic_compute` is always so. Every other change warns, once in a process.
     """
 
     defaults: ClassVar[dict[str, Any]] = {
@@ -123,19 +123,22 @@ class SessionOptions(_Options):
     extents: dict[str, int]
     """Open dimensions by name."""
 
+    denoted: dict[str, int]
+    """Open dimensions by denotation."""
+
     def __init__(self) -> None:
         super().__init__()
         self.__dict__["extents"] = {}
+        self.__dict__["denoted"] = {}
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
         """Bind an open dimension of the inputs by its name; a name that the model has not is passed over."""
-        if not isinstance(dim_value, int) or dim_value < 0:
-            raise InputError(f"dimension {dim_name!r} cannot be {dim_value!r}")
-        self.extents[dim_name] = dim_value
+        self.extents[dim_name] = _extent(dim_name, dim_value)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, dim_value: int) -> None:
-        """Has no effect: dimensions go by name here."""
-        tell_once("a dimension by denotation", "use add_free_dimension_override_by_name")
+        """Bind open dimensions of the inputs by what the model says they are, as "DATA_BATCH"; one that the model has
+        not is passed over."""
+        self.denoted[denotation] = _extent(denotation, dim_value)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Keep an entry; nothing reads it."""
@@ -164,6 +167,21 @@ class SessionOptions(_Options):
 
     def has_providers(self) -> bool:
         return False
+
+
+def check_readable(options: object) -> None:
+    """Warn, once, of ONNX Runtime's own options: what was added to them, nobody can ask them for."""
+    if type(options).__module__.partition(".")[0] == "onnxruntime":
+        tell_once(
+            "what was added to onnxruntime.SessionOptions (dimensions, entries)",
+            "it cannot be read; use autotune.SessionOptions",
+        )
+
+
+def _extent(name: str, value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise InputError(f"dimension {name!r} cannot be {value!r}")
+    return value
 
 
 class RunOptions(_Options):

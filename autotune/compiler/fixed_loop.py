@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.compiler.loop_guard import LoopGuard
 from autotune.compiler.specialisation import Specialisation, is_tensor
 from autotune.graph.host import HostValue
 from autotune.runtime.address import address
@@ -99,21 +100,22 @@ class FixedLoop:
         sliced = any(name == found for found, _ in self.form.sliced)
         return array.dtype, array.shape[1:] if sliced else array.shape
 
-    def run(self, steps: int, exact: bool, fits: Callable[[int, int], None]) -> Taken:
+    def run(self, steps: int, exact: bool, guard: LoopGuard) -> Taken:
         """
         Args:
             steps: how many at most.
             exact: so many there will be, if nothing ends the loop.
-            fits: told how many steps are done and how many bytes are held; raises where that is too much.
+            guard: sees to the memory, and tells of the time.
 
         Raises:
             InputError: a step had impossible values.
+            MemoryLimitError: the guard refuses to take more.
         """
         assert self.special.program is not None
         executor = self.special.program.executor
         context = executor.context()
         try:
-            return _Steps(self, context, steps, exact, fits).taken()
+            return _Steps(self, context, steps, exact, guard).taken()
         finally:
             executor.release(context)
 
@@ -121,11 +123,12 @@ class FixedLoop:
 class _Steps:
     """One run of a loop: its buffers, and where they lie in which step."""
 
-    def __init__(
-        self, loop: FixedLoop, context: Context, steps: int, exact: bool, fits: Callable[[int, int], None]
-    ) -> None:
-        self._loop, self._context, self._limit, self._fits = loop, context, steps, fits
+    def __init__(self, loop: FixedLoop, context: Context, steps: int, exact: bool, guard: LoopGuard) -> None:
+        self._loop, self._context, self._limit, self._guard = loop, context, steps, guard
         form = loop.form
+        early = form.goes_on is not None and form.goes_on in loop.special.writes
+        self._room = steps if (exact and not early) or not form.collected else min(steps, ROOM)
+        self._must_fit(0, self._room)
         self._condition = _ON.copy()
         self._number = np.zeros(1, np.int64)
         self._keep: list[Array] = []
@@ -145,9 +148,6 @@ class _Steps:
             if name not in self._inputs:
                 self._keep.append(np.ascontiguousarray(loop.values[name]))
                 self._inputs[name] = Place(address(self._keep[-1]))
-        early = form.goes_on is not None and form.goes_on in loop.special.writes
-        self._room = steps if (exact and not early) or not form.collected else min(steps, ROOM)
-        self._must_fit(0)
         self._collected = [np.empty((self._room, *t[1]), t[0]) for t in map(loop.type_of, _names(form.collected))]
         self._step_loop = self._bound()
 
@@ -228,6 +228,7 @@ class _Steps:
             start = time.perf_counter()
             goes = self._step_loop.run(min(steps + chunk, self._room, self._limit))
             steps = self._step_loop.steps
+            self._guard.look(steps)
             if time.perf_counter() - start < SHORT_CHUNK:
                 chunk *= 4
             if goes and steps == self._room < self._limit:
@@ -238,17 +239,20 @@ class _Steps:
 
     def _grow(self, steps: int) -> None:
         self._room = min(self._limit, self._room * 2)
-        self._must_fit(steps)
+        self._must_fit(steps, self._room + steps)  # all is moved to the larger room
         for n, old in enumerate(self._collected):
             self._collected[n] = np.empty((self._room, *old.shape[1:]), old.dtype)
             self._collected[n][: len(old)] = old
         self._step_loop = self._bound()
         self._step_loop.steps = steps
 
-    def _must_fit(self, steps: int) -> None:
-        types = [self._loop.type_of(name) for name, _ in self._loop.form.collected]
-        parts = sum(math.prod(shape) * dtype.itemsize for dtype, shape in types)
-        self._fits(steps, self._room * parts + sum(a.nbytes + b.nbytes for a, b in self._turns))
+    def _must_fit(self, steps: int, parts: int) -> None:
+        """After so many steps, before there is room for so many parts of what is collected."""
+        loop = self._loop
+        types = [loop.type_of(name) for name, _ in loop.form.collected]
+        part = sum(math.prod(shape) * dtype.itemsize for dtype, shape in types)
+        carried = 2 * sum(loop.values[name].nbytes for name, _ in loop.form.carried)
+        self._guard.hold(steps, parts * part + carried + loop.special.takes)
 
 
 def _turns(first: Array, second: Array) -> Place:

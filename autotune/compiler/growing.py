@@ -8,6 +8,7 @@ memory, so the next step, which hands it in as `past`, copies nothing and compil
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from autotune.compiler.shapes import extents_in
 from autotune.compiler.specialisation import ProgramStep, Specialisation, Watch
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
-from autotune.errors import InputError, ModelError
+from autotune.errors import InputError, MemoryLimitError, ModelError
 from autotune.graph.frontend import OnnxModel
 from autotune.graph.frontend.buckets import CannotPad, Padding, dimensions_of, padded_model, padding_of, valid_name
 from autotune.graph.frontend.caches import Cache, Caches, with_room
@@ -129,14 +130,22 @@ class GrowingModel(StagedModel):
     def run(
         self, feeds: Mapping[str, object], watch: Watch | None = None, trace: RunTrace | None = None
     ) -> list[Array]:
-        """Outputs in the model's order; see `StagedModel.run`. Caches are read-only views of memory with room."""
+        """Outputs in the model's order; see `StagedModel.run`. Caches are read-only views of memory with room.
+
+        Raises:
+            MemoryLimitError: the caches outgrow `max_memory`.
+        """
         values = self.checked(feeds)
         extents = extents_in(self.inputs, values)
         steps = self._steps(extents)
+        length = extents[self._caches.symbol] + (1 if steps is None else steps.rows)  # at least
+        most = self._most_rows(values)
+        if most is not None and length > most:
+            raise self._too_large(values, length)
         if steps is None:
             return self._as_usual(values, watch, trace)
         try:
-            return self._step(steps, values, extents[self._caches.symbol], watch, trace)
+            return self._step(steps, values, length, most, watch, trace)
         except (InputError, ModelError, CannotPad) as error:
             found = self._as_usual(values, watch, trace)  # says itself what is wrong with this run
             _log.info("%s runs as it is: %s", extents, error)
@@ -190,14 +199,44 @@ class GrowingModel(StagedModel):
         padding = padding_of(roomy, length)
         return Steps(others, rows, lengths, padding, StagedModel(padded_model(roomy, padding), self._making))
 
+    def _most_rows(self, values: Mapping[str, HostValue]) -> int | None:
+        """Rows that the caches may have within `max_memory`; None for as many as there is memory for."""
+        if self._making.max_memory is None:
+            return None
+        return self._making.max_memory // max(self._bytes_of_rows(values, 1), 1)
+
+    def _bytes_of_rows(self, values: Mapping[str, HostValue], rows: int) -> int:
+        """Bytes of so many rows in all caches."""
+        found = 0
+        for cache in self._caches.each:
+            value = values[cache.past]
+            assert isinstance(value, np.ndarray)
+            others = value.shape[: cache.axis] + value.shape[cache.axis + 1 :]
+            found += rows * math.prod(others) * value.itemsize
+        return found
+
+    def _too_large(self, values: Mapping[str, HostValue], rows: int) -> MemoryLimitError:
+        first = self._caches.each[0]
+        return MemoryLimitError(
+            f"{self._model.attributes(first.joint).label}: with {rows} rows, '{first.past}' and what is new in"
+            f" '{first.present}', the {len(self._caches.each)} cache(s) take {self._bytes_of_rows(values, rows)} bytes,"
+            f" more than the {self._making.max_memory} that max_memory allows"
+        )
+
     def _step(
-        self, steps: Steps, values: Mapping[str, HostValue], past: int, watch: Watch | None, trace: RunTrace | None
+        self,
+        steps: Steps,
+        values: Mapping[str, HostValue],
+        length: int,
+        most: int | None,
+        watch: Watch | None,
+        trace: RunTrace | None,
     ) -> list[Array]:
-        length = past + steps.rows
-        room = max(LEAST_ROOM, 1 << (length - 1).bit_length())
+        wanted = max(LEAST_ROOM, 1 << (length - 1).bit_length())
+        room, larger = (n if most is None else min(n, most) for n in (wanted, 2 * wanted))
         special = steps.program(room)
-        if length > SOON * room and 2 * room not in steps.programs:
-            self._background.offer(lambda: steps.prepare(2 * room))
+        if length > SOON * room and larger not in steps.programs:
+            self._background.offer(lambda: steps.prepare(larger))
         given: dict[str, Array] = {valid_name(steps.symbol): np.asarray(length, np.int64)}
         memories: dict[str, CacheMemory] = {}
         axes = {cache.past: cache for cache in self._caches.each}

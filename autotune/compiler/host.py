@@ -123,10 +123,35 @@ def _nonzero(node: NodeAttributes) -> Quick:
     return quick
 
 
+def value_bytes(value: HostValue) -> int:
+    """Bytes of a tensor, or of all in a sequence."""
+    return value.nbytes if isinstance(value, np.ndarray) else sum(item.nbytes for item in value or ())
+
+
 def _first(values: Sequence[HostValue], count: int) -> Sequence[HostValue]:
     """So many values, None for those that are left out at the end."""
     return values if len(values) == count else (*values, *[None] * count)[:count]
 
+
+def _gathered(node: NodeAttributes, values: Sequence[HostValue]) -> int:
+    x, indices = _first(values, 2)
+    axis = node.attr_int("axis", 0)
+    if not (isinstance(x, np.ndarray) and isinstance(indices, np.ndarray)) or not -x.ndim <= axis < x.ndim:
+        return 0  # its definition says what is wrong
+    rows: int = x.nbytes // max(x.shape[axis], 1)
+    return rows * indices.size
+
+
+def _joined(node: NodeAttributes, values: Sequence[HostValue]) -> int:
+    return sum(map(value_bytes, values))
+
+
+GROWS: Mapping[str, Callable[[NodeAttributes, Sequence[HostValue]], int]] = {
+    "Concat": _joined,
+    "ConcatFromSequence": _joined,
+    "Gather": _gathered,
+}
+"""Operators that move elements and may give more of them than they are given: how many bytes, before they do."""
 
 _QUICK: Mapping[str, Callable[[NodeAttributes], Quick | None]] = {
     "Compress": _compress,

@@ -9,9 +9,11 @@ import numpy as np
 import onnx
 
 from autotune.compiler.fixed_loop import BodyForm, FixedLoop, Taken
+from autotune.compiler.host import value_bytes
+from autotune.compiler.loop_guard import LoopGuard
 from autotune.compiler.specialisation import NOBODY, Bound, Observers, ProgramStep, Step
 from autotune.compiler.stages import Stages, Workshop
-from autotune.errors import InputError, MemoryLimitError, ModelError
+from autotune.errors import InputError, ModelError
 from autotune.graph.frontend import OnnxModel
 from autotune.graph.frontend.appended import Appended, appended, without
 from autotune.graph.frontend.attributes import NodeAttributes
@@ -88,11 +90,15 @@ class LoopCall:
     def fresh(self) -> bool:
         return True
 
+    def takes(self, values: Mapping[str, HostValue]) -> int:
+        return 0  # its guard sees to that
+
     def step(self, values: Mapping[str, HostValue], observers: Observers) -> LoopRun:
         inputs = tuple(
             None if name is None else values[name] if name in values else self.constants[name] for name in self.reads
         )
-        return LoopRun(self, inputs, {name: values[name] for name in self.needs.reads}, _once(observers))
+        outer = {name: values[name] for name in self.needs.reads}
+        return LoopRun(self, inputs, outer, _once(observers), LoopGuard(self.node.label, self.workshop.limit))
 
     def bind(self, known: Mapping[str, HostValue], fixed: Collection[str]) -> Bound:
         """The call on a way."""
@@ -109,12 +115,14 @@ class LoopRun:
     Attributes:
         inputs: values of its inputs.
         outer: what its body reads beside them.
+        guard: sees to its memory, and tells of its time.
     """
 
     call: LoopCall
     inputs: tuple[HostValue, ...]
     outer: Mapping[str, HostValue]
     observers: Observers
+    guard: LoopGuard
 
     @property
     def label(self) -> str:
@@ -124,9 +132,14 @@ class LoopRun:
         """
         Raises:
             InputError: it does not end, or its values do not fit together.
-            MemoryLimitError: what it collects is too much.
+            MemoryLimitError: it needs more memory than one loop may have.
+            KeyboardInterrupt: somebody has had enough; it says where.
         """
-        return _KINDS[self.call.node.op](self)
+        try:
+            return _KINDS[self.call.node.op](self)
+        except KeyboardInterrupt as error:
+            inner = "".join(f"; {found}" for found in error.args)
+            raise KeyboardInterrupt(f"{self.label}: interrupted in step {self.guard.step}{inner}") from error
 
     # What the kinds of loops have in common ------------------------------------------------------------
 
@@ -134,7 +147,7 @@ class LoopRun:
         """The results of the body."""
         values = dict(self.outer)
         values.update(zip((info.name for info in self.call.body.graph.input), inputs))
-        return self.call.body.stages.run(values, self.observers)
+        return self.call.body.stages.run(values, self.observers, guard=self.guard)
 
     def tensor(self, position: int) -> Array:
         found = self.inputs[position]
@@ -151,14 +164,6 @@ class LoopRun:
                     f"{self.label}: the carried value '{name}' is {described(after)} after step {step}, and was"
                     f" {described(before)}; it may change its shape only"
                 )
-
-    def must_fit(self, steps: int, held: int) -> None:
-        """Refuse to go on where memory would run out."""
-        if held > self.call.workshop.max_bytes:
-            raise MemoryLimitError(
-                f"{self.label}: after {steps} steps it holds {held} bytes of carried values and outputs, more than the"
-                f" {self.call.workshop.max_bytes} that one loop may have"
-            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -194,7 +199,7 @@ class LoopRun:
         if watch is not None and special.program is not None:
             feeds = {n: found.values[n][0, ...] if n in sliced else found.values[n] for n in special.reads}
             watch(ProgramStep(special.program, feeds))
-        return found.run(steps, exact, self.must_fit)
+        return found.run(steps, exact, self.guard)
 
     def moved(self, array: Array | None, result: int, axis: int) -> Array | None:
         """A scan output whose parts lie along another axis than the first."""
@@ -240,6 +245,7 @@ def _loop(run: LoopRun) -> Sequence[HostValue]:
     first = 1 + len(carried)  # of the outputs that collect
     names, limit = run.names, run.call.workshop.making.max_loop_steps
     steps = limit if trips is None else min(trips, limit)
+    run.guard.most = limit if trips is None or trips > limit else None
     parts: list[list[Array]] = [[] for _ in run.results[first:]]
     if not goes or steps <= 0:
         carried = [value.copy() if isinstance(value, np.ndarray) else value for value in carried]
@@ -251,9 +257,11 @@ def _loop(run: LoopRun) -> Sequence[HostValue]:
     step = collected = 0
     growth = _Growth(run.call.body.stages)
     condition: HostValue = np.asarray(True)
+    run.guard.hold(step, _held(carried))
     while goes and (trips is None or step < trips):
         if step >= limit:
             raise _endless(run, limit)
+        run.guard.look(step)
         condition, *found_now = run.one_step([np.asarray(step, np.int64), condition, *carried])
         goes = _condition(run, condition)
         run.must_stay(carried, found_now, step, 2)
@@ -261,7 +269,7 @@ def _loop(run: LoopRun) -> Sequence[HostValue]:
         collected += _collect(run, parts, found_now[len(carried) :], first)
         carried = found_now[: len(carried)]
         step += 1
-        run.must_fit(step, collected + sum(map(_nbytes, carried)))
+        run.guard.hold(step, _held(carried, collected))
     return [*carried, *(run.stacked(found_parts, first + n) for n, found_parts in enumerate(parts))]
 
 
@@ -287,7 +295,8 @@ def _native_loop(run: LoopRun, steps: int, exact: bool) -> tuple[Taken, list[Hos
     if taken is None:
         return None
     ends, parts = iter(taken.carried), iter(taken.collected)
-    grown = {tail.place: _grown(run.inputs[2 + tail.place], tail, next(parts)) for tail in body.tails}
+    run.guard.hold(taken.steps, _held([*taken.carried, *taken.collected]))
+    grown = {tail.place: _grown(run.inputs[2 + tail.place], tail, next(parts), run.guard) for tail in body.tails}
     values: list[HostValue] = []
     for place in range(len(carried)):
         end = None if place in tails and tails[place].axis is None else next(ends)
@@ -304,12 +313,13 @@ def _tail(value: HostValue, tail: Appended) -> Array | None:
     return np.moveaxis(moved, 0, tail.axis) if len(moved) else None
 
 
-def _grown(value: HostValue, tail: Appended, parts: Array) -> HostValue:
+def _grown(value: HostValue, tail: Appended, parts: Array, guard: LoopGuard) -> HostValue:
     """A carried value with all that was appended."""
     if tail.axis is None or not isinstance(value, np.ndarray):
         if value and value[0].dtype != parts.dtype:
             raise ModelError(f"'{tail.item}' is {parts.dtype}, what it is appended to {value[0].dtype}")
         return [*(value or ()), *(parts[step, ...] for step in range(len(parts)))]
+    guard.take(value.nbytes + parts.nbytes)
     axis = tail.axis % value.ndim
     shape = list(value.shape)
     shape[axis] = len(parts)
@@ -349,13 +359,14 @@ def _scan(run: LoopRun) -> Sequence[HostValue]:
                 *(run.moved(a, states + n, x) for n, (a, x) in enumerate(zip(stacks, form.out_axes))),
             ]
     collected = 0
+    run.guard.hold(0, _held(carried))
     for step in range(steps):
         items = (array[-1 - step if turned else step, ...] for array, turned in zip(scanned, form.backwards))
         found_now = run.one_step([*carried, *items])
         run.must_stay(carried, found_now, step, 0)
         collected += _collect(run, parts, found_now[states:], states)
         carried = found_now[:states]
-        run.must_fit(step + 1, collected + sum(map(_nbytes, carried)))
+        run.guard.hold(step + 1, _held(carried, collected))
     stacks = [
         run.stacked(found_parts[::-1] if turned else found_parts, states + n, axis)
         for n, (found_parts, axis, turned) in enumerate(zip(parts, form.out_axes, form.out_backwards))
@@ -411,7 +422,7 @@ def _map(run: LoopRun) -> Sequence[HostValue]:
     for step in range(len(first)):
         results = run.one_step([items[step] if isinstance(items, list) else items for items in run.inputs])
         collected += _collect(run, found, results, 0)
-        run.must_fit(step + 1, collected)
+        run.guard.hold(step + 1, collected)
     return found
 
 
@@ -428,6 +439,11 @@ def _collect(run: LoopRun, parts: Sequence[list[Array]], results: Sequence[HostV
         found.append(result)
         nbytes += result.nbytes
     return nbytes
+
+
+def _held(carried: Sequence[HostValue], collected: int = 0) -> int:
+    """Bytes that a loop holds: what it collects it joins in the end, which takes as much again."""
+    return 2 * collected + sum(map(value_bytes, carried))
 
 
 def _trip_count(run: LoopRun) -> int | None:
@@ -448,12 +464,6 @@ def _condition(run: LoopRun, value: HostValue) -> bool:
 
 def _kind(value: HostValue) -> object:
     return value.dtype if isinstance(value, np.ndarray) else type(value)
-
-
-def _nbytes(value: HostValue) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    return sum(item.nbytes for item in value or ())
 
 
 def _once(observers: Observers) -> Observers:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from autotune.compiler.loop_guard import LoopGuard
 from autotune.compiler.specialisation import Bound, Room, Specialisation, digest
 from autotune.errors import ModelError
 from autotune.graph import one_line
@@ -206,11 +207,15 @@ def begins(
     return tuple(found)
 
 
-def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
+def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str], guard: LoopGuard | None = None) -> None:
     """Run what is at a stop; its values are added, and names of arrays that nobody else has.
+
+    Args:
+        guard: told what memory host functions are about to take; the caller has told it of the program's.
 
     Raises:
         InputError, ModelError: the values are impossible.
+        MemoryLimitError: the guard refuses to take more.
     """
     stop.special.life.runs += 1
     if stop.plain:
@@ -233,6 +238,8 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str]) -> None:
         values[name] = None if items is None else [tensor(values[item]) for item in items]
     try:
         for call, names in stop.calls:
+            if guard is not None and call.takes is not None:
+                guard.take(call.takes(values))
             for name, found in zip(names, call.results(values)):
                 values[name] = found
             if call.fresh:

@@ -11,11 +11,12 @@ import numpy as np
 
 from autotune.compiler.bound_host import bound
 from autotune.compiler.compile import CompiledModel
-from autotune.compiler.host import Runner, prepared
+from autotune.compiler.host import GROWS, Runner, prepared
 from autotune.graph.frontend import OnnxModel, Part, Stage
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array
+from autotune.runtime.form import output_bytes
 from autotune.runtime.trace import RunTrace
 
 _FRESH = frozenset(("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
@@ -108,21 +109,25 @@ class Bound:
         results: what it gives on the values of a run.
         fresh: the arrays that it gives are nobody else's.
         places: they lie at the same place in every run.
+        takes: bytes of what it is about to make, see `Call.takes`; None where that is never more than it is given.
     """
 
     results: Callable[[Mapping[str, HostValue]], Sequence[HostValue]]
     fresh: bool
     places: bool = False
+    takes: Callable[[Mapping[str, HostValue]], int] | None = None
 
 
 class Call(Protocol):
     """A node of a specialisation that runs on the host, a loop perhaps; `writes` names its outputs, empty where nobody
-    wants one. Where it is `fresh`, the arrays that it gives are nobody else's."""
+    wants one. Where it is `fresh`, the arrays that it gives are nobody else's. `takes` says how many bytes it is about
+    to make of these values, 0 where that is no more than they are or where it sees to that itself."""
 
     @property
     def writes(self) -> tuple[str, ...]: ...
     @property
     def fresh(self) -> bool: ...
+    def takes(self, values: Mapping[str, HostValue]) -> int: ...
     def step(self, values: Mapping[str, HostValue], observers: Observers) -> HostStep | LoopStep: ...
     def bind(self, known: Mapping[str, HostValue], fixed: Collection[str]) -> Bound: ...
 
@@ -147,6 +152,9 @@ class HostCall:
     def fresh(self) -> bool:
         return self.node.op in _FRESH
 
+    def takes(self, values: Mapping[str, HostValue]) -> int:
+        return GROWS[self.node.op](self.node, self._given(values)) if self.node.op in GROWS else 0
+
     @classmethod
     def of(cls, model: OnnxModel, index: int) -> HostCall:
         entry = model.nodes[index]
@@ -169,7 +177,8 @@ class HostCall:
         alone = self.constants.keys() - known  # a value hides the initializer of its name
         found = bound(self.node, self.reads, {**self.constants, **known}, alone.union(fixed))
         if found is None:
-            return Bound(self._results, self.fresh)
+            takes = self.takes if self.node.op in GROWS else None
+            return Bound(self._results, self.fresh, takes=takes)
         quick, places = found
 
         def results(values: Mapping[str, HostValue]) -> Sequence[HostValue]:
@@ -206,6 +215,7 @@ class Specialisation:
         reads, writes: names of the program's inputs and outputs, in its order.
         calls: the host functions behind it.
         rest: what remains after that.
+        takes: bytes of the memory that a run of the program takes, outputs included.
         life: counts its runs.
     """
 
@@ -215,6 +225,7 @@ class Specialisation:
     writes: tuple[str, ...]
     calls: tuple[Call, ...]
     rest: Room | None
+    takes: int = 0
     life: Life = field(default_factory=Life)
 
     @classmethod
@@ -235,8 +246,9 @@ class Specialisation:
         reads = () if program is None else tuple(spec.name for spec in program.program.inputs)
         writes = () if program is None else tuple(spec.name for spec, _ in program.program.outputs)
         calls = tuple(call(stage, index) for index in stage.hosts)
-        return cls(stage, program, reads, writes, calls, None if stage.rest is None else room(stage.rest),
-                   Life(seconds))  # fmt: skip
+        takes = 0 if program is None else program.program.arena_bytes + output_bytes(program.program)
+        rest = None if stage.rest is None else room(stage.rest)
+        return cls(stage, program, reads, writes, calls, rest, takes, Life(seconds))
 
     @property
     def weights(self) -> dict[int, int]:

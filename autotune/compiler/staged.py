@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from autotune import machine
 from autotune.compiler.compile import CompiledModel
+from autotune.compiler.loop_guard import LoopLimit
 from autotune.compiler.outline import label, least_segments, possible_hosts
 from autotune.compiler.shapes import shape_uses, zeros
 from autotune.compiler.specialisation import NOBODY, Observers, Specialisation, Watch
@@ -28,8 +28,6 @@ from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
 from autotune.tensor.declared import ModelInput, ModelOutput, check_feeds
 from autotune.tensor.dtype import DType
-
-MEMORY_OF_LOOPS = 0.5  # of the machine's: what one loop may carry along and collect
 
 
 def compile_or_stage(
@@ -69,7 +67,7 @@ class StagedModel:
         self._dtypes = {i.name: DType(i.dtype).numpy for i in model.inputs if i.is_tensor}
         self._others = {i.name: i for i in model.inputs if not i.is_tensor}
         self._fed: list[tuple[str, np.dtype[np.generic], tuple[int, ...]]] = []  # of the last feeds that were right
-        workshop = Workshop(making, int(machine.memory_bytes() * MEMORY_OF_LOOPS))
+        workshop = Workshop(making, LoopLimit.of(making.max_memory))
         self._workshop = workshop
         self._stages = Stages(model, whole(model), tuple(model.outputs), workshop)
         types = known_types(model.inputs)

@@ -16,6 +16,8 @@ import numpy as np
 
 from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
+from autotune.compiler.host import value_bytes
+from autotune.compiler.loop_guard import LoopGuard, LoopLimit
 from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
 from autotune.compiler.specialisation import (
     NOBODY,
@@ -58,11 +60,13 @@ class Making:
         compile: makes a program of an optimised graph.
         optimize: runs the graph passes.
         max_loop_steps: a loop that goes on for longer is refused.
+        max_memory: bytes that packed weights and the memory of a run may take together; None for all that there is.
     """
 
     compile: Callable[[Graph], CompiledModel]
     optimize: Callable[[Graph], Graph] = optimize
     max_loop_steps: int = MAX_LOOP_STEPS
+    max_memory: int | None = None
 
 
 @dataclass(eq=False)
@@ -70,11 +74,11 @@ class Workshop:
     """What a model and the bodies of its loops have in common.
 
     Attributes:
-        max_bytes: of what one loop carries along and collects.
+        limit: of the memory of one loop.
     """
 
     making: Making
-    max_bytes: int
+    limit: LoopLimit
     cache: BoundedCache[Specialisation] = field(
         default_factory=lambda: BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, nbytes_of)
     )
@@ -121,26 +125,34 @@ class Stages:
         self._bodies: dict[Body, LoopBody] = {}
         self._whole = Room(next(workshop.numbers), part, True, tuple(sorted(part.fixed)))
 
-    def run(self, values: dict[str, HostValue], observers: Observers, forms: object = None) -> list[HostValue]:
+    def run(
+        self,
+        values: dict[str, HostValue],
+        observers: Observers,
+        forms: object = None,
+        guard: LoopGuard | None = None,
+    ) -> list[HostValue]:
         """What the model gives; arrays that nobody else has.
 
         Args:
             values: those of the inputs, which fit; values on the way are added.
             observers: told of what runs.
             forms: the same object only if the values have the same types; None where that is not known.
+            guard: of the loop whose step it is; told what memory is about to be taken.
 
         Raises:
             InputError: a value is out of its range.
             ModelError: these shapes or values make the model impossible.
+            MemoryLimitError: the guard refuses to take more.
         """
         if observers is NOBODY:
             route = self._taken_route()
             if route is not None:
                 try:
-                    return self._along(route, values, forms)
+                    return self._along(route, values, forms, guard)
                 finally:
                     self._routes.append(route)
-        return self._observed(values, observers)
+        return self._observed(values, observers, guard)
 
     def _taken_route(self) -> Route | None:
         """A route that nobody runs on; None when there are enough."""
@@ -157,7 +169,9 @@ class Stages:
             return Route(self._results, self._version)
         return route
 
-    def _along(self, route: Route, values: dict[str, HostValue], forms: object) -> list[HostValue]:
+    def _along(
+        self, route: Route, values: dict[str, HostValue], forms: object, guard: LoopGuard | None
+    ) -> list[HostValue]:
         """`run` by the stops of a route; those that it has not are added."""
         fresh: set[str] = set()
         came: list[Stop] = []
@@ -176,11 +190,15 @@ class Stages:
                     special = self.first if room is self._whole and self.first is not None else self._of(room, values)
                     last = came[-1] if came else None
                     sure = frozenset(values).difference(growing)  # before the first stop
+                    if guard is not None:
+                        guard.take(special.takes)
                     stop, new = route.stop(special, len(came), values, last, sure), True
                     if last is None or last.decisive is room.decisive:  # what decides may just have been found out
                         ways[start] = stop
+                elif guard is not None:
+                    guard.take(stop.special.takes)
                 came.append(stop)
-                pass_by(stop, values, fresh)
+                pass_by(stop, values, fresh, guard)
                 rest = stop.special.rest
                 if rest is None:
                     break
@@ -199,7 +217,7 @@ class Stages:
         for name in self._results:
             found = values.get(name)
             kept = not isinstance(found, np.ndarray) or name not in fresh
-            results.append(self._result(name, values, fresh) if kept else found)
+            results.append(self._result(name, values, fresh, guard) if kept else found)
         return results
 
     def _saw(self, segments: int, hosts: Collection[int]) -> None:
@@ -207,7 +225,7 @@ class Stages:
             with self._lock:
                 self.seen = self.seen.and_also(segments, hosts)
 
-    def _observed(self, values: dict[str, HostValue], observers: Observers) -> list[HostValue]:
+    def _observed(self, values: dict[str, HostValue], observers: Observers, guard: LoopGuard | None) -> list[HostValue]:
         """`run` with each step told to somebody."""
         watch, trace = observers.watch, observers.trace
         fresh: set[str] = set()  # results: arrays that nobody else has
@@ -220,6 +238,8 @@ class Stages:
             for name, source in special.stage.aliases.items():
                 values[name] = values[source]
             special.life.runs += 1
+            if guard is not None:
+                guard.take(special.takes)
             if special.program is not None:
                 arrays = [tensor(values[name]) for name in special.reads]
                 if watch is not None:
@@ -235,6 +255,8 @@ class Stages:
                         step = call.step(values, observers)
                         if watch is not None:
                             watch(step)
+                        if guard is not None:
+                            guard.take(call.takes(values))
                         begin = trace.now() if trace is not None else 0.0
                         values.update(zip(call.writes, step.run()))
                         if call.fresh:
@@ -244,13 +266,17 @@ class Stages:
                 hosts += special.stage.hosts
             room = special.rest
         self._saw(segments, hosts)
-        return [self._result(name, values, fresh) for name in self._results]
+        return [self._result(name, values, fresh, guard) for name in self._results]
 
-    def _result(self, name: str, values: Mapping[str, HostValue], fresh: set[str]) -> HostValue:
+    def _result(
+        self, name: str, values: Mapping[str, HostValue], fresh: set[str], guard: LoopGuard | None
+    ) -> HostValue:
         found = values[name] if name in values else self._model.initializers[name]
-        if isinstance(found, list):
-            return [item.copy() for item in found]
-        return found if name in fresh or found is None else found.copy()
+        if found is None or (name in fresh and not isinstance(found, list)):
+            return found
+        if guard is not None:
+            guard.take(value_bytes(found))
+        return [item.copy() for item in found] if isinstance(found, list) else found.copy()
 
     def whole(self, values: Mapping[str, HostValue]) -> Specialisation:
         """What the model begins with for values of these types."""

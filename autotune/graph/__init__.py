@@ -66,11 +66,12 @@ def open_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     fixed: Mapping[str, Array] | None = None,
     extents: Mapping[str, int] | None = None,
+    denoted: Mapping[str, int] | None = None,
 ) -> OnnxModel:
     """Read an ONNX model as a table of nodes, to be converted as a whole or in parts.
 
     Args:
-        extents: open dimensions by symbol; symbols that the model has not are passed over.
+        extents, denoted: open dimensions by symbol and by denotation; those that the model has not are passed over.
 
     Raises:
         ModelError, UnsupportedError: as for `load_model`; open dimensions are fine.
@@ -78,7 +79,7 @@ def open_model(
     from autotune.graph.frontend import parse_model, read_model
 
     with one_line():
-        return parse_model(read_model(path_or_bytes), shapes or {}, fixed, extents or {})
+        return parse_model(read_model(path_or_bytes), shapes or {}, fixed, extents or {}, denoted or {})
 
 
 class _OneLine:

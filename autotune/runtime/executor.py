@@ -13,7 +13,7 @@ from autotune.errors import InputError, MemoryLimitError
 from autotune.runtime.address import address as address_of
 from autotune.runtime.address import place_of
 from autotune.runtime.constants import Constants
-from autotune.runtime.form import ALIGN, Form
+from autotune.runtime.form import ALIGN, Form, output_bytes
 from autotune.runtime.form import spec_bytes as _bytes
 from autotune.runtime.kernels import link_kernels
 from autotune.runtime.lender import Lender
@@ -247,7 +247,7 @@ class Executor:
 
     def too_large(self) -> MemoryLimitError:
         """What to raise where there is no memory for a run."""
-        outputs = sum(_bytes(spec) for spec, _ in self.program.outputs)
+        outputs = output_bytes(self.program)
         return MemoryLimitError(
             f"a run needs {self.program.arena_bytes} bytes for intermediate values and {outputs} for outputs,"
             " more than there is: use smaller shapes, or a machine with more memory"
@@ -365,18 +365,20 @@ class Executor:
 
 
 def as_feed(name: str, value: object, dtype: np.dtype[Any]) -> Array:
-    """What was given for an input as an array. Lists and numbers have no dtype of their own: they get the input's.
+    """What was given for an input as an array; what only DLPack hands out is shared. Lists and numbers have no dtype of
+    their own: they get the input's.
 
     Raises:
         InputError: no array can be made of it.
     """
     if isinstance(value, np.ndarray):
         return value
+    foreign = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
     try:
-        array = np.asarray(value)
-    except ValueError as error:
+        array: Array = np.from_dlpack(value) if foreign else np.asarray(value)  # type: ignore[arg-type]
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"input {name!r} is no array: {' '.join(str(error).split())}") from error
-    if hasattr(value, "dtype") or array.dtype == dtype:
+    if foreign or hasattr(value, "dtype") or array.dtype == dtype:
         return array
     if array.dtype.kind in "biuf" and np.can_cast(array.dtype, dtype, "same_kind"):
         return array.astype(dtype)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.runtime.address import address as address_of
-from autotune.runtime.program import TensorSpec
+from autotune.runtime.program import Program, TensorSpec
 from autotune.tensor.dtype import DType
 
 Array = npt.NDArray[Any]
@@ -80,6 +80,11 @@ class Form:
 def spec_bytes(spec: TensorSpec) -> int:
     """Bytes of a tensor."""
     return math.prod(spec.shape) * DType(spec.dtype).numpy.itemsize
+
+
+def output_bytes(program: Program) -> int:
+    """Bytes of all outputs."""
+    return sum(spec_bytes(spec) for spec, _ in program.outputs)
 
 
 def _first(kept: deque[Array]) -> tuple[Array, int]:

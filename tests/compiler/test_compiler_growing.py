@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from autotune.api.session import InferenceSession
 from autotune.compiler import growing
 from autotune.compiler.growing import GrowingModel
-from autotune.errors import InputError
+from autotune.errors import InputError, MemoryLimitError
 from autotune.graph import open_model
 from autotune.graph.frontend.caches import caches_of
 from tests.compiler.test_compiler_staged import model_of
@@ -125,8 +126,8 @@ WRITTEN = [
 class Decoding:
     """Both ways to run a decoder, each of which goes on with its own caches."""
 
-    def __init__(self, model: onnx.ModelProto, batch: int = 1, prompt: int = 2) -> None:
-        self.session = InferenceSession(model, database=False, target="native -num-cores=1")
+    def __init__(self, model: onnx.ModelProto, batch: int = 1, prompt: int = 2, max_memory: int | None = None) -> None:
+        self.session = InferenceSession(model, database=False, target="native -num-cores=1", max_memory=max_memory)
         self.reference = ReferenceEvaluator(model)
         self.rng = np.random.default_rng(1)
         none = np.zeros((batch, HEADS, 0, HEAD), np.float32)
@@ -212,6 +213,32 @@ def test_arrays_keep_their_values_whoever_goes_on_from_them() -> None:
     decoding.ours = [np.asfortranarray(array) for array in decoding.ours]
     decoding.step()
     assert decoding.programs == 1
+
+
+def test_caches_stay_within_the_limit() -> None:
+    """Room is no more than the limit allows; the step beyond is refused before anything grows."""
+    row, most = 2 * HEADS * HEAD * 4, 40
+    decoding = Decoding(decoder())
+    decoding.model._making = replace(decoding.model._making, max_memory=most * row)  # weights of the test take more
+    decoding.step()
+    caches = [np.zeros((1, HEADS, most - 2, HEAD), np.float32)] * 2
+    for _ in range(2):
+        caches = decoding.session.run(None, decoding.feeds(caches, 1))[1:]
+    (steps,) = decoding.model._kinds
+    assert sorted(steps.programs) == [8, most]
+    with pytest.raises(MemoryLimitError, match=rf"\(Concat\): with {most + 1} rows, 'past_k' and what is new in"
+                       rf" 'present_k', the 2 cache\(s\) take {(most + 1) * row} bytes"):  # fmt: skip
+        decoding.session.run(None, decoding.feeds(caches, 1))
+    assert sorted(steps.programs) == [8, most]
+
+
+def test_caches_that_are_copied_stay_within_the_limit() -> None:
+    mean = [node("ReduceMean", ["present_v", "[2]"], ["mean"]), node("Add", ["v", "mean"], ["more"])]
+    model = decoder(other={"more": mean})
+    model.graph.output.append(helper.make_empty_tensor_value_info("more"))
+    decoding = Decoding(model, max_memory=20_000)
+    with pytest.raises(MemoryLimitError, match="'present_k'"):
+        decoding.session.run(None, decoding.feeds([np.zeros((1, HEADS, 1000, HEAD), np.float32)] * 2, 1))
 
 
 def test_steps_of_several_tokens_and_bad_input() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import re
+import signal
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from autotune.compiler import loop_guard
 from autotune.compiler.staged import StagedModel, compile_or_stage
 from autotune.compiler.stages import Making
 from autotune.errors import InputError, MemoryLimitError, ModelError
@@ -324,11 +329,127 @@ def test_loops_that_never_end() -> None:
         run(model, {"x": data(4), "go0": scalar(True)}, max_loop_steps=100)
 
 
+def endless(op: Node) -> onnx.ModelProto:
+    """A Loop whose condition stays, with `op` making `next` of `h` and something of its own beside."""
+    body = graph([op, helper.make_node("Tanh", ["h"], ["next"])], ["i", "go", "h"], ["go", "next"])
+    return model_of([loop(body, ["", "go0", "x"], ["y"])], {"x": (FLOAT, [4]), "go0": (BOOL, [])})
+
+
+NATIVE, IN_PYTHON = helper.make_node("Abs", ["h"], ["other"]), helper.make_node("NonZero", ["h"], ["other"])
+
+
+@pytest.mark.parametrize("op", [NATIVE, IN_PYTHON])
+def test_who_waits_for_a_loop_is_told(
+    op: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loop_guard, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_guard, "LATER", 1e9)
+    with pytest.raises(InputError, match="still going on after 300 steps"):
+        run(endless(op), {"x": data(4), "go0": scalar(True)}, max_loop_steps=300)
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert re.match(r"node 'loop' \(Loop\): still going on after \d+ steps in 0 s; .* after 300 steps", told)
+    caplog.clear()
+    run(
+        growing(helper.make_node("Tanh", ["h"], ["next"])), {"n": scalar(300), "x": data(4)}
+    )  # it is known when it ends
+    assert not [record for record in caplog.records if record.levelno == logging.WARNING]
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody presses Ctrl-C while a loop that does not end takes its steps."""
+    look = loop_guard.LoopGuard.look
+
+    def interrupted(guard: loop_guard.LoopGuard, step: int) -> None:
+        look(guard, step)
+        if step and guard.most is not None:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(loop_guard.LoopGuard, "look", interrupted)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("op", [NATIVE, IN_PYTHON])
+def test_an_interrupted_loop_says_where_it_was(op: Node) -> None:
+    with pytest.raises(KeyboardInterrupt, match=r"^node 'loop' \(Loop\): interrupted in step \d+$"):
+        run(endless(op), {"x": data(4), "go0": scalar(True)})
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupted_loop_inside_a_loop() -> None:
+    on = helper.make_node("Identity", ["go"], ["on"])
+    inner = graph([helper.make_node("Tanh", ["v"], ["w"])], ["j", "more", "v"], ["more", "w"])
+    body = graph([on, loop(inner, ["", "go0", "h"], ["next"], name="inner")], ["i", "go", "h"], ["on", "next"])
+    model = model_of([loop(body, ["n", "", "x"], ["y"])], {"n": (INT, []), "x": (FLOAT, [4]), "go0": (BOOL, [])})
+    told = r"node 'loop' \(Loop\): interrupted in step 0; node 'inner' \(Loop\): interrupted in step 64$"
+    with pytest.raises(KeyboardInterrupt, match=told):
+        run(model, {"n": scalar(2), "x": data(4), "go0": scalar(True)})
+
+
+DOUBLES = helper.make_node("Concat", ["h", "h"], ["next"], axis=0)
+
+
 def test_loops_that_outgrow_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.machine.memory_bytes", lambda: 1 << 12)
-    model = growing(helper.make_node("Concat", ["h", "h"], ["next"], axis=0))
-    with pytest.raises(MemoryLimitError, match=r"node 'loop' \(Loop\): after 8 steps it holds 4096 bytes"):
-        run(model, {"n": scalar(100), "x": data(4)})
+    told = (
+        r"node 'loop' \(Loop\): in step 5 it needs \d+ bytes for .* more than the 2048 .* 50% of this machine's memory"
+    )
+    with pytest.raises(MemoryLimitError, match=told):
+        run(growing(DOUBLES), {"n": scalar(100), "x": data(4)})
+    monkeypatch.setattr("autotune.machine.memory_bytes", lambda: 0)  # not known
+    assert len(run(growing(DOUBLES), {"n": scalar(9), "x": data(4)})[0]) == 4 << 9
+
+
+def test_what_a_loop_may_not_have_it_does_not_take() -> None:
+    limit = 4 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemoryLimitError, match=f"more than the {limit} that max_memory allows"):
+            run(growing(DOUBLES), {"n": scalar(100), "x": data(4)}, max_memory=limit)
+        assert limit / 8 < tracemalloc.get_traced_memory()[1] < limit * 1.5
+    finally:
+        tracemalloc.stop()
+
+
+def collecting(nodes: Sequence[Node], result: str) -> onnx.ModelProto:
+    """A Loop that goes on and gives what `nodes` make of `h`, collected."""
+    on = helper.make_node("Identity", ["go"], ["on"])
+    body = graph([on, *nodes, helper.make_node("Tanh", ["h"], ["next"])], ["i", "go", "h"], ["on", "next", result])
+    return model_of([loop(body, ["n", "", "x"], ["y", "ys"])], {"n": (INT, []), "x": (FLOAT, [4])}, ["y", "ys"])
+
+
+def doubling_and_computing() -> onnx.ModelProto:
+    nodes = [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Concat", ["h", "h"], ["hh"], axis=0),
+             helper.make_node("Tanh", ["hh"], ["next"])]  # fmt: skip
+    return model_of([loop(graph(nodes, ["i", "go", "h"], ["on", "next"]), ["n", "", "x"], ["y"])],
+                    {"n": (INT, []), "x": (FLOAT, [4])})  # fmt: skip
+
+
+def sequence_of(item: Node) -> onnx.ModelProto:
+    """A Loop that inserts what `item` makes at the front of a sequence."""
+    front = helper.make_node("SequenceInsert", ["s", "item", "zero"], ["s2"])
+    body = graph([helper.make_node("Identity", ["go"], ["on"]), item, front], ["i", "go", "s"], ["on", "s2"])
+    nodes = [
+        helper.make_node("SequenceEmpty", [], ["empty"], dtype=FLOAT),
+        loop(body, ["n", "yes", "empty"], ["items"]),
+        helper.make_node("SequenceLength", ["items"], ["y"]),
+    ]
+    return model_of(nodes, {"n": (INT, []), "x": (FLOAT, [4])}, tensors={"yes": scalar(True), "zero": scalar(0)})
+
+
+OUTGROWING = {
+    "programs": doubling_and_computing(),
+    "outputs of native steps": collecting([], "next"),
+    "outputs step by step": collecting([helper.make_node("NonZero", ["h"], ["seen"])], "seen"),
+    "a sequence": sequence_of(helper.make_node("Mul", ["x", "x"], ["item"])),
+}
+
+
+@pytest.mark.parametrize("what", OUTGROWING)
+def test_whatever_grows_is_refused(what: str) -> None:
+    feeds = {"n": scalar(5000), "x": np.ones(4, np.float32)}
+    with pytest.raises(MemoryLimitError, match=r"node 'loop' \(Loop\): in step \d+ it needs \d+ bytes"):
+        run(OUTGROWING[what], feeds, max_memory=20_000)
 
 
 def test_values_that_do_not_fit_together() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import onnx
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.source import tensor_dtype
 from autotune.graph.ir import Array, Value
-from autotune.tensor.declared import Dim, ModelInput, ModelOutput, check_possible, listed
+from autotune.tensor.declared import Dim, ModelInput, ModelOutput, bind_symbols, check_possible, listed
 from autotune.tensor.dtype import DType
 
 
@@ -29,6 +30,42 @@ def declared_inputs(graph: onnx.GraphProto, initialised: set[str]) -> tuple[Mode
         check_possible(info.name, dims)
         found.append(ModelInput(info.name, tensor_dtype(tensor.elem_type, where), dims, wraps))
     return tuple(found)
+
+
+def bind_open(
+    graph: onnx.GraphProto, inputs: Sequence[ModelInput], extents: Mapping[str, int], denoted: Mapping[str, int]
+) -> tuple[ModelInput, ...]:
+    """The inputs with open dimensions bound.
+
+    Args:
+        extents: by symbol; a symbol is bound wherever it is.
+        denoted: by denotation ("DATA_BATCH"), in any case of letters; binds the symbol that a dimension has.
+
+    Raises:
+        ModelError: a dimension is known, or bound otherwise, and has another extent.
+    """
+    wanted = {denotation.lower(): extent for denotation, extent in denoted.items() if denotation}
+    types = {info.name: info.type for info in graph.input}
+    symbols, found = dict(extents), []
+    for declared in inputs:
+        dims = list(declared.dims or ())
+        tensor, _ = _tensor_in(types[declared.name], f"input '{declared.name}'")
+        for n, dim in enumerate(tensor.shape.dim):
+            extent = wanted.get(dim.denotation.lower())
+            if extent is None:
+                continue
+            one = dims[n]
+            known = symbols.get(one) if isinstance(one, str) else one
+            if known not in (None, extent):
+                raise ModelError(
+                    f"input '{declared.name}': dimension {n} is {known}, and {dim.denotation} is to be {extent}"
+                )
+            if isinstance(one, str):
+                symbols[one] = extent
+            else:
+                dims[n] = extent
+        found.append(replace(declared, dims=declared.dims and tuple(dims)))
+    return bind_symbols(found, symbols)
 
 
 def declared_outputs(graph: onnx.GraphProto) -> dict[str, ModelOutput]:

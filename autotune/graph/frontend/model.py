@@ -12,14 +12,14 @@ from onnx import AttributeProto
 from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
-from autotune.graph.frontend.inputs import declared_inputs, declared_outputs, fix_inputs
+from autotune.graph.frontend.inputs import bind_open, declared_inputs, declared_outputs, fix_inputs
 from autotune.graph.frontend.learned.labels import with_numbers
 from autotune.graph.frontend.source import Source, opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import loop_steps, map_steps, scan_steps
 from autotune.graph.ir import Array, Value
 from autotune.graph.order import topological_order
 from autotune.metadata import ModelMetadata
-from autotune.tensor.declared import ModelInput, ModelOutput, bind_shapes, bind_symbols
+from autotune.tensor.declared import ModelInput, ModelOutput, bind_shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +132,13 @@ def parse_model(
     shapes: Mapping[str, Sequence[int]],
     fixed: Mapping[str, Array] | None = None,
     extents: Mapping[str, int] | None = None,
+    denoted: Mapping[str, int] | None = None,
 ) -> OnnxModel:
     """
     Args:
         shapes: dimensions of inputs by name.
         fixed: inputs that are to be constants, with their values.
-        extents: open dimensions by symbol; symbols that no input has are passed over.
+        extents, denoted: open dimensions by symbol and by denotation; those that no input has are passed over.
 
     Raises:
         ModelError: the model is inconsistent, or `shapes` or `fixed` do not fit it.
@@ -158,7 +159,7 @@ def parse_model(
         initializers[name] = sparse_array(sparse, folder, f"initializer '{name}'")
     fixed = fixed or {}
     bound = {name: array.shape for name, array in fixed.items()}
-    inputs = bind_symbols(declared_inputs(graph, set(initializers)), extents or {})
+    inputs = bind_open(graph, declared_inputs(graph, set(initializers)), extents or {}, denoted or {})
     inputs = fix_inputs(bind_shapes(inputs, {**shapes, **bound}), fixed)
     initializers.update(fixed)
     defined = set(initializers)
