@@ -10,7 +10,7 @@ from autotune.lower.ir import For, Load, Stmt
 from autotune.schedule.state import UNROLL
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Reinterpret, Unary, binary, cast, const, select
-from autotune.tensor.linear import Linear, clamp
+from autotune.tensor.linear import Linear, clamp_unsigned
 from autotune.tensor.trees import BELOW, CODE, FIRST, LIMIT, MIXED, NAN_GOES_ON, STEP
 
 ABREAST = 8
@@ -41,10 +41,10 @@ def _walk(row: Row, first: Linear, count: int) -> Sequence[Stmt]:
         return store((here, (n,)), row.load(2, (first + n,)))
 
     def step(n: Linear) -> Stmt:
-        node = Linear(0, {clamp(cast(DType.i64, Load(here, (n,))), nodes - 1): 1})
+        node = Linear(0, {clamp_unsigned(Load(here, (n,)), nodes - 1): 1})
         code, below, further = (row.load(1, (node, Linear(word))) for word in (CODE, BELOW, STEP))
-        feature = cast(DType.i64, binary("shr", code, const(1, DType.i32)))
-        value = row.load(0, (Linear(0, {clamp(feature, features - 1): 1}),))
+        feature = binary("shr", code, const(1, DType.i32))
+        value = row.load(0, (Linear(0, {clamp_unsigned(feature, features - 1): 1}),))
         stays = _goes_first(row, value, _limit(row, node), code)
         # A product, not a choice: which way a row goes is as good as random, and a branch would be guessed wrong.
         away = select(stays, const(0, DType.i32), const(1, DType.i32))

@@ -35,9 +35,9 @@ def leaf_masks(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
 
     Args:
         inputs: data (rows, features) in f32 or f64, or (features, rows) if vectors lie `across` rows; of every word of
-            every tree its splits: limits of the data's type, features in i32 and the leaves that remain if the feature
-            is more, in u32, each (trees * words, splits), or (splits, trees * words) across trees; weights (trees,
-            words * 32, targets).
+            every tree its splits: limits of the data's type, features in i32 or u8 and the leaves that remain if the
+            feature is more, in u32, each (trees * words, splits), or (splits, trees * words) across trees; weights
+            (trees, words * 32, targets).
         attrs: `nan`: NaN is no more than any limit, not more; `words` of each tree.
 
     Returns:
@@ -51,6 +51,7 @@ def leaf_masks(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     count, splits = limits.shape if by_rows else limits.shape[::-1]
     trees = weights.shape[0]
     fits = limits.shape == features.shape == masks.shape and count == trees * words and weights.shape[1] == words * WORD
+    require(features.dtype in (DType.i32, DType.u8), "leaf_masks: features are i32 or u8")
     require(fits, "leaf_masks: tables of splits and weights do not fit together")
     rows = x.shape[1] if by_rows else x.shape[0]
     split = reduce_axis(splits, "split")

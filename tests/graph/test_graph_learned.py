@@ -14,6 +14,7 @@ from onnxruntime.datasets import get_example
 
 import autotune
 from autotune.errors import InputError, ModelError
+from autotune.graph.frontend.learned import trees as trees_of_a_model
 from tests.graph.learned_models import (
     DOUBLE,
     FLOAT,
@@ -61,6 +62,20 @@ def test_trees_of_classification(named: tuple[int, ...], classes: int, transform
     )  # fmt: skip
     # Of two classes that are both weighed, ONNX Runtime numbers the label instead of naming it.
     (as_reference if named == (0, 1) else agree)(proto, {"x": x})
+
+
+def test_large_trees_are_walked_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By many rows, so that nodes stay near; beside trees whose splits are all looked at."""
+    monkeypatch.setattr(trees_of_a_model, "NEAR", 100)
+    monkeypatch.setattr(trees_of_a_model, "SPLITS_BY_ROWS", 3)
+    rng = np.random.default_rng(6)
+    x = data(rng, 40, 6)
+    for how in ("SUM", "MAX", "AVERAGE"):
+        trees = random_trees(rng, 20, 6, 6, range(2), "target")
+        proto = model(
+            "TreeEnsembleRegressor", {"x": (FLOAT, x.shape)}, {"y": FLOAT}, n_targets=2, aggregate_function=how, **trees
+        )
+        as_reference(proto, {"x": x})
 
 
 def test_trees_in_f64_and_of_many_rows() -> None:

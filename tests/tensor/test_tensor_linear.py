@@ -1,11 +1,13 @@
-"""Conditions on quotients as conditions on what is divided."""
+"""Linear forms: conditions on quotients as conditions on what is divided, and bounds of indices."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.tensor.linear import Linear, undivided
+from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Var, cast
+from autotune.tensor.linear import Linear, clamp, clamp_unsigned, to_linear, undivided
 
 X = Linear.var("x")
 
@@ -26,3 +28,12 @@ def test_what_is_more_than_one_quotient_stays() -> None:
     both = X.floordiv(2, {}) + Linear.var("y")
     assert undivided(both) is both
     assert undivided(X) == X
+
+
+def test_narrow_and_clamped_integers_have_bounds() -> None:
+    """As indices they need no test of their own where a tensor is that long."""
+    byte, word = Var("byte", DType.u8), Var("word", DType.i32)
+    assert to_linear(cast(DType.i64, byte), {}).range({}) == (0, 255)
+    assert to_linear(clamp_unsigned(word, 9), {}).range({}) == (0, 9)
+    assert to_linear(clamp(cast(DType.i64, word), 9), {}).range({}) == (0, 9)
+    assert to_linear(cast(DType.i64, word), {}).range({})[0] < 0

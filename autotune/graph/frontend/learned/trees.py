@@ -23,8 +23,11 @@ REDUCTIONS = {"SUM": "sum", "AVERAGE": "sum", "MIN": "min", "MAX": "max"}
 FILLING = {"sum": 0.0, "min": math.inf, "max": -math.inf}
 ROWS = 8
 """Rows from which they fill vectors; of fewer, trees do."""
-SPLITS_BY_ROWS, SPLITS_BY_TREES = 16, 3
-"""Splits that take as long as a step of a walk, at least: measured on a Cascade Lake, 29 and 3.5."""
+BYTES = 256
+NEAR = 1 << 15
+"""Nodes that are walked together by many rows: half a MiB."""
+SPLITS_BY_ROWS, SPLITS_BY_TREES = 16, 5
+"""Splits that take as long as a step of a walk, at least: measured on a Cascade Lake."""
 Weights = dict[Key, list[tuple[int, float]]]
 
 
@@ -205,13 +208,17 @@ def _aggregated(node: OnnxNode, x: str, grown: Forest, weights: Weights, targets
     parts = []
     if groups:
         data = _ordered(node, x) if grown.nan == MIXED else x
-        data = node.emit("transpose", data, perm=(1, 0)) if by_rows else data
+        data = node.emit("transpose", data, perm=(1, 0)) if by_rows else _of_bytes(node, data)
         parts = [_by_masks(node, data, group, weight, by_rows, grown.nan == FIRST, reduction) for group in groups]
     if by_rows and parts:
         parts = [node.emit("transpose", _together(node, parts, reduction), perm=(1, 0))]
     if rest is not None:
-        names = [node.new_constant(table) for table in (rest.nodes, rest.roots, weight)]
-        parts.append(node.emit("tree_ensemble", x, *names, depth=rest.depth, nan=rest.nan, reduction=reduction))
+        nodes, weighed = node.new_constant(rest.nodes), node.new_constant(weight)
+        # All rows walk some trees, then the next: nodes that the second cache holds are read again from there.
+        pieces = min(-(-len(rest.nodes) // NEAR), len(rest.roots)) if by_rows else 1
+        for roots in np.array_split(rest.roots, pieces):
+            names = (nodes, node.new_constant(roots), weighed)
+            parts.append(node.emit("tree_ensemble", x, *names, depth=rest.depth, nan=rest.nan, reduction=reduction))
     found = _together(node, parts, reduction)
     if how == "AVERAGE":
         found = node.emit("div", found, node.scalar(float(len(grown.roots)), found))
@@ -225,9 +232,19 @@ def _ordered(node: OnnxNode, x: str) -> str:
     return node.emit("concat", *both, axis=1)
 
 
+def _of_bytes(node: OnnxNode, x: str) -> str:
+    """The data with as many columns as a byte can number, if it has fewer: such an index needs no test."""
+    rows, columns = node.builder.values[x].shape
+    if columns >= BYTES:
+        return x
+    rest = np.zeros((rows, BYTES - columns), _float(node, x))
+    return node.emit("concat", x, node.new_constant(rest), axis=1)
+
+
 def _by_masks(node: OnnxNode, data: str, group: Leaves, weight: Array, by_rows: bool, nan: bool, reduction: str) -> str:
     """What a group of trees says: (targets, rows) by rows, else (rows, targets)."""
-    tables = (group.limits, group.features, group.masks)
+    short = not by_rows and node.builder.values[data].shape[1] == BYTES
+    tables = (group.limits, group.features.astype(np.uint8) if short else group.features, group.masks)
     names = [node.new_constant(np.ascontiguousarray(table if by_rows else table.T)) for table in tables]
     names.append(node.new_constant(group.weights(weight, FILLING[reduction])))
     across = "rows" if by_rows else "trees"
