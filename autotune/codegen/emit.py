@@ -20,7 +20,7 @@ from autotune.codegen.tiles import TileRegisters, is_tiled
 from autotune.codegen.transpose import Turns
 from autotune.codegen.unrolled import Unrolled
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
-from autotune.codegen.writer import Writer
+from autotune.codegen.writer import MOST_CLAIMED, Writer
 from autotune.errors import CodegenError
 from autotune.lower.ir import (
     LOCAL,
@@ -209,19 +209,36 @@ class _Emitter:
 
     def _parallel(self, stmt: For) -> None:
         """Threads claim iterations until none is left: see `codegen.runtime_claims`."""
+        if stmt.extent > MOST_CLAIMED:
+            self._fixed(stmt)
+            return
         turns, claimed = self.w.open_claims(stmt.extent)
         inside = self.w.open_branch(self.w.value(f"icmp ne i64 {claimed}, 0"))
         here = len(self.w.scopes) - 1
         first = self.w.hoisted(here, f"and i64 {claimed}, {2**32 - 1}")
         last = self.w.hoisted(here, f"lshr i64 {claimed}, 32")
+        self._rounds(stmt, here, first, last)
+        self.w.close_branch(inside)
+        self.w.close_claims(turns, claimed)
+
+    def _fixed(self, stmt: For) -> None:
+        """Thread t runs iterations extent * t // threads up to extent * (t + 1) // threads, more than claims number."""
+        h = self.w.hoisted
+        first = h(0, f"udiv i64 {h(0, f'mul i64 %tid, {stmt.extent}')}, %nt")
+        next_thread = h(0, "add i64 %tid, 1")
+        last = h(0, f"udiv i64 {h(0, f'mul i64 {next_thread}, {stmt.extent}')}, %nt")
+        branch = self.w.open_branch(self.w.value(f"icmp slt i64 {first}, {last}"))
+        self._rounds(stmt, 0, first, last)
+        self.w.close_branch(branch)
+
+    def _rounds(self, stmt: For, depth: int, first: str, last: str) -> None:
+        """Iterations `first` up to `last`, at least one, from the loop's begin on; both are known at that depth."""
         if stmt.begin:
-            first, last = (self.w.hoisted(here, f"add i64 {end}, {stmt.begin}") for end in (first, last))
+            first, last = (self.w.hoisted(depth, f"add i64 {end}, {stmt.begin}") for end in (first, last))
         label, variable = self.w.open_loop(first)
         self.x.bind(stmt.var, self.w.in_turn(variable, first, last, self.x.bound(stmt.turn)))
         self._all(stmt.body)
         self.w.close_loop(label, variable, last)
-        self.w.close_branch(inside)
-        self.w.close_claims(turns, claimed)
 
     def _guard(self, stmt: If) -> None:
         self.x.forget()

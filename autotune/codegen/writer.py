@@ -18,7 +18,8 @@ from autotune.errors import CodegenError
 INLINE = 1 << 30
 CHAINS = 4  # of instructions that wait for each other, written in turns: more would need more registers
 _NAME = re.compile(r"%[a-z0-9]+")
-MOST_SHARED = 2**31 - 1
+MOST_CLAIMED = 2**31 - 1
+"""Iterations of a loop of which threads claim pieces."""
 MAX_VALUES = 40_000  # a large Winograd kernel has 4,000; LLVM takes seconds for these, and minutes for twice as many
 
 
@@ -184,12 +185,7 @@ class Writer:
 
         Returns the loop, for `close_claims`, and what was claimed: the first iteration, and 2^32 times the last's
         successor; 0 where none was left, in the last turn.
-
-        Raises:
-            CodegenError: more iterations than such a number holds.
         """
-        if extent > MOST_SHARED:
-            raise CodegenError(f"a loop of {extent} iterations cannot be shared among threads: {MOST_SHARED} at most")
         self.declare("i64 @autotune_claim(ptr, i64, i64, i64, i64)")
         label, turn = self.open_loop("0")
         return (label, turn), self.value(

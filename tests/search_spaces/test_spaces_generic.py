@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.codegen import emit
 from autotune.codegen.kernel import build_kernel
 from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
@@ -79,6 +80,17 @@ def test_defaults_of_common_layers(text: str, layouts: tuple[Layout, ...] | None
     workload, chosen = parse_workload(text), Target.parse(target)
     interface = Interface(layouts) if layouts else None
     check(workload, lookup("generic").default(workload, chosen), chosen, interface)
+
+
+def test_loops_of_more_rounds_than_a_claim_numbers_have_fixed_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emit, "MOST_CLAIMED", 1)
+    target = Target.parse("native -num-cores=3")
+    workload = parse_workload("softmax data=34,100")
+    program = lower(
+        make_schedule(workload, lookup("generic").default(workload, target).replace(template="generic"), target)
+    )
+    assert "autotune_claim" not in emit.emit(program, target.vector_bits)
+    check(workload, lookup("generic").default(workload, target), target, None)
 
 
 def loops(text: str, *layouts: Layout, target: str = "x86 -mcpu=haswell -num-cores=2") -> str:
