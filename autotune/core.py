@@ -104,6 +104,14 @@ class Core:
         """The same at the width that is best at it."""
         return max(self.lane_rate(kind, bits) for bits in WIDTHS)
 
+    def from_l3(self, threads: int) -> float:
+        """Bytes a cycle that so many threads together read from L3."""
+        return min(threads * self.l3, max(self.l3, self.l3_shared))
+
+    def from_dram(self, threads: int) -> float:
+        """Bytes a cycle that so many threads together read from memory."""
+        return min(threads * self.dram, max(self.dram, self.dram_shared))
+
     def folding(self, kind: str, products: int) -> float:
         """How many products an instruction that adds up so many per lane of f32 does for each that multiply-adds of f32
         do; 0 where there is no such instruction."""

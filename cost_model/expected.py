@@ -53,7 +53,7 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
     # What several threads read comes from memory once: what they lack together.
     whole = _one_thread(program.body, 1)
     together = Traffic(whole, [stmts for stmts, _ in _nests(whole, ())]) if threads > 1 else traffic
-    memory = min(threads * core.dram, max(core.dram, core.dram_shared))
+    memory = core.from_dram(threads)
     moved = [
         [bytes_ / from_l2 for bytes_ in traffic.missed(l1, constants | theirs)],
         [bytes_ / from_l3 for bytes_ in traffic.missed(l2, constants | theirs)],

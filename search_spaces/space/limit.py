@@ -45,8 +45,8 @@ class Speed:
             hertz,
             hertz * threads * max(core.l1, core.loads * target.vector_bits / 8),
             hertz * threads * core.l2,
-            hertz * min(threads * core.l3, max(core.l3, core.l3_shared)),
-            hertz * min(threads * core.dram, max(core.dram, core.dram_shared)),
+            hertz * core.from_l3(threads),
+            hertz * core.from_dram(threads),
         )
 
     def at_peak(self, target: Target, fp32: float) -> Speed:
