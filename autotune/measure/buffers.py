@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import mmap
 import os
 from collections.abc import Iterator
@@ -122,7 +123,11 @@ class SpareBuffers:
             del self._spare[0]
 
 
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _protect(address: int, size: int, access: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), access) != 0:
+    if _libc().mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), access) != 0:
         raise MeasureError(f"mprotect failed: {os.strerror(ctypes.get_errno())}")
