@@ -13,29 +13,21 @@ from hypothesis import strategies as st
 
 from autotune.codegen.jit import compile_ir
 from autotune.codegen.link import Library, load_objects
-from autotune.codegen.runtime_claims import CLAIMS
-from autotune.runtime.native import native_runtime
+from autotune.codegen.runtime_claims import CLAIMS, CLAIMS_IR
+from autotune.codegen.runtime_ir import runtime_ir
+from autotune.runtime.native import load_runtime, native_runtime
 from autotune.runtime.threads import Plan, Step, ThreadPool
+from tests.runtime.clock import NOW
 
 CORES = len(os.sched_getaffinity(0))
 PATIENCE = 20_000_000_000
 """Nanoseconds after which a thread waits no longer for others that should have taken its work."""
 
-KERNEL = """
+KERNEL = (
+    NOW
+    + """
 declare i64 @autotune_claim(ptr, i64, i64, i64, i64)
-declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
-
-define internal i64 @now() {
-  %time = alloca [2 x i64]
-  %failed = call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %ns.at = getelementptr i64, ptr %time, i64 1
-  %ns = load i64, ptr %ns.at
-  %scaled = mul i64 %seconds, 1000000000
-  %sum = add i64 %scaled, %ns
-  ret i64 %sum
-}
 
 ; until so many iterations have been run by all threads together, or patience ends
 define internal void @wait(ptr %total, i64 %many, i64 %patience) {
@@ -122,6 +114,7 @@ done:
   ret void
 }
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +173,8 @@ def test_one_thread_runs_all_of_a_loop(kernel: Library) -> None:
         assert (counts == 1).all() and (who == 0).all()
 
 
-def test_a_kernel_of_an_older_file_finds_what_it_calls() -> None:
-    """`imports` of a runtime names what it defines."""
+def test_a_file_that_was_compiled_before_threads_claimed_loads() -> None:
+    """Its kernels call what its own runtime has."""
     assert set(native_runtime().imports) == {"autotune_barrier", "autotune_claim"}
+    older = compile_ir(runtime_ir().replace(CLAIMS_IR, ""), cpu="x86-64", features="").object_code
+    assert set(load_runtime(older).imports) == {"autotune_barrier"}

@@ -23,12 +23,15 @@ from autotune.codegen.link import Library, load_objects
 from autotune.errors import ThreadPoolError
 from autotune.runtime.native import native_runtime
 from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
+from tests.runtime.clock import NOW
 
 CORES = len(os.sched_getaffinity(0))
 
 FAULTS = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 
-KERNELS = """
+KERNELS = (
+    NOW
+    + """
 declare void @autotune_barrier(ptr, i64, i64)
 declare void @llvm.x86.sse2.pause()
 
@@ -48,18 +51,6 @@ define void @count_region(ptr %counters, i64 %thread, i64 %threads) {
   store ptr %counters, ptr %frame
   call void @count(ptr %frame, i64 %thread, i64 %threads)
   ret void
-}
-
-declare i32 @clock_gettime(i32, ptr)
-define internal i64 @now() {
-  %time = alloca [2 x i64]
-  %failed = call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %ns.at = getelementptr i64, ptr %time, i64 1
-  %ns = load i64, ptr %ns.at
-  %scaled = mul i64 %seconds, 1000000000
-  %sum = add i64 %scaled, %ns
-  ret i64 %sum
 }
 
 ; frame: log, barrier.  The last thread alone works, for 50 us, and logs the ns it took at log[++log[0]]
@@ -144,6 +135,7 @@ done:
   ret void
 }
 """
+)
 
 
 @pytest.fixture(scope="module")
