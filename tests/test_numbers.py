@@ -13,6 +13,11 @@ ROOMS = (
     "search_spaces", "cost_model", "autotune/compiler", "autotune/graph", "autotune/schedule", "autotune/lower",
 )  # fmt: skip
 LEFT_OUT = ("autotune/graph/frontend/", "autotune/graph/host/")
+DECIDING = (
+    "autotune/codegen/runtime_claims.py", "autotune/graph/frontend/learned/leaves.py",
+    "autotune/graph/frontend/learned/trees.py",
+)  # fmt: skip
+"""Files beside those that also decide which code runs."""
 PLAIN = frozenset({0.0, 0.5, 1.0, 2.0, 3.0, 1e9, 0.044715})
 """Floats that need no name: of formulas (halves, powers, the GELU of tanh) and units."""
 TINY = 1e-9
@@ -24,6 +29,8 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
         place = str(path.relative_to(ROOT))
         if not place.startswith(LEFT_OUT):
             yield place.removeprefix("autotune/"), ast.parse(path.read_text())
+    for place in DECIDING:
+        yield place.removeprefix("autotune/"), ast.parse((ROOT / place).read_text())
 
 
 def in_code() -> set[tuple[str, str]]:

@@ -8,6 +8,7 @@ another, so rows, or trees for one row, fill vectors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from autotune.tensor.reducer import Reducer
 from autotune.tensor.stage import Tensor, compute, max_, min_, reduce, reduce_axis, sum_
 
 REDUCERS = {"sum": sum_, "max": max_, "min": min_}
+NEUTRAL = {"sum": 0.0, "max": -math.inf, "min": math.inf}
+"""What a leaf weighs that changes nothing."""
 WORD = 32
 """Leaves of a word of bits."""
 ALL = 2**WORD - 1

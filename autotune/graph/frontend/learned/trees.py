@@ -15,12 +15,12 @@ from autotune.graph.frontend.learned.leaves import Leaves, masked
 from autotune.graph.frontend.learned.scores import best, check_transform, chosen, transformed
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.ir import Array
+from autotune.ops.leaf_masks import NEUTRAL
 from autotune.tensor import DType
 from autotune.tensor.trees import FIRST, MIXED
 
 ML = ("ai.onnx.ml",)
 REDUCTIONS = {"SUM": "sum", "AVERAGE": "sum", "MIN": "min", "MAX": "max"}
-FILLING = {"sum": 0.0, "min": math.inf, "max": -math.inf}
 ROWS = 8
 """Rows from which they fill vectors; of fewer, trees do."""
 BYTES = 256
@@ -246,7 +246,7 @@ def _by_masks(node: OnnxNode, data: str, group: Leaves, weight: Array, by_rows: 
     short = not by_rows and node.builder.values[data].shape[1] == BYTES
     tables = (group.limits, group.features.astype(np.uint8) if short else group.features, group.masks)
     names = [node.new_constant(np.ascontiguousarray(table if by_rows else table.T)) for table in tables]
-    names.append(node.new_constant(group.weights(weight, FILLING[reduction])))
+    names.append(node.new_constant(group.weights(weight, NEUTRAL[reduction])))
     across = "rows" if by_rows else "trees"
     return node.emit("leaf_masks", data, *names, across=across, nan=nan, reduction=reduction, words=group.words)
 
