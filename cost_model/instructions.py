@@ -133,8 +133,8 @@ class _Counter:
         op = e.op if isinstance(e, Binary) else ""
         if isinstance(e, Cast) and isinstance(e.a, Load) and e.a.dtype in _HALVES and not at.swallowed:
             self.found.arithmetic += at.times(over) * at.widened(e.a.dtype, over) / at.rate
-        elif e.dtype.is_float and not at.swallowed and not (folded and op == "mul"):
-            self.found.arithmetic += at.times(over) / at.rate
+        elif not at.swallowed and e.dtype is not DType.bool and not (folded and op == "mul" and e.dtype.is_float):
+            self.found.arithmetic += at.times(over) * (_multiplying(e) if op == "mul" else 1.0) / at.rate
         for below in children(e):
             self._compute(at, below, folded=op in ("add", "sub"))
 
@@ -223,6 +223,12 @@ def nonzero(value: Expr) -> float:
     """Share of the products with a small matrix that are left."""
     tables = [e for e in children(value) if isinstance(e, Table)]
     return math.prod(sum(v != 0 for v in table.values) / len(table.values) for table in tables)
+
+
+def _multiplying(product: Expr) -> float:
+    """Share of the products with a small matrix that multiply: not with 0, 1 or -1."""
+    tables = [e for e in children(product) if isinstance(e, Table)]
+    return math.prod(sum(abs(v) not in (0, 1) for v in table.values) / len(table.values) for table in tables)
 
 
 def _buffers(stmt: Stmt) -> list[Buffer]:

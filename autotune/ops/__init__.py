@@ -36,6 +36,7 @@ from autotune.ops import (
     spectrum,
     trees,
     winograd,
+    winograd_exact,
     winograd_rows,
 )
 from autotune.ops.parse import parse_workload
@@ -89,5 +90,6 @@ __all__ = [
     "spectrum",
     "trees",
     "winograd",
+    "winograd_exact",
     "winograd_rows",
 ]

@@ -48,6 +48,31 @@ TILES = {
 """The algorithms."""
 
 
+class Side(NamedTuple):
+    """What transforms one side of a tile: taps (points x taps); inputs and products, each in two sparse halves."""
+
+    taps: Matrix
+    inputs: tuple[Matrix, Matrix]
+    products: tuple[Matrix, Matrix]
+
+
+class Arithmetic(NamedTuple):
+    """How tiles are computed.
+
+    Attributes:
+        factor: type of transformed inputs and taps.
+        total: of the products' sums, and of what is made of them.
+        down, across: the tile's sides.
+        output: what an output is, of what the last transform gives.
+    """
+
+    factor: DType
+    total: DType
+    down: Side
+    across: Side
+    output: Callable[[Expr], Expr]
+
+
 def taps(size: Conv) -> int:
     """Taps along one side that are left of a square window when its stride, the same both ways, is taken apart."""
     return -(-size.r // size.stride[0])
@@ -105,28 +130,36 @@ def multiplications(size: Conv, tile: Tile) -> int:
     return size.n * size.k * channels(size) * tiles * math.prod(edges(size, tile))
 
 
-def _transposed(matrix: Matrix) -> Matrix:
+def transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
+def _rounding(size: Conv, tile: Tile, data: DType) -> Arithmetic:
+    """In floats."""
+    total = accumulator(data)
+    down, across = (
+        Side(t.G, halves(t.BT, monic=True), halves(transposed(t.AT))) for t in (transforms(m, taps(size)) for m in tile)
+    )
+    return Arithmetic(total, total, down, across, lambda y: cast(data, y))
+
+
 def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """The stages wino_x (with a stride only), wino_u (constants only), wino_tp, wino_t, wino_vp, wino_v, wino_m,
-    wino_sp, wino_s, wino_yp, wino_y and conv: the image taken apart; weights; inputs down and across the tile;
-    products; outputs down and across. `p` is the sparse first half of a transform."""
     x, weight = inputs
     same_dtype("conv2d", inputs)
-    size = Conv.of("conv2d", x.shape, weight.shape, attrs)
+    size, tile = Conv.of("conv2d", x.shape, weight.shape, attrs), TILES[name]
     floating("conv2d winograd", x)
-    tile = TILES[name]
     require(
         applies(size, tile),
         f"conv2d: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
         "dilation 1 and groups 1",
     )
-    total = accumulator(x.dtype)
-    sides = [transforms(m, taps(size)) for m in tile]
-    images = [halves(side.BT, monic=True) for side in sides]
-    results = [halves(_transposed(side.AT)) for side in sides]
+    return convolved(x, weight, size, tile, _rounding(size, tile, x.dtype))
+
+
+def convolved(x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic) -> Tensor:
+    """The stages wino_x (with a stride only), wino_u (constants only), wino_tp, wino_t, wino_vp, wino_v, wino_m,
+    wino_sp, wino_s, wino_yp, wino_y and conv: the image taken apart; weights; inputs down and across the tile;
+    products; outputs down and across. `p` is the sparse first half of a transform."""
     edge, step, inner = edges(size, tile), size.stride[0], channels(size)
     rows, columns = -(-size.oh // tile.rows), -(-size.ow // tile.columns)
     top, left = size.pad[:2]
@@ -135,7 +168,7 @@ def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> 
         """Channel, first row and first column of channel q of the image taken apart."""
         return q % size.c, q // (step * size.c), q // size.c % step
 
-    g, h = (table(f"G{side}", matrices.G, total) for side, matrices in enumerate(sides))
+    g, h = (table(f"G{n}", side.taps, use.factor) for n, side in enumerate((use.down, use.across)))
     r, s = reduce_axis(taps(size), "r"), reduce_axis(taps(size), "s")
 
     def tap(k: Expr, q: Expr) -> Expr:
@@ -147,19 +180,19 @@ def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> 
 
     u = compute(
         (*edge, size.k, inner),
-        lambda xi, nu, k, c: sum_(g(xi, r) * cast(total, tap(k, c)) * h(nu, s), (r, s)),
+        lambda xi, nu, k, c: sum_(g(xi, r) * cast(use.factor, tap(k, c)) * h(nu, s), (r, s)),
         name="wino_u",
     )
 
-    def down(name: str, matrix: Matrix, image: Callable[..., Expr], channels: int) -> Tensor:
+    def down(name: str, matrix: Matrix, image: Callable[..., Expr], channels: int, dtype: DType) -> Tensor:
         """Columns of the tiles by the rows of a matrix."""
-        at, i = table(f"{name}_m", matrix, total), reduce_axis(len(matrix[0]), "i")
+        at, i = table(f"{name}_m", matrix, dtype), reduce_axis(len(matrix[0]), "i")
         shape = (size.n, channels, rows, columns, len(matrix), edge[1])
         return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(xi, i) * image(n, k, th, tw, i, nu), i), name=name)
 
     def across(name: str, matrix: Matrix, image: Tensor) -> Tensor:
         """Rows of the tiles by the rows of a matrix."""
-        at, j = table(f"{name}_m", matrix, total), reduce_axis(len(matrix[0]), "j")
+        at, j = table(f"{name}_m", matrix, image.dtype), reduce_axis(len(matrix[0]), "j")
         shape = (*image.shape[:5], len(matrix))
         return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(nu, j) * image[n, k, th, tw, xi, j], j), name=name)
 
@@ -174,7 +207,7 @@ def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> 
         apart = compute(
             (size.n, inner, (rows - 1) * tile.rows + edge[0], (columns - 1) * tile.columns + edge[1]),
             lambda n, q, i, j: image_element(
-                x, n, phase(q)[0], (i * step + phase(q)[1] - top, j * step + phase(q)[2] - left), over
+                x, n, phase(q)[0], (i * step + phase(q)[1] - top, j * step + phase(q)[2] - left), over, size.pad_value
             ),
             name="wino_x",
         )
@@ -182,25 +215,28 @@ def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> 
     def pixel(n: Expr, c: Expr, th: Expr, tw: Expr, i: Axis, j: Expr) -> Expr:
         at = th * tile.rows + i.var, tw * tile.columns + j
         if step > 1:
-            return cast(total, apart[(n, c, *at)])
-        return cast(total, image_element(x, n, c, (at[0] - top, at[1] - left), over))
+            return cast(use.factor, apart[(n, c, *at)])
+        return cast(use.factor, image_element(x, n, c, (at[0] - top, at[1] - left), over, size.pad_value))
 
-    (signs, parts), (signs_across, parts_across) = images
-    t = down("wino_t", signs, of(down("wino_tp", parts, pixel, inner)), inner)
+    (signs, parts), (signs_across, parts_across) = use.down.inputs, use.across.inputs
+    t = down("wino_t", signs, of(down("wino_tp", parts, pixel, inner, use.factor)), inner, use.factor)
     v = across("wino_v", signs_across, across("wino_vp", parts_across, t))
     c = reduce_axis(inner, "c")
     products = compute(
         (size.n, size.k, rows, columns, *edge),
-        lambda n, k, th, tw, xi, nu: sum_(u[xi, nu, k, c] * v[n, c, th, tw, xi, nu], c),
+        lambda n, k, th, tw, xi, nu: sum_(
+            cast(use.total, u[xi, nu, k, c]) * cast(use.total, v[n, c, th, tw, xi, nu]), c
+        ),
         name="wino_m",
     )
-    (sums, weights), (sums_across, weights_across) = results
-    half = down("wino_s", _transposed(weights), of(down("wino_sp", _transposed(sums), of(products), size.k)), size.k)
-    y = across("wino_y", _transposed(weights_across), across("wino_yp", _transposed(sums_across), half))
+    (sums, weights), (sums_across, weights_across) = use.down.products, use.across.products
+    part = down("wino_sp", transposed(sums), of(products), size.k, use.total)
+    half = down("wino_s", transposed(weights), of(part), size.k, use.total)
+    y = across("wino_y", transposed(weights_across), across("wino_yp", transposed(sums_across), half))
     return compute(
         (size.n, size.k, size.oh, size.ow),
-        lambda n, k, oh, ow: cast(
-            x.dtype, y[n, k, oh // tile.rows, ow // tile.columns, oh % tile.rows, ow % tile.columns]
+        lambda n, k, oh, ow: use.output(
+            y[n, k, oh // tile.rows, ow // tile.columns, oh % tile.rows, ow % tile.columns]
         ),
         name="conv",
     )

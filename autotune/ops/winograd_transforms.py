@@ -16,6 +16,7 @@ from fractions import Fraction
 
 Matrix = tuple[tuple[float, ...], ...]
 Exact = tuple[tuple[Fraction, ...], ...]
+Integers = tuple[tuple[int, ...], ...]
 
 POINTS = {
     2: ("5/8",),
@@ -28,6 +29,10 @@ POINTS = {
 """Interpolation points beside infinity by their number; of opposite ones, which share half of their work, the positive.
 Of all multiples of 1/8 they amplify least (`python -m benchmarks.winograd_points`), and what they make the
 transforms of inputs and products of is exact in float32."""
+
+
+WHOLE_POINTS = {3: ("0", "1"), 5: ("0", "1", "2")}
+"""The same where nothing is rounded: the smallest, whose transforms of bytes fit into 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,16 @@ class Transforms:
     G: Matrix
     AT: Matrix
     amplification: float
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The same in integers: outputs are `scale` times what they should be."""
+
+    BT: Integers
+    G: Integers
+    AT: Integers
+    scale: int
 
 
 def finite_points(count: int) -> list[Fraction]:
@@ -92,6 +107,20 @@ def transforms(m: int, r: int) -> Transforms:
     """Those of the points chosen."""
     exact = rational(m, r, finite_points(m + r - 2))
     return Transforms(_floats(exact.BT), _floats(exact.G), _floats(exact.AT), exact.amplification)
+
+
+@functools.cache
+def whole(m: int, r: int) -> Whole:
+    """Those of whole points: the taps' rows without their denominators, for which the products' columns make up."""
+    exact = rational(m, r, opposite(tuple(map(Fraction, WHOLE_POINTS[m + r - 2]))))
+    denominators = [math.lcm(*(x.denominator for x in row)) for row in exact.G]
+    scale = math.lcm(*denominators)
+    return Whole(
+        tuple(tuple(map(int, row)) for row in exact.BT),
+        tuple(tuple(int(x * d) for x in row) for row, d in zip(exact.G, denominators, strict=True)),
+        tuple(tuple(int(x * scale / d) for x, d in zip(row, denominators, strict=True)) for row in exact.AT),
+        scale,
+    )
 
 
 def halves(matrix: Matrix, *, monic: bool = False) -> tuple[Matrix, Matrix]:

@@ -118,6 +118,9 @@ FOR_ALL_LANES = 3
 PAIRS = "vpmaddwd.pairs"
 """Multiplies pairs of 16-bit integers that lie as such in memory."""
 
+ADDED_PAIRS = "vpdpwssd.pairs"
+"""The same, and adds to the sum by itself."""
+
 DOT_PRODUCTS = {
     d.name: d
     for d in (
@@ -153,6 +156,11 @@ DOT_PRODUCTS = {
             (Form(("avx2",), (4,), "llvm.x86.sse2.pmadd.wd"), Form(("avx2",), (8,), "llvm.x86.avx2.pmadd.wd"),
              Form(("avx512bw",), (16,), "llvm.x86.avx512.pmaddw.d.512")),
             adds=False,
+        ),
+        DotProduct(
+            ADDED_PAIRS, 2, DType.i16, DType.i16, DType.i32, "dot.u8",
+            (Form(("avx512vnni", "avx512vl"), LANES, "llvm.x86.avx512.vpdpwssd.{bits}"),
+             Form(("avxvnni",), (4, 8), "llvm.x86.avx512.vpdpwssd.{bits}")),
         ),
         DotProduct(
             "vdpbf16ps", 2, DType.bf16, DType.bf16, DType.f32, "dot.bf16",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.core import Pipe
+from autotune.schedule.dot_products import DotProduct
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
@@ -38,6 +39,13 @@ class Steps:
         # Narrower vectors load as fast as wide ones at least, and two at a time on any CPU.
         wide = target.core.loads
         return Steps(pipe, min(wide * target.vector_bits / bits, max(wide, 2.0)))
+
+    @staticmethod
+    def folding(target: Target, dot: DotProduct) -> Steps:
+        """For an instruction that folds neighbours, on the widest vectors."""
+        pipe = target.core.pipe(dot.pipe, target.vector_bits)
+        assert pipe is not None  # a target that has the instruction has its pipe
+        return Steps(pipe, target.core.loads)
 
     def cycles(self, sums: float, loads: float) -> float:
         """Of one step: multiply-adds, or loads, or the wait for the step before, whichever takes longest."""

@@ -7,10 +7,15 @@ from collections.abc import Container
 from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import lookup
 from autotune.ops.window import taps_inside
-from autotune.ops.workload import Workload
+from autotune.ops.workload import TensorType, Workload
 from autotune.schedule import Schedule
+from autotune.schedule.dot_products import DOT_PRODUCTS
+from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
+
+ROW_BYTES = 64
+"""Of a tile register."""
 
 
 def sizes(workload: Workload) -> Conv:
@@ -69,6 +74,21 @@ def blocked_activations(channels: int, lanes: int, rank: int = 4, dtype: str = "
     wide = lanes * DType.f32.bytes // DType(dtype).bytes
     half = DType(dtype).is_float and wide == 2 * lanes and (channels % wide == 0 or lanes < channels < wide)
     return Layout.blocked(rank, [(1, wide if half else lanes)]) if channels >= lanes else Layout.row_major(rank)
+
+
+def image_layout(operand: TensorType, target: Target) -> Layout:
+    """Of channels in the blocks that all who make and read such images agree on."""
+    return blocked_activations(operand.shape[1], channel_block(operand, target), len(operand.shape), operand.dtype)
+
+
+def channel_block(operand: TensorType, target: Target) -> int:
+    """Channels of an image of bytes that lie together: a vector of sums, or as many vectors as fill a row of a tile."""
+    lanes, channels, dtype = target.lanes(DType.f32.bytes), operand.shape[1], DType(operand.dtype)
+    tiles = (d for d in DOT_PRODUCTS.values() if d.tiled and dtype in (d.left, d.right))
+    if dtype.bytes > 1 or not any(d.runs(target.features, lanes) for d in tiles):
+        return lanes
+    whole = [n for n in range(lanes, ROW_BYTES + 1, lanes) if channels % n == 0]
+    return max(whole, default=lanes)
 
 
 def operand_layouts(workload: Workload, lanes: int, channels: int) -> dict[str, Layout]:

@@ -3,6 +3,8 @@
 Transformed weights are prepared at compile time. Tiles are taken in blocks of rows, so that what lies between the
 transforms stays in L2 (Jia et al., PPoPP'18; register tiling as in the direct template). Transformed inputs are made
 either per block (few channels) or once for all output channels, shared by the threads (few tiles).
+
+Of bytes, transformed numbers have 16 bits, of which one instruction multiplies pairs: channels that lie side by side.
 """
 
 from __future__ import annotations
@@ -10,17 +12,17 @@ from __future__ import annotations
 import functools
 import itertools
 
-from autotune.ops import winograd
-from autotune.ops.conv import Conv
+from autotune.ops import winograd, winograd_exact
 from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
+from autotune.schedule.dot_products import DOT_PRODUCTS, PAIRS
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.afar import comes_from_afar
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import unrolled_steps
-from autotune.search_spaces.operators.conv2d_shape import blocked_activations, operand_layouts, sizes
-from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
+from autotune.search_spaces.operators.conv2d_shape import image_layout, operand_layouts, sizes
+from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost, pairs
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.knobs import Choice, flag
@@ -44,8 +46,16 @@ class Winograd:
     algorithm: str
 
     @property
+    def exact(self) -> bool:
+        """Whether it is one of bytes."""
+        return self.algorithm in winograd_exact.TILES
+
+    @property
     def tile(self) -> winograd.Tile:
-        return winograd.TILES[self.algorithm]
+        return (winograd_exact.TILES if self.exact else winograd.TILES)[self.algorithm]
+
+    def cost(self, workload: Workload, target: Target) -> Cost:
+        return Cost(winograd.apart(sizes(workload)), self.tile, target, self.exact)
 
     def applies(self, workload: Workload, target: Target) -> bool:
         anchor = workload.anchor
@@ -56,12 +66,14 @@ class Winograd:
         lanes = target.lanes(DType.f32.bytes)
         whole = p.c % lanes == 0 and p.k % lanes == 0 and min(p.oh, p.ow) >= 2 and min(p.n, p.c) > 0
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
-        return (
-            winograd.applies(p, self.tile) and whole and others and {types[i].dtype for i in anchor.inputs} == {"f32"}
-        )
+        data, weight = (DType(types[i].dtype) for i in anchor.inputs)
+        if self.exact:
+            constant = workload.inputs[workload.source(anchor.inputs[1])].constant
+            return whole and others and constant and winograd_exact.applies_exactly(p, self.tile, data, weight)
+        return whole and others and winograd.applies(p, self.tile) and {data, weight} == {DType.f32}
 
     def space(self, workload: Workload, target: Target) -> ConfigSpace:
-        cost = Cost(winograd.apart(sizes(workload)), self.tile, target)
+        cost = self.cost(workload, target)
         vectors, widths, heights, blocks = _choices(cost)
         most = target.num_vector_registers + 2
         knobs = (
@@ -102,8 +114,8 @@ class Winograd:
         )
 
     def default(self, workload: Workload, target: Target) -> Config:
-        p = winograd.apart(sizes(workload))
-        best = cheapest(p, self.tile, target)
+        cost = self.cost(workload, target)
+        best = cheapest(cost)
         return Config.of(
             rows=best.block,
             oc_vectors=best.vectors,
@@ -111,7 +123,7 @@ class Winograd:
             th_tile=best.height,
             ic_unroll=unrolled_steps(registers(best.vectors, best.pixels), target),
             transform="once" if best.once else "block",
-            stream=comes_from_afar(Cost(p, self.tile, target).weights, target),
+            stream=comes_from_afar(cost.weights, target),
         )
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
@@ -120,20 +132,23 @@ class Winograd:
         a = anchored(workload, self.algorithm)
         anchor = workload.anchor
         assert anchor is not None
-        rows, columns = Cost(winograd.apart(p), self.tile, target).tiles
+        rows, columns = self.cost(workload, target).tiles
         bottom, right = (
             ((tiles - 1) * m + edge) * p.stride[0] - before - extent
             for tiles, m, edge, before, extent in zip(
                 (rows, columns), self.tile, winograd.edges(p, self.tile), p.pad, (p.h, p.w), strict=False
             )
         )
-        layouts = operand_layouts(workload, lanes, p.k)
+        types = {f"in{n}": i.type for n, i in enumerate(workload.inputs)}
+        types["out0"] = workload.types()[workload.outputs[0]]
+        layouts = {name: image_layout(types[name], target) for name in operand_layouts(workload, lanes, p.k)}
         halo = ((0, 0), (0, 0), (p.pad[0], max(bottom, 0)), (p.pad[1], max(right, 0)))
-        data = workload.source(anchor.inputs[0])
-        layouts[f"in{data}"] = blocked_activations(p.c, lanes, 4, workload.types()[data].dtype).with_halo(halo)
+        data = f"in{workload.source(anchor.inputs[0])}"
+        layouts[data] = image_layout(types[data], target).with_halo(halo, p.pad_value)
         s = with_layouts(a.schedule, interface, layouts)
         # As the products read them, panel after panel, so that the next ones lie behind those that are read.
-        panels = Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes)], order=(2, 0, 1, 3))
+        beside = [(3, DOT_PRODUCTS[PAIRS].extent)] if self.exact else []
+        panels = Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes), *beside], order=(2, 0, 1, 3))
         s = s.precompute("wino_u").layout("wino_u", panels)
         s = s.cache_write("wino_m")
         s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
@@ -141,9 +156,9 @@ class Winograd:
         s = small(s.compute_at("wino_yp", "wino_y", a.axes("wino_y")[ROW], REGISTER), "wino_yp", ROW, lanes)
         s = small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
         s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
-        s = self._products(s, a.output, block[1], config, lanes, columns)
-        distant = p.n * p.c * p.h * p.w * DType.f32.bytes > target.l2_bytes
-        return self._input_transform(s, a.output, block[0], lanes, f"in{data}" if distant else "")
+        s = self._products(s, a.output, block[1], config, lanes, columns, pairs(target) if self.exact else "")
+        distant = p.n * p.c * p.h * p.w * DType(types[data].dtype).bytes > target.l2_bytes
+        return self._input_transform(s, a.output, block[0], lanes, data if distant else "")
 
     def _output(
         self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int
@@ -187,7 +202,10 @@ class Winograd:
         s = small(s.compute_at("wino_tp", "wino_t", column, REGISTER), "wino_tp", COLUMN, lanes)
         return s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, AHEAD, 2) if image else s
 
-    def _products(self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int) -> Schedule:
+    def _products(
+        self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int, dot: str
+    ) -> Schedule:
+        """The sums over channels, by an instruction `dot` that folds several or, if empty, one by one."""
         m, acc = "wino_m", "wino_m.c"
         s = s.compute_at(m, out, block).layout(m, _planes(lanes))
         n, k, th, tw, xi, nu = (x.name for x in s.state.stage(m).stage.axes)
@@ -201,13 +219,19 @@ class Winograd:
         if columns % width:
             s = s.partition(m, f"{tw}.0")
         (c,) = (x.name for x in s.state.stage(acc).stage.reduce_axes)
-        s = s.split(acc, c, config.get_int("ic_unroll")).split(acc, k, lanes)
-        s = s.reorder(acc, xi, nu, n, f"{c}.0", f"{c}.1", th, tw, f"{k}.0", f"{k}.1")
-        for loop in (f"{c}.1", th, tw, f"{k}.0"):
+        folded = DOT_PRODUCTS[dot].extent if dot else 1
+        s = s.split(acc, c, config.get_int("ic_unroll") * folded).split(acc, k, lanes)
+        turns, pair = f"{c}.1", ""
+        if dot:
+            s = s.split(acc, turns, folded)
+            turns, pair = f"{c}.1.0", f"{c}.1.1"
+        s = s.reorder(acc, xi, nu, n, f"{c}.0", turns, th, tw, f"{k}.0", f"{k}.1", *([pair] if dot else []))
+        for loop in (turns, th, tw, f"{k}.0"):
             s = s.unroll(acc, loop)
         if config.get_bool("stream"):
             s = s.stream(acc, "wino_u", f"{c}.0")
-        return s.vectorize(acc, f"{k}.1")
+        s = s.vectorize(acc, f"{k}.1")
+        return s.tensorize(acc, pair, dot) if dot else s
 
 
 def _planes(lanes: int) -> Layout:
@@ -249,9 +273,9 @@ def registers(vectors: int, pixels: int) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def cheapest(p: Conv, tile: winograd.Tile, target: Target) -> Blocking:
+def cheapest(cost: Cost) -> Blocking:
     """The blocking that should need the fewest cycles; of equals, that which reads transformed inputs least often."""
-    cost, available = Cost(p, tile, target), target.num_vector_registers
+    available = cost.target.num_vector_registers
     blockings = itertools.starmap(Blocking, itertools.product(*_choices(cost), (False, True)))
     fitting = (b for b in blockings if b.block % b.height == 0 and registers(b.vectors, b.pixels) <= available)
     return min(fitting, key=lambda b: (cost.cycles(b), -b.vectors, -b.block, -b.width, b))
@@ -266,3 +290,5 @@ def _rules(name: str) -> type[Winograd]:
 
 for _name in winograd.TILES:
     template(f"conv2d.{_name}", op="conv2d", strict=False)(_rules(_name))
+for _name in winograd_exact.TILES:
+    template(f"conv2d.{_name}", op="conv2d")(_rules(_name))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autotune.cost_model.expected import behind_caches, overlapped
-from autotune.ops import winograd
+from autotune.ops import winograd, winograd_exact
 from autotune.ops.conv import Conv
+from autotune.schedule.dot_products import ADDED_PAIRS, DOT_PRODUCTS, PAIRS
 from autotune.search_spaces.library.register_tile import Steps, tiles
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -32,13 +33,29 @@ class Blocking(NamedTuple):
         return self.width * self.height
 
 
+def pairs(target: Target) -> str:
+    """The instruction that multiplies pairs of 16-bit integers: one that adds by itself where there is such."""
+    adds = DOT_PRODUCTS[ADDED_PAIRS].runs(target.features, target.lanes(winograd_exact.TOTAL.bytes))
+    return ADDED_PAIRS if adds else PAIRS
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tiles of one convolution, its stride taken apart, on one machine."""
+    """Tiles of one convolution, its stride taken apart, on one machine.
+
+    Attributes:
+        exact: of bytes, whose transforms are multiplied in pairs of 16-bit integers.
+    """
 
     p: Conv
     tile: winograd.Tile
     target: Target
+    exact: bool = False
+
+    @property
+    def factor(self) -> DType:
+        """Type of transformed inputs and weights; sums have 32 bits."""
+        return winograd_exact.FACTOR if self.exact else DType.f32
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -53,7 +70,7 @@ class Cost:
     @property
     def weights(self) -> int:
         """Bytes of the transformed weights."""
-        return self.points * self.p.c * self.p.k * DType.f32.bytes
+        return self.points * self.p.c * self.p.k * self.factor.bytes
 
     def cycles(self, blocking: Blocking) -> float:
         """Estimated cycles of the slowest thread, without what all have: transforms, weights that come once."""
@@ -61,9 +78,10 @@ class Cost:
         p, target, lanes = self.p, self.target, self.target.lanes(DType.f32.bytes)
         rows, columns = self.tiles
         filters, blocks = p.k // lanes // vectors, rows // block
-        line = self.points * columns * DType.f32.bytes  # one row of tiles, one channel
-        inputs, outputs = line * p.c * block, line * vectors * lanes * block
-        panel = p.c * vectors * lanes * DType.f32.bytes  # of a point
+        line = self.points * columns  # one row of tiles, one channel
+        inputs = line * p.c * block * self.factor.bytes
+        outputs = line * vectors * lanes * block * DType.f32.bytes
+        panel = p.c * vectors * lanes * self.factor.bytes  # of a point
         (_, (near_bytes, l3), (far_bytes, memory)) = behind_caches(target)
 
         def far(used: int) -> float:
@@ -86,7 +104,10 @@ class Cost:
     def _products(self, vectors: int, width: int, height: int) -> float:
         """Cycles of the products for one block of filters."""
         rows, columns = self.tiles
-        steps = Steps.of(self.target)
+        steps, turns = Steps.of(self.target), self.p.c
+        if self.exact:
+            dot = DOT_PRODUCTS[pairs(self.target)]
+            steps, turns = Steps.folding(self.target, dot), self.p.c // dot.extent
         groups = ((many, n * height) for n, many in tiles(columns, width))
         row = sum(many * steps.cycles(vectors * pixels, vectors + pixels) for many, pixels in groups)
-        return self.points * self.p.c * (rows // height) * row
+        return self.points * turns * (rows // height) * row

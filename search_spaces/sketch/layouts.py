@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from autotune.ops.conv import CONVOLUTIONS
-from autotune.ops.workload import TensorType, Workload
-from autotune.schedule.dot_products import DOT_PRODUCTS
-from autotune.search_spaces.operators.conv2d_shape import blocked_activations, halo, operand_layouts, sizes
+from autotune.ops.workload import Workload
+from autotune.search_spaces.operators.conv2d_shape import (
+    blocked_activations,
+    halo,
+    image_layout,
+    operand_layouts,
+    sizes,
+)
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
-
-ROW_BYTES = 64
-"""Of a tile register."""
 
 FOLDED = 4
 """Neighbours that instructions for bytes fold."""
@@ -44,8 +46,8 @@ def usual_layouts(workload: Workload, target: Target) -> dict[str, Layout]:
         return {}
     p = sizes(workload)
     types = {f"in{n}": i.type for n, i in enumerate(workload.inputs)} | {"out0": workload.types()[workload.outputs[0]]}
-    layouts = {name: _blocked(types[name], target) for name in operand_layouts(workload, lanes, p.k)}
-    form = _blocked(operand.type, target)
+    layouts = {name: image_layout(types[name], target) for name in operand_layouts(workload, lanes, p.k)}
+    form = image_layout(operand.type, target)
     if small and (p.c < lanes or p.c % FOLDED) and p.groups == 1:
         form = Layout.blocked(p.rank + 2, [(1, FOLDED)])
     border = halo(p)
@@ -63,17 +65,3 @@ def _folds_rows(channels: int, taps: int, dilation: int) -> bool:
     """Whether an image of few channels stays as it is, in rows, of which neighbours are folded: no more zeros are
     multiplied then than where channels are filled up, and who writes the image writes whole rows."""
     return channels < FOLDED and dilation == 1 and -(-taps // FOLDED) * channels <= -(-channels // FOLDED) * taps
-
-
-def _blocked(operand: TensorType, target: Target) -> Layout:
-    return blocked_activations(operand.shape[1], channel_block(operand, target), len(operand.shape), operand.dtype)
-
-
-def channel_block(operand: TensorType, target: Target) -> int:
-    """Channels of an image of bytes that lie together: a vector of sums, or as many vectors as fill a row of a tile."""
-    lanes, channels, dtype = target.lanes(DType.f32.bytes), operand.shape[1], DType(operand.dtype)
-    tiles = (d for d in DOT_PRODUCTS.values() if d.tiled and dtype in (d.left, d.right))
-    if dtype.bytes > 1 or not any(d.runs(target.features, lanes) for d in tiles):
-        return lanes
-    whole = [n for n in range(lanes, ROW_BYTES + 1, lanes) if channels % n == 0]
-    return max(whole, default=lanes)

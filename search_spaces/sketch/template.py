@@ -24,6 +24,7 @@ from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 
 FIRST, AMONG_ALGORITHMS, BEFORE_GENERIC, BESIDE_GENERIC, BEHIND_GENERIC = 1.0, 0.0, -5.0, -10.0, -15.0
 """Priorities, of which the order alone counts: beside templates of one operator's own (1), among the algorithms of
@@ -101,7 +102,7 @@ def _first(workload: Workload, target: Target) -> float:
     """Untuned, the first for products of matrices, depthwise convolutions and tiles, which templates have not; behind
     those of other convolutions, which it equals (benchmarks/sketches.py --against). Of narrow factors, and of weights
     from memory, which it asks for in time, it is one among those; for run-time matrices times a vector beside
-    `generic`, whose vectors may lie along the sum.
+    `generic`, whose vectors may lie along the sum. Of bytes it is one among those, too, of which some are exact.
     """
     anchor, c = workload.anchor, contraction(workload, target)
     narrow = anchor is not None and any(workload.source(value) != value for value in anchor.inputs)
@@ -111,7 +112,9 @@ def _first(workload: Workload, target: Target) -> float:
         return BESIDE_GENERIC
     if tiled or (anchor is not None and anchor.op == "matmul") or (c is not None and c.lanewise):
         return FIRST
-    if (narrow or afar) and anchor is not None and anchor.op in CONVOLUTIONS:
+    types = workload.types()
+    of_bytes = anchor is not None and all(DType(types[value].dtype).bytes == 1 for value in anchor.inputs)
+    if (narrow or afar or of_bytes) and anchor is not None and anchor.op in CONVOLUTIONS:
         return AMONG_ALGORITHMS
     return BEFORE_GENERIC
 

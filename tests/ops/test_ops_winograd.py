@@ -19,9 +19,11 @@ from autotune.ops import (
     algorithms,
     compute_def,
     winograd,
+    winograd_exact,
     winograd_rows,
     winograd_transforms,
 )
+from autotune.ops.conv import Conv
 from autotune.tensor import DType
 
 Call = Callable[..., Any]
@@ -41,6 +43,40 @@ def test_winograd_is_direct(
     arrays = [rng.standard_normal((n, c, *image)), rng.standard_normal((k, c, 3, 3))]
     attrs = {**PLAIN, "pad": pad}
     same(run("conv2d", arrays, algorithm=algorithm, **attrs), run("conv2d", arrays, **attrs), 1e-11)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    algorithm=st.sampled_from(list(winograd_exact.TILES)), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    image=st.tuples(st.integers(3, 11), st.integers(3, 11)), pad=st.tuples(*[st.integers(0, 3)] * 4),
+    kinds=st.tuples(*[st.sampled_from(["u8", "i8"])] * 2), extreme=st.booleans(),
+)  # fmt: skip
+def test_winograd_of_bytes_is_exact(
+    algorithm: str, sizes: tuple[int, int, int], image: tuple[int, int], pad: tuple[int, ...],
+    kinds: tuple[str, str], extreme: bool, run: Call,
+) -> None:  # fmt: skip
+    rng = np.random.default_rng(0)
+    n, c, k = sizes
+    arrays = []
+    for kind, shape in zip(kinds, ((n, c, *image), (k, c, 3, 3)), strict=True):
+        ends = np.iinfo(DType(kind).numpy)
+        drawn = rng.choice([ends.min, ends.max], shape) if extreme else rng.integers(ends.min, ends.max + 1, shape)
+        arrays.append(drawn.astype(DType(kind).numpy))
+    attrs = {**PLAIN, "pad": pad} | ({} if kinds[0] == "i8" else {"pad_value": 131})
+    assert np.array_equal(run("conv2d", arrays, algorithm=algorithm, **attrs), run("conv2d", arrays, **attrs))
+
+
+@pytest.mark.parametrize("algorithm, channels", [("winograd_exact_f4", 114), ("winograd_exact_f4x2", 456)])
+def test_sums_of_bytes_that_could_lose_their_sign_are_refused(algorithm: str, channels: int, run: Call) -> None:
+    """Just before, all bytes at their ends are right still."""
+    tile = winograd_exact.TILES[algorithm]
+    arrays = [np.full((1, channels, 4, 4), 255, np.uint8), np.full((1, channels, 3, 3), -128, np.int8)]
+    assert np.array_equal(run("conv2d", arrays, algorithm=algorithm, **PLAIN), run("conv2d", arrays, **PLAIN))
+    size = Conv.of("conv2d", (1, channels + 1, 4, 4), (1, channels + 1, 3, 3), PLAIN)
+    assert not winograd_exact.applies_exactly(size, tile, DType.u8, DType.i8)
+    more = [np.zeros((1, channels + 1, 4, 4), np.uint8), np.zeros((1, channels + 1, 3, 3), np.int8)]
+    with pytest.raises(WorkloadError, match="so few channels"):
+        run("conv2d", more, algorithm=algorithm, **PLAIN)
 
 
 @settings(max_examples=60, deadline=None)
@@ -143,7 +179,7 @@ def test_flops_are_those_of_the_definition() -> None:
 
 def test_algorithms_are_listed_and_refused() -> None:
     known = [name for name in algorithms("conv2d") if not name.startswith("bands")]
-    assert known == ["direct", *winograd.TILES, "winograd_rows"]
+    assert known == ["direct", *winograd.TILES, *winograd_exact.TILES, "winograd_rows"]
     with pytest.raises(WorkloadError, match=f"no algorithm 'fft'; known: {', '.join(algorithms('conv2d'))}"):
         compute_def(one(), "fft")
     for attrs in ({"stride": (1, 2)}, {"dilation": (2, 2)}, {"stride": (3, 3)}):

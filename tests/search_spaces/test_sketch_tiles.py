@@ -16,7 +16,7 @@ from autotune.measure.reference import sample
 from autotune.ops import parse_workload
 from autotune.ops.workload import TensorType, Workload
 from autotune.search_spaces import Config, lookup
-from autotune.search_spaces.sketch.layouts import channel_block
+from autotune.search_spaces.operators.conv2d_shape import channel_block
 from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.target import Target
 from autotune.tensor.evaluate import evaluate

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.codegen.kernel import build_kernel
+from autotune.codegen.jit import assembly
+from autotune.codegen.kernel import build_kernel, generate
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
 from autotune.measure.reference import error_factor, make_reference
 from autotune.measure.verify import verify
-from autotune.ops import parse_workload, winograd
+from autotune.ops import parse_workload, winograd, winograd_exact
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, Interface, lookup, make_schedule, templates_for
@@ -34,8 +35,10 @@ def conv(c: int, k: int, h: int, w: int, pad: str, batch: int = 1, epilogue: str
 
 
 def check(
-    workload: Workload, algorithm: str, config: Config, target: Target, interface: Interface | None = None
+    workload: Workload, algorithm: str, config: Config | None, target: Target, interface: Interface | None = None
 ) -> None:
+    """A kernel of the config, None for the default, against the definition."""
+    config = config or lookup(f"conv2d.{algorithm}").default(workload, target)
     schedule = make_schedule(workload, config.replace(template=f"conv2d.{algorithm}"), target, interface)
     pools = [ThreadPool(1), ThreadPool(2)]
     with Bench(build_kernel(schedule, target), TaskData(make_reference(workload)), 2) as bench:
@@ -66,6 +69,54 @@ def test_defaults(algorithm: str, target: str) -> None:
     parsed = Target.parse(target)
     for workload in (conv(32, 32, 28, 28, "1", epilogue="+ bias + relu"), conv(64, 32, 7, 7, "1")):
         check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, parsed), parsed)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_configs_of_bytes_are_exact(seed: int) -> None:
+    rng = random.Random(seed)
+    target = Target.parse(rng.choice(TARGETS))
+    pad = rng.choice(["0", "1", "1 pad_value=7", "0,1,1,0", "2 pad_value=-3", "0,0,2,1"])
+    data = "i8" if "-" in pad else "u8"
+    h, w = rng.choice((3, 4, 5, 7, 8, 11, 13, 14)), rng.choice((3, 4, 6, 7, 9, 13, 16))
+    c, k = rng.choice((16, 32, 48, 128)), rng.choice((16, 32, 64))
+    requantised = f"+ bias + requantize multiplier=const:1,{k},1,1:f32 zero_point=const:scalar:u8"
+    workload = parse_workload(
+        f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w}:{data} weight={k},{c},3,3:i8 pad={pad} "
+        + rng.choice(("", requantised))
+    )
+    algorithm = rng.choice(list(winograd_exact.TILES))
+    entry = lookup(f"conv2d.{algorithm}")
+    if entry.applies(workload, target):
+        check(workload, algorithm, rng.choice((entry.space(workload, target).sample(rng), None)), target)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data=1,64,14,14:u8 weight=var:64,64,3,3:i8 pad=1",  # weights that are not known before
+        "data=1,64,14,14:u8 weight=64,64,3,3:i8 pad=1 stride=2",
+        "data=1,64,14,14:u8 weight=64,64,5,5:i8 pad=2",
+        "data=1,64,14,14:u8 weight=64,4,3,3:i8 pad=1 groups=16",
+        "data=1,20,14,14:u8 weight=64,20,3,3:i8 pad=1",  # no whole vectors of channels
+        "data=1,64,14,14 weight=64,64,3,3 pad=1",
+    ],
+)
+def test_other_convolutions_are_not_of_bytes(text: str) -> None:
+    workload, target = parse_workload(f"conv2d {text}"), fixed("x86 -mcpu=znver3 -num-cores=1")
+    assert not any(lookup(f"conv2d.{name}").applies(workload, target) for name in winograd_exact.TILES)
+
+
+@pytest.mark.parametrize("mcpu, instruction", [("znver3", "vpmaddwd"), ("cascadelake", "vpdpwssd")])
+def test_pairs_are_multiplied_by_what_the_cpu_has(mcpu: str, instruction: str) -> None:
+    target = fixed(f"x86 -mcpu={mcpu} -num-cores=1")
+    workload = parse_workload("conv2d data=1,64,28,28:u8 weight=64,64,3,3:i8 pad=1")
+    entry = lookup("conv2d.winograd_exact_f4")
+    assert entry.strict and (instruction != "vpmaddwd" or templates_for(workload, target)[0] is entry)
+    source = generate(
+        make_schedule(workload, entry.default(workload, target).replace(template=entry.name), target), target
+    )
+    assert instruction in assembly(source.ir, cpu=target.cpu, features=target.llvm_features)
 
 
 STRIDED = "data=1,32,21,26 weight=32,32,5,5 stride=2 pad=2,1,2,3 + bias + relu"
@@ -218,7 +269,7 @@ def test_the_best_blocking_is_chosen(algorithm: str) -> None:
     workload = conv(512, 512, 7, 7, "1")
     tile = winograd.TILES[algorithm]
     cost = Cost(sizes(workload), tile, target)
-    best = cheapest(cost.p, tile, target)
+    best = cheapest(cost)
     for config in lookup(f"conv2d.{algorithm}").space(workload, target).enumerate():
         vectors, width, height, rows = (config.get_int(k) for k in ("oc_vectors", "tw_tile", "th_tile", "rows"))
         if vectors * (width * height + 1) < target.num_vector_registers:
