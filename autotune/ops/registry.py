@@ -83,6 +83,7 @@ class Algorithm:
             no fewer than the definition.
         find_error: gives `error`: how many times the plain definition's tolerance results may be off (docs/adr/0007).
         strict: it multiplies what the definition multiplies, so that errors are those of another order of summation.
+        factor: type of what it multiplies; None: that of the operands.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Algorithm:
     multiplications: Count = _not_fewer
     find_error: Callable[[], float] = lambda: 1.0
     strict: bool = True
+    factor: DType | None = None
 
     @property
     def error(self) -> float:
@@ -129,7 +131,7 @@ def operator(
 
 def algorithm(
     op: str, name: str, *, multiplications: Count = _not_fewer, error: float | Callable[[], float] = 1.0,
-    strict: bool = True,
+    strict: bool = True, factor: DType | None = None,
 ) -> Callable[[Compute], Compute]:  # fmt: skip
     """Register another ComputeDef of the same operator (Winograd, ...), verified against the plain one.
 
@@ -140,7 +142,7 @@ def algorithm(
 
     def register(fn: Compute) -> Compute:
         registered(fn)
-        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, find_error, strict)
+        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, find_error, strict, factor)
         return fn
 
     return register
@@ -172,15 +174,18 @@ def known_algorithm(workload: Workload, name: str) -> Algorithm | None:
         return None
 
 
-def fewest_multiplications(workload: Workload, *, strict_fp: bool = False) -> int | None:
-    """By the algorithm of the anchor that makes the fewest; None where none makes fewer than the definition."""
-    anchor = workload.anchor
+def fewer_multiplications(workload: Workload, *, strict_fp: bool = False) -> dict[DType | None, int]:
+    """By the algorithm of the anchor that makes the fewest, for each type that algorithms multiply, None for that of
+    the operands; without types of which none makes fewer than the definition."""
+    anchor, found = workload.anchor, dict[DType | None, int]()
     if anchor is None:
-        return None
+        return found
     types = [workload.types()[i] for i in anchor.inputs]
-    known = (lookup_algorithm(anchor.op, name) for name in algorithms(anchor.op))
-    counts = [entry.multiplications(types, dict(anchor.attrs)) for entry in known if entry.strict or not strict_fp]
-    return min((count for count in counts if count is not None), default=None)
+    for entry in (lookup_algorithm(anchor.op, name) for name in algorithms(anchor.op)):
+        count = entry.multiplications(types, dict(anchor.attrs)) if entry.strict or not strict_fp else None
+        if count is not None:
+            found[entry.factor] = min(count, found.get(entry.factor, count))
+    return found
 
 
 def has_trait(op: str, *traits: Trait) -> bool:

@@ -15,8 +15,9 @@ from typing import Any
 from autotune.ops.checks import factors, require
 from autotune.ops.conv import Conv
 from autotune.ops.registry import algorithm
-from autotune.ops.winograd import Arithmetic, Side, Tile, applies, convolved, taps, transposed
+from autotune.ops.winograd import Arithmetic, Side, Tile, applies, convolved, multiplications, taps, transposed
 from autotune.ops.winograd_transforms import WHOLE_POINTS, Integers, halves, whole
+from autotune.ops.workload import TensorType
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, binary, const
 from autotune.tensor.stage import Tensor
@@ -86,5 +87,13 @@ def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> 
     return convolved(x, weight, size, tile, _exact(size, tile))
 
 
+def _count(name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
+    data, weight = (DType(entry.dtype) for entry in types[:2])
+    size, tile = Conv.of("conv2d", types[0].shape, types[1].shape, attrs), TILES[name]
+    return multiplications(size, tile) if applies_exactly(size, tile, data, weight) else None
+
+
 for _name in TILES:
-    algorithm("conv2d", _name)(functools.partial(_winograd, _name))
+    algorithm("conv2d", _name, multiplications=functools.partial(_count, _name), factor=FACTOR)(
+        functools.partial(_winograd, _name)
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from autotune.core import TILE_DEPTH, Core
 from autotune.ops.conv import CONVOLUTIONS, Conv
-from autotune.ops.registry import compute_def, fewest_multiplications
+from autotune.ops.registry import compute_def, fewer_multiplications
 from autotune.ops.workload import TensorType, Workload
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -130,19 +130,25 @@ def multiplying(workload: Workload, core: Core, *, strict_fp: bool = False) -> t
     plain = multiplications(workload, strict_fp=True) / products_per_cycle(core, *_factors(workload))
     if anchor is None:
         return plain, plain
-    widened = [types[number].dtype for number in anchor.inputs[:2]]
-    return plain, multiplications(workload, strict_fp=strict_fp) / products_per_cycle(core, *widened)
+    operands = [types[number].dtype for number in anchor.inputs[:2]]
+    best = multiplications(workload, strict_fp=strict_fp) / products_per_cycle(core, *operands)
+    others = [
+        count / products_per_cycle(core, factor)
+        for factor, count in fewer_multiplications(workload, strict_fp=strict_fp).items()
+        if factor is not None
+    ]
+    return plain, min([best, *others])
 
 
 def multiplications(workload: Workload, *, strict_fp: bool = False) -> float:
-    """How many the best algorithm takes at least; of other definitions than convolutions', half of the operations."""
+    """How many of its operands the best algorithm takes at least; of other definitions half of the operations."""
     anchor = workload.anchor
     plain = workload.flops / 2
     if anchor is not None and anchor.op in CONVOLUTIONS:
         types = workload.types()
         x, weight = (types[i] for i in anchor.inputs[:2])
         plain = Conv.of(anchor.op, x.shape, weight.shape, dict(anchor.attrs)).multiplications
-    fewer = fewest_multiplications(workload, strict_fp=strict_fp)
+    fewer = fewer_multiplications(workload, strict_fp=strict_fp).get(None)
     return plain if fewer is None else min(fewer, plain)
 
 
@@ -158,6 +164,8 @@ def products_per_cycle(core: Core, *dtypes: str) -> float:
             return core.best_lane_rate("fma.f64") / 64
         case DType.i8 | DType.u8 | DType.bool:  # without instructions of their own, two that are widened fill a lane
             return max(4 * core.best_lane_rate("dot.u8") / _BITS, 2 * plain, _of_tiles(core, "tile.u8"))
+        case DType.i16:
+            return 2 * max(core.best_lane_rate("dot.u8") / _BITS, plain)
         case other:
             return plain * 4 / other.bytes
 

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.ops.parse import parse_workload
 from autotune.ops.workload import Workload
-from autotune.search_spaces.space.limit import Speed, limit, multiplications, products_per_cycle
+from autotune.search_spaces.space.limit import Speed, limit, multiplications, multiplying, products_per_cycle
 from autotune.target import Target
 
 KB, MB = 1 << 10, 1 << 20
@@ -69,6 +69,17 @@ def test_winograd_saves_what_its_largest_tiles_save() -> None:
     assert multiplications(whole, strict_fp=True) == inside, "taps in padding are none"
     assert 64 * 64 * 9 * 54 * 54 / multiplications(whole) == pytest.approx(81 / 16)
     assert limit(whole, ZEN4).arithmetic < limit(whole, ZEN4, strict_fp=True).arithmetic
+
+
+@pytest.mark.parametrize("mcpu, saved", [("znver3", 4.0), ("znver4", 2.0)])
+def test_winograd_of_bytes_saves_less_where_bytes_are_multiplied_by_fours(mcpu: str, saved: float) -> None:
+    workload, target = (
+        parse_workload("conv2d data=1,64,56,56:u8 weight=64,64,3,3:i8"),
+        Target.parse(f"x86 -mcpu={mcpu}"),
+    )
+    plain, best = multiplying(workload, target.core)
+    assert plain / best == pytest.approx(saved, rel=0.1)
+    assert multiplying(workload, target.core, strict_fp=True) == (plain, best)
 
 
 @pytest.mark.parametrize(
