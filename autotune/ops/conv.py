@@ -18,6 +18,9 @@ from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 """Spatial axes of each operator."""
 
+SUM_BITS = 32
+"""Of sums of products of 8-bit integers."""
+
 BORDERS = {DType.u8: (0, 255), DType.i8: (-128, 127)}
 """Data that may be padded with another value than 0: least and largest one."""
 
@@ -31,6 +34,8 @@ class Conv:
     Attributes:
         pad: before each spatial axis, then after each.
         pad_value: what is read there; other than 0 in 8-bit integers only, whose zero point it is.
+        sum_bits: in which every sum fits, its sign included: known of constant weights, and less than those of its type
+            where an algorithm asks for it.
     """
 
     n: int
@@ -44,6 +49,7 @@ class Conv:
     dilation: tuple[int, ...]
     groups: int
     pad_value: int = 0
+    sum_bits: int = SUM_BITS
 
     @staticmethod
     def of(op: str, x: tuple[int, ...], weight: tuple[int, ...], attrs: Mapping[str, Any]) -> Conv:
@@ -66,7 +72,9 @@ class Conv:
             for d, side in enumerate(sides_of(rank))
         )
         value = integer(op, attrs, "pad_value") if "pad_value" in attrs else 0
-        return Conv(n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups, value)
+        bits = integer(op, attrs, "sum_bits", 1) if "sum_bits" in attrs else SUM_BITS
+        require(bits <= SUM_BITS, f"{op}: sum_bits={bits} is more than the {SUM_BITS} that sums have")
+        return Conv(n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups, value, bits)
 
     @property
     def h(self) -> int:
@@ -118,7 +126,7 @@ class Conv:
 def _convolution(op: str, rank: int) -> None:
     @operator(
         op, operands="data weight", weights="weight", traits="leads_layout", stride=(1,) * rank, pad=(0,) * (2 * rank),
-        dilation=(1,) * rank, groups=1, rare="pad_value", pad_value=0,
+        dilation=(1,) * rank, groups=1, rare="pad_value sum_bits", pad_value=0, sum_bits=SUM_BITS,
     )  # fmt: skip
     def conv(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         """conv[n,k,oh,ow] = sum over c,r,s of x[n, c, oh*sh + r*dh - top, ow*sw + s*dw - left] * w[k,c,r,s].

@@ -46,9 +46,14 @@ def applies_exactly(size: Conv, tile: Tile, data: DType, weight: DType) -> bool:
     sides = [whole(m, taps(size)) for m in tile]
     inputs = LARGEST[data] * math.prod(_growth(side.BT) for side in sides)
     weights = LARGEST[weight] * math.prod(_growth(side.G) for side in sides)
-    output = LARGEST[data] * LARGEST[weight] * size.c * size.taps
-    spare = _split(math.prod(side.scale for side in sides))[0]
-    return max(inputs, weights) < 1 << FACTOR.bits - 1 and output << spare < 1 << TOTAL.bits - 1
+    largest = LARGEST[data] * LARGEST[weight] * size.c * size.taps
+    enough = min(size.sum_bits, largest.bit_length() + 1) <= _bits_left(tile, taps(size))
+    return enough and max(inputs, weights) < 1 << FACTOR.bits - 1
+
+
+def _bits_left(tile: Tile, taps: int) -> int:
+    """In which an output fits that has not lost its sign when the transforms' power of two is shifted out."""
+    return TOTAL.bits - _split(math.prod(whole(m, taps).scale for m in tile))[0]
 
 
 def _growth(matrix: Integers) -> int:
@@ -97,3 +102,6 @@ for _name in TILES:
     algorithm("conv2d", _name, multiplications=functools.partial(_count, _name), factor=FACTOR)(
         functools.partial(_winograd, _name)
     )
+
+SUM_BITS = tuple(sorted({_bits_left(tile, 3) for tile in TILES.values()}))
+"""Of sums, that some tiles ask for."""

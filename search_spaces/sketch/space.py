@@ -16,7 +16,7 @@ from autotune.core import LINE
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
-from autotune.schedule.dot_products import PAIRS, TILES
+from autotune.schedule.dot_products import TILES
 from autotune.search_spaces.library.afar import AHEAD, turns_ahead
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
@@ -204,8 +204,8 @@ class SketchSpace(ConfigSpace):
     def expected(self, batch: Batch) -> NDArray[np.float64]:
         """What the prior expects, lower is faster, without one the closed form; threads without work come last.
 
-        The prior has learned on as many threads as its machines have, and there may be more. Of products of tiles, and
-        of pairs, no model has learned anything: there the closed form says what is expected.
+        The prior has learned on as many threads as its machines have, and there may be more. Of products of tiles no
+        model has learned anything: there the closed form says what is expected.
         """
         forest, values = prior(NAMES, FEATURES_VERSION), self.usual.of(batch)
         idle = self.usual.idle(batch)
@@ -213,9 +213,8 @@ class SketchSpace(ConfigSpace):
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
         features = Features(NAMES, values.astype(np.float32))
         closed = starting_score(features, forest.start, forest.weight)
-        c = self.numbers.c
-        untold = c.lanewise or any(f.dot.name == PAIRS for f in c.foldings)
-        found = np.where((batch.upright >= 0) | untold, closed, forest.predict(features))
+        told = (batch.upright < 0) & (not self.numbers.c.lanewise)
+        found = np.where(told, forest.predict(features), closed)
         return np.asarray(-found + IDLE * idle)
 
     @property

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from autotune.errors import ModelError
 from autotune.graph.ir import Graph
 from autotune.graph.passes.attention_views import attention_views
+from autotune.graph.passes.bound_sums import bound_sums
 from autotune.graph.passes.code_weights import code_weights
 from autotune.graph.passes.common_subexpressions import merge_common_subexpressions
 from autotune.graph.passes.dead_code import remove_dead_code
@@ -92,8 +93,9 @@ PASSES: dict[str, Pass] = {
     "multiply-by-reciprocals": multiply_by_reciprocals,
     "repeat-dequantize": repeat_dequantize,
     "unread-rows": unread_rows,
+    "bound-sums": bound_sums,
 }
-LAST = ("multiply-by-reciprocals", "repeat-dequantize", "unread-rows")
+LAST = ("multiply-by-reciprocals", "repeat-dequantize", "unread-rows", "bound-sums")
 """Passes that run once, behind the others, which would undo what they do."""
 
 _log = logging.getLogger(__name__)
