@@ -27,6 +27,7 @@ from autotune.lower.ir import (
     statements,
     with_body,
 )
+from autotune.schedule.dot_products import ADDED_PAIRS, DOT_PRODUCTS, PAIRS
 from autotune.schedule.state import PARALLEL, SERIAL
 from autotune.target import Target
 from autotune.tensor.compute_def import ComputeDef
@@ -71,30 +72,41 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
 
 
 def least_cycles(compute: ComputeDef, target: Target) -> float:
-    """No less is expected of any kernel that computes these stages: that of sums of floats, and reading constants once.
+    """No less is expected of any kernel that computes these stages: that of sums of floats and of pairs of 16-bit
+    integers, and reading constants once.
 
     Of sums that read padding only the terms outside of it count, since loops may pass it over.
     """
     prepared = {tensor.name for tensor in compute.inputs if tensor.constant}
     narrow = {tensor.name for tensor in compute.inputs if not _is_wide(tensor.dtype)}
-    terms, constants = 0.0, 0
+    starting, constants = 0.0, 0
     for stage in compute.stages:
         reads, made = stage.reads(), {tensor.name for tensor in stage.outputs}
         if stage.reducer is None and any(read.tensor.name in narrow for read in reads):
             narrow |= made  # a cast, which a product may look through
         if all(read.tensor.name in prepared for read in reads):
             prepared |= made
-        elif stage.reducer is not None and all(_is_plain(read, narrow) for read in reads):
+        elif stage.reducer is not None and (started := _started(reads, narrow, target)):
             points = math.prod(axis.extent for axis in stage.all_axes) * share_read(stage)
-            terms += points * math.prod(map(nonzero, stage.body))
+            starting += points * math.prod(map(nonzero, stage.body)) / started
             if any(read.when is not None for read in reads):
                 continue  # of a window that padding covers, constants are not read
             read_once = {read.tensor.name: read.tensor for read in reads if read.tensor.name in prepared}
             constants += sum(math.prod(t.shape) * t.dtype.bytes for t in read_once.values())
-    started = target.lanes(DType.f32.bytes) * adding(target).per_cycle
     moving = [constants / rate for _, rate in behind_caches(target)]
     late = moving[0]  # what comes from behind the second cache may be asked for in good time
-    return (max(terms / started, *moving) + LATE * late) / target.num_threads
+    return (max(starting, *moving) + LATE * late) / target.num_threads
+
+
+def _started(reads: Sequence[Read], narrow: set[str], target: Target) -> float:
+    """Products of a sum that start in a cycle, at most; 0 where that is not known."""
+    lanes = target.lanes(DType.f32.bytes)
+    if all(_is_plain(read, narrow) for read in reads):
+        return lanes * adding(target).per_cycle
+    if all(read.dtype is DType.i16 for read in reads):
+        dots = (target.core.pipe(DOT_PRODUCTS[name].pipe, target.vector_bits) for name in (PAIRS, ADDED_PAIRS))
+        return lanes * DOT_PRODUCTS[PAIRS].extent * max(pipe.per_cycle for pipe in dots if pipe is not None)
+    return 0.0
 
 
 def _is_plain(read: Read, narrow: set[str]) -> bool:
