@@ -16,7 +16,7 @@ from autotune.core import LINE
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import starting_score
 from autotune.cost_model.prior import prior
-from autotune.schedule.dot_products import TILES
+from autotune.schedule.dot_products import PAIRS, TILES
 from autotune.search_spaces.library.afar import AHEAD, turns_ahead
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
@@ -149,10 +149,15 @@ class SketchSpace(ConfigSpace):
         Two things are not left to models that learned from kernels by themselves, with weights that caches hold, while
         in a model they come from farther away. When panels are asked for follows from the tile, and from the room for
         the next ones beside those that are read; and of instructions that differ in nothing but speed only the fastest
-        counts. The search tries all.
+        counts. The search tries all. A closed form, which knows what asking takes, supposes that panels are asked for:
+        loads weigh more then.
         """
         decoder = Decoder(self.numbers.c, self._learned, self.numbers.target)
-        return foreseen(decoder, self.cycles, expected or self.expected, self.numbers.c.total)
+        rough: Cost = self.cycles
+        careful = expected or self.expected
+        if self._untold and any(knob.name == ASKING[0] for knob in self.knobs):
+            rough, careful = _as_asking(rough), _as_asking(careful)
+        return foreseen(decoder, rough, careful, self.numbers.c.total)
 
     def configs_of(self, rows: Integers, count: int) -> list[Config]:
         """The first of what `ranked` found, each once."""
@@ -174,6 +179,12 @@ class SketchSpace(ConfigSpace):
             if len(found) == count:
                 break
         return list(found)
+
+    @property
+    def _untold(self) -> bool:
+        """Whether models have learned nothing of such sums, so that the closed form says what is expected."""
+        c = self.numbers.c
+        return c.lanewise or any(f.dot.name == PAIRS for f in c.foldings)
 
     @property
     def _learned(self) -> list[Choice]:
@@ -204,8 +215,8 @@ class SketchSpace(ConfigSpace):
     def expected(self, batch: Batch) -> NDArray[np.float64]:
         """What the prior expects, lower is faster, without one the closed form; threads without work come last.
 
-        The prior has learned on as many threads as its machines have, and there may be more. Of products of tiles no
-        model has learned anything: there the closed form says what is expected.
+        The prior has learned on as many threads as its machines have, and there may be more. Of products of tiles, and
+        of pairs, no model has learned anything: there the closed form says what is expected.
         """
         forest, values = prior(NAMES, FEATURES_VERSION), self.usual.of(batch)
         idle = self.usual.idle(batch)
@@ -213,8 +224,7 @@ class SketchSpace(ConfigSpace):
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
         features = Features(NAMES, values.astype(np.float32))
         closed = starting_score(features, forest.start, forest.weight)
-        told = (batch.upright < 0) & (not self.numbers.c.lanewise)
-        found = np.where(told, forest.predict(features), closed)
+        found = np.where((batch.upright >= 0) | self._untold, closed, forest.predict(features))
         return np.asarray(-found + IDLE * idle)
 
     @property
@@ -253,6 +263,11 @@ class SketchSpace(ConfigSpace):
         if not configs:
             return stacked([], len(NAMES))
         return np.asarray(self.numbers.of(Batch.of(self.numbers.c, [self.tiling(x) for x in configs])), np.float32)
+
+
+def _as_asking(cost: Cost) -> Cost:
+    """What is expected of tilings that ask for the panels to come."""
+    return lambda batch: cost(replace(batch, ahead=np.full_like(batch.ahead, AHEAD[1])))
 
 
 def sketch_space(c: Contraction, target: Target) -> SketchSpace:
