@@ -222,7 +222,11 @@ def _winograd(rng: random.Random) -> ComputeDef:
     b = WorkloadBuilder(rng)
     algorithm = rng.choice([a for a in algorithms("conv2d") if a.startswith("winograd")])
     c, k = rng.choice((1, 3, 8)), rng.choice((1, 5, 16))
-    x = b.input("f32", (1, c, rng.randint(4, 9), rng.randint(4, 11)))
+    shape = (1, c, rng.randint(4, 9), rng.randint(4, 11))
+    if "exact" in algorithm:
+        x, weight = b.input(rng.choice(("u8", "i8")), shape), b.input("i8", (k, c, 3, 3), True)
+        return compute_def(b.build(b.node("conv2d", x, weight, pad=_pads(rng, 1))), algorithm)
+    x = b.input("f32", shape)
     stride, groups = 1, 1
     if algorithm == "winograd_rows":
         weight, groups = b.input("f32", (c, 1, rng.randint(2, 4), rng.randint(1, 3)), True), c

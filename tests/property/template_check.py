@@ -100,6 +100,8 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
     if entry.name == "conv2d.winograd_image":
         workload = _image(rng)
         return workload, None if rng.random() < 0.4 else conv_cases.random_interface(rng, workload, target.lanes(4))
+    if "winograd_exact" in entry.name:
+        return bytes_cases.random_windows_of_three(rng), None
     if "winograd" in entry.name:
         c, k = rng.choice((16, 32, 48, 64)), rng.choice((16, 32, 64))
         stride = rng.choice((1, 1, 2))

@@ -21,6 +21,16 @@ def random_bytes(rng: random.Random) -> Workload:
             continue
 
 
+def random_windows_of_three(rng: random.Random) -> Workload:
+    """A convolution of 3 x 3 taps and whole vectors of channels, as exact Winograd filtering takes."""
+    pad = rng.choice(("0", "1", "1 pad_value=7", "0,1,1,0", "2 pad_value=-3", "0,0,2,1", "1 sum_bits=26"))
+    data = "i8" if "-" in pad else rng.choice(("u8", "u8", "i8"))
+    h, w = rng.choice((3, 4, 5, 7, 8, 11, 13, 14)), rng.choice((3, 4, 6, 7, 9, 13, 16))
+    c, k = rng.choice((16, 32, 48, 128)), rng.choice((16, 32, 64))
+    text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w}:{data} weight={k},{c},3,3:{rng.choice(('i8', 'u8'))}"
+    return parse_workload(f"{text} pad={pad}{_epilogue(rng, f'1,{k},1,1', '')}")
+
+
 def product(rng: random.Random) -> str:
     """Of matrices, with constant or given factors."""
     m, n, k = (rng.choice(EXTENTS) for _ in range(3))

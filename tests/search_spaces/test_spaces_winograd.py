@@ -24,6 +24,7 @@ from autotune.search_spaces.operators.conv2d_winograd import cheapest
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.target import Target
 from autotune.tensor.layout import Layout
+from tests.search_spaces import bytes_cases
 from tests.targets import fixed
 
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
@@ -76,15 +77,7 @@ def test_defaults(algorithm: str, target: str) -> None:
 def test_random_configs_of_bytes_are_exact(seed: int) -> None:
     rng = random.Random(seed)
     target = Target.parse(rng.choice(TARGETS))
-    pad = rng.choice(["0", "1", "1 pad_value=7", "0,1,1,0", "2 pad_value=-3", "0,0,2,1", "1 sum_bits=26"])
-    data = "i8" if "-" in pad else "u8"
-    h, w = rng.choice((3, 4, 5, 7, 8, 11, 13, 14)), rng.choice((3, 4, 6, 7, 9, 13, 16))
-    c, k = rng.choice((16, 32, 48, 128)), rng.choice((16, 32, 64))
-    requantised = f"+ bias + requantize multiplier=const:1,{k},1,1:f32 zero_point=const:scalar:u8"
-    workload = parse_workload(
-        f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w}:{data} weight={k},{c},3,3:i8 pad={pad} "
-        + rng.choice(("", requantised))
-    )
+    workload = bytes_cases.random_windows_of_three(rng)
     algorithm = rng.choice(list(winograd_exact.TILES))
     entry = lookup(f"conv2d.{algorithm}")
     if entry.applies(workload, target):
