@@ -28,6 +28,7 @@ from autotune.tensor.dtype import DType
 from tests.search_spaces.bytes_cases import TARGETS, random_bytes
 from tests.search_spaces.generic_cases import random_interface
 from tests.search_spaces.matmul_cases import wrong
+from tests.targets import fixed
 
 VNNI = Target.parse("x86 -mcpu=icelake-server -num-cores=1")
 
@@ -217,10 +218,7 @@ def test_where_no_instruction_multiplies_bytes_pairs_of_wider_integers_are_read_
 
 @pytest.mark.parametrize("mcpu", ["znver3", "haswell"])
 def test_tiles_of_pairs_load_no_longer_than_they_multiply(mcpu: str) -> None:
-    target, workload = (
-        Target.parse(f"x86 -mcpu={mcpu} -num-cores=1"),
-        parse_workload("matmul a=128,3072:u8 b=3072,768:i8"),
-    )
+    target, workload = fixed(f"x86 -mcpu={mcpu} -num-cores=1"), parse_workload("matmul a=128,3072:u8 b=3072,768:i8")
     space = lookup("sketch.widened").space(workload, target)
     assert isinstance(space, SketchSpace)
     t, pipe = space.tiling(space.default()), target.core.pipe("fma.f32", 256)
