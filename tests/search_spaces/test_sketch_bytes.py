@@ -207,7 +207,7 @@ def test_sketches_are_the_first_choice_for_bytes(text: str, mcpu: str) -> None:
 def test_where_no_instruction_multiplies_bytes_pairs_of_wider_integers_are_read_as_they_lie() -> None:
     workload = parse_workload("conv2d data=1,64,14,14:u8 weight=64,64,3,3:i8 pad=1 pad_value=7 stride=2 + requantize "
                               "multiplier=const:1,64,1,1:f32 zero_point=const:scalar:u8")  # fmt: skip
-    old, template = Target.parse("x86 -mcpu=haswell -num-cores=1"), lookup("sketch.widened")
+    old, template = fixed("x86 -mcpu=haswell -num-cores=1"), lookup("sketch.widened")
     assert not template.applies(workload, VNNI) and templates_for(workload, old)[0].name == template.name
     source = generate(template.schedule(workload, template.default(workload, old), old), old)
     code = assembly(source.ir, cpu=old.cpu, features=old.llvm_features)
