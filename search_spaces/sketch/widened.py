@@ -22,6 +22,7 @@ from autotune.search_spaces.library.access import innermost
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.instructions import outrun
+from autotune.search_spaces.sketch.layouts import FOLDED
 from autotune.search_spaces.sketch.tiling import Tiles
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -69,7 +70,13 @@ def _with_copies(c: Contraction, target: Target, narrow: Collection[str]) -> Con
     except ScheduleError:
         return None
     found = analysed(edit.schedule, layouts, c.total, c.output, target)
-    return found if found is not None and bool(found.foldings) == _in_pairs(c) else None
+    return found if found is not None and bool(found.foldings) == _in_pairs(c) and not _short(found) else None
+
+
+def _short(c: Contraction) -> bool:
+    """Whether sums of given numbers are so short that the copies have no room for zeros behind them."""
+    given = not any(f.constant for f in c.factors)
+    return given and any(c.reduce[f.axis].extent < FOLDED for f in c.foldings)
 
 
 def _in_pairs(c: Contraction) -> bool:

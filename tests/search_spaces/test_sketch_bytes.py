@@ -230,7 +230,10 @@ def test_tiles_of_pairs_load_no_longer_than_they_multiply(mcpu: str) -> None:
     assert {turns(f.dot, target) for f in space.numbers.c.foldings} == {alone}
 
 
-@pytest.mark.parametrize("text", ["matmul a=8,64 b=64,32", "matmul a=61,8:u8 b=var:61,32:i8 trans_a=1"])
+@pytest.mark.parametrize(
+    "text",
+    ["matmul a=8,64 b=64,32", "matmul a=61,8:u8 b=var:61,32:i8 trans_a=1", "matmul a=13,3:i8 b=var:3,16:i8"],
+)
 def test_what_has_no_pairs_of_bytes_is_not_widened(text: str) -> None:
     assert not lookup("sketch.widened").applies(parse_workload(text), Target.parse("x86 -mcpu=haswell -num-cores=1"))
 
