@@ -104,6 +104,11 @@ class Core:
         """The same at the width that is best at it."""
         return max(self.lane_rate(kind, bits) for bits in WIDTHS)
 
+    @property
+    def pairs(self) -> float:
+        """Products of 16-bit integers that are added up in a cycle, two in a lane of 32 bits."""
+        return 2 * max(self.best_lane_rate("dot.u8"), self.best_lane_rate("fma.f32")) / 32
+
     def from_l3(self, threads: int) -> float:
         """Bytes a cycle that so many threads together read from L3."""
         return min(threads * self.l3, max(self.l3, self.l3_shared))

@@ -27,7 +27,6 @@ from autotune.lower.ir import (
     statements,
     with_body,
 )
-from autotune.schedule.dot_products import ADDED_PAIRS, DOT_PRODUCTS, PAIRS
 from autotune.schedule.state import PARALLEL, SERIAL
 from autotune.target import Target
 from autotune.tensor.compute_def import ComputeDef
@@ -100,13 +99,9 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
 
 def _started(reads: Sequence[Read], narrow: set[str], target: Target) -> float:
     """Products of a sum that start in a cycle, at most; 0 where that is not known."""
-    lanes = target.lanes(DType.f32.bytes)
     if all(_is_plain(read, narrow) for read in reads):
-        return lanes * adding(target).per_cycle
-    if all(read.dtype is DType.i16 for read in reads):
-        dots = (target.core.pipe(DOT_PRODUCTS[name].pipe, target.vector_bits) for name in (PAIRS, ADDED_PAIRS))
-        return lanes * DOT_PRODUCTS[PAIRS].extent * max(pipe.per_cycle for pipe in dots if pipe is not None)
-    return 0.0
+        return target.lanes(DType.f32.bytes) * adding(target).per_cycle
+    return target.core.pairs if all(read.dtype is DType.i16 for read in reads) else 0.0
 
 
 def _is_plain(read: Read, narrow: set[str]) -> bool:

@@ -103,5 +103,5 @@ for _name in TILES:
         functools.partial(_winograd, _name)
     )
 
-SUM_BITS = tuple(sorted({_bits_left(tile, 3) for tile in TILES.values()}))
-"""Of sums, that some tiles ask for."""
+BITS_LEFT = tuple(sorted({_bits_left(tile, 3) for tile in TILES.values()}))
+"""Bits that sums of 3x3 windows may have, by the tiles."""

@@ -68,7 +68,8 @@ class Winograd:
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
         data, weight = (DType(types[i].dtype) for i in anchor.inputs)
         if self.exact:
-            constant = workload.inputs[workload.source(anchor.inputs[1])].constant
+            given = workload.source(anchor.inputs[1])
+            constant = given < len(workload.inputs) and workload.inputs[given].constant
             return whole and others and constant and winograd_exact.applies_exactly(p, self.tile, data, weight)
         return whole and others and winograd.applies(p, self.tile) and {data, weight} == {DType.f32}
 
@@ -143,8 +144,9 @@ class Winograd:
         types["out0"] = workload.types()[workload.outputs[0]]
         layouts = {name: image_layout(types[name], target) for name in operand_layouts(workload, lanes, p.k)}
         halo = ((0, 0), (0, 0), (p.pad[0], max(bottom, 0)), (p.pad[1], max(right, 0)))
-        data = f"in{workload.source(anchor.inputs[0])}"
-        layouts[data] = image_layout(types[data], target).with_halo(halo, p.pad_value)
+        source = workload.source(anchor.inputs[0])
+        data, image = f"in{source}", workload.types()[source]
+        layouts[data] = image_layout(image, target).with_halo(halo, p.pad_value)
         s = with_layouts(a.schedule, interface, layouts)
         # As the products read them, panel after panel, so that the next ones lie behind those that are read.
         beside = [(3, DOT_PRODUCTS[PAIRS].extent)] if self.exact else []
@@ -157,7 +159,7 @@ class Winograd:
         s = small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
         s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns, pairs(target) if self.exact else "")
-        distant = p.n * p.c * p.h * p.w * DType(types[data].dtype).bytes > target.l2_bytes
+        distant = p.n * p.c * p.h * p.w * DType(image.dtype).bytes > target.l2_bytes
         return self._input_transform(s, a.output, block[0], lanes, data if distant else "")
 
     def _output(

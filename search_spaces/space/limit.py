@@ -165,7 +165,7 @@ def products_per_cycle(core: Core, *dtypes: str) -> float:
         case DType.i8 | DType.u8 | DType.bool:  # without instructions of their own, two that are widened fill a lane
             return max(4 * core.best_lane_rate("dot.u8") / _BITS, 2 * plain, _of_tiles(core, "tile.u8"))
         case DType.i16:
-            return 2 * max(core.best_lane_rate("dot.u8") / _BITS, plain)
+            return core.pairs
         case other:
             return plain * 4 / other.bytes
 

@@ -139,6 +139,24 @@ def test_factors_of_half_floats_are_widened_on_the_way(channels: int, size: int,
     check(workload, "winograd_f4", lookup("conv2d.winograd_f4").default(workload, parsed), parsed)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("algorithm", "text"),
+    [
+        ("winograd_f4", "relu data=1,32,13,9 + conv2d data=step1 weight=32,32,3,3 pad=1"),
+        ("winograd_exact_f4", "relu data=1,32,13,9:u8 + conv2d data=step1 weight=32,32,3,3:i8 pad=1"),
+    ],
+)
+def test_images_that_are_made_on_the_way(algorithm: str, text: str, target: str) -> None:
+    check(parse_workload(text), algorithm, None, Target.parse(target))
+
+
+def test_weights_that_are_made_on_the_way_are_not_known_before() -> None:
+    workload = parse_workload("relu data=64,64,3,3:i8 + conv2d data=1,64,14,14:u8 weight=step1 pad=1")
+    target = fixed("x86 -mcpu=znver3 -num-cores=1")
+    assert not lookup("conv2d.winograd_exact_f4").applies(workload, target)
+
+
 def test_a_strided_convolution_in_given_layouts() -> None:
     target = Target.parse(TARGETS[0])
     workload = parse_workload(f"conv2d {STRIDED}")

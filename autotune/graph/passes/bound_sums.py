@@ -14,7 +14,7 @@ import numpy as np
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.conv import Conv
-from autotune.ops.winograd_exact import LARGEST, SUM_BITS, TILES, applies_exactly
+from autotune.ops.winograd_exact import BITS_LEFT, LARGEST, TILES, applies_exactly
 from autotune.tensor.dtype import DType
 
 
@@ -29,11 +29,11 @@ def _bounded(sweep: Sweep, node: Node) -> str | None:
     if data not in LARGEST or weight is None or not weight.size or "sum_bits" in attrs:
         return None
     size, kind = Conv.of(node.op, x.shape, weight.shape, attrs), DType.of(weight.dtype)
-    fewer = replace(size, sum_bits=min(SUM_BITS))
+    fewer = replace(size, sum_bits=min(BITS_LEFT))
     if all(applies_exactly(size, t, data, kind) == applies_exactly(fewer, t, data, kind) for t in TILES.values()):
         return None
     bits = needed(weight, data)
-    enough = min((n for n in SUM_BITS if n >= bits), default=size.sum_bits)
+    enough = min((n for n in BITS_LEFT if n >= bits), default=size.sum_bits)
     return sweep.emit(node, node.op, node.inputs, **attrs, sum_bits=enough) if enough < size.sum_bits else None
 
 
