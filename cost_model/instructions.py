@@ -28,11 +28,11 @@ from autotune.lower.ir import (
     statements,
     variables,
 )
-from autotune.schedule.dot_products import BF16_WIDENING, DOT_PRODUCTS, FOR_ALL_LANES, WIDENING
+from autotune.schedule.dot_products import BF16_WIDENING, DOT_PRODUCTS, FOR_ALL_LANES, TILE_STORE, WIDENING, on_tiles
 from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE
 from autotune.target import Target
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Table, children
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Table, children, walk
 from autotune.tensor.linear import Div, Linear, Mod
 
 Integers = NDArray[np.int64]
@@ -79,13 +79,33 @@ class _Counter:
 
     def visit(self, body: Iterable[Stmt], loops: tuple[For, ...], share: float) -> None:
         for stmt in body:
-            if isinstance(stmt, Store):
+            if isinstance(stmt, For) and on_tiles(stmt.mark):
+                self._rows(stmt, loops, share)
+            elif isinstance(stmt, Store):
                 self._store(_Place(loops, share, stmt.targets[0][0], self._target), stmt)
             elif isinstance(stmt, For):
                 self.visit(stmt.body, (*loops, stmt), share)
             else:
                 holds = self._tested(stmt, loops, share) if isinstance(stmt, If) else 1.0
                 self.visit(body_of(stmt), loops, share * holds)
+
+    def _rows(self, rows: For, loops: tuple[For, ...], share: float) -> None:
+        """An instruction of tiles: row after row, so that no sum waits for its last term, and each row is a vector."""
+        inside = [x for x in statements((rows,)) if isinstance(x, For)]
+        stores = [x for x in statements((rows,)) if isinstance(x, Store)]
+        every = share * math.prod(x.extent for x in loops)
+        if rows.mark == TILE_STORE:
+            self.found.stores += every * rows.extent
+            return
+        dot = DOT_PRODUCTS[rows.mark]
+        pipe = self._target.core.pipe(dot.pipe, self._target.vector_bits)
+        lanes = next(x.var for x in inside if x.mark == VECTORIZE)
+        for stmt in (x for x in stores if x.fold):
+            self.found.arithmetic += every * max(rows.extent / pipe.per_cycle, pipe.latency) if pipe else math.inf
+            groups = math.prod(x.extent for x in inside if x.var in _folded_by(stmt)) / dot.extent
+            for e in (e for value in stmt.values for e in walk(value) if isinstance(e, Load)):
+                over = variables(e)
+                self.found.loads += share * _times(loops, over) * (groups if lanes in over else rows.extent)
 
     def _tested(self, stmt: If, loops: tuple[For, ...], share: float) -> float:
         """Share of the turns in which the conditions on positions hold."""
@@ -201,6 +221,12 @@ class _Place:
         if (steps != steps[0]).any():  # no one order of lanes that could be told beforehand
             return self._wide
         return len(np.unique(steps[0] // self._wide))
+
+
+def _folded_by(stmt: Store) -> set[str]:
+    """Variables with which the terms of a sum move, and the sum does not."""
+    kept = {name for _, indices in stmt.targets for index in indices for name in index.variables()}
+    return {name for value in stmt.values for name in variables(value)} - kept
 
 
 def _times(loops: Sequence[For], over: Collection[str], width: int = 1) -> float:

@@ -16,7 +16,7 @@ from autotune.codegen.memory import Memory
 from autotune.codegen.polynomials import LDEXP
 from autotune.codegen.quantizing import Quantizer
 from autotune.codegen.tables import Tables
-from autotune.codegen.tiles import TileRegisters, is_tiled
+from autotune.codegen.tiles import TileRegisters
 from autotune.codegen.transpose import Turns
 from autotune.codegen.unrolled import Unrolled
 from autotune.codegen.value import Value, computed, computed_type, constant, stored_type
@@ -41,7 +41,7 @@ from autotune.lower.ir import (
     statements,
     variables,
 )
-from autotune.schedule.dot_products import DOT_PRODUCTS
+from autotune.schedule.dot_products import DOT_PRODUCTS, on_tiles
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Lookup, Reinterpret, Select, Table, Unary
 
@@ -159,7 +159,7 @@ class _Emitter:
             self.statement(stmt)
 
     def _loop(self, stmt: For) -> None:
-        if is_tiled(stmt):
+        if on_tiles(stmt.mark):
             self._memo.clear()
             self.tiles.emit(stmt)
             return

@@ -17,7 +17,7 @@ from autotune.codegen.value import stored_type
 from autotune.codegen.writer import Scope
 from autotune.errors import CodegenError
 from autotune.lower.ir import Buffer, Condition, For, If, Load, LoopProgram, Stmt, Store, body_of, expressions
-from autotune.schedule.dot_products import DOT_PRODUCTS, TILE_LANES, TILE_STORE, TILES, DotProduct
+from autotune.schedule.dot_products import DOT_PRODUCTS, TILE_LANES, TILE_STORE, TILES, DotProduct, on_tiles
 from autotune.schedule.state import TILE
 from autotune.target import Target
 from autotune.tensor.expr import Binary, Cast, Const, Expr
@@ -25,14 +25,6 @@ from autotune.tensor.linear import Linear
 
 _ROW_BYTES = 64
 _CONFIG_BYTES, _PALETTE, _FIRST_ROW_BYTES, _FIRST_ROWS = 64, 1, 16, 48  # of what `ldtilecfg` reads, and where
-
-
-def is_tiled(stmt: Stmt) -> bool:
-    """Whether a statement is one instruction on tiles."""
-    if not isinstance(stmt, For):
-        return False
-    dot = DOT_PRODUCTS.get(stmt.mark)
-    return stmt.mark == TILE_STORE or (dot is not None and dot.tiled)
 
 
 def check_tiles(program: LoopProgram, target: Target) -> None:
@@ -43,7 +35,7 @@ def check_tiles(program: LoopProgram, target: Target) -> None:
 
     def visit(body: tuple[Stmt, ...]) -> None:
         for stmt in body:
-            if isinstance(stmt, For) and is_tiled(stmt):
+            if isinstance(stmt, For) and on_tiles(stmt.mark):
                 dot = DOT_PRODUCTS.get(stmt.mark)
                 needed = ("amx-tile",) if dot is None else dot.forms[0].features
                 if not target.has(*needed):

@@ -173,3 +173,9 @@ DOT_PRODUCTS = {
         _tiles("tdpfp16ps", 2, DType.f16, DType.f16, DType.f32, "amx-fp16", ""),
     )
 }  # fmt: skip
+
+
+def on_tiles(mark: str) -> bool:
+    """Whether a loop of this mark, and all in it, is one instruction on tiles: a product, or the copy of one."""
+    dot = DOT_PRODUCTS.get(mark)
+    return mark == TILE_STORE or (dot is not None and dot.tiled)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from autotune.cost_model.instructions import Instructions, counted
-from autotune.lower.ir import OPERAND, REGISTER, Buffer, For, If, Load, Stmt, Store
+from autotune.lower.ir import LOCAL, OPERAND, REGISTER, TILE, Buffer, For, If, Load, Stmt, Store
+from autotune.schedule.dot_products import TILE_STORE
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import binary
+from autotune.tensor.expr import binary, cast
 from autotune.tensor.linear import Linear
 from tests.targets import fixed
 
@@ -74,3 +75,25 @@ def test_conditions_on_positions_count_by_how_often_they_hold() -> None:
     found = counted(loops(body, ("i", 8, "")), (), TARGET)
     assert (found.loads, found.arithmetic) == (6, 8 * 2 / RATE)  # a comparison and a jump in each turn
     assert counted(loops(body, ("i", 8, "unroll")), (), TARGET).arithmetic == 0  # known while compiling
+
+
+@pytest.mark.parametrize("rows", [14, 3])
+def test_an_instruction_of_tiles_takes_its_rows_and_no_sum_waits(rows: int) -> None:
+    target = fixed("x86 -mcpu=sapphirerapids -num-cores=1")
+    pipe = target.core.pipe("tile.bf16", 512)
+    assert pipe is not None
+    left = Buffer("left", DType.bf16, (4, 5, 16, 32), OPERAND)
+    right = Buffer("right", DType.bf16, (4, 16, 16, 2), OPERAND)
+    tiles = Buffer("tiles", DType.f32, (5, 16, 16), TILE)
+    r, g, n = Linear.var("r"), Linear.var("g"), Linear.var("n")
+    terms = (Load(left, (I, U, r, g * 2 + n)), Load(right, (I, g, V, n)))
+    value = binary("mul", *(cast(DType.f32, term) for term in terms))
+    body = Store(((tiles, (U, r, V)),), (value,), "sum")
+    deep = ("v", 16, "vectorize"), ("g", 16, ""), ("n", 2, "")
+    found = counted(loops(body, ("i", 4, ""), ("u", 5, "unroll"), ("r", rows, "tdpbf16ps"), *deep), (), target)
+    cycles = max(rows / pipe.per_cycle, pipe.latency)
+    assert found == Instructions(4 * 5 * cycles, 0.0, loads=4 * (5 * rows + 16), stores=0.0)
+
+    copy = Store(((Buffer("out", DType.f32, (5, 16, 16), LOCAL), (U, r, V)),), (Load(tiles, (U, r, V)),))
+    copied = counted(loops(copy, ("u", 5, "unroll"), ("r", rows, TILE_STORE), deep[0]), (), target)
+    assert copied == Instructions(stores=5.0 * rows)
