@@ -38,6 +38,7 @@ from autotune.lower.ir import (
     Prefetch,
     Stmt,
     Store,
+    expressions,
     statements,
     variables,
 )
@@ -91,6 +92,7 @@ class _Emitter:
         self.tables = Tables(self.w, self.a, self.x, self.m, self.value)
         self.tiles = TileRegisters(self.m)
         outputs = {o.name for o in program.operands if o.role == "output"}
+        self.m.unwritten = _unwritten(program)
         self._written = [b.name for b in program.buffers if b.scope == SHARED or b.name in outputs]
 
     def module(self) -> str:
@@ -195,7 +197,7 @@ class _Emitter:
             self._parallel(stmt)
         else:
             first, last = str(stmt.begin), str(stmt.begin + stmt.extent)
-            label, variable = self.w.open_loop(first)
+            label, variable = self.w.open_loop(first, innermost=not any(map(_branches, statements(stmt.body))))
             self.x.bind(stmt.var, self.w.in_turn(variable, first, last, self.x.bound(stmt.turn)))
             self._all(stmt.body)
             self.w.close_loop(label, variable, last)
@@ -459,3 +461,15 @@ class _Emitter:
 
 def _is_one(a: Value, b: Value) -> bool:
     return any(v.structural and v.const in (1, -1) for v in (a, b))
+
+
+def _branches(stmt: Stmt) -> bool:
+    """Whether a statement becomes a loop or a branch of its own."""
+    return isinstance(stmt, (If, Once)) or (isinstance(stmt, For) and stmt.mark not in ("unroll", "vectorize"))
+
+
+def _unwritten(program: LoopProgram) -> frozenset[str]:
+    """Operands whose memory nothing in the kernel writes, not even as that of a result."""
+    read = {o.name for o in program.operands if o.role == "input"}
+    shared = {e.read.name for s in statements(program.body) for e in expressions(s) if isinstance(e, Apart)}
+    return frozenset(read - shared)

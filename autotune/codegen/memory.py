@@ -28,6 +28,7 @@ class Memory:
         self.lanes = 0
         self.mask: Value | None = None
         self.unrolled: list[Turns] = []
+        self.unwritten: frozenset[str] = frozenset()  # buffers that nothing in the kernel writes
         self.permutes_bytes = False
         self.evaluate: Callable[[Expr], Value] = lambda e: constant(0, e.dtype)
         self.isolated: Callable[[Callable[[], Value]], Value] = lambda scalar: scalar()
@@ -250,6 +251,8 @@ class Memory:
     def _read(self, buffer: Buffer, offset: Offset, lanes: int, mask: Value | None, fallback: Value | None) -> Value:
         element = stored_type(buffer.dtype)
         kind = stored_type(buffer.dtype, lanes)
+        if mask is None and not lanes and (early := self._before(buffer, offset, element)) is not None:
+            return self.a.from_storage(early, buffer.dtype, 0)
         pointer = self.x.pointer(buffer, offset, element)
         align = self.x.alignment(buffer, offset) if lanes else buffer.dtype.bytes
         if mask is None:
@@ -267,6 +270,21 @@ class Memory:
         if not lanes:
             text = self.w.value(f"extractelement {vector} {text}, i64 0")
         return self.a.from_storage(text, buffer.dtype, lanes)
+
+    def _before(self, buffer: Buffer, offset: Offset, element: str) -> str | None:
+        """A narrow number that all turns of the innermost loop read, loaded before it; None where it is another.
+
+        What widens it and copies it to all lanes, LLVM then takes out of the loop, too. Wider ones are operands of the
+        instructions that need them, and take no register.
+        """
+        if buffer.name not in self.unwritten or buffer.dtype.bits >= DType.f32.bits:
+            return None
+        if not self.w.outside(name for name, _ in offset.terms):
+            return None
+        pointer = self.x.pointer(buffer, Offset(0, offset.terms, 0), element)
+        if offset.const:
+            pointer = self.w.before(f"getelementptr inbounds {element}, ptr {pointer}, i64 {offset.const}")
+        return self.w.before(f"load {element}, ptr {pointer}, align {buffer.dtype.bytes}")
 
     @staticmethod
     def _whole_register(buffer: Buffer, offset: Offset, lanes: int) -> bool:

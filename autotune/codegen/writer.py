@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autotune.errors import CodegenError
@@ -31,12 +31,14 @@ class Scope:
         top: instructions that run once on entry, before `body`.
         known: values available from here inwards, by what they compute.
         loads: values read from memory in this scope and not overwritten since, by buffer and place.
+        entry: of a loop, where in the body around it instructions before it belong; None where none may.
     """
 
     top: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
     known: dict[object, str] = field(default_factory=dict)
     loads: dict[str, dict[object, object]] = field(default_factory=dict)
+    entry: int | None = None
 
 
 def _in_turns(pieces: list[list[str]]) -> Iterator[str]:
@@ -122,6 +124,24 @@ class Writer:
             self._depth[name] = depth
         return scope.known[text]
 
+    def outside(self, names: Iterable[str]) -> bool:
+        """Whether hoisted values are known before the loop of this scope, and instructions may be put there."""
+        return self.scopes[-1].entry is not None and all(self.depth(name) < len(self.scopes) - 1 for name in names)
+
+    def before(self, text: str) -> str:
+        """A pure instruction before the loop of this scope (see `outside`); equal ones are shared."""
+        found = self.known(text)
+        if found is not None:
+            return found
+        scope, around = self.scopes[-1], self.scopes[-2]
+        assert scope.entry is not None
+        name = f"%{self.fresh('h')}"
+        around.body.insert(scope.entry, f"  {name} = {text}")
+        scope.entry += 1
+        scope.known[text] = name
+        self._depth[name] = len(self.scopes) - 2
+        return name
+
     def inline(self, name: str) -> str:
         """Mark a value as computed in place: what depends on it cannot move outwards."""
         self._depth[name] = INLINE
@@ -149,11 +169,15 @@ class Writer:
         for scope in self.scopes:
             scope.loads.clear()
 
-    def open_loop(self, begin: str) -> tuple[str, str]:
-        """Start a do-while loop; returns (label, variable)."""
+    def open_loop(self, begin: str, innermost: bool = False) -> tuple[str, str]:
+        """Start a do-while loop; returns (label, variable).
+
+        Args:
+            innermost: no loop is in it, so that what is computed `before` it stays in registers for its turns alone.
+        """
         label, variable = self.fresh("loop"), f"%{self.fresh('i')}"
+        scope = Scope(entry=len(self.scopes[-1].body) if innermost else None)
         self.emit(f"br label %{label}")
-        scope = Scope()
         scope.top.append(f"{label}:")
         scope.top.append(f"  {variable} = phi i64 [ {begin}, %{self.block} ], [ {variable}.next, %{label}.latch ]")
         self.scopes.append(scope)
