@@ -13,6 +13,7 @@ from autotune.search_spaces.sketch.nest_numbers import NAMES
 from autotune.search_spaces.sketch.space import sketch_space
 from autotune.search_spaces.space.config import Config, KnobValue
 from autotune.target import Target
+from tests.targets import fixed
 
 TARGET = Target.parse("x86 -mcpu=znver4 -num-cores=2")
 
@@ -57,7 +58,7 @@ def test_panels_of_a_part_of_a_sum_that_the_first_cache_holds_come_into_it_once(
 
 
 def test_partial_sums_cost_more_the_farther_away_they_are_added_up() -> None:
-    target, text = Target.parse("x86 -mcpu=znver3 -num-cores=1"), "matmul a=var:512,3072 b=const:3072,768"
+    target, text = fixed("x86 -mcpu=znver3 -num-cores=1"), "matmul a=var:512,3072 b=const:3072,768"
     blocks: tuple[dict[str, KnobValue], ...] = ({"block.i": 4, "block.j": 1}, {"block.j": 1}, {"block.j": 0})
     near, second, third = (_numbers(target, text, depth=128, **each)["storing"] for each in blocks)
     assert near < second < third
