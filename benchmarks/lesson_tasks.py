@@ -2,7 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+_WINDOWS = (
+    (96, 56, 384, 1, 1), (48, 56, 192, 1, 1), (192, 28, 768, 1, 1), (384, 14, 1536, 1, 1), (768, 7, 3072, 1, 1),
+    (384, 56, 96, 1, 1), (768, 28, 192, 1, 1), (80, 28, 240, 1, 1), (112, 14, 672, 1, 1), (256, 20, 512, 1, 1),
+    (128, 40, 128, 3, 1), (192, 14, 192, 3, 1), (320, 7, 320, 3, 1), (48, 56, 48, 3, 1), (64, 80, 128, 3, 2),
+    (256, 40, 512, 1, 2), (24, 112, 64, 1, 1),
+)  # fmt: skip
+"""Channels, height and width, filters, their size, stride."""
+_SMALL_WINDOWS = ((112, 7, 672, 1, 1), (192, 7, 1152, 1, 1), (256, 7, 1024, 1, 1), (128, 14, 512, 1, 1))
+_HALF_WINDOWS = (
+    (192, 14, 192, 3, 1), (384, 7, 384, 3, 1), (96, 28, 96, 3, 1), (48, 56, 48, 3, 1), (384, 14, 384, 3, 2),
+    (448, 14, 256, 1, 1), (1024, 7, 384, 1, 1), (384, 28, 96, 1, 1), (320, 20, 512, 3, 1),
+)  # fmt: skip
+_ADDED = ((96, 28, 384), (192, 14, 768), (384, 7, 1536), (48, 56, 192))
+_PRODUCTS = (
+    (128, 1024, 1024), (64, 768, 2048), (32, 512, 2048), (196, 256, 768), (384, 768, 768), (16, 1024, 1024),
+    (77, 768, 768),
+)  # fmt: skip
+_HALF_PRODUCTS = ((128, 1024, 1024), (196, 384, 1536), (64, 2048, 512), (100, 640, 640))
+_HEADS = (
+    (8, 256, 64, 256), (16, 64, 64, 64), (12, 384, 64, 384), (12, 77, 64, 77), (16, 197, 64, 197), (6, 49, 32, 49),
+    (8, 197, 197, 64), (12, 100, 100, 32), (4, 197, 32, 197),
+)  # fmt: skip
+_BYTES_AGAIN = "multiplier=const:scalar zero_point=const:scalar:u8"
+
+
+def _window(c: int, h: int, k: int, r: int, stride: int, x: str, w: str) -> str:
+    return f"conv2d data=1,{c},{h},{h}:{x} weight={k},{c},{r},{r}:{w} pad={r // 2} stride={stride}"
+
+
+def _to_bytes(k: int) -> str:
+    return f" + bias + requantize multiplier=const:1,{k},1,1:f32 zero_point=const:scalar:u8"
+
+
+def _half_window(c: int, h: int, k: int, r: int, stride: int) -> str:
+    """As a model with 16-bit factors has it."""
+    return (
+        f"cast data=1,{c},{h},{h}:bf16 to=f32 + cast data=const:{k},{c},{r},{r}:bf16 to=f32 + "
+        f"conv2d data=step1 weight=step2 pad={r // 2} stride={stride} + add b=const:1,{k},1,1"
+    )
+
+
+def _half_product(m: int, k: int, n: int) -> str:
+    given = f"cast data={m},{k}:bf16 to=f32 + cast data=const:{k},{n}:bf16 to=f32"
+    return f"{given} + matmul a=step1 b=step2 + add b=const:{n}"
+
+
+def _tiles() -> Iterator[str]:
+    """What instructions of matrix registers multiply, in the forms that models have."""
+    for window in (*_WINDOWS, *_SMALL_WINDOWS):
+        yield _window(*window, "u8", "i8") + _to_bytes(window[2])
+    for window in _WINDOWS:
+        yield _window(*window, "bf16", "bf16")
+    for window in _HALF_WINDOWS:
+        yield _half_window(*window) + " + relu + cast to=bf16"
+    yield _half_window(384, 28, 768, 1, 2)
+    yield _half_window(24, 56, 96, 1, 1) + " + clip max=6.0 min=0.0"
+    for c, h, k in _ADDED:
+        yield _half_window(c, h, k, 1, 1)
+        yield (
+            f"{_half_window(c, h, k, 1, 1)} + cast data=1,{k},{h},{h}:bf16 to=f32 + add a=step4 b=step5 + relu + "
+            f"cast to=bf16"
+        )
+    for c, h, k in (_ADDED[0], _ADDED[1], _ADDED[3]):
+        yield (
+            f"{_window(c, h, k, 1, 1, 'u8', 'i8')}{_to_bytes(k)} + dequantize scale=const:scalar:f32 zero_point=in4 + "
+            f"dequantize data=1,{k},{h},{h}:u8 scale=const:scalar zero_point=const:scalar:u8 + add a=step4 b=step5 + "
+            f"requantize {_BYTES_AGAIN}"
+        )
+    for m, k, n in _PRODUCTS:
+        yield f"matmul a=var:{m},{k}:bf16 b=const:{k},{n}:bf16"
+        yield (
+            f"matmul a=var:{m},{k}:u8 b=const:{k},{n}:i8 + add b=const:1,{n} + "
+            f"requantize multiplier=const:1,{n}:f32 zero_point=const:scalar:u8"
+        )
+    for m, k, n in _HALF_PRODUCTS:
+        yield _half_product(m, k, n)
+    yield _half_product(128, 512, 2048) + " + gelu + cast to=bf16"
+    for heads, m, k, n in _HEADS:
+        yield f"matmul a=var:{heads},{m},{k}:u8 b=var:{heads},{k},{n}:i8"
+        yield f"matmul a=var:{heads},{m},{k}:bf16 b=var:{heads},{k},{n}:bf16"
+
 
 TASKS: Mapping[str, Sequence[str]] = {
     "product": (
@@ -131,6 +213,7 @@ TASKS: Mapping[str, Sequence[str]] = {
         "conv2d data=1,128,28,28:bf16 weight=128,128,3,3:bf16 pad=1",
         "conv2d data=1,256,28,28:bf16 weight=512,256,1,1:bf16",
     ),
+    "tiles": tuple(_tiles()),
     "f16": (
         "conv2d data=1,64,56,56:f16 weight=64,64,3,3:f16 pad=1",
         "matmul a=var:128,768:f16 b=const:768,768:f16",

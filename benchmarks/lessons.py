@@ -6,13 +6,16 @@ python -m benchmarks.lessons --out FILE --op "matmul a=64,64 b=64,64"     anothe
 python -m benchmarks.lessons --out FILE --again pack. --again depth       what has copies or partial sums once more
 python -m benchmarks.lessons --out FILE --in-turn 12                      each round of a task's candidates in turn
 python -m benchmarks.lessons --out FILE --cold 200                        with weights from memory, as a model has them
+python -m benchmarks.lessons --out FILE --in-turn 1 --moments 20 --tiles  matrix registers, calm moments and busy ones
 
 Each round measures, of every task, what the model in use likes best (again, where that was slow), steps from what was
 best, what the closed form alone likes, and chance; the file grows by a round at a time. Where the code of a knob's
 values became faster, --again times what is known of them once more. All of a round is built first and timed in one go:
 with --lock FILE, only while no other program holds the lock of that file. Where others' programs make a machine faster
 and slower unseen by its gauges, --in-turn times all candidates of a task in turn, so that each meets every moment; of
-what was known before the best are among them, and say how the days compare.
+what was known before the best are among them, and say how the days compare. With --moments N that is done N times,
+and what calm moments and busy ones give counts: where a neighbour uses the same core, matrix registers take up to four
+times as long, and not all code alike.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from autotune import machine
 from autotune.cores import core_of
 from autotune.measure.builder import Builder
@@ -39,6 +45,7 @@ from autotune.measure.spill_filter import SpillFilter
 from autotune.measure.timing import TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.ops import parse_workload
+from autotune.schedule.dot_products import on_tiles
 from autotune.search.lesson_file import Measured, load, save
 from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.search_spaces.space.config import TEMPLATE, Config
@@ -57,6 +64,14 @@ DOUBTED = 1.15
 ELITE = 6
 AGAIN = 2
 """How often what was disturbed is timed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """How often candidates of a task are timed in turn, and in how many rounds each time; in none: one by one."""
+
+    rounds: int = 0
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +132,31 @@ def as_before(one: Measured, known: Sequence[Measured], knobs: Sequence[str]) ->
     return replace(one, seconds={c: s / statistics.median(drift or [1.0]) for c, s in fresh.items()})
 
 
+def of_moments(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(configs,) what counts of (moments, configs): the geometric mean of what calm moments give, twice, and what busy
+    ones do."""
+    calm = np.sort(seconds, axis=0)[min(1, len(seconds) - 1)]
+    return np.asarray((calm**2 * np.quantile(seconds, 0.75, axis=0, method="higher")) ** (1 / 3))
+
+
 def in_turn(
     line: str,
     target: Target,
     built: Mapping[MeasureInput, BuildResult | Failure],
     before: Mapping[Config, float],
     runner: Runner,
-    rounds: int,
+    moments: Moments,
     options: RunOptions,
 ) -> dict[Config, float]:
     """Seconds of all configs of a task, timed in turn; as they would have been when those known before were timed."""
     good = [(candidate, build) for candidate, build in built.items() if isinstance(build, BuildResult)]
     times = {candidate.config: math.inf for candidate in built}
-    results = runner.compare(good[0][0], [build for _, build in good], rounds, options) if good else []
-    times |= {c.config: r.seconds for (c, _), r in zip(good, results) if isinstance(r, MeasureResult)}
+    passes = [
+        [r.seconds if isinstance(r, MeasureResult) else math.inf for r in results]
+        for _ in range(moments.count if good else 0)
+        for results in [runner.compare(good[0][0], [build for _, build in good], moments.rounds, options)]
+    ]
+    times |= {c.config: s for (c, _), s in zip(good, of_moments(np.array(passes)).tolist() if good else ())}
     drift = [s / before[c] for c, s in times.items() if math.isfinite(s) and math.isfinite(before.get(c, math.inf))]
     scale = statistics.median(drift or [1.0])
     fastest = min(times.values(), default=math.inf)
@@ -164,7 +190,7 @@ def measured_round(
     seed: str,
     turn: Turn,
     runner: Runner,
-    rounds: int = 0,
+    moments: Moments = Moments(),
     options: RunOptions = STAND_ALONE,
 ) -> list[Measured]:
     """What one round adds.
@@ -172,7 +198,7 @@ def measured_round(
     Args:
         known: of earlier rounds, on any target.
         turn: see `Turn`; a round is one turn, or a task where candidates are timed in turn.
-        rounds: in which candidates of a task are timed in turn; 0 times one after the other.
+        moments: in which candidates of a task are timed in turn.
         options: where weights are.
     """
     built: dict[str, dict[MeasureInput, BuildResult | Failure]] = {}
@@ -188,11 +214,11 @@ def measured_round(
             futures[line] = {candidate: builder.submit(candidate) for candidate in inputs}
         for line, each in futures.items():
             built[line] = {candidate: future.result() for candidate, future in each.items()}
-    if rounds:
+    if moments.rounds:
         found = list[Measured]()
         for line in tasks:
             with turn():
-                times = in_turn(line, target, built[line], before[line], runner, rounds, options)
+                times = in_turn(line, target, built[line], before[line], runner, moments, options)
             found += _by_template(line, target, times)
         return found
     with turn():
@@ -258,9 +284,12 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument(
         "--in-turn", type=int, default=0, metavar="N", help="time the candidates of a task in turn, in N rounds"
     )
+    options.add_argument("--moments", type=int, default=1, metavar="N", help="... N times [default: 1]")
+    options.add_argument("--tiles", action="store_true", help="only configs of matrix registers")
     add_cold(options)
     add_turns(options)
     given = options.parse_args(arguments)
+    moments = Moments(given.in_turn, given.moments)
     weights = RunOptions(weight_bytes=given.cold << 20)
     target = here(Target.parse(given.target))
     kinds = given.task or ([] if given.op else TASKS)
@@ -271,7 +300,8 @@ def main(arguments: list[str] | None = None) -> int:
         if given.again:
             return once_more(space, known, given.again)
         best = sorted((c for c, s in known.items() if math.isfinite(s)), key=lambda c: known[c])[:ELITE]
-        return list(dict.fromkeys([*candidates(space, known, mix, rng), *(best if given.in_turn else ())]))
+        found = dict.fromkeys([*candidates(space, known, mix, rng), *(best if given.in_turn else ())])
+        return [config for config in found if not given.tiles or on_tiles(str(config.get("dot")))]
 
     known = [one for each in (load(given.out) if given.out.exists() else []) if (one := each.today()).seconds]
     with Runner(target, POLICY) as runner:
@@ -279,7 +309,7 @@ def main(arguments: list[str] | None = None) -> int:
         for number in range(given.rounds):
             seed = f"{target}/{sum(len(one.seconds) for one in known)}"
             progress(f"round {number + 1} of {given.rounds}, {target}")
-            found = measured_round(tasks, target, known, choose, seed, turn, runner, given.in_turn, weights)
+            found = measured_round(tasks, target, known, choose, seed, turn, runner, moments, weights)
             if given.again:
                 found = [as_before(one, known, given.again) for one in found]
                 known = [replace(one, seconds=without(one, found)) for one in known]

@@ -2,6 +2,7 @@
 
 python -m benchmarks.prior                                  evaluate only: operators, machines and others left out
 python -m benchmarks.prior --out cost_model/nests.forest    train the one that ships
+python -m benchmarks.prior --tiles --out cost_model/tiles.forest    that of matrix registers, from lessons of its own
 python -m benchmarks.prior --only-leave-out task            one evaluation
 
 New files beside the others (python -m benchmarks.lessons, on another CPU) are learned from, too. What lies under
@@ -26,6 +27,7 @@ from autotune.search_spaces.sketch.nest_numbers import NAMES
 from benchmarks.report import ROOT, Report, parser, progress
 
 LEARNED = ROOT / "benchmarks" / "learned"
+OF_TILES = LEARNED / "tiles"
 BASE = LEARNED / "xeon.forest"
 BOUNDS = {"operator": 0.75, "target": 0.80, "machine": 0.80, "task": 0.75}
 TENTH = 0.97
@@ -55,35 +57,42 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser("prior", __doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     options.description = __doc__
-    options.add_argument("--lessons", type=Path, default=LEARNED, metavar="DIR", help=f"[default: {LEARNED.name}]")
+    options.add_argument(
+        "--lessons", type=Path, metavar="DIR", help=f"[default: {LEARNED.name}; {OF_TILES.name} in it]"
+    )
+    options.add_argument("--tiles", action="store_true", help="the model of nests of matrix registers, on no base")
     options.add_argument("--base", type=Path, default=BASE, metavar="FILE", help="what is known already")
     options.add_argument("--out", type=Path, metavar="FILE", help="train on these lessons, and write the model there")
     options.add_argument("--without", action="append", default=[], metavar="MACHINE", help="whose lessons not to take")
     options.add_argument("--only-leave-out", choices=BOUNDS, metavar="WHAT", help=", ".join(BOUNDS))
     given = options.parse_args(arguments)
-    found = lessons(given.lessons, given.without)
-    base = Forest.read(given.base).over(NAMES)
+    folder = given.lessons or (OF_TILES if given.tiles else LEARNED)
+    found = lessons(folder, given.without)
+    base = None if given.tiles else Forest.read(given.base).over(NAMES)
     report = Report("prior", METHOD, given.quick)
     if given.out:
         candidates = sum(len(lesson.seconds) for lesson in found)
-        forest = train(found, base=base, note=f"{base.note}; and {len(found)} tasks, {candidates} candidates")
+        before = f"{base.note}; and " if base else ""
+        forest = train(found, base=base, note=f"{before}{len(found)} tasks, {candidates} candidates")
         given.out.write_bytes(forest.to_bytes())
         print(f"{given.out}: {given.out.stat().st_size / 1024:.0f} KiB, {forest.note}")
         return 0
-    for by in [given.only_leave_out] if given.only_leave_out else list(BOUNDS)[: 1 if given.quick else None]:
+    several = [by for by in BOUNDS if len({getattr(one, "name" if by == "task" else by) for one in found}) > 1]
+    for by in [given.only_leave_out] if given.only_leave_out else several[: 1 if given.quick else None]:
         progress(f"without each {by}")
         scores = left_out(found, by, base=base)
         report.table(f"trained without each {by}", [_row("all", scores), *_groups(found, scores, by)])
         report.claim(f"order, without each {by}", _means(scores)[0], "at least", BOUNDS[by])
         if by == "task":
             report.claim("best of ten, tasks never seen", _means(scores)[2], "at least", TENTH)
-    unseen = lessons(given.lessons / "unseen")
+    unseen = lessons(folder / "unseen")
     if unseen and not given.only_leave_out:
         forest = train(found, base=base)
         scores = [score(forest, lesson) for lesson in unseen]
         report.table("unseen", [_row("all", scores), *_groups(unseen, scores, "target")])
         report.claim("best of ten, unseen", _means(scores)[2], "at least", TENTH)
-    report.table("base alone", [_row("all", [score(base, lesson) for lesson in found])])
+    if base:
+        report.table("base alone", [_row("all", [score(base, lesson) for lesson in found])])
     report.finish(given.json)
     return 0
 

@@ -14,6 +14,8 @@ from autotune.machine import environment, user_cache
 
 _log = logging.getLogger(__name__)
 SHIPPED = Path(__file__).with_name("nests.forest")
+OF_TILES = Path(__file__).with_name("tiles.forest")
+"""Of nests whose sums are in matrix registers; what is known of other nests misleads there, and is the larger part."""
 
 
 def own_path() -> Path | None:
@@ -28,9 +30,18 @@ def prior(names: tuple[str, ...], version: int) -> Forest | None:
     return None if found is None else found[0]
 
 
+def prior_of_tiles(names: tuple[str, ...], version: int) -> Forest | None:
+    """The model of nests of matrix registers; None where it was trained on other features."""
+    for path, stamp in _files(OF_TILES):
+        found = _read(path, stamp)
+        if found is not None and (found.names, found.version) == (names, version):
+            return found
+    return None
+
+
 def prior_key() -> str:
-    """What names the models that `prior` may return: other files, another key."""
-    return " ".join(_key(path, stamp) for path, stamp in _files())
+    """What names the models that there are: other files, another key."""
+    return " ".join(_key(path, stamp) for path, stamp in _files(own_path(), SHIPPED, OF_TILES))
 
 
 def in_use(names: tuple[str, ...], version: int) -> tuple[Forest, Path] | None:
@@ -38,7 +49,7 @@ def in_use(names: tuple[str, ...], version: int) -> tuple[Forest, Path] | None:
 
     A file that is damaged, or was trained on other features, is passed over with a warning of one line.
     """
-    for path, stamp in _files():
+    for path, stamp in _files(own_path(), SHIPPED):
         found = _read(path, stamp)
         if found is not None and (found.names, found.version) == (names, version):
             return found, path
@@ -47,10 +58,10 @@ def in_use(names: tuple[str, ...], version: int) -> tuple[Forest, Path] | None:
     return None
 
 
-def _files() -> list[tuple[Path, int]]:
-    """The files there are, the user's own first, each with when it was changed."""
+def _files(*paths: Path | None) -> list[tuple[Path, int]]:
+    """Those of the files that are there, and when each was changed."""
     found = []
-    for path in (own_path(), SHIPPED):
+    for path in paths:
         with suppress(OSError):  # there is none
             if path is not None:
                 found.append((path, path.stat().st_mtime_ns))

@@ -7,12 +7,16 @@ import math
 import random
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from autotune.cores import core_of
 from autotune.cost_model.features import FEATURES_VERSION
 from autotune.cost_model.forest import Forest
-from autotune.cost_model.prior import SHIPPED
+from autotune.cost_model.prior import OF_TILES, SHIPPED
 from autotune.machine import this_machine
 from autotune.ops import parse_workload
+from autotune.schedule.dot_products import on_tiles
 from autotune.search.lesson_file import Measured, load, save
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 from autotune.search_spaces.space.registry import task_space
@@ -60,6 +64,27 @@ def test_candidates_timed_in_turn_keep_to_the_day_of_those_known_before(tmp_path
     assert lessons.main(["--out", str(path), "--op", LINE, *sizes]) == 0
     scaled = [s for one in load(path) for c, s in one.seconds.items() if (one.template, c) not in first]
     assert scaled and all(s > 0.01 for s in scaled)
+
+
+def test_a_calm_moment_counts_twice_and_a_busy_one_once() -> None:
+    once = np.array([[2.0, 3.0, math.inf]])
+    assert lessons.of_moments(once) == pytest.approx(once[0])
+    calm, flipping = [2.0] * 8, [1.0] * 4 + [8.0] * 4
+    assert lessons.of_moments(np.array([calm, flipping]).T) == pytest.approx([2.0, 2.0])
+    lucky = [0.1] + [2.0] * 7  # one moment alone may be an error of the clock
+    assert lessons.of_moments(np.array([lucky]).T) == pytest.approx([2.0])
+
+
+def test_lessons_of_matrix_registers_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.xz"
+    line, target = "matmul a=var:64,256:u8 b=const:256,64:i8", "x86 -mcpu=sapphirerapids -num-cores=1"
+    space, mix = task_space(parse_workload(line), Target.parse(target)), lessons.Mixture(6, 6, 6, 40)
+    found = lessons.candidates(space, {}, mix, random.Random(0))
+    assert {on_tiles(str(config.get("dot"))) for config in found} == {True, False}
+    sizes = ["--liked", "2", "--steps", "1", "--chance", "1", "--rounds", "1", "--in-turn", "1", "--moments", "2"]
+    assert lessons.main(["--out", str(path), "--op", line, "--tiles", *sizes]) == 0
+    kept = [config for one in load(path) for config in one.seconds]
+    assert all(on_tiles(str(config.get("dot"))) for config in kept)  # none, where the CPU has no such registers
 
 
 def test_lessons_stand_under_the_core_that_was_measured() -> None:
@@ -117,3 +142,15 @@ def test_the_shipped_model_fits_and_was_made_of_what_is_kept(tmp_path: Path) -> 
         save(tmp_path / path.name, found)
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
         assert {one.workload for one in found} <= {line for some in lesson_tasks.TASKS.values() for line in some}
+
+
+def test_the_model_of_matrix_registers_fits_and_was_made_of_what_is_kept(tmp_path: Path) -> None:
+    shipped, again = Forest.read(OF_TILES), tmp_path / "tiles.forest"
+    assert (shipped.names, shipped.version) == (NAMES, FEATURES_VERSION)
+    assert OF_TILES.stat().st_size + SHIPPED.stat().st_size <= MOST_MODEL
+    for path in prior.OF_TILES.glob("*.jsonl.xz"):
+        found = load(path)
+        assert all(on_tiles(str(config.get("dot"))) for one in found for config in one.seconds)
+        assert {one.workload for one in found} <= {line for some in lesson_tasks.TASKS.values() for line in some}
+    assert prior.main(["--tiles", "--out", str(again)]) == 0
+    assert again.read_bytes() == OF_TILES.read_bytes()
