@@ -450,7 +450,8 @@ class NestBuilder:
             ranges = {**self.ranges, variable: (0, self.ranges[variable][1] + distance)}
             for r in (r for r in s.reads() if r.tensor.name == name):
                 moving = {v for i in r.indices for v in to_linear(i, self.ranges, values).variables()}
-                spread = {x.name for x in inside if x.mark == UNROLL and distance} | _on_lines(s, moving)
+                written = {x.name for x in inside if x.mark == UNROLL} | _on_lines(s, moving)
+                spread = written if distance else set[str]()  # what comes is asked for from its first element on
                 written_out = {s.variable(x.name): x.extent for x in inside if x.name in spread}
                 still = {s.variable(x.name): Linear() for x in inside if x.name not in spread}
                 logical = [to_linear(i, self.ranges, values).substitute(still, self.ranges) for i in r.indices]
@@ -462,7 +463,7 @@ class NestBuilder:
                 then = replace(now, indices=self._physical(r.tensor, farther, ranges))
                 stmt: Stmt = onward(now, then, around, distance)
                 # One request for each round of the unrolled loops that matters to the address.
-                for v in sorted({v for i in logical for v in i.variables()} & set(written_out) if distance else ()):
+                for v in sorted({v for i in logical for v in i.variables()} & set(written_out)):
                     stmt = For(v, 0, written_out[v], UNROLL, (stmt,))
                 out.append(stmt)
         return out

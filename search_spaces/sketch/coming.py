@@ -11,12 +11,9 @@ from autotune.target import Target
 
 
 def stays_beside_the_next(c: Contraction, t: Tiling, target: Target) -> bool:
-    """Whether the second cache holds what is read again and again beside what is asked for meanwhile.
-
-    Not for tiles of matrix registers: each reads many lines in a turn, and nobody has measured requests for others.
-    """
+    """Whether the second cache holds what is read again and again beside what is asked for meanwhile."""
     parts = [part_read_again(c, t, f) for f in c.streamed]
-    return t.upright < 0 and all(parts) and 2 * sum(parts) <= target.l2_bytes
+    return all(parts) and 2 * sum(parts) <= target.l2_bytes
 
 
 def part_read_again(c: Contraction, t: Tiling, f: Factor) -> int:

@@ -171,7 +171,8 @@ class SketchSpace(ConfigSpace):
                 stream = stays_beside_the_next(self.numbers.c, t, self.numbers.target)
                 vectors = t.tile[t.vector]
                 ahead = turns_ahead(math.prod(t.tile) // vectors, vectors, stream, self.numbers.target)
-                ahead = AHEAD[1] if t.upright >= 0 else ahead  # tiles: many lines in a turn
+                if t.upright >= 0:  # tiles: many lines in a turn, which come fast enough from the second cache
+                    ahead = AHEAD[0 if stream else 1]
                 config = config.replace(ahead=ahead, stream=stream)
             if self.numbers.c.lanewise:
                 config = self._whole_lines(config)

@@ -321,6 +321,19 @@ def test_panels_that_are_streamed_into_the_second_cache_are_asked_for_from_there
     assert config.get("stream") and config.get("ahead") == 32 // space.tiling(config).tile[1]
 
 
+def test_tiles_ask_for_the_next_panels_alone() -> None:
+    """From the second cache lines come fast enough; from memory, where no panel is read again, they are asked for."""
+    target = fixed("x86 -mcpu=sapphirerapids -num-cores=1")
+    workload = parse_workload("matmul a=var:128,768:u8 b=const:768,3072:i8")
+    space = space_of("matmul a=var:128,768:u8 b=const:768,3072:i8", target)
+    config = space.default()
+    assert space.tiling(config).upright >= 0 and config.get("stream") and config.get("ahead") == 0
+    program = print_program(lower(make_schedule(workload, config.replace(template="sketch.contraction"), target)))
+    assert "prefetch to L2 in1" in program and "prefetch in1" not in program
+    once = space_of("matmul a=var:16,768:u8 b=const:768,3072:i8", target).default()
+    assert not once.get("stream") and once.get("ahead") == 4
+
+
 def test_no_configs_have_no_numbers() -> None:
     space = space_of(PRODUCT)
     assert space.encode_all([]).shape == (0, len(space.feature_names))
