@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from autotune.cost_model.features import Features, check_same
 from autotune.cost_model.forest import Forest
 from autotune.cost_model.model import check_rows
+from autotune.cost_model.prior import Prior
 from autotune.cost_model.training import closeness
 from autotune.errors import CostModelError
 
@@ -34,7 +35,7 @@ class AdaptedModel:
         threads: for training and prediction. `seed`: of XGBoost's sampling.
     """
 
-    prior: Forest | None
+    prior: Forest | Prior | None
     rounds: int = 100
     max_depth: int = 4
     learning_rate: float = 0.1

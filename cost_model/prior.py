@@ -5,17 +5,28 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import math
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.cost_model.forest import Forest
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.cost_model.features import Features
+from autotune.cost_model.forest import Forest, starting_score
 from autotune.errors import CostModelError
 from autotune.machine import environment, user_cache
+from autotune.schedule.dot_products import DOT_PRODUCTS
 
 _log = logging.getLogger(__name__)
 SHIPPED = Path(__file__).with_name("nests.forest")
 OF_TILES = Path(__file__).with_name("tiles.forest")
 """Of nests whose sums are in matrix registers; what is known of other nests misleads there, and is the larger part."""
+FOLDED = "folds"
+"""The feature that tells them: octaves of products that an instruction adds up in a lane."""
+VECTORS_FOLD = math.log2(max(dot.extent for dot in DOT_PRODUCTS.values() if not dot.tiled))
+"""What instructions of vectors do at most; one of tiles of so few is taken for such."""
 
 
 def own_path() -> Path | None:
@@ -24,19 +35,50 @@ def own_path() -> Path | None:
     return None if folder is None else folder / "nests.forest"
 
 
-def prior(names: tuple[str, ...], version: int) -> Forest | None:
-    """The model of nests with these features; None when none fits."""
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is known of nests: of vectors, and of matrix registers.
+
+    Attributes:
+        nests: the model of all nests. `tiles`: that of those whose sums are in matrix registers; None without one.
+    """
+
+    nests: Forest
+    tiles: Forest | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.nests.names
+
+    @property
+    def version(self) -> int:
+        return self.nests.version
+
+    def predict(self, features: Features) -> NDArray[np.float64]:
+        """(rows,) scores, higher is faster; of tiles without a model of their own, what the closed form says.
+
+        Raises:
+            CostModelError: the features are not those that it was trained on.
+        """
+        found, rows = self.nests.predict(features), features.column(FOLDED) > VECTORS_FOLD
+        if rows.any():
+            tiled = Features(features.names, features.values[rows], features.version)
+            found[rows] = self.closed(tiled) if self.tiles is None else self.tiles.predict(tiled)
+        return found
+
+    def closed(self, features: Features) -> NDArray[np.float64]:
+        """(rows,) scores by the closed form alone."""
+        return starting_score(features, self.nests.start, self.nests.weight)
+
+
+def prior(names: tuple[str, ...], version: int) -> Prior | None:
+    """The models of nests with these features; None when none fits."""
     found = in_use(names, version)
-    return None if found is None else found[0]
-
-
-def prior_of_tiles(names: tuple[str, ...], version: int) -> Forest | None:
-    """The model of nests of matrix registers; None where it was trained on other features."""
-    for path, stamp in _files(OF_TILES):
-        found = _read(path, stamp)
-        if found is not None and (found.names, found.version) == (names, version):
-            return found
-    return None
+    if found is None:
+        return None
+    kept = (_read(path, stamp) for path, stamp in _files(OF_TILES))
+    tiles = (one for one in kept if one is not None and (one.names, one.version) == (names, version))
+    return Prior(found[0], next(tiles, None))
 
 
 def prior_key() -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from autotune.cost_model.features import Features
 from autotune.cost_model.forest import Forest, forest_of, starting_score
 from autotune.cost_model.metrics import best_of_top_k, pairwise_accuracy
+from autotune.cost_model.prior import Prior
 from autotune.errors import CostModelError
 
 WORST = 12.0
@@ -163,8 +164,8 @@ APART = 0.03
 """Times that differ by no more than this share are not told apart: measuring again might swap them."""
 
 
-def score(forest: Forest, lesson: Lesson) -> Score:
-    """How a forest ranks the candidates of a lesson."""
+def score(forest: Forest | Prior, lesson: Lesson) -> Score:
+    """How a model ranks the candidates of a lesson."""
     worked = np.isfinite(lesson.seconds)
     features = Features(lesson.features.names, lesson.features.values[worked], lesson.features.version)
     expected, seconds = forest.predict(features), lesson.seconds[worked]

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from autotune.core import LINE
 from autotune.cost_model.features import FEATURES_VERSION, Features
-from autotune.cost_model.forest import starting_score
-from autotune.cost_model.prior import prior, prior_of_tiles
+from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
 from autotune.search_spaces.library.afar import AHEAD, turns_ahead
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
@@ -217,18 +216,14 @@ class SketchSpace(ConfigSpace):
         """What the prior expects, lower is faster, without one the closed form; threads without work come last.
 
         The prior has learned on as many threads as its machines have, and there may be more. Of pairs no model has
-        learned anything: there the closed form says what is expected. Products of tiles have a model of their own.
+        learned anything: there the closed form says what is expected.
         """
-        forest, values = prior(NAMES, FEATURES_VERSION), self.usual.of(batch)
+        known, values = prior(NAMES, FEATURES_VERSION), self.usual.of(batch)
         idle = self.usual.idle(batch)
-        if forest is None:
+        if known is None:
             return np.asarray(values[:, NAMES.index("cycles")] * 2.0**idle)
         features = Features(NAMES, values.astype(np.float32))
-        closed = starting_score(features, forest.start, forest.weight)
-        found, tiled = closed if self._untold else forest.predict(features), batch.upright >= 0
-        if tiled.any():
-            of_tiles = prior_of_tiles(NAMES, FEATURES_VERSION)
-            found = np.where(tiled, closed if of_tiles is None else of_tiles.predict(features), found)
+        found = known.closed(features) if self._untold else known.predict(features)
         return np.asarray(-found + IDLE * idle)
 
     @property

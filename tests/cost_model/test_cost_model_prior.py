@@ -1,0 +1,34 @@
+"""What is known of nests, by a model of all and one of matrix registers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.cost_model.features import FEATURES_VERSION, Features
+from autotune.cost_model.forest import Forest
+from autotune.cost_model.prior import FOLDED, OF_TILES, SHIPPED, VECTORS_FOLD, Prior, prior
+from autotune.search_spaces.sketch.nest_numbers import NAMES
+
+
+def random_features(folds: list[float]) -> Features:
+    values = np.random.default_rng(0).uniform(0.1, 3.0, (len(folds), len(NAMES))).astype(np.float32)
+    values[:, NAMES.index(FOLDED)] = folds
+    return Features(NAMES, values, FEATURES_VERSION)
+
+
+@pytest.mark.parametrize("folds", [[0.0, 6.0, VECTORS_FOLD, 5.0], [0.0], [6.0]])
+def test_each_row_is_known_by_the_model_of_its_kind(folds: list[float]) -> None:
+    nests, tiles = Forest.read(SHIPPED), Forest.read(OF_TILES)
+    features, tiled = random_features(folds), np.array(folds) > VECTORS_FOLD
+    expected = np.where(tiled, tiles.predict(features), nests.predict(features))
+    assert Prior(nests, tiles).predict(features) == pytest.approx(expected)
+    alone = Prior(nests)
+    assert alone.predict(features) == pytest.approx(np.where(tiled, alone.closed(features), nests.predict(features)))
+
+
+def test_both_ship() -> None:
+    found = prior(NAMES, FEATURES_VERSION)
+    assert found is not None and found.tiles is not None
+    assert (found.names, found.version) == (NAMES, FEATURES_VERSION)
+    assert prior(NAMES[1:], FEATURES_VERSION) is None
