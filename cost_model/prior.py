@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.cost_model.features import Features
+from autotune.cost_model.features import Features, check_same
 from autotune.cost_model.forest import Forest, starting_score
 from autotune.errors import CostModelError
 from autotune.machine import environment, user_cache
@@ -60,10 +60,12 @@ class Prior:
         Raises:
             CostModelError: the features are not those that it was trained on.
         """
-        found, rows = self.nests.predict(features), features.column(FOLDED) > VECTORS_FOLD
-        if rows.any():
-            tiled = Features(features.names, features.values[rows], features.version)
-            found[rows] = self.closed(tiled) if self.tiles is None else self.tiles.predict(tiled)
+        check_same(Features(self.names, features.values[:0], self.version), features)
+        found, tiled = np.empty(len(features)), features.column(FOLDED) > VECTORS_FOLD
+        of_tiles = self.closed if self.tiles is None else self.tiles.predict
+        for rows, predict in ((~tiled, self.nests.predict), (tiled, of_tiles)):
+            if rows.any():
+                found[rows] = predict(Features(features.names, features.values[rows], features.version))
         return found
 
     def closed(self, features: Features) -> NDArray[np.float64]:
@@ -82,7 +84,7 @@ def prior(names: tuple[str, ...], version: int) -> Prior | None:
 
 
 def prior_key() -> str:
-    """What names the models that there are: other files, another key."""
+    """What names the models that `prior` may return: other files, another key."""
     return " ".join(_key(path, stamp) for path, stamp in _files(own_path(), SHIPPED, OF_TILES))
 
 

@@ -8,6 +8,7 @@ import pytest
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import Forest
 from autotune.cost_model.prior import FOLDED, OF_TILES, SHIPPED, VECTORS_FOLD, Prior, prior
+from autotune.errors import CostModelError
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 
 
@@ -25,6 +26,12 @@ def test_each_row_is_known_by_the_model_of_its_kind(folds: list[float]) -> None:
     assert Prior(nests, tiles).predict(features) == pytest.approx(expected)
     alone = Prior(nests)
     assert alone.predict(features) == pytest.approx(np.where(tiled, alone.closed(features), nests.predict(features)))
+
+
+def test_other_features_are_refused() -> None:
+    known, features = Prior(Forest.read(SHIPPED)), random_features([0.0])
+    with pytest.raises(CostModelError):
+        known.predict(Features(features.names, features.values, FEATURES_VERSION + 1))
 
 
 def test_both_ship() -> None:
