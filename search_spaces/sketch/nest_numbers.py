@@ -26,10 +26,6 @@ from autotune.search_spaces.sketch.windows import Windows
 from autotune.target import Target
 
 Array = NDArray[np.float64]
-OF_FOUR, OF_TWO, ALONE = 1.5, 2.0, 4.0
-"""Instructions that make bytes of a vector, where four or two are packed together, and of one alone."""
-OF_TILES = 0.5
-"""Cycles of lines that a tile is loaded with from the second cache, by those of vectors: 16 are asked for at once."""
 TILE_WORD = 4
 """Bytes along a row of a tile register that belong to one column."""
 TEST = 2
@@ -156,7 +152,6 @@ class _Counted:
         arithmetic = np.maximum(np.maximum(multiplies, waiting), loading) + testing
         storing = self._storing()
         l1, l2, l3, inner, lines = self._traffic(self.parts)
-        l1 = np.where(self.tiled, l1 * OF_TILES, l1)
         copying = copying_cycles(c, self.target, self.b, self.folded, self.n.rate_behind)
         balance, units = self.balance(room=True)
         waited = 0.5 * (l1 + np.where(self.b.ahead > 0, 0.0, l2 + l3))
@@ -336,19 +331,7 @@ class _Counted:
         parts = vectors * (1 / self.core.stores + 1 / self.core.loads + near * self.lanes)
         # Tile registers are copied to memory, and read again as vectors.
         copies = np.where(self.tiled, self.parts * vectors * (1 / self.core.stores + 1 / self.core.loads), 0.0)
-        copies += np.where(self.tiled & (self.parts > 1), self.parts * parts, 0.0)  # which no other tile hides
-        copies += np.where(self.tiled, vectors * self._narrowing() / self.n.rate, 0.0)
         return np.asarray(vectors * each + far + copies + np.where(self.parts > 1, self.parts * parts, 0.0))
-
-    def _narrowing(self) -> Array:
-        """Instructions for a vector of results that are stored as bytes, beside one that stores it.
-
-        Each alone is bounded and narrowed; of two or four that lie side by side in a tile, two are packed by one.
-        """
-        if self.c.stored > 1:
-            return np.zeros(self.many)
-        beside = np.where(self.vector == self.c.last, self.tile[self.rows_index, self.vector], 1.0)
-        return np.asarray(np.select([beside >= 4, beside >= 2], [OF_FOUR, OF_TWO], ALONE))
 
     def _traffic(self, parts: Array) -> tuple[Array, Array, Array, Array, Array]:
         """(cycles of what L2 gives, L3, memory; bytes that a tile's sum reads; bytes of lines over bytes needed).
