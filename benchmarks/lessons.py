@@ -289,6 +289,8 @@ def main(arguments: list[str] | None = None) -> int:
     add_cold(options)
     add_turns(options)
     given = options.parse_args(arguments)
+    if given.moments < 1 or (given.moments > 1 and not given.in_turn):
+        options.error("--moments counts the times that candidates are timed --in-turn: give both, each at least 1")
     moments = Moments(given.in_turn, given.moments)
     weights = RunOptions(weight_bytes=given.cold << 20)
     target = here(Target.parse(given.target))

@@ -75,6 +75,13 @@ def test_a_calm_moment_counts_twice_and_a_busy_one_once() -> None:
     assert lessons.of_moments(np.array([lucky]).T) == pytest.approx([2.0])
 
 
+@pytest.mark.parametrize("given", [["--moments", "0", "--in-turn", "1"], ["--moments", "3"]])
+def test_moments_without_turns_are_refused(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        lessons.main(["--out", "nowhere", "--op", LINE, *given])
+    assert "--in-turn" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_lessons_of_matrix_registers_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.xz"
     line, target = "matmul a=var:64,256:u8 b=const:256,64:i8", "x86 -mcpu=sapphirerapids -num-cores=1"
