@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.byte_tables import looked_up
 from autotune.codegen.index import LANE, Indexer, Offset, PerLane
 from autotune.codegen.transpose import Turns, interleaved, transposed
-from autotune.codegen.value import Value, computed_type, constant, mask_bits, mask_constant, stored_type
+from autotune.codegen.value import Value, computed_type, constant, mask_bits, mask_constant, stored_type, suffix
 from autotune.codegen.writer import Writer
 from autotune.core import LINE
 from autotune.errors import CodegenError
@@ -112,9 +112,12 @@ class Memory:
 
     def all_of(self, conditions: tuple[Condition, ...], known: Value | None) -> Value | None:
         """Conjunction with what is already known to hold; None when all hold for certain."""
+        return self.conjunction((self.condition(c) for c in conditions), known)
+
+    def conjunction(self, values: Iterable[Value], known: Value | None = None) -> Value | None:
+        """The same of conditions that are evaluated."""
         total = known
-        for c in conditions:
-            value = self.condition(c)
+        for value in values:
             if value.const is True:
                 continue
             if value.const is False:
@@ -138,7 +141,7 @@ class Memory:
             if mask is None:
                 shuffled = looked_up(self, buffer, indices) or self._shuffled(buffer, indices, when)
             else:
-                shuffled = self._shuffled_partly(buffer, indices, mask, fallback)
+                shuffled = self._shuffled_partly(buffer, indices, when, mask, fallback)
             return shuffled or self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
         if offset.lane == 0 and mask is not None and mask.lanes:
             return self.per_lane(lambda: self.load(buffer, indices, when, otherwise))
@@ -171,14 +174,23 @@ class Memory:
         )
 
     def _shuffled_partly(
-        self, buffer: Buffer, indices: tuple[Linear, ...], mask: Value, fallback: Value | None
-    ) -> Value | None:
-        """The same for lanes of which some, known while compiling, read the fallback."""
-        on = mask_bits(mask)
+        self, buffer: Buffer, indices: tuple[Linear, ...], when: tuple[Condition, ...], mask: Value,
+        fallback: Value | None,
+    ) -> Value | None:  # fmt: skip
+        """The same where some lanes, known while compiling, read the fallback, or all of them if a condition fails."""
+        on, guard = mask_bits(mask), None
+        if on is None:
+            known = [self.condition(c) for c in when]
+            guard = self.conjunction([v for v in known if not v.lanes])
+            lanes = self.conjunction([v for v in known if v.lanes])
+            on = (True,) * self.lanes if lanes is None else mask_bits(lanes)
         if on is None or len(on) != self.lanes:
             return None
-        found = self._permuted(buffer, indices, on=on) or self._permuted(buffer, indices, on=on, aligned=False)
-        return None if found is None else self.a.select(mask, found, fallback or constant(0, buffer.dtype))
+        if guard is None:
+            found = self._permuted(buffer, indices, on=on) or self._permuted(buffer, indices, on=on, aligned=False)
+            if found is not None:
+                return self.a.select(mask, found, fallback or constant(0, buffer.dtype))
+        return interleaved(self, buffer, indices, on, guard, fallback)
 
     def _permuted(
         self, buffer: Buffer, indices: tuple[Linear, ...], on: Sequence[bool] | None = None, aligned: bool = True
@@ -260,12 +272,9 @@ class Memory:
             return self.a.from_storage(text, buffer.dtype, lanes)
         width = lanes or 1
         vector = stored_type(buffer.dtype, width)
-        name = f"@llvm.masked.load.v{width}{_short(buffer.dtype)}.p0"
-        self.w.declare(f"{vector} {name}(ptr, <{width} x i1>, {vector})")
         passthru = self._stored_constant(fallback or constant(0, buffer.dtype), buffer.dtype, width)
-        text = self.w.value(
-            f"call {vector} {name}(ptr align {align} {pointer}, <{width} x i1> {self.a.operand(mask, width)}, "
-            f"{vector} {passthru})"
+        text = self.w.masked_load(
+            vector, suffix(buffer.dtype, width), pointer, align, self.a.operand(mask, width), passthru
         )
         if not lanes:
             text = self.w.value(f"extractelement {vector} {text}, i64 0")
@@ -328,7 +337,7 @@ class Memory:
             # LLVM 22 writes twice the bytes when it narrows values and stores one lane of them by a constant mask.
             self._store_lane(buffer, offset, stored.text, bits.index(True))
             return
-        name = f"@llvm.masked.store.v{lanes}{_short(buffer.dtype)}.p0"
+        name = f"@llvm.masked.store.{suffix(buffer.dtype, lanes)}.p0"
         self.w.declare(f"void {name}({kind}, ptr, <{lanes} x i1>)")
         self.w.emit(
             f"call void {name}({kind} {stored.text}, ptr align {align} {pointer}, "
@@ -382,9 +391,3 @@ class Memory:
 def _is_register(buffer: Buffer, offset: Offset, lanes: int) -> bool:
     """All lanes are inside a register tile: reading it whole keeps it in registers."""
     return buffer.scope == REGISTER and not offset.terms and 0 <= offset.const <= buffer.elements - lanes
-
-
-def _short(dtype: DType) -> str:
-    """LLVM's suffix for an element type in memory."""
-    kind = {DType.f64: "f64", DType.f32: "f32", DType.f16: "f16"}.get(dtype)
-    return kind or f"i{dtype.bits}"

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Indexer, Offset, PerLane
 from autotune.codegen.unrolled import mentions
-from autotune.codegen.value import Value, mask_bits, stored_type
+from autotune.codegen.value import Value, constant, mask_bits, mask_constant, stored_type, suffix
 from autotune.codegen.writer import Writer
 from autotune.lower.ir import REGISTER, Buffer, Condition
 from autotune.tensor.linear import Div, Linear, Mod
@@ -72,21 +72,31 @@ def transposed(m: Access, buffer: Buffer, indices: tuple[Linear, ...], when: Seq
     return None
 
 
-def interleaved(m: Access, buffer: Buffer, indices: tuple[Linear, ...]) -> Value | None:
-    """Lanes that take turns among 2, 4 or 8 rows: each row's elements in one load. None where they do not."""
+def interleaved(
+    m: Access, buffer: Buffer, indices: tuple[Linear, ...], on: Sequence[bool] | None = None,
+    guard: Value | None = None, fallback: Value | None = None,
+) -> Value | None:  # fmt: skip
+    """Lanes that take turns among 2, 4 or 8 rows: each row's elements in one load. None where they do not.
+
+    Args:
+        on: the lanes that read anything, None for all; the others are `fallback`, a constant.
+        guard: a condition for all lanes.
+    """
     flat = m.x.flat(buffer, indices)
-    if buffer.scope == REGISTER or flat.is_opaque or m.mask is not None:
+    around = (True,) * m.lanes if m.mask is None else mask_bits(m.mask)
+    if buffer.scope == REGISTER or flat.is_opaque or around is None:
         return None
+    active = around if on is None else tuple(a and b for a, b in zip(around, on, strict=True))
     places = _lanes(m, flat)
     for count in (2, 4, 8):
         size = m.lanes // count
         if m.lanes % count or size < 2:
             return None
         if all(places[n] == _moved(places[n % count], n // count) for n in range(m.lanes)):
-            rows = _Rows(m, buffer, places, (True,) * m.lanes, size)
-            joined = rows.joined([rows.piece(n, 0, size) for n in range(count)], size)
+            rows = _Rows(m, buffer, places, active, size)
+            pieces = [rows.part(n, active[n::count], guard, fallback) for n in range(count)]
             order = [n % count * size + n // count for n in range(m.lanes)]
-            text = _shuffled(m, stored_type(buffer.dtype, m.lanes), joined, "poison", order)
+            text = _shuffled(m, stored_type(buffer.dtype, m.lanes), rows.joined(pieces, size), "poison", order)
             return m.a.from_storage(text, buffer.dtype, m.lanes)
     return None
 
@@ -181,6 +191,22 @@ class _Rows(NamedTuple):
             row = self.m.w.value(f"load {kind}, ptr {pointer}, align {self.buffer.dtype.bytes}")
             self._kept()[key] = row
         return row
+
+    def part(self, lane: int, on: Sequence[bool], guard: Value | None, fallback: Value | None) -> str:
+        """The piece of a lane's row, `size` elements, of which some exist, and all only where the guard holds."""
+        if all(on) and guard is None:
+            return self.piece(lane, 0, self.size)
+        m, dtype = self.m, self.buffer.dtype
+        kind = stored_type(dtype, self.size)
+        other = m.a.to_storage(fallback or constant(0, dtype), dtype, self.size)
+        if not any(on):
+            return other.text
+        mask = mask_constant(on) if guard is None else guard
+        if guard is not None and not all(on):
+            mask = m.a.binary("and", mask_constant(on), guard)
+        pointer = m.x.pointer(self.buffer, self.places[lane], stored_type(dtype))
+        width = self.size
+        return m.w.masked_load(kind, suffix(dtype, width), pointer, dtype.bytes, m.a.operand(mask, width), other.text)
 
     def _whole(self, first: int, width: int) -> list[str]:
         """From every `width`-th row, whole: vectors of their first pieces, of their second pieces, ...

@@ -93,6 +93,12 @@ def mask_bits(v: Value) -> tuple[bool, ...] | None:
     return tuple(part.endswith("true") for part in v.text[1:-1].split(", "))
 
 
+def suffix(dtype: DType, lanes: int) -> str:
+    """What names a vector of elements in memory in LLVM's intrinsics."""
+    kind = {DType.f64: "f64", DType.f32: "f32", DType.f16: "f16"}.get(dtype) or f"i{dtype.bits}"
+    return f"v{lanes}{kind}"
+
+
 def literal(value: Scalar, dtype: DType, lanes: int = 0) -> str:
     """LLVM text of a constant of the dtype computed in."""
     if dtype is DType.bool:

@@ -79,6 +79,12 @@ class Writer:
         self.scopes[-1].body.append(f"  {name} = {text}")
         return name
 
+    def masked_load(self, kind: str, suffix: str, pointer: str, align: int, mask: str, otherwise: str) -> str:
+        """Those elements of a vector in memory that the mask names, the others from `otherwise`."""
+        lanes, name = f"<{kind[1:].split(' ')[0]} x i1>", f"@llvm.masked.load.{suffix}.p0"
+        self.declare(f"{kind} {name}(ptr, {lanes}, {kind})")
+        return self.value(f"call {kind} {name}(ptr align {align} {pointer}, {lanes} {mask}, {kind} {otherwise})")
+
     def known(self, key: object) -> str | None:
         """What `once` gives where it needs no instruction."""
         for scope in reversed(self.scopes):

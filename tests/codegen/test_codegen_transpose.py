@@ -82,6 +82,23 @@ def test_interleaved_rows(index: Callable[[Expr], tuple[Expr, Expr]], shuffled: 
     right(s)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "u8", "bf16"])
+@pytest.mark.parametrize("first", [0, 3])
+def test_interleaved_rows_that_do_not_all_exist(dtype: str, first: int, right: Right) -> None:
+    """A missing plane, the border of a row, and whole rows of border, which only the run tells apart."""
+    x = placeholder((3, 5, 21), dtype, "in0")
+
+    def put(i: Expr, n: Expr) -> Expr:
+        place = n // 4 - first
+        inside = (n % 4 < 3) & (i >= 1) & (i < 6) & (place >= 0) & (place < 21)
+        return read(x, (n % 4, i - 1, place), when=inside, otherwise=1)
+
+    y = compute((7, 96), put, name="y")
+    s = Schedule(ComputeDef.build([x], [y])).split("y", "n", 32).vectorize("y", "n.1").partition("y", "n.0")
+    assert ", i64 31" not in ir(s), "no vector is put together lane by lane"
+    right(s)
+
+
 @pytest.mark.parametrize(
     ("shape", "perm"),
     [((2, 2, 5, 3, 8), (2, 3, 0, 4, 1)), ((3, 40, 70), (0, 2, 1)), ((2, 3, 37, 18), (0, 2, 3, 1))],
