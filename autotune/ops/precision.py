@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import cast
+from autotune.tensor.expr import Cast, Read, cast
 from autotune.tensor.stage import Tensor, compute
 
 
@@ -15,6 +15,16 @@ def sum_dtype(dtype: DType) -> DType:
 def accumulator(dtype: DType) -> DType:
     """The dtype in which products of `dtype` are summed: also i32 for 8-bit integers, as ONNX's integer products."""
     return DType.i32 if dtype in (DType.i8, DType.u8) else sum_dtype(dtype)
+
+
+def stored(t: Tensor) -> Tensor:
+    """The 16-bit floats of which `t` are the values in f32, each where it is; `t` itself where it is something else."""
+    body = t.stage.body[0] if t.stage is not None and t.stage.reducer is None and len(t.stage.body) == 1 else None
+    if t.stage is None or not isinstance(body, Cast) or not isinstance(body.a, Read):
+        return t
+    source, same = body.a.tensor, body.a.indices == tuple(axis.var for axis in t.stage.axes)
+    narrow = source.dtype in (DType.f16, DType.bf16) and body.dtype is DType.f32
+    return source if narrow and same and body.a.when is None else t
 
 
 def rounded(t: Tensor, source: Tensor, name: str) -> Tensor:

@@ -116,9 +116,10 @@ class Workload:
         return next((n for n in self.nodes if not lookup(n.op).elementwise), None)
 
     def source(self, value: int) -> int:
-        """The value that a conversion gives in another dtype; the value itself where it is none."""
-        node = self.nodes[value - len(self.inputs)] if value >= len(self.inputs) else None
-        return node.inputs[0] if node is not None and node.op == "cast" else value
+        """The value that one conversion or several give in another dtype; the value itself where it is none."""
+        while value >= len(self.inputs) and (node := self.nodes[value - len(self.inputs)]).op == "cast":
+            value = node.inputs[0]
+        return value
 
     @property
     def anchor_key(self) -> str:

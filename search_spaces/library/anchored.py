@@ -39,8 +39,8 @@ class Anchored:
         return tuple(a.name for a in self.schedule.state.stage(stage).stage.reduce_axes)
 
 
-def anchored(workload: Workload, algorithm: str = "direct", packed: str = "") -> Anchored:
-    """Inline everything elementwise but stage `packed`, so that it happens while accumulators are in registers.
+def anchored(workload: Workload, algorithm: str = "direct", *packed: str) -> Anchored:
+    """Inline everything elementwise but the stages `packed`, so that it happens while accumulators are in registers.
 
     The last stage that cannot be inlined is the anchor; when it is the output itself, a copy is put behind it.
     """
@@ -48,7 +48,7 @@ def anchored(workload: Workload, algorithm: str = "direct", packed: str = "") ->
     (output,) = schedule.compute.outputs
     heavy = [s.name for s in schedule.state.stages if not elementwise(s)]
     for s in schedule.state.stages:
-        if elementwise(s) and s.name not in (output, packed):
+        if elementwise(s) and s.name not in (output, *packed):
             schedule = schedule.inline(s.name)
     if heavy[-1] == output:
         schedule = schedule.cache_write(output)

@@ -81,7 +81,7 @@ class WinogradImage:
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         p, lanes = sizes(workload), target.lanes(DType.f32.bytes)
-        a = anchored(workload, self.algorithm, packed="wino_x")
+        a = anchored(workload, self.algorithm, "wino_x")
         s = with_layouts(a.schedule, interface, operand_layouts(workload, lanes, p.k))
         s = s.precompute("wino_u").layout("wino_u", Layout.blocked(4, [(2, lanes)], (1, 2, 3, 0)))
         out, (n, k, oh, ow) = a.output, a.axes(a.output)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autotune.cost_model.prior import prior_key
+from autotune.ops import conv_rows
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
@@ -14,6 +15,7 @@ from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.search_spaces.sketch.batch import Integers
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
+from autotune.search_spaces.sketch.in_rows import in_rows, laid_in_rows
 from autotune.search_spaces.sketch.mapping import far_apart, mapping, slides, turned
 from autotune.search_spaces.sketch.parts import added_up, in_parts
 from autotune.search_spaces.sketch.rules import from_afar, read_once
@@ -154,6 +156,17 @@ class SketchedWide(SketchedWidened):
     """The same of floats, of which weights are kept widened: more memory, fewer instructions."""
 
     look = staticmethod(all_wide)
+
+
+@template("sketch.rows", op=None, weight=0.5, priority=_first)
+class SketchedRows(_Sketch):
+    """Convolutions of few channels whose windows are rows of neighbours that instructions fold."""
+
+    algorithm = conv_rows.NAME
+    look = staticmethod(in_rows)
+
+    def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+        return laid_in_rows(schedule, nest, target)
 
 
 def _map_first(workload: Workload, target: Target) -> float:

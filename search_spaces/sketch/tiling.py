@@ -316,25 +316,30 @@ class Tiles:
         between = loops[[x.axis for x in loops].index(inner.axis) + 1 : loops.index(inner)]
         return factor.constant and any(x.extent > 1 for x in between)
 
-    def around(self, factor: Factor) -> str | None:
+    def around(self, factor: Factor, across: str = "") -> str | None:
         """The innermost of the loops over blocks of which another reads another part of a factor; None where there is
-        but one block. Once there is a nest."""
-        moving = self._moving(factor)
+        but one block. Once there is a nest.
+
+        Args:
+            across: an axis along which no parts are told apart.
+        """
+        moving = self._moving(factor, across)
         wanted = {self._shared[x] for x in moving}
         return [x for x in self.edit.loops(self.c.output) if x in wanted][-1] if moving else None
 
-    def again(self, factor: Factor) -> int:
+    def again(self, factor: Factor, across: str = "") -> int:
         """How often `around` comes to each part of a factor."""
-        place, loops = self.around(factor), self.edit.loops(self.c.output)
+        place, loops = self.around(factor, across), self.edit.loops(self.c.output)
         if place is None:
             return 1
         outside = loops[: loops.index(place) + 1]
-        still = (x for x in self.outer_axis if x not in self._moving(factor) and self._shared[x] in outside)
+        moving = self._moving(factor, across)
+        still = (x for x in self.outer_axis if x not in moving and self._shared[x] in outside)
         return math.prod(self._turns[x] for x in still)
 
-    def _moving(self, factor: Factor) -> list[str]:
-        names = [a.name for a in self.c.spatial]
-        return [x for x, n in self.outer_axis.items() if names[n] in factor.axes() and n in self.turning]
+    def _moving(self, factor: Factor, across: str = "") -> list[str]:
+        names, moving = [a.name for a in self.c.spatial], factor.axes() - {across}
+        return [x for x, n in self.outer_axis.items() if names[n] in moving and n in self.turning]
 
     def _copy(self, factor: Factor, copy: str) -> None:
         """The loops that copy a factor into panels."""

@@ -120,15 +120,20 @@ def copied(schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         place = nest.around(f) if nest.again(f) == 1 and not nest.packs(f) else None
         if place is not None:
             edit.compute_at(s.name, c.output, place)
-        _in_memory_order(edit, s.name, form, along, target, alone=place is None)
+        in_memory_order(edit, s.name, form, along, target.lanes(DType.f32.bytes), alone=place is None)
     return edit.schedule
 
 
-def _in_memory_order(edit: Editor, name: str, form: Layout, along: int, target: Target, *, alone: bool) -> None:
-    """Vectors are as long as what lies side by side in what is copied, too."""
+def in_memory_order(edit: Editor, name: str, form: Layout, along: int, lanes: int, *, alone: bool) -> None:
+    """The loops of a copy, in vectors of so many lanes or of a block, or as long as what lies side by side in what is
+    copied, too.
+
+    Args:
+        along: the dimension that is contiguous. `alone`: before all else, and shared among threads.
+    """
     stage = edit.stage(name)
     axes, (read,) = [a.name for a in stage.stage.axes], stage.reads()
-    width = form.block(along) if form.block(along) > 1 else target.lanes(DType.f32.bytes)
+    width = form.block(along) if form.block(along) > 1 else lanes
     run = edit.schedule.state.layout(read.tensor).block(along)
     ragged = edit.extent(name, axes[along]) % width
     over, lane = edit.split(name, axes[along], width)

@@ -33,6 +33,7 @@ from tests.search_spaces import (
     halves_cases,
     matmul_cases,
     recurrent_cases,
+    rows_cases,
 )
 
 THREADS = (1, 2, 3)
@@ -128,6 +129,8 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         return coded_cases.random_coded(rng), None
     if entry.name == "sketch.widened":
         return rng.choice((bytes_cases.random_bytes, halves_cases.random_halves))(rng), None
+    if entry.name == "sketch.rows":
+        return rows_cases.random_in_rows(rng), None
     if entry.name == "sketch.wide":
         return halves_cases.random_halves(rng), None
     if entry.name == "recurrent":
