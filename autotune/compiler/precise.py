@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from autotune.codegen.beside import Beside
@@ -15,12 +15,14 @@ from autotune.compiler.exact import compile_within
 from autotune.compiler.precision import AS_IT_IS, AS_THE_MODEL, MAX_ERROR, Precise, Precision
 from autotune.compiler.weights import PackedWeights
 from autotune.graph import Graph, partition
+from autotune.graph.ir import Node
 from autotune.graph.narrow import narrowable, narrowed, too_large
 from autotune.ops.workload import Workload
 from autotune.records import Database
 from autotune.runtime.difference import max_error
 from autotune.runtime.feeds import random_feeds
 from autotune.runtime.program import TensorSpec
+from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.search_spaces import lookup
 from autotune.search_spaces.operators.attention import DOT
 from autotune.search_spaces.sketch.nest_numbers import NAMES
@@ -94,7 +96,7 @@ def in_precision(
     dtype = precision.dtype(graph.own)
     if dtype is DType.f32:
         return graph, replace(AS_IT_IS, asked=precision.name)
-    nodes = narrowable(graph)
+    nodes = narrowable(graph, in_rows=_folds_rows(target, dtype))
     narrow = functools.partial(narrowed, graph, dtype, between=_folds_pairs(target))
     if precision.name in ("bf16", "f16"):
         names = [node.name for node in nodes]
@@ -103,7 +105,7 @@ def in_precision(
     def compiled(graph: Graph) -> CompiledModel:
         return compile_graph(graph, target, database, cache, strict_fp=strict_fp)
 
-    gains = _gains(graph, narrow, target, database, cache, dtype, strict_fp)
+    gains = _gains(graph, nodes, narrow, target, database, cache, dtype, strict_fp)
     found = Precise(precision.name, dtype.value, len(gains), len(nodes))
     if not gains:
         return graph, replace(found, note="16 bits would not be faster")
@@ -118,6 +120,14 @@ def _folds_pairs(target: Target) -> bool:
     """Whether the instruction for pairs of bf16 multiplies as much as those of f32: else attention is no faster for 16
     bits, and depthwise convolutions widen by the units that multiply."""
     return target.core.folding(DOT.pipe, DOT.extent) >= 1
+
+
+def _folds_rows(target: Target, dtype: DType) -> bool:
+    """Whether an instruction for pairs of this type multiplies faster than those of f32 do: of few channels nothing but
+    it makes 16 bits worth the while."""
+    pairs = (d for d in DOT_PRODUCTS.values() if d.multiplies(dtype, dtype))
+    here = [d for d in pairs if d.runs(target.features, target.lanes(d.total.bytes))]
+    return any(d.tiled or target.core.folding(d.pipe, d.extent) > 1 for d in here)
 
 
 def _within(
@@ -158,11 +168,11 @@ def _most(
 
 
 def _gains(
-    graph: Graph, narrow: Narrow, target: Target, database: Database | None, cache: ObjectCache | None, dtype: DType,
-    strict_fp: bool,
+    graph: Graph, products: Iterable[Node], narrow: Narrow, target: Target, database: Database | None,
+    cache: ObjectCache | None, dtype: DType, strict_fp: bool,
 ) -> dict[str, float]:  # fmt: skip
     """Seconds that 16 bits save, for the products that they make faster, in graph order."""
-    nodes = [node for node in narrowable(graph) if not too_large(graph, node, dtype)]
+    nodes = [node for node in products if not too_large(graph, node, dtype)]
     before = _by_origin(graph)
     after = _by_origin(narrow([node.name for node in nodes]))
     choose = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target))

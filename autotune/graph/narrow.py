@@ -23,7 +23,8 @@ from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.partition import is_depthwise, operation
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.sweep import Sweep
-from autotune.ops.conv import CONVOLUTIONS
+from autotune.ops import conv_rows
+from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.tensor import DType
@@ -35,19 +36,25 @@ FOLDED = 2
 """Neighbours along the sum that instructions for 16 bits take together."""
 
 
-def narrowable(graph: Graph) -> tuple[Node, ...]:
-    """The products that 16-bit operands may make faster: of f32, over pairs, and no convolutions in groups."""
-    return tuple(node for node in graph.nodes if _is_product(graph, node))
+def narrowable(graph: Graph, *, in_rows: bool = False) -> tuple[Node, ...]:
+    """The products that 16-bit operands may make faster: of f32, over pairs, and no convolutions in groups.
+
+    Args:
+        in_rows: whether convolutions of few channels, whose pairs are neighbours in a row, are such products.
+    """
+    return tuple(node for node in graph.nodes if _is_product(graph, node, in_rows))
 
 
-def _is_product(graph: Graph, node: Node) -> bool:
+def _is_product(graph: Graph, node: Node, in_rows: bool) -> bool:
     if node.op != "matmul" and node.op not in CONVOLUTIONS:
         return False
     first, second = (graph.values[name] for name in node.inputs[:2])
     if {first.dtype, second.dtype} != {"f32"} or not first.size or not second.size or first.name == second.name:
         return False
     if node.op in CONVOLUTIONS:
-        return node.attr("groups") == 1 and second.shape[1] % FOLDED == 0
+        size = Conv.of(node.op, first.shape, second.shape, dict(node.attrs))
+        rows = in_rows and conv_rows.in_rows(size) and node.inputs[1] in graph.constants
+        return size.groups == 1 and (rows or size.c % FOLDED == 0)
     return first.shape[-2 if node.attr("trans_a") else -1] % FOLDED == 0
 
 
@@ -71,7 +78,7 @@ def narrowed(graph: Graph, dtype: DType, chosen: Collection[str], *, between: bo
     Raises:
         ModelError: a weight of theirs is too large for it.
     """
-    products = {node.name for node in narrowable(graph) if node.name in chosen}
+    products = {node.name for node in narrowable(graph, in_rows=True) if node.name in chosen}
     if not products:
         return graph
     for node in graph.nodes:

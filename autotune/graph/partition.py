@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from autotune.graph.infer import is_elementwise
 from autotune.graph.ir import Graph, Node
 from autotune.graph.order import topological_order
-from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode
-from autotune.ops.conv import CONVOLUTIONS
+from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, conv_rows
+from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.tensor import DType
@@ -94,7 +94,8 @@ class _Clusters:
 
     def reserve_prologues(self, anchors: Iterable[Node]) -> None:
         """Leave to a product what only it reads: the conversions of its factors, where it converts all or multiplies
-        channel by channel, and the choice of matrices among constant ones, which need not be copied then."""
+        channel by channel, and the choice of matrices among constant ones, which need not be copied then; of an image
+        that it lays in rows before all else also the rounding."""
         for anchor in anchors:
             if not has_trait(anchor.op, Trait.LEADS_LAYOUT):
                 continue
@@ -103,6 +104,7 @@ class _Clusters:
             converted = {node.name: node for node in alone if self._makes_single(node)}
             found = converted if len(converted) == len(anchor.inputs) or is_depthwise(self.graph, anchor) else {}
             found |= {node.name: node for node in alone if anchor.op == "matmul" and self._chooses_matrices(node)}
+            found = self._rounded(anchor, found) | found
             if found:
                 self._prologues[anchor.name] = found
         self._reserved = frozenset(name for found in self._prologues.values() for name in found)
@@ -111,6 +113,18 @@ class _Clusters:
         """Whether it makes f32 of a half float."""
         narrow = node.op == "cast" and self.graph.values[node.inputs[0]].dtype in HALVES
         return narrow and node.output.dtype == "f32"
+
+    def _rounded(self, anchor: Node, converted: Mapping[str, Node]) -> dict[str, Node]:
+        """What rounds the data of a convolution of few channels, whose factors are both of 16 bits."""
+        if anchor.op not in CONVOLUTIONS or any(name not in converted for name in anchor.inputs[:2]):
+            return {}
+        data, weight = (self.graph.values[name].shape for name in anchor.inputs[:2])
+        source = self.graph.producers.get(converted[anchor.inputs[0]].inputs[0])
+        if source is None or source.op != "cast" or self.graph.values[source.inputs[0]].dtype != "f32":
+            return {}
+        alone = self._is_read_within(source, (anchor.inputs[0],))
+        in_rows = conv_rows.in_rows(Conv.of(anchor.op, data, weight, dict(anchor.attrs)))
+        return {source.name: source} if alone and in_rows else {}
 
     def _chooses_matrices(self, node: Node) -> bool:
         """Whether it gathers whole matrices from constants by a list of indices: a mixture's experts."""

@@ -26,6 +26,7 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 from tests.compiler.test_compiler_program import fire_graph as nameless
 from tests.graph.graph_models import random
+from tests.targets import fixed
 
 NATIVE = Target.parse("native -num-cores=1")
 
@@ -46,6 +47,12 @@ def wide(graph: Graph) -> CompiledModel:
     return compile_graph(graph, NATIVE)
 
 
+@pytest.fixture(autouse=True)
+def few_channels_stay_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On every CPU: the first convolution of `graph` has three."""
+    monkeypatch.setattr(precise, "_folds_rows", lambda target, dtype: False)
+
+
 def error(model: CompiledModel, right: CompiledModel) -> float:
     feeds = random_feeds(right.inputs, 7)
     return max_error(model.run(feeds), right.run(feeds))
@@ -55,8 +62,29 @@ def error(model: CompiledModel, right: CompiledModel) -> float:
 def test_products_in_16_bits_are_about_right(graph: Graph, wide: CompiledModel, name: str, most: float) -> None:
     model = compile_precisely(graph, NATIVE, precision=Precision(name))
     assert 0 < error(model, wide) <= most
-    assert model.program.precision == f"{name} in 3 of 3 products"  # the first convolution has three channels
+    assert model.program.precision == f"{name} in 3 of 3 products"
     assert sum(f":{name}" in kernel.description for kernel in model.kernels) >= 3
+
+
+def test_few_channels_are_narrow_where_rows_are_folded(
+    graph: Graph, wide: CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precise, "_folds_rows", lambda target, dtype: True)
+    model = compile_precisely(graph, NATIVE, precision=Precision("bf16"))
+    assert 0 < error(model, wide) <= 2e-2
+    assert model.program.precision == "bf16 in 4 of 4 products"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "dtype", "folds"),
+    [
+        ("znver4", DType.bf16, True), ("cooperlake", DType.bf16, False), ("graniterapids", DType.bf16, True),
+        ("graniterapids", DType.f16, True), ("sapphirerapids", DType.f16, False), ("haswell", DType.bf16, False),
+    ],
+)  # fmt: skip
+def test_what_folds_rows(cpu: str, dtype: DType, folds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert precise._folds_rows(fixed(f"x86 -mcpu={cpu} -num-cores=1"), dtype) is folds
 
 
 @pytest.mark.parametrize(("name", "most"), [("bf16", 2e-2), ("f16", 2e-3)])

@@ -195,6 +195,24 @@ def test_sums_that_no_pairs_fill_are_left(channels: int, groups: int) -> None:
     assert narrowable(net.graph(net.conv(net.x, 16, groups))) == ()
 
 
+def test_few_channels_are_a_product_where_rows_are_folded() -> None:
+    """The rounding of the image goes to the convolution, which lays it in rows anyway."""
+    net = Net(1, 3, 9, 9)
+    graph = net.graph(net.op("relu", net.conv(net.x, 16)))
+    names = {node.name for node in narrowable(graph, in_rows=True)}
+    assert len(names) == 1 and not narrowable(graph)
+    found = narrowed(graph, DType.bf16, names)
+    verify(found)
+    assert kernels(found) == ["cast+cast+cast+conv2d+relu"]
+
+
+def test_an_image_that_others_read_is_rounded_once() -> None:
+    net = Net(1, 3, 9, 9)
+    graph = net.graph(net.conv(net.x, 16), net.conv(net.x, 8))
+    found = narrowed(graph, DType.bf16, {node.name for node in narrowable(graph, in_rows=True)})
+    assert sorted(kernels(found)) == ["cast", "cast+cast+conv2d", "cast+cast+conv2d"]
+
+
 def test_weights_beyond_f16() -> None:
     net = Net(4, 16)
     weight = net.weight(16, 8, scale=1e6)
