@@ -174,6 +174,9 @@ class CompiledModel:
         return Artifact((self.program,), self.objects, self.constants, self.runtime)
 
 
+NOT_FASTER = "tuned schedules made this model not surely faster as a whole; `autotune tune --verdict tuned` uses them"
+
+
 def compile_graph(
     graph: Graph,
     target: Target,
@@ -209,7 +212,10 @@ def compile_graph(
     if database is not None and heed_plan:
         plan = database.plan(model_key(groups), target.key)
         if plan is not None and not plan.tuned:
-            database, without = None, "tuned schedules made this model slower as a whole"
+            database, without = (
+                None,
+                NOT_FASTER,
+            )
     plain: set[Workload] = set(strict_workloads)
     while True:
         with beside or Beside() as beside:

@@ -12,6 +12,7 @@ from autotune.report.coverage import Coverage
 from autotune.report.history import Difference, History
 from autotune.report.naming import kernel_name
 from autotune.report.profile import HostProfile, KernelProfile, Profile
+from autotune.report.text import percent
 
 if TYPE_CHECKING:
     from autotune.cost_model.training import Score
@@ -78,7 +79,7 @@ def render(page: Page) -> str:
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters.update(duration=_duration, percent=_percent, number=_number)
+    environment.filters.update(duration=_duration, percent=percent, number=_number)
     rows = sorted(_steps(page.profile), key=lambda row: -row.seconds)
     return environment.get_template(TEMPLATE).render(
         page=page, bars=_bars(page.contenders), strip=_strip(page.profile), roof=_roofline(page.profile),
@@ -125,7 +126,7 @@ def _roofline(profile: Profile) -> dict[str, Any] | None:
     for name, _, rate in profile.levels:
         bends = (x.low, min(max(profile.fp32 / rate, x.low), x.high), x.high) if rate else ()
         points = (f"{x.place(i)},{y.place(min(rate * i, profile.fp32))}" for i in bends)
-        lines.append({"name": name, "points": " ".join(points)})
+        lines.append({"name": name, "rate": f"{rate:.3g}", "points": " ".join(points)})
     largest = max(k.seconds for k in shown)
     dots = [
         {"x": x.place(i), "y": y.place(r), "r": round(2.5 + 7 * (k.seconds / largest) ** 0.5, 2),
@@ -181,10 +182,6 @@ def _duration(seconds: float | None) -> str:
         if seconds < limit:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:.3g} s"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def _number(value: float) -> str:

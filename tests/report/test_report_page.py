@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.compiler.compile import KernelReport
+from autotune.cost_model.training import Score
 from autotune.ops import parse_workload
 from autotune.records import Tier
 from autotune.report.charts import Axis, spanning, stairs
@@ -75,6 +76,29 @@ def test_the_page_loads_nothing_and_is_well_formed() -> None:
     parser.feed(text)
     assert parser.found == [] and parser.open == []
     assert "http" not in text and "url(" not in text and "@import" not in text
+
+
+def test_bars_lie_on_one_scale_whatever_is_said_beside_them() -> None:
+    """Each engine is a name, a bar and its words, which are cells of one grid: columns of one width for all."""
+    text = render(page())
+    bars = text[text.index('<div class="bars"') : text.index("Medians of rounds")]
+    assert bars.count('<div><i class="') == bars.count('<span class="said">') == 2
+
+
+def test_what_is_unknown_is_a_dash() -> None:
+    score = Score("conv", 3, math.nan, 0.9, 1.0)
+    text = render(page(quality=Quality("shipped", (("cycles", 0.5),), (score,))))
+    assert "nan" not in text and "<td>-</td><td>90.0 %</td>" in text
+
+
+def test_limits_in_doubt_are_not_drawn_as_such() -> None:
+    history = History("matmul", ((1, 2e-3), (3, 1e-3)), 4, 0)
+    sure, doubtful = (
+        render(page(histories=((history, 5e-4),), profile=replace(page().profile, doubts=doubts)))
+        for doubts in ((), ("this CPU should reach more",))
+    )
+    assert "limit 500 µs" in sure and "Dashed" in sure
+    assert "limit 500 µs" not in doubtful and "Dashed" not in doubtful
 
 
 def test_names_out_of_a_model_are_text() -> None:
