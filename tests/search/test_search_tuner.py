@@ -480,6 +480,18 @@ def test_a_default_faster_beside_others_than_the_best_is_compared_first(database
     assert compared == tasks[0] and (best := outcome.tasks[0].best) and best.config == default and not best.disturbed
 
 
+def test_nothing_is_best_that_a_default_beats_beside_others(database: Database, space: ConfigSpace) -> None:
+    """Though no time is left to compare: a tuned kernel slower than the untuned one is none that anybody uses."""
+    tasks = [make_task(space, channels) for channels in (8, 16)]
+    default = tasks[0].space.default()
+    pipeline = SimulatedPipeline(
+        lambda one: 1.0 if one.config == default else 2.0, ahead=1, disturbed=lambda config: config == default
+    )
+    outcome, _, (left,) = compared_once(tasks, pipeline, database)
+    (found,) = (one for one in outcome.tasks if one.task == left)
+    assert found.best is not None and found.best.config == default and found.speedup == 1.0
+
+
 def test_what_the_model_expected_is_kept_with_the_trials(database: Database, task: TuningTask) -> None:
     def run(trials: int) -> TuneOutcome:
         pipeline = SimulatedPipeline(landscape)
