@@ -143,7 +143,9 @@ class TuneProgress:
             return
         text = f"  all kernels of the model: {duration(now)}"
         if before is not None:
-            text += f", untuned {duration(before)} ({before / now:.2f}×)"
+            # Trials at different moments; only what was timed in turn says what was gained.
+            sure = "" if self._compared == len(self._best) else " by single trials"
+            text += f", untuned {duration(before)} ({before / now:.2f}×{sure})"
         if (least := self._sum(best.limit for best in every)) is not None:
             text += f", limit {duration(least)}"
         yield text
