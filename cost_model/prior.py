@@ -61,7 +61,7 @@ class Prior:
             CostModelError: the features are not those that it was trained on.
         """
         check_same(Features(self.names, features.values[:0], self.version), features)
-        found, tiled = np.empty(len(features)), features.column(FOLDED) > VECTORS_FOLD
+        found, tiled = np.empty(len(features)), on_tiles(features)
         of_tiles = self.closed if self.tiles is None else self.tiles.predict
         for rows, predict in ((~tiled, self.nests.predict), (tiled, of_tiles)):
             if rows.any():
@@ -71,6 +71,12 @@ class Prior:
     def closed(self, features: Features) -> NDArray[np.float64]:
         """(rows,) scores by the closed form alone."""
         return starting_score(features, self.nests.start, self.nests.weight)
+
+
+def on_tiles(features: Features) -> NDArray[np.bool_]:
+    """(rows,) whether sums are in matrix registers."""
+    found: NDArray[np.bool_] = features.column(FOLDED) > VECTORS_FOLD
+    return found
 
 
 def prior(names: tuple[str, ...], version: int) -> Prior | None:
@@ -132,4 +138,5 @@ def _read(path: Path, _changed: int) -> Forest | None:
 @functools.lru_cache(maxsize=8)
 def _warn(path: Path, why: str) -> None:
     """Once per file and reason."""
-    _log.warning("the cost model %s is not used: %s; `autotune model train` makes a new one", path, why)
+    mend = "`autotune model train` makes a new one" if path == own_path() else "install autotune again"
+    _log.warning("the cost model %s is not used: %s; %s", path, why, mend)

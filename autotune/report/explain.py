@@ -13,7 +13,7 @@ from autotune.codegen.jit import assembly
 from autotune.codegen.kernel import KernelObject, KernelSource, compile_source, generate
 from autotune.compiler.choose import Choice
 from autotune.cost_model.features import FEATURES_VERSION, Features
-from autotune.cost_model.prior import prior
+from autotune.cost_model.prior import on_tiles, prior
 from autotune.lower.printer import print_program
 from autotune.ops.workload import Workload
 from autotune.report.assembly import HotLoop, hot_loop
@@ -33,7 +33,8 @@ class Opinion:
     """What the cost model makes of one number of a loop nest.
 
     Attributes:
-        name: of the number; `value`: of this schedule; `usual`: the median over random schedules.
+        name: of the number; `value`: of this schedule; `usual`: the median over random schedules, if this one is of
+            tiles over such.
         factor: by how much faster it expects this schedule to be than one with the usual value, all else equal.
     """
 
@@ -113,7 +114,9 @@ class Explanation:
         rng = random.Random(0)
         inner = self.choice.config.without("template")
         rows = np.asarray(space.encode_all([inner, *(space.sample(rng) for _ in range(SAMPLES))]), np.float32)
-        here, usual = rows[0], np.median(rows[1:], axis=0)
+        here, tiled = rows[0], on_tiles(Features(tuple(space.feature_names), rows))
+        like = rows[1:][tiled[1:] == tiled[0]]  # nests of the other kind are known by another model
+        usual = np.median(like if len(like) else rows, axis=0)
         varied = np.repeat(here[None], len(here) + 1, axis=0)
         varied[np.arange(len(here)), np.arange(len(here))] = usual
         expected = forest.predict(Features(tuple(space.feature_names), varied))

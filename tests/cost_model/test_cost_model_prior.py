@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from autotune.cost_model import prior as module
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import Forest
 from autotune.cost_model.prior import FOLDED, OF_TILES, SHIPPED, VECTORS_FOLD, Prior, prior
@@ -39,3 +43,16 @@ def test_both_ship() -> None:
     assert found is not None and found.tiles is not None
     assert (found.names, found.version) == (NAMES, FEATURES_VERSION)
     assert prior(NAMES[1:], FEATURES_VERSION) is None
+
+
+def test_a_shipped_model_that_is_damaged_is_passed_over_with_a_line_that_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Training makes one's own model of nests, and none of tiles."""
+    (damaged := tmp_path / "tiles.forest").write_bytes(b"nothing")
+    monkeypatch.setattr(module, "OF_TILES", damaged)
+    with caplog.at_level(logging.WARNING):
+        found = prior(NAMES, FEATURES_VERSION)
+    assert found is not None and found.tiles is None
+    (record,) = caplog.records
+    assert str(damaged) in record.getMessage() and record.getMessage().endswith("; install autotune again")

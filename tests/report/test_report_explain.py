@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import autotune
 from autotune.api.explain import explain
+from autotune.cost_model.prior import FOLDED, VECTORS_FOLD
 from autotune.report.assembly import hot_loop, marked
 from autotune.report.footprint import footprints
 from autotune.search_spaces import Config
@@ -71,6 +72,15 @@ def test_the_cost_model_is_asked_about_each_number() -> None:
     assert all(one.factor > 0 and one.value != one.usual for one in here)
     depthwise = explain("conv2d data=1,32,8,8 weight=32,1,3,3 pad=1 groups=32", TARGET, False)
     assert depthwise.choice.config.template == "sketch.contraction" or depthwise.opinions() == []
+
+
+def test_tiles_are_held_against_tiles() -> None:
+    """Whose instructions add up more than those of vectors: else that alone would be worth most."""
+    server = fixed("x86 -mcpu=graniterapids -num-cores=1")
+    found = explain("matmul a=64,256:u8 b=const:256,64:i8", server, False)
+    assert found.choice.config.get_str("dot") == "tdpbusd"
+    folds = [one for one in found.opinions(100) if one.name == FOLDED]
+    assert all(one.usual > VECTORS_FOLD for one in folds)
 
 
 def test_two_schedules_differ_in_their_loops() -> None:
