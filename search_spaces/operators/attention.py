@@ -31,6 +31,7 @@ from autotune.search_spaces.space.registry import template
 from autotune.search_spaces.space.space import ConfigSpace, Constraint
 from autotune.target import Target
 from autotune.tensor.dtype import DType
+from autotune.tensor.expr import Var, walk
 from autotune.tensor.layout import Layout
 
 QUERIES, KEYS, ROWS = (1, 2, 3, 4), (2, 3, 4, 6, 8, 10, 12, 16, 20), (1, 2, 4, 8, 16)
@@ -197,7 +198,7 @@ def _cycles(p: AttentionShape, target: Target, config: Config) -> tuple[float, f
     shapes = [(r, c, m * n) for r, m in tiles(across, rows) for c, n in tiles(along, columns)]
     apart = INTERLEAVED if p.narrow else 1
     values = p.keys * sum(n * steps.cycles(r * c, r + apart * c) for r, c, n in shapes)
-    products = (scores + values) / (DOT.extent if p.narrow and _whole(p, config, lanes) else 1)
+    products = (scores + values) / (DOT.extent if p.narrow else 1)
     kept = queries * lanes * p.keys * DType.f32.bytes
     copied = queries * lanes * p.features * DType.f32.bytes
     passes = 5 + math.ceil(along / columns)
@@ -219,11 +220,6 @@ def _score_step(p: AttentionShape, steps: Steps, keys: int, queries: int) -> flo
     return (max(keys * queries, steps.pipe.in_flight) + beside) / steps.pipe.per_cycle
 
 
-def _whole(p: AttentionShape, config: Config, lanes: int) -> bool:
-    """Whether no query of a block is missing, or a last block is code of its own: an instruction has no guards."""
-    return config.get_str("share") == HEADS or p.queries % (config.get_int("queries") * lanes) == 0
-
-
 class _Blocks:
     """The loops of one config."""
 
@@ -232,7 +228,9 @@ class _Blocks:
         self.block = config.get_int("queries") * self.lanes
         self.columns = config.get_int("columns")
         self.keys, self.rows, self.share = config.get_int("keys"), config.get_int("rows"), config.get_str("share")
-        folds = p.narrow and _whole(p, config, self.lanes) and DOT.runs(target.features, self.lanes)
+        self.ends_anywhere = self.share == BLOCKS and p.queries > self.block and p.queries % self.block > 0
+        """Whether the last block of a head is no code of its own."""
+        folds = p.narrow and DOT.runs(target.features, self.lanes)
         self.folds_scores = folds and p.depth % DOT.extent == 0 and p.orders[1].endswith("d")
         self.folds_values = folds and (p.orders[2].endswith("d") or (p.along == "s" and p.paired))
 
@@ -256,7 +254,21 @@ class _Blocks:
             s = self._partials(self._row(s, stage), partial[stage])
         s = self._powers(s)
         s = self._logits(s)
-        return self._transposed(s.compute_at(f"{q}.r", "out0", place, LOCAL), f"{q}.r")
+        s = self._transposed(s.compute_at(f"{q}.r", "out0", place, LOCAL), f"{q}.r")
+        return self._whole_blocks(s) if self.ends_anywhere else s
+
+    def _whole_blocks(self, s: Schedule) -> Schedule:
+        """The last block of a head is computed whole in the scratch memory, whatever lies there, and only its queries are
+        written. Masks end with the queries, and what reads such is guarded."""
+        operands = {t.name for t in s.state.inputs}
+        for x in (x for x in s.state.stages if x.name.startswith("attention_")):
+            partial = x.name in (f"{SUM}.rf", f"{LARGEST}.rf")  # of so many keys each, their number first
+            place = self.p.orders[3].index("s") if x.name == VALUES else 2 + partial
+            query = x.stage.axes[place].name
+            indices = (index for r in x.reads() if r.tensor.name in operands for index in r.indices)
+            if not any(isinstance(e, Var) and e.name == query for index in indices for e in walk(index)):
+                s = s.pad(x.name, query)
+        return s
 
     def _names(self, s: Schedule, stage: str, order: str) -> dict[str, str]:
         return {letter: a.name for letter, a in zip(order, s.state.stage(stage).stage.axes, strict=True)}

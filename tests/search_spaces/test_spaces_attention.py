@@ -10,7 +10,7 @@ import pytest
 
 from autotune.codegen.kernel import build_kernel
 from autotune.lower import lower
-from autotune.lower.ir import For, statements
+from autotune.lower.ir import REGISTER, For, If, Load, Store, expressions, statements
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.reference import Errors, make_reference
 from autotune.measure.verify import verify
@@ -21,6 +21,7 @@ from autotune.search_spaces.space.registry import lookup
 from autotune.target import Target
 from tests.search_spaces.attention_cases import random_attention
 from tests.search_spaces.matmul_cases import check, wrong
+from tests.targets import fixed
 
 NAME = "attention.blocks"
 HOST, HASWELL = Target.parse("native -num-cores=2"), Target.parse("x86 -mcpu=haswell -num-cores=2")
@@ -102,6 +103,25 @@ def test_defaults_fill_the_registers(queries: int) -> None:
         assert config.template == NAME
         assert 6 <= config.get_int("keys") * config.get_int("queries") < target.num_vector_registers
         assert config.get_str("share") == "heads"
+
+
+@pytest.mark.parametrize("mask", ["", " mask=197,196 extras=mask"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_blocks_of_many_threads_test_nothing_where_they_multiply(dtype: str, mask: str) -> None:
+    """197 queries are twelve blocks and a rest that is no code of its own: tests in its sums took 20 times as long."""
+    q, k = f"1,12,197,64:{dtype}", f"1,12,196,64:{dtype}"
+    workload = parse_workload(f"attention q={q} k={k} v={k}{mask} q_heads=12 kv_heads=12")
+    for target in (fixed("x86 -mcpu=znver4 -num-cores=16"), HOST.with_threads(16)):
+        config = default_config(workload, target)
+        assert config.get_str("share") == "blocks"
+        program = lower(make_schedule(workload, config, target))
+        every = list(statements(program.body))
+        sums = [x for x in every if isinstance(x, Store) and x.fold == "sum" and x.targets[0][0].scope == REGISTER]
+        assert len(sums) >= 3 and not any(e.when for x in sums for e in expressions(x) if isinstance(e, Load))
+        tested = [x for one in every if isinstance(one, If) for x in statements(one.body)]
+        products = [x for x in sums if x.targets[0][0].name in ("attention_products", "attention_values")]
+        assert len(products) >= 2 and not any(x is y for x in products for y in tested)
+    check(workload, default_config(workload, HOST.with_threads(16)), HOST)
 
 
 def test_one_head_is_shared_by_blocks() -> None:
