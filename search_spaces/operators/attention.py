@@ -258,8 +258,8 @@ class _Blocks:
         return self._whole_blocks(s) if self.ends_anywhere else s
 
     def _whole_blocks(self, s: Schedule) -> Schedule:
-        """The last block of a head is computed whole in the scratch memory, whatever lies there, and only its queries are
-        written. Masks end with the queries, and what reads such is guarded."""
+        """The last block of a head is computed whole in the scratch memory, whatever lies there, and only its queries
+        are written. Masks end with the queries, and what reads such is guarded."""
         operands = {t.name for t in s.state.inputs}
         for x in (x for x in s.state.stages if x.name.startswith("attention_")):
             partial = x.name in (f"{SUM}.rf", f"{LARGEST}.rf")  # of so many keys each, their number first
