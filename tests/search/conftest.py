@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from autotune.measure.failure import Failure
+from autotune.measure.types import MeasureInput
+from autotune.records import Database
 from autotune.search.simulation import Simulation
 from autotune.search.trial import Trial
 from autotune.search_spaces.space.config import Config
@@ -28,6 +33,18 @@ def synthetic_trial(config: Config) -> Trial:
     if config.get_int("chunk") == 64 and oh > 6:
         return Trial(config, failure="timeout")
     return Trial(config, seconds=seconds * 1e-3)
+
+
+def landscape(candidate: MeasureInput) -> float | Failure:
+    """What a simulated pipeline makes of it."""
+    trial = synthetic_trial(candidate.config)
+    return trial.seconds if trial.seconds is not None else Failure("timeout", "took more than 30 s")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database.open(tmp_path / "tuning.db") as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -35,12 +33,6 @@ def task_of(*tiles: int, template: str = "synthetic") -> TuningTask:
 def seconds(candidate: MeasureInput) -> float:
     """Larger tiles are faster."""
     return 1.0 / candidate.config.get_int("tile")
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with Database.open(tmp_path / "tuning.db") as opened:
-        yield opened
 
 
 def run(

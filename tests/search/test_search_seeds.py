@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from autotune.measure.types import BuildResult, MeasureResult
 from autotune.ops.parse import parse_workload
 from autotune.records import Database
@@ -31,12 +26,6 @@ def conv_task(batch: int = 1, size: int = 56, epilogue: str = "") -> TuningTask:
 
 def config_of(ow: int, oc: int, template: str = "synthetic") -> Config:
     return Config.of(template=template, ow=ow, oc=oc)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with Database.open(tmp_path / "tuning.db") as opened:
-        yield opened
 
 
 def measured(database: Database, task: TuningTask, *trials: tuple[Config, float]) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
 from autotune.errors import ConfigError, DatabaseError
 from autotune.measure.failure import Failure
-from autotune.measure.types import MeasureInput, MeasureResult
+from autotune.measure.types import MeasureInput
 from autotune.ops.parse import parse_workload
 from autotune.records import Database, SessionState, Tier
 from autotune.search import recording
@@ -21,7 +20,6 @@ from autotune.search.budget import Budget
 from autotune.search.events import (
     Event,
     FinalistsCompared,
-    FinalistsLeft,
     RecordsOutdated,
     TaskResumed,
     TaskStopped,
@@ -34,21 +32,10 @@ from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.knobs import Choice
 from autotune.search_spaces.space.space import ConfigSpace
 from autotune.target import Target
-from tests.search.conftest import synthetic_trial
+from tests.search.conftest import landscape, synthetic_trial
 from tests.search.simulated import LINE, TARGET, SimulatedPipeline, make_task
 
 Kind = TypeVar("Kind", bound=Event)
-
-
-def landscape(candidate: MeasureInput) -> float | Failure:
-    trial = synthetic_trial(candidate.config)
-    return trial.seconds if trial.seconds is not None else Failure("timeout", "took more than 30 s")
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with Database.open(tmp_path / "tuning.db") as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -440,56 +427,6 @@ def test_wrong_calls_are_refused(task: TuningTask, database: Database) -> None:
     with pytest.raises(ConfigError, match="unknown search strategy"):
         run([task], "10 trials", strategy="magic")
     assert database.sessions() == []
-
-
-def compared_once(
-    tasks: list[TuningTask], pipeline: SimulatedPipeline, database: Database
-) -> tuple[TuneOutcome, TuningTask, tuple[TuningTask, ...]]:
-    """The outcome of a run whose first comparison takes all the time, what was compared, and what was left."""
-    compare, events = pipeline.compare, list[Event]()
-
-    def slow(*args: Any, **kwargs: Any) -> list[MeasureResult | Failure]:
-        pipeline.now += 200.0
-        return compare(*args, **kwargs)
-
-    pipeline.compare = slow  # type: ignore[method-assign]
-    outcome = tune(
-        tasks, pipeline=pipeline, database=database, budget=Budget(seconds=100.0),
-        options=TuneOptions(strategy="random"), callbacks=[events.append], clock=pipeline.clock,
-    )  # fmt: skip
-    (compared,) = (event for event in events if isinstance(event, FinalistsCompared))
-    (left,) = (event for event in events if isinstance(event, FinalistsLeft))
-    return outcome, compared.task, left.tasks
-
-
-def test_finalists_end_with_the_time(database: Database, space: ConfigSpace) -> None:
-    tasks = [make_task(space, channels) for channels in (8, 16, 24)]
-    _, compared, left = compared_once(tasks, SimulatedPipeline(landscape, ahead=1), database)
-    assert len(left) == 2 and compared not in left
-
-
-def test_a_default_faster_beside_others_than_the_best_is_compared_first(database: Database, space: ConfigSpace) -> None:
-    tasks = [make_task(space, channels) for channels in (8, 16, 24)]
-    default = tasks[0].space.default()
-
-    def cost(one: MeasureInput) -> float:
-        return {True: (1.0, 2.0), False: (4.0, 3.0)}[one.workload == tasks[0].workload][one.config != default]
-
-    pipeline = SimulatedPipeline(cost, ahead=1, disturbed=lambda config: config == default)
-    outcome, compared, _ = compared_once(tasks, pipeline, database)
-    assert compared == tasks[0] and (best := outcome.tasks[0].best) and best.config == default and not best.disturbed
-
-
-def test_nothing_is_best_that_a_default_beats_beside_others(database: Database, space: ConfigSpace) -> None:
-    """Though no time is left to compare: a tuned kernel slower than the untuned one is none that anybody uses."""
-    tasks = [make_task(space, channels) for channels in (8, 16)]
-    default = tasks[0].space.default()
-    pipeline = SimulatedPipeline(
-        lambda one: 1.0 if one.config == default else 2.0, ahead=1, disturbed=lambda config: config == default
-    )
-    outcome, _, (left,) = compared_once(tasks, pipeline, database)
-    (found,) = (one for one in outcome.tasks if one.task == left)
-    assert found.best is not None and found.best.config == default and found.speedup == 1.0
 
 
 def test_what_the_model_expected_is_kept_with_the_trials(database: Database, task: TuningTask) -> None:

@@ -1,0 +1,67 @@
+"""Finalists: what is compared when there is time for some, and what counts where there was none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.measure.failure import Failure
+from autotune.measure.types import MeasureInput, MeasureResult
+from autotune.records import Database
+from autotune.search.budget import Budget
+from autotune.search.events import Event, FinalistsCompared, FinalistsLeft
+from autotune.search.outcome import TuneOutcome
+from autotune.search.task import TuningTask
+from autotune.search.tuner import TuneOptions, tune
+from autotune.search_spaces.space.space import ConfigSpace
+from tests.search.conftest import landscape
+from tests.search.simulated import SimulatedPipeline, make_task
+
+
+def compared_once(
+    tasks: list[TuningTask], pipeline: SimulatedPipeline, database: Database
+) -> tuple[TuneOutcome, TuningTask, tuple[TuningTask, ...]]:
+    """The outcome of a run whose first comparison takes all the time, what was compared, and what was left."""
+    compare, events = pipeline.compare, list[Event]()
+
+    def slow(*args: Any, **kwargs: Any) -> list[MeasureResult | Failure]:
+        pipeline.now += 200.0
+        return compare(*args, **kwargs)
+
+    pipeline.compare = slow  # type: ignore[method-assign]
+    outcome = tune(
+        tasks, pipeline=pipeline, database=database, budget=Budget(seconds=100.0),
+        options=TuneOptions(strategy="random"), callbacks=[events.append], clock=pipeline.clock,
+    )  # fmt: skip
+    (compared,) = (event for event in events if isinstance(event, FinalistsCompared))
+    (left,) = (event for event in events if isinstance(event, FinalistsLeft))
+    return outcome, compared.task, left.tasks
+
+
+def test_finalists_end_with_the_time(database: Database, space: ConfigSpace) -> None:
+    tasks = [make_task(space, channels) for channels in (8, 16, 24)]
+    _, compared, left = compared_once(tasks, SimulatedPipeline(landscape, ahead=1), database)
+    assert len(left) == 2 and compared not in left
+
+
+def test_a_default_faster_beside_others_than_the_best_is_compared_first(database: Database, space: ConfigSpace) -> None:
+    tasks = [make_task(space, channels) for channels in (8, 16, 24)]
+    default = tasks[0].space.default()
+
+    def cost(one: MeasureInput) -> float:
+        return {True: (1.0, 2.0), False: (4.0, 3.0)}[one.workload == tasks[0].workload][one.config != default]
+
+    pipeline = SimulatedPipeline(cost, ahead=1, disturbed=lambda config: config == default)
+    outcome, compared, _ = compared_once(tasks, pipeline, database)
+    assert compared == tasks[0] and (best := outcome.tasks[0].best) and best.config == default and not best.disturbed
+
+
+def test_nothing_is_best_that_a_default_beats_beside_others(database: Database, space: ConfigSpace) -> None:
+    """Though no time is left to compare: a tuned kernel slower than the untuned one is none that anybody uses."""
+    tasks = [make_task(space, channels) for channels in (8, 16)]
+    default = tasks[0].space.default()
+    pipeline = SimulatedPipeline(
+        lambda one: 1.0 if one.config == default else 2.0, ahead=1, disturbed=lambda config: config == default
+    )
+    outcome, _, (left,) = compared_once(tasks, pipeline, database)
+    (found,) = (one for one in outcome.tasks if one.task == left)
+    assert found.best is not None and found.best.config == default and found.speedup == 1.0
