@@ -271,13 +271,10 @@ class Memory:
             text = self.w.value(f"load {kind}, ptr {pointer}, align {align}")
             return self.a.from_storage(text, buffer.dtype, lanes)
         width = lanes or 1
-        vector = stored_type(buffer.dtype, width)
         passthru = self._stored_constant(fallback or constant(0, buffer.dtype), buffer.dtype, width)
-        text = self.w.masked_load(
-            vector, suffix(buffer.dtype, width), pointer, align, self.a.operand(mask, width), passthru
-        )
+        text = self.w.masked_load(buffer.dtype, width, pointer, align, self.a.operand(mask, width), passthru)
         if not lanes:
-            text = self.w.value(f"extractelement {vector} {text}, i64 0")
+            text = self.w.value(f"extractelement {stored_type(buffer.dtype, width)} {text}, i64 0")
         return self.a.from_storage(text, buffer.dtype, lanes)
 
     def _before(self, buffer: Buffer, offset: Offset, element: str) -> str | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.index import LANE, Indexer, Offset, PerLane
 from autotune.codegen.unrolled import mentions
-from autotune.codegen.value import Value, constant, mask_bits, mask_constant, stored_type, suffix
+from autotune.codegen.value import Value, constant, mask_bits, mask_constant, stored_type
 from autotune.codegen.writer import Writer
 from autotune.lower.ir import REGISTER, Buffer, Condition
 from autotune.tensor.linear import Div, Linear, Mod
@@ -197,7 +197,6 @@ class _Rows(NamedTuple):
         if all(on) and guard is None:
             return self.piece(lane, 0, self.size)
         m, dtype = self.m, self.buffer.dtype
-        kind = stored_type(dtype, self.size)
         other = m.a.to_storage(fallback or constant(0, dtype), dtype, self.size)
         if not any(on):
             return other.text
@@ -205,8 +204,7 @@ class _Rows(NamedTuple):
         if guard is not None and not all(on):
             mask = m.a.binary("and", mask_constant(on), guard)
         pointer = m.x.pointer(self.buffer, self.places[lane], stored_type(dtype))
-        width = self.size
-        return m.w.masked_load(kind, suffix(dtype, width), pointer, dtype.bytes, m.a.operand(mask, width), other.text)
+        return m.w.masked_load(dtype, self.size, pointer, dtype.bytes, m.a.operand(mask, self.size), other.text)
 
     def _whole(self, first: int, width: int) -> list[str]:
         """From every `width`-th row, whole: vectors of their first pieces, of their second pieces, ...

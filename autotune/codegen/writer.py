@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from autotune.codegen.value import stored_type, suffix
 from autotune.errors import CodegenError
+from autotune.tensor.dtype import DType
 
 INLINE = 1 << 30
 CHAINS = 4  # of instructions that wait for each other, written in turns: more would need more registers
@@ -79,11 +81,11 @@ class Writer:
         self.scopes[-1].body.append(f"  {name} = {text}")
         return name
 
-    def masked_load(self, kind: str, suffix: str, pointer: str, align: int, mask: str, otherwise: str) -> str:
+    def masked_load(self, dtype: DType, lanes: int, pointer: str, align: int, mask: str, otherwise: str) -> str:
         """Those elements of a vector in memory that the mask names, the others from `otherwise`."""
-        lanes, name = f"<{kind[1:].split(' ')[0]} x i1>", f"@llvm.masked.load.{suffix}.p0"
-        self.declare(f"{kind} {name}(ptr, {lanes}, {kind})")
-        return self.value(f"call {kind} {name}(ptr align {align} {pointer}, {lanes} {mask}, {kind} {otherwise})")
+        kind, bits, name = stored_type(dtype, lanes), f"<{lanes} x i1>", f"@llvm.masked.load.{suffix(dtype, lanes)}.p0"
+        self.declare(f"{kind} {name}(ptr, {bits}, {kind})")
+        return self.value(f"call {kind} {name}(ptr align {align} {pointer}, {bits} {mask}, {kind} {otherwise})")
 
     def known(self, key: object) -> str | None:
         """What `once` gives where it needs no instruction."""

@@ -51,6 +51,7 @@ from autotune.tensor.dtype import DType
 if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
 
+NOT_FASTER = "tuned, the model was not surely faster as a whole; `autotune tune --verdict tuned` runs it so"
 DIRECT_BYTES = 1 << 16
 
 _log = logging.getLogger(__name__)
@@ -174,9 +175,6 @@ class CompiledModel:
         return Artifact((self.program,), self.objects, self.constants, self.runtime)
 
 
-NOT_FASTER = "tuned schedules made this model not surely faster as a whole; `autotune tune --verdict tuned` uses them"
-
-
 def compile_graph(
     graph: Graph,
     target: Target,
@@ -212,10 +210,7 @@ def compile_graph(
     if database is not None and heed_plan:
         plan = database.plan(model_key(groups), target.key)
         if plan is not None and not plan.tuned:
-            database, without = (
-                None,
-                NOT_FASTER,
-            )
+            database, without = None, NOT_FASTER
     plain: set[Workload] = set(strict_workloads)
     while True:
         with beside or Beside() as beside:

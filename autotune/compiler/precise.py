@@ -96,7 +96,7 @@ def in_precision(
     dtype = precision.dtype(graph.own)
     if dtype is DType.f32:
         return graph, replace(AS_IT_IS, asked=precision.name)
-    nodes = narrowable(graph, in_rows=_folds_rows(target, dtype))
+    nodes = narrowable(graph, in_rows=folds_rows(target, dtype))
     narrow = functools.partial(narrowed, graph, dtype, between=_folds_pairs(target))
     if precision.name in ("bf16", "f16"):
         names = [node.name for node in nodes]
@@ -122,7 +122,7 @@ def _folds_pairs(target: Target) -> bool:
     return target.core.folding(DOT.pipe, DOT.extent) >= 1
 
 
-def _folds_rows(target: Target, dtype: DType) -> bool:
+def folds_rows(target: Target, dtype: DType) -> bool:
     """Whether an instruction for pairs of this type multiplies faster than those of f32 do: of few channels nothing but
     it makes 16 bits worth the while."""
     pairs = (d for d in DOT_PRODUCTS.values() if d.multiplies(dtype, dtype))

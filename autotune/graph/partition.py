@@ -115,8 +115,10 @@ class _Clusters:
         return narrow and node.output.dtype == "f32"
 
     def _rounded(self, anchor: Node, converted: Mapping[str, Node]) -> dict[str, Node]:
-        """What rounds the data of a convolution of few channels, whose factors are both of 16 bits."""
+        """What rounds the data of a convolution of few channels, whose weights are stored in 16 bits, too."""
         if anchor.op not in CONVOLUTIONS or any(name not in converted for name in anchor.inputs[:2]):
+            return {}
+        if converted[anchor.inputs[1]].inputs[0] not in self.graph.constants:
             return {}
         data, weight = (self.graph.values[name].shape for name in anchor.inputs[:2])
         source = self.graph.producers.get(converted[anchor.inputs[0]].inputs[0])

@@ -44,8 +44,8 @@ def terms_of(size: Conv, dtype: DType) -> int:
 
 
 def in_rows(size: Conv) -> bool:
-    """Whether windows read neighbouring pixels, of few channels."""
-    return size.groups == 1 and size.c <= FEW and size.s > 1 and size.dilation[-1] == 1
+    """Whether windows read neighbouring pixels, of few channels, for more filters, along which vectors lie."""
+    return size.groups == 1 and size.c <= FEW < size.k and size.s > 1 and size.dilation[-1] == 1
 
 
 def _rows(op: str, rank: int) -> None:
@@ -57,7 +57,7 @@ def _rows(op: str, rank: int) -> None:
         numeric(op, x)
         factors(op, x, weight)
         size = Conv.of(op, x.shape, weight.shape, attrs)
-        require(in_rows(size), f"{op} in rows: not of few channels and neighbouring pixels, or in groups")
+        require(in_rows(size), f"{op} in rows: not of few channels, more filters and neighbouring pixels, or in groups")
         border(op, x, size.pad_value)
         image, filters = stored(x), stored(weight)
         total, channels, terms = accumulator(x.dtype), channels_of(size, image.dtype), terms_of(size, image.dtype)

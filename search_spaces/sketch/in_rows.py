@@ -11,12 +11,12 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
 from autotune.search_spaces.library.anchored import anchored
+from autotune.search_spaces.library.copy_loops import in_memory_order
 from autotune.search_spaces.library.fusion import same_point
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, with_one_output
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.search_spaces.sketch.tiling import Tiles
-from autotune.search_spaces.sketch.widened import in_memory_order
 from autotune.target import Target
 
 

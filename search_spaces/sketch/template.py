@@ -158,7 +158,7 @@ class SketchedWide(SketchedWidened):
     look = staticmethod(all_wide)
 
 
-@template("sketch.rows", op=None, weight=0.5, priority=_first)
+@template("sketch.rows", op=None, priority=_first)
 class SketchedRows(_Sketch):
     """Convolutions of few channels whose windows are rows of neighbours that instructions fold."""
 

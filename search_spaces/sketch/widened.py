@@ -19,6 +19,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.dot_products import DOT_PRODUCTS, PAIRS
 from autotune.schedule.editor import Editor
 from autotune.search_spaces.library.access import innermost
+from autotune.search_spaces.library.copy_loops import in_memory_order
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.instructions import outrun
@@ -122,32 +123,3 @@ def copied(schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
             edit.compute_at(s.name, c.output, place)
         in_memory_order(edit, s.name, form, along, target.lanes(DType.f32.bytes), alone=place is None)
     return edit.schedule
-
-
-def in_memory_order(edit: Editor, name: str, form: Layout, along: int, lanes: int, *, alone: bool) -> None:
-    """The loops of a copy, in vectors of so many lanes or of a block, or as long as what lies side by side in what is
-    copied, too.
-
-    Args:
-        along: the dimension that is contiguous. `alone`: before all else, and shared among threads.
-    """
-    stage = edit.stage(name)
-    axes, (read,) = [a.name for a in stage.stage.axes], stage.reads()
-    width = form.block(along) if form.block(along) > 1 else lanes
-    run = edit.schedule.state.layout(read.tensor).block(along)
-    ragged = edit.extent(name, axes[along]) % width
-    over, lane = edit.split(name, axes[along], width)
-    pieces = list[str]()
-    if 1 < run < width and width % run == 0:
-        piece, lane = edit.split(name, lane, run)
-        pieces.append(piece)
-    around = [axes[d] for d, block in form.order if not block and d != along]
-    order = [over if d == along else axes[d] for d, block in form.order if not block]
-    edit.order(name, [*(around if ragged else order), *([over] if ragged else []), *pieces, lane])
-    edit.unroll(name, pieces)
-    edit.vectorize(name, lane)
-    shared = around if ragged else order[:-1] or order
-    if shared and alone:
-        edit.parallel(name, edit.fuse(name, shared))
-    if ragged:
-        edit.partition(name, [over])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from autotune.compiler.precise import _folds_rows
+from autotune.compiler.precise import folds_rows
 from autotune.target import Target
 from autotune.tensor import DType
 from tests.cli.cli_models import conv_model, invoke, save
@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def products(dtype: DType) -> int:
     """Of the model: one, and its first convolution, of three channels, where an instruction folds rows."""
-    return 1 + _folds_rows(Target.parse(TARGET[1]), dtype)
+    return 1 + folds_rows(Target.parse(TARGET[1]), dtype)
 
 
 def test_compile_says_what_it_did(model: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def wide(graph: Graph) -> CompiledModel:
 @pytest.fixture(autouse=True)
 def few_channels_stay_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """On every CPU: the first convolution of `graph` has three."""
-    monkeypatch.setattr(precise, "_folds_rows", lambda target, dtype: False)
+    monkeypatch.setattr(precise, "folds_rows", lambda target, dtype: False)
 
 
 def error(model: CompiledModel, right: CompiledModel) -> float:
@@ -69,7 +69,7 @@ def test_products_in_16_bits_are_about_right(graph: Graph, wide: CompiledModel, 
 def test_few_channels_are_narrow_where_rows_are_folded(
     graph: Graph, wide: CompiledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precise, "_folds_rows", lambda target, dtype: True)
+    monkeypatch.setattr(precise, "folds_rows", lambda target, dtype: True)
     model = compile_precisely(graph, NATIVE, precision=Precision("bf16"))
     assert 0 < error(model, wide) <= 2e-2
     assert model.program.precision == "bf16 in 4 of 4 products"
@@ -82,9 +82,9 @@ def test_few_channels_are_narrow_where_rows_are_folded(
         ("graniterapids", DType.f16, True), ("sapphirerapids", DType.f16, False), ("haswell", DType.bf16, False),
     ],
 )  # fmt: skip
-def test_what_folds_rows(cpu: str, dtype: DType, folds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatfolds_rows(cpu: str, dtype: DType, folds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert precise._folds_rows(fixed(f"x86 -mcpu={cpu} -num-cores=1"), dtype) is folds
+    assert precise.folds_rows(fixed(f"x86 -mcpu={cpu} -num-cores=1"), dtype) is folds
 
 
 @pytest.mark.parametrize(("name", "most"), [("bf16", 2e-2), ("f16", 2e-3)])

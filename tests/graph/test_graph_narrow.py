@@ -208,9 +208,15 @@ def test_few_channels_are_a_product_where_rows_are_folded() -> None:
 
 def test_an_image_that_others_read_is_rounded_once() -> None:
     net = Net(1, 3, 9, 9)
-    graph = net.graph(net.conv(net.x, 16), net.conv(net.x, 8))
+    graph = net.graph(net.conv(net.x, 16), net.conv(net.x, 12))
     found = narrowed(graph, DType.bf16, {node.name for node in narrowable(graph, in_rows=True)})
     assert sorted(kernels(found)) == ["cast", "cast+cast+conv2d", "cast+cast+conv2d"]
+
+
+def test_few_channels_for_as_few_filters_are_left() -> None:
+    """Vectors lie along filters there: without one, rounding would only be in the way."""
+    net = Net(1, 3, 9, 9)
+    assert narrowable(net.graph(net.conv(net.x, 3)), in_rows=True) == ()
 
 
 def test_weights_beyond_f16() -> None:

@@ -32,7 +32,7 @@ def test_sums_along_rows_are_those_of_the_definition(
 ) -> None:  # fmt: skip
     rng = np.random.default_rng(0)
     arrays = []
-    for kind, shape in zip(kinds, ((2, channels, 7, 6), (3, channels, *window)), strict=True):
+    for kind, shape in zip(kinds, ((2, channels, 7, 6), (conv_rows.FEW + 1, channels, *window)), strict=True):
         drawn = rng.standard_normal(shape) if kind == "f64" else rng.integers(0, 256, shape)
         arrays.append(drawn.astype(DType(kind).numpy))
     attrs: dict[str, Any] = {"stride": stride, "pad": pad, "dilation": (down, 1), "groups": 1}
@@ -50,15 +50,16 @@ def test_a_row_and_a_window_of_it_are_neighbours() -> None:
 
 
 def test_halves_that_are_widened_lie_in_rows_as_halves() -> None:
-    wide = "conv2d data=1,3,9,9:bf16 weight=8,3,3,3:bf16"
+    wide = "conv2d data=1,3,9,9:bf16 weight=16,3,3,3:bf16"
     rows = compute_def(parse_workload(wide), conv_rows.NAME).stage(conv_rows.ROWS).outputs[0]
     assert (rows.dtype, rows.shape[-1]) == (DType.bf16, 6 * 4 + 12)
-    odd = compute_def(parse_workload("conv2d data=1,1,9,9:bf16 weight=8,1,3,3:bf16"), conv_rows.NAME)
+    odd = compute_def(parse_workload("conv2d data=1,1,9,9:bf16 weight=16,1,3,3:bf16"), conv_rows.NAME)
     assert odd.stage("conv").reduce_axes[-1].extent == 6, "a channel of zeros makes three pixels whole pairs"
 
 
-@pytest.mark.parametrize("attrs", ["groups=3", "dilation=1,2"])
-def test_windows_that_are_no_neighbours_are_refused(attrs: str) -> None:
-    grouped = "weight=3,1,3,3" if attrs == "groups=3" else "weight=8,3,3,3"
+@pytest.mark.parametrize(
+    "rest", ["weight=12,1,3,3 groups=3", "weight=16,3,3,3 dilation=1,2", "weight=16,3,3,1", "weight=8,3,3,3"]
+)
+def test_windows_that_are_no_neighbours_are_refused(rest: str) -> None:
     with pytest.raises(WorkloadError, match="conv2d in rows: not of few channels"):
-        compute_def(parse_workload(f"conv2d data=1,3,9,9 {grouped} {attrs}"), conv_rows.NAME)
+        compute_def(parse_workload(f"conv2d data=1,3,9,9 {rest}"), conv_rows.NAME)

@@ -23,7 +23,7 @@ def random_in_rows(rng: random.Random) -> Workload:
 
 def _convolution(rng: random.Random) -> str:
     rank, (data, weight) = rng.choice((1, 2, 2, 2, 3)), rng.choice(TYPES)
-    channels, filters = rng.randint(1, FEW), rng.choice((1, 8, 16, 20, 64))
+    channels, filters = rng.randint(1, FEW), rng.choice((9, 12, 16, 20, 64))
 
     def each(*choices: int, count: int = rank) -> str:
         return ",".join(str(rng.choice(choices)) for _ in range(count))

@@ -55,6 +55,7 @@ def test_rows_come_first_where_they_fill_instructions(text: str, target: Target)
         "conv2d data=1,3,32,32 weight=16,3,3,3",  # f32: nothing is folded
         "conv2d data=1,16,32,32:u8 weight=16,16,3,3:i8",  # channels enough
         "conv2d data=1,3,32,32:u8 weight=16,3,1,1:i8",  # no neighbours
+        "conv2d data=1,3,32,32:u8 weight=3,3,3,3:i8",  # no vector of filters
         "conv2d data=1,4,32,32:u8 weight=4,1,3,3:i8 groups=4",
         "conv2d data=1,3,32,32:u8 weight=16,3,3,3:i8 dilation=1,2",
         "conv2d data=1,3,32,32:u8 weight=var:16,3,3,3:i8",  # weights of the run
