@@ -286,30 +286,33 @@ class Database:
         *,
         interface: str | None = None,
         residency: str | None = None,
+        disturbed: bool | None = None,
     ) -> list[TuningRecord]:
         """The `k` fastest verified records of a workload on a target; ties by config key.
 
-        Fastest first, those measured beside other programs after all others.
+        Fastest first, those measured beside other programs after all others; or only those, or all but those.
         """
         where, parameters = _conditions(workload_key, target_key, interface, residency)
-        return read_trials(
-            self.connection,
-            f"WHERE {where} AND trials.verified = 1 "
-            "ORDER BY trials.disturbed, trials.seconds, trials.config_key LIMIT :k",
-            {**parameters, "k": k},
-        )
+        order, parameters = _fastest_first(where, disturbed), {**parameters, "k": k, "disturbed": disturbed}
+        return read_trials(self.connection, f"WHERE {order}", parameters)
 
     def times(self, workload_key: str, target_key: str, k: int, *, interface: str | None = None) -> list[Timed]:
-        """The trials that `top` gives, of which nothing but the times is read: a twentieth of the work."""
+        """The `k` trials that `top` gives of those measured in quiet, and then of the others: what was timed in turn
+        beside other programs is found behind any number of trials in quiet.
+
+        Nothing but the times is read: a twentieth of the work.
+        """
         where, parameters = _conditions(workload_key, target_key, interface, None)
-        rows = self.connection.rows(
-            "SELECT interfaces.json AS interface, residency, config_key, seconds, created "
-            "FROM trials JOIN interfaces ON interfaces.id = trials.interface_id "
-            f"WHERE {where} AND trials.verified = 1 "
-            "ORDER BY trials.disturbed, trials.seconds, trials.config_key LIMIT :k",
-            {**parameters, "k": k},
-        )
-        return [Timed(**row) for row in rows]
+        found: list[Timed] = []
+        for disturbed in (False, True):
+            rows = self.connection.rows(
+                "SELECT interfaces.json AS interface, residency, config_key, seconds, created "
+                "FROM trials JOIN interfaces ON interfaces.id = trials.interface_id "
+                f"WHERE {_fastest_first(where, disturbed)}",
+                {**parameters, "k": k, "disturbed": disturbed},
+            )
+            found += [Timed(**row) for row in rows]
+        return found
 
     def timed(self, workload_key: str, target_key: str, trial: Timed) -> TuningRecord | None:
         """A trial of `times` as a whole; None where it has been deleted since."""
@@ -443,3 +446,10 @@ def _conditions(
     }
     given: dict[str, object] = {name: value for name, value in values.items() if value is not None}
     return " AND ".join(map(equals, given)) or "1", given
+
+
+def _fastest_first(where: str, disturbed: bool | None) -> str:
+    """The condition on verified trials, their order, and their number `:k`."""
+    chosen = "" if disturbed is None else " AND trials.disturbed = :disturbed"
+    order = "trials.disturbed, trials.seconds, trials.config_key"
+    return f"{where} AND trials.verified = 1{chosen} ORDER BY {order} LIMIT :k"

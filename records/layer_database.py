@@ -84,9 +84,12 @@ class LayerDatabase(Database):
         *,
         interface: str | None = None,
         residency: str | None = None,
+        disturbed: bool | None = None,
     ) -> list[TuningRecord]:
         self._read_task(workload_key, target_key)
-        return super().top(workload_key, target_key, k, interface=interface, residency=residency)
+        return super().top(
+            workload_key, target_key, k, interface=interface, residency=residency, disturbed=disturbed
+        )
 
     def trials(
         self,

@@ -34,7 +34,11 @@ class LayeredDatabase(Database):
         return next((layer.name for layer in self.layers if layer.has(record)), self.name)
 
     def times(self, workload_key: str, target_key: str, k: int, *, interface: str | None = None) -> list[Timed]:
-        records = self.top(workload_key, target_key, k, interface=interface)
+        records = [
+            record
+            for disturbed in (False, True)
+            for record in self.top(workload_key, target_key, k, interface=interface, disturbed=disturbed)
+        ]
         return [Timed(r.interface, r.residency, r.config_key, r.seconds or 0.0, r.created) for r in records]
 
     def timed(self, workload_key: str, target_key: str, trial: Timed) -> TuningRecord | None:
@@ -49,12 +53,15 @@ class LayeredDatabase(Database):
         *,
         interface: str | None = None,
         residency: str | None = None,
+        disturbed: bool | None = None,
     ) -> list[TuningRecord]:
         found: list[list[TuningRecord]] = []
         for number, layer in enumerate(self.layers):
             count = k
             while True:
-                records = layer.top(workload_key, target_key, count, interface=interface, residency=residency)
+                records = layer.top(
+                    workload_key, target_key, count, interface=interface, residency=residency, disturbed=disturbed
+                )
                 seen = [record for record in records if not self._hidden(record, number)]
                 if len(seen) >= k or len(records) < count:
                     break

@@ -183,7 +183,7 @@ class Chooser:
         fastest = _Fastest(self.database, workload.key, self.target.key, form)
         for trial in fastest.trials:
             if trial.seconds > WORSE * (match.record.seconds or 0.0):
-                break  # what is left over from a search says less than what today's templates would do by themselves
+                continue  # what is left over from a search says less than what today's templates would do by themselves
             if not self._proved(workload, trial, fastest):
                 why = why or "the trials that are faster than the default were not timed in turn with it"
                 continue
@@ -261,7 +261,7 @@ class _Fastest:
     """The fastest trials of a workload; a record is read, checked and unpacked where somebody asks for it.
 
     Attributes:
-        trials: the fastest first.
+        trials: the fastest first, those measured beside other programs after all others.
     """
 
     def __init__(self, database: Database, workload_key: str, target_key: str, interface: str | None) -> None:

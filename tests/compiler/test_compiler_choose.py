@@ -24,12 +24,13 @@ DEFAULT = default_config(WORKLOAD, TARGET)
 
 
 def record(
-    config: Config, seconds: float, target: Target = TARGET, session: str | None = None, created: float = 1.0
-) -> TuningRecord:
+    config: Config, seconds: float, target: Target = TARGET, session: str | None = None, created: float = 1.0,
+    disturbed: bool = False,
+) -> TuningRecord:  # fmt: skip
     return TuningRecord(
         workload_key=WORKLOAD.key, workload=WORKLOAD.to_json(), target_key=target.key, target=target.to_json(),
         config_key=config.key, config=config.to_json(), template=config.template or "?", seconds=seconds, verified=True,
-        session_id=session, created=created,
+        session_id=session, created=created, disturbed=disturbed,
     )  # fmt: skip
 
 
@@ -69,6 +70,15 @@ def test_a_lucky_trial_does_not_replace_what_was_timed_in_turn(database: Databas
     database.add(record(third, 0.88e-3, session="s", created=2.0))
     chooser = Chooser(TARGET, database, untuned=lambda *_: pytest.fail("looked for the default"))
     assert chooser(WORKLOAD).config == OTHER
+
+
+def test_what_was_timed_in_turn_beside_others_is_found_behind_slow_trials_in_quiet(database: Database) -> None:
+    quiet = (OTHER.replace(shared=True), OTHER.replace(shared="?"))
+    for config, seconds in ((DEFAULT, 1e-3), (OTHER, 0.9e-3)):
+        database.add(record(config, seconds, session="s", created=3.0, disturbed=True))
+    for number, (config, seconds) in enumerate(zip(quiet, (1.1e-3, 4e-3), strict=True)):
+        database.add(record(config, seconds, session="s", created=2.0 + number / 10))
+    assert Chooser(TARGET, database)(WORKLOAD).config == OTHER
 
 
 def test_a_trial_far_faster_than_the_default_is_used_as_it_is(database: Database) -> None:

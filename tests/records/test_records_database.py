@@ -138,6 +138,17 @@ def test_top_is_sorted_and_verified(tmp_path: Path) -> None:
         assert db.timed(make_record().workload_key, "elsewhere", times[1]) is None
 
 
+def test_times_hold_what_was_disturbed_behind_any_number_of_others(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "db.sqlite") as db:
+        db.add_many([*(make_record(number) for number in (2, 3, 4, 5)), make_record(1, disturbed=True)])
+        key = make_record().workload_key
+        assert [trial.seconds for trial in db.times(key, TARGET_KEY, 2)] == [
+            make_record(number).seconds for number in (2, 3, 1)
+        ]
+        assert db.top(key, TARGET_KEY, 9, disturbed=True) == [make_record(1, disturbed=True)]
+        assert db.top(key, TARGET_KEY, 1, disturbed=False) == [make_record(2)]
+
+
 def test_who_only_reads_a_database_does_not_import_what_makes_one(tmp_path: Path) -> None:
     with Database.open(tmp_path / "db.sqlite") as db:
         db.add(make_record())
