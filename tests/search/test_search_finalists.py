@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from autotune.compiler.choose import Choice, Chooser
 from autotune.measure.failure import Failure
 from autotune.measure.types import MeasureInput, MeasureResult
-from autotune.records import Database
+from autotune.ops import Workload
+from autotune.records import Database, Tier, TuningRecord
 from autotune.search.budget import Budget
 from autotune.search.events import Event, FinalistsCompared, FinalistsLeft
 from autotune.search.outcome import TuneOutcome
 from autotune.search.task import TuningTask
 from autotune.search.tuner import TuneOptions, tune
+from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.space import ConfigSpace
 from tests.search.conftest import landscape
-from tests.search.simulated import SimulatedPipeline, make_task
+from tests.search.simulated import TARGET, SimulatedPipeline, make_task
 
 
 def compared_once(
@@ -65,3 +72,41 @@ def test_nothing_is_best_that_a_default_beats_beside_others(database: Database, 
     outcome, _, (left,) = compared_once(tasks, pipeline, database)
     (found,) = (one for one in outcome.tasks if one.task == left)
     assert found.best is not None and found.best.config == default and found.speedup == 1.0
+
+
+class RecordsAsTheyAre(Chooser):
+    """Of a synthetic space, whose configs no template knows."""
+
+    def _chosen(self, workload: Workload, record: TuningRecord, reason: str, sure: bool) -> Choice | str:
+        return Choice(Config.from_json(record.config), Tier.EXACT, reason, record.seconds)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_compiler_finds_what_was_compared_whatever_others_disturbed(
+    seed: int, database: Database, space: ConfigSpace
+) -> None:
+    """Trials, comparisons, or both beside other programs, whose times differ from one look to the next."""
+    rng = random.Random(seed)
+    noise, trials, comparisons = rng.choice((0.03, 0.3, 1.0)), rng.choice((0.1, 0.5)), rng.choice((0.3, 0.9))
+
+    def cost(one: MeasureInput) -> float | Failure:
+        found = landscape(one)
+        return found if isinstance(found, Failure) else found * (1 + noise * rng.random()) * rng.choice((1, 1, 1, 1.6))
+
+    pipeline = SimulatedPipeline(cost, ahead=2, disturbed=lambda _: rng.random() < trials)
+    compare = pipeline.compare
+
+    def beside_others(*args: Any, **kwargs: Any) -> list[MeasureResult | Failure]:
+        found = compare(*args, **kwargs)
+        return [
+            one if isinstance(one, Failure) else replace(one, disturbed=rng.random() < comparisons) for one in found
+        ]
+
+    pipeline.compare = beside_others  # type: ignore[method-assign]
+    task, days = make_task(space), iter(range(10**6))
+    tune(
+        [task], pipeline=pipeline, database=database, budget=Budget(trials=rng.choice((10, 30))),
+        options=TuneOptions(strategy="random", seed=seed), clock=pipeline.clock, wall=lambda: float(next(days)),
+    )  # fmt: skip
+    choice = RecordsAsTheyAre(TARGET, database, untuned=lambda *_: task.space.default())(task.workload)
+    assert choice.tuned, choice.reason
