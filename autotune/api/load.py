@@ -85,7 +85,7 @@ def load(
             )  # fmt: skip
 
     steps = MAX_LOOP_STEPS if max_loop_steps is None else max_loop_steps
-    making = Making(compiled, Optimizer(skip_passes, dump_graph), steps, max_memory)
+    making = Making(compiled, Optimizer(skip_passes, dump_graph), steps, max_memory, wanted)
 
     def staged(parsed: OnnxModel) -> StagedModel:
         sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -26,6 +26,7 @@ from autotune.errors import InputError, ModelError
 from autotune.graph import one_line, partition
 from autotune.graph.frontend import OnnxModel, convert_whole
 from autotune.graph.host import HostValue
+from autotune.ops.workload import Workload
 from autotune.runtime.executor import Array
 from autotune.runtime.open_axes import Extents, Piece
 from autotune.runtime.selection import least_pieces
@@ -73,6 +74,12 @@ class BucketedModel(StagedModel):
     def shapes(self) -> list[ShapeUse]:
         """The programs that are kept."""
         return [*self._padded.shapes(), *super().shapes()]
+
+    def expect(self, extents: Mapping[str, int], workloads: Iterable[Workload], seconds: float) -> None:
+        """What a program for exactly these extents tells, which was made before and took so long to be made. Where runs
+        are short, they are padded rather than have programs of their own."""
+        places = tuple(extents[symbol] for symbol in self._axes.open.symbols)
+        self._sizes, self._took = self._sizes.told(places, workloads).for_few(), seconds
 
     def wait(self) -> None:
         """Until no program is being made in the background."""

@@ -10,8 +10,17 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
-from autotune.graph.frontend.moved import MOVES, move_strings
-from autotune.graph.host import HostValue, by_place, run_host, scalar_nonzero
+from autotune.graph.frontend.moved import MOVES, evaluated, move_strings
+from autotune.graph.host import (
+    HostValue,
+    by_place,
+    eager,
+    host_function,
+    is_eager,
+    run_host,
+    scalar_nonzero,
+    value_function,
+)
 from autotune.runtime.boxes import keep_boxes
 from autotune.runtime.nonzero import nonzero
 from autotune.runtime.unique import unique
@@ -23,13 +32,20 @@ Quick = Callable[[Sequence[HostValue]], "Sequence[HostValue] | None"]
 """The same for what comes usually; None is for the operator's definition to give, or to refuse."""
 
 
+_OF_STRINGS = ("Cast", "Equal")
+"""Operators whose host functions are for strings alone."""
+MOST_AXES = 64
+"""NumPy's."""
+
+
 def prepared(node: NodeAttributes) -> Runner:
     """What runs a node, for any number of runs: its attributes are read here, once."""
     define: Runner = functools.partial(run_host, node)
-    if node.op in MOVES:
-        define = functools.partial(_moved, node, define)
+    if host_function(node.proto) is None and (is_eager(node.proto) or node.op in MOVES):
+        define = functools.partial(_defined, node)
+    make = _QUICK.get(node.op, eager if is_eager(node.proto) else None)
     try:
-        quick = _QUICK[node.op](node) if node.op in _QUICK else None
+        quick = None if make is None else make(node)
     except ModelError:  # its definition says what is wrong
         quick = None
     if quick is None:
@@ -47,10 +63,14 @@ def run_on_host(node: NodeAttributes, values: Sequence[HostValue]) -> Sequence[H
     return prepared(node)(values)
 
 
-def _moved(node: NodeAttributes, define: Runner, values: Sequence[HostValue]) -> Sequence[HostValue]:
-    if any(isinstance(value, np.ndarray) and value.dtype == object for value in values):
+def _defined(node: NodeAttributes, values: Sequence[HostValue]) -> Sequence[HostValue]:
+    """The results of a node that programs compute where all that it reads are numbers."""
+    numbers = all(value is None or (isinstance(value, np.ndarray) and value.dtype != object) for value in values)
+    if node.op in MOVES and not numbers:
         return move_strings(node, values)
-    return define(values)
+    if value_function(node.proto) is None or (numbers and node.op in _OF_STRINGS):
+        return evaluated(node, values)
+    return run_host(node, values)
 
 
 def _compress(node: NodeAttributes) -> Quick:
@@ -146,10 +166,31 @@ def _joined(node: NodeAttributes, values: Sequence[HostValue]) -> int:
     return sum(map(value_bytes, values))
 
 
+def _repeated(node: NodeAttributes, values: Sequence[HostValue]) -> int:
+    """At most so many bytes: of Expand, Tile and ConstantOfShape, whose last input says how often, or how many."""
+    times = values[-1] if values else None
+    if not isinstance(times, np.ndarray) or times.dtype.kind not in "iu" or times.size > MOST_AXES:
+        return 0  # its definition says what is wrong
+    each = 8 if len(values) < 2 else value_bytes(values[0])
+    return each * int(math.prod(max(n, 1) for n in times.reshape(-1).tolist()))
+
+
+def _counted(node: NodeAttributes, values: Sequence[HostValue]) -> int:
+    try:
+        start, limit, step = (_number(value, 0) for value in _first(values, 3))
+    except (AttributeError, ValueError):
+        return 0
+    return 8 * max(0, math.ceil((limit - start) / step)) if step else 0
+
+
 GROWS: Mapping[str, Callable[[NodeAttributes, Sequence[HostValue]], int]] = {
     "Concat": _joined,
     "ConcatFromSequence": _joined,
+    "ConstantOfShape": _repeated,
+    "Expand": _repeated,
     "Gather": _gathered,
+    "Range": _counted,
+    "Tile": _repeated,
 }
 """Operators that move elements and may give more of them than they are given: how many bytes, before they do."""
 

@@ -6,13 +6,14 @@ a run sets no more than the addresses of what comes from outside, and looks up t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from autotune.compiler.loop_guard import LoopGuard
-from autotune.compiler.specialisation import Bound, Room, Specialisation, digest
+from autotune.compiler.open_form import digest
+from autotune.compiler.specialisation import Bound, Room, Specialisation
 from autotune.errors import ModelError
 from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
@@ -192,7 +193,12 @@ def begins(
 ) -> Hashable:
     """What a part is made for, of these inputs and values that decide: forms, those that grow left out, and values."""
     typed = room.typed
-    found: list[Hashable] = [typed]
+    served: object = None
+    told: Collection[str] = ()
+    if room.open is not None or room.eager:
+        served, open_, told = room.free(values)
+        growing, typed = (growing if not typed else frozenset()).union(open_), False
+    found: list[Hashable] = [room.typed, served]
     for name in inputs:  # on the path of every run, so written out: `form_of`
         value = values[name]
         if not isinstance(value, np.ndarray) or (name in growing and not typed):
@@ -203,7 +209,8 @@ def begins(
             found.append(value.dtype)
             found.append(value.shape)
     for name in decisive:
-        found.append(digest(values[name]))
+        if name not in told:
+            found.append(digest(values[name]))
     return tuple(found)
 
 

@@ -13,10 +13,16 @@ from autotune.errors import ModelError
 from autotune.ops.workload import Workload
 from autotune.runtime.open_axes import Extents, OpenAxes, Piece
 from autotune.runtime.selection import times_as_long
-from autotune.search_spaces.space.limit import Speed, moved, products_per_cycle
+from autotune.search_spaces.space.limit import Speed, limit, moved, products_per_cycle
 from autotune.target import Target
 
 MOST_PROGRAMS = 512
+
+SHORT = 1e-4
+"""Seconds of a run that is not worth a program of its own, where few are wanted."""
+
+LEAST = 16
+"""Extent of its padded dimensions, at least."""
 
 GUESS = 0.1
 """What an element of the padding costs where kernels leave it out, until a program tells."""
@@ -29,6 +35,8 @@ class Sizes:
         padding: what an element of the padding costs where kernels leave it out, of what any other does.
         density: arithmetic by the product of all extents; None until a program tells.
         weight_bytes: that a run reads in that program; of a table, the rows that it looks up.
+        each: seconds that it takes at least, by the product of all extents.
+        few: short runs are padded to the next power of two.
     """
 
     axes: OpenAxes
@@ -36,6 +44,12 @@ class Sizes:
     padding: float = GUESS
     density: float | None = None
     weight_bytes: int = 0
+    each: float = math.inf
+    few: bool = False
+
+    def for_few(self) -> Sizes:
+        """The same where few programs are wanted."""
+        return replace(self, few=True)
 
     def told(self, extents: Extents, workloads: Iterable[Workload]) -> Sizes:
         """What the kernels of a program of these extents tell."""
@@ -43,12 +57,17 @@ class Sizes:
         density = sum(kernel.flops * count for kernel, count in kernels.items()) / math.prod(extents)
         weights = sum(moved(kernel)[0] * count for kernel, count in kernels.items())
         padding = padding_cost(kernels.elements(), self.target)
-        return replace(self, padding=padding, density=density, weight_bytes=weights)
+        least = sum(limit(kernel, self.target).seconds * count for kernel, count in kernels.items())
+        each = least / math.prod(extents)
+        return replace(self, padding=padding, density=density, weight_bytes=weights, each=each)
 
     def pieces(self, extents: Mapping[str, int]) -> list[Piece]:
         """The pieces of a run, in the programs that they should have."""
         costs, cut = self.costs, self.axes.cut
         free = {axis.symbol for axis in self.axes.free}
+        bucket = {s: max(LEAST, 1 << (n - 1).bit_length()) if s in free else n for s, n in extents.items()}
+        if self.few and self.each * math.prod(bucket.values()) <= SHORT:
+            return [Piece(self._places(bucket), 0, 0 if cut is None else extents[cut.symbol])]
         bucket = {s: padded_size(n, costs[s]) if s in free else n for s, n in extents.items()}
         if cut is None:
             return [Piece(self._places(bucket), 0, 0)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Union
+from typing import TYPE_CHECKING, Protocol, Union
 
 import numpy as np
 
 from autotune.compiler.bound_host import bound
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.host import GROWS, Runner, prepared
+from autotune.compiler.open_form import Form, OpenForm, digest
 from autotune.graph.frontend import OnnxModel, Part, Stage
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import HostValue
@@ -19,8 +19,13 @@ from autotune.runtime.executor import Array
 from autotune.runtime.form import output_bytes
 from autotune.runtime.trace import RunTrace
 
+if TYPE_CHECKING:
+    from autotune.compiler.open_part import Before
+
+MOST_FORMS = 8
+"""Of runs of a part from which is learned what is open."""
+
 _FRESH = frozenset(("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
-_SHORT = 64  # bytes of a value that is its own digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,12 @@ class Room:
         is_whole: it is the whole model.
         decisive: inputs for whose values it is made, not only for their types; they are found out as runs come.
         typed: it needs the types of all inputs, also of those that grow; found out as well.
+        open: which extents of its inputs data decides, once two runs have shown it.
+        eager: inputs on whose shapes and values nothing depends: where nothing can be proved of the open ones, what
+            is computed from them runs on the host if that takes little time.
+        forms: of the first run that had a program, and of those that showed this; None where there must be one for
+            each.
+        before: the first program that was made for one of them.
     """
 
     number: int
@@ -92,13 +103,58 @@ class Room:
     is_whole: bool
     decisive: tuple[str, ...]
     typed: bool = False
+    open: OpenForm | None = None
+    eager: frozenset[str] = frozenset()
+    forms: Sequence[Form] | None = ()
+    before: Before | None = None
+
+    def learn(self, form: Form) -> bool:
+        """Take the form of a run for which there is nothing yet; whether it may be served together with others now."""
+        if not self.forms or form in self.forms:
+            return False
+        if self.eager:
+            more = form.unlike(self.forms[0]) - self.eager
+            self.eager |= more
+            return bool(more)
+        forms = [*self.forms, form]
+        found = OpenForm.of(forms) if len(forms) <= MOST_FORMS else None
+        self.forms = forms
+        if found is None:
+            self.be_eager()
+        else:
+            self.open = found
+        return True
+
+    def be_eager(self) -> None:
+        """Nothing can be proved of what is open."""
+        assert self.forms
+        self.open = None
+        self.eager = frozenset().union(*(form.unlike(self.forms[0]) for form in self.forms[1:]))
+        self.forms = self.forms[:1]
+
+    def be_exact(self) -> None:
+        """Nothing can be done but to have a specialisation for each run."""
+        self.open, self.eager, self.forms = None, frozenset(), None
+
+    def opened(self, values: Mapping[str, HostValue]) -> OpenForm | None:
+        """The open form, where these values fit it."""
+        return self.open if self.open is not None and self.open.extents(values) is not None else None
+
+    def free(self, values: Mapping[str, HostValue]) -> tuple[object, Collection[str], Collection[str]]:
+        """What serves such values: what it is known by, and the names of inputs whose forms, and of those whose values,
+        do not matter to it."""
+        if self.eager:
+            return self.eager, self.eager, self.eager
+        form = self.opened(values)
+        return (None, (), ()) if form is None else (form, form.dims.keys(), form.elements.keys())
 
     def key(
         self, values: Mapping[str, HostValue], decisive: tuple[str, ...], growing: frozenset[str]
     ) -> tuple[object, ...]:
         """What two runs have in common that use the same specialisation."""
-        types = [form_of(values[name]) if name not in growing else ... for name in self.part.inputs]
-        return (self.number, decisive, *types, *(digest(values[name]) for name in decisive))
+        served, open_, told = self.free(values)
+        types = [form_of(values[n]) if n not in growing and n not in open_ else ... for n in self.part.inputs]
+        return (self.number, decisive, served, *types, *(digest(values[n]) for n in decisive if n not in told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +273,7 @@ class Specialisation:
         rest: what remains after that.
         takes: bytes of the memory that a run of the program takes, outputs included.
         life: counts its runs.
+        opened: the first of the calls, where it runs programs for any extents that data decides.
     """
 
     stage: Stage
@@ -227,6 +284,7 @@ class Specialisation:
     rest: Room | None
     takes: int = 0
     life: Life = field(default_factory=Life)
+    opened: Call | None = None
 
     @classmethod
     def of(
@@ -236,19 +294,27 @@ class Specialisation:
         call: Callable[[Stage, int], Call],
         room: Callable[[Part], Room],
         seconds: float = 0.0,
+        opened: Call | None = None,
     ) -> Specialisation:
         """
         Args:
             seconds: that it took to make the program.
             call: makes the call of a node of the stage's hosts.
             room: finds the one of a part.
+            opened: what is called before those.
         """
         reads = () if program is None else tuple(spec.name for spec in program.program.inputs)
         writes = () if program is None else tuple(spec.name for spec, _ in program.program.outputs)
         calls = tuple(call(stage, index) for index in stage.hosts)
+        calls = calls if opened is None else (opened, *calls)
         takes = 0 if program is None else program.program.arena_bytes + output_bytes(program.program)
         rest = None if stage.rest is None else room(stage.rest)
-        return cls(stage, program, reads, writes, calls, rest, takes, Life(seconds))
+        return cls(stage, program, reads, writes, calls, rest, takes, Life(seconds), opened)
+
+    @property
+    def programs(self) -> int:
+        """Of a run that comes here: one at most."""
+        return int(self.program is not None or self.opened is not None)
 
     @property
     def weights(self) -> dict[int, int]:
@@ -275,8 +341,3 @@ def form_of(value: HostValue) -> object:
         return None
     dtype = value.dtype
     return object if dtype.hasobject else (dtype, value.shape)
-
-
-def digest(value: HostValue) -> bytes:
-    data = value.tobytes() if isinstance(value, np.ndarray) else np.asarray(value).tobytes()
-    return data if len(data) <= _SHORT else hashlib.sha256(data).digest()

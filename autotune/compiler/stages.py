@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.host import value_bytes
 from autotune.compiler.loop_guard import LoopGuard, LoopLimit
+from autotune.compiler.open_form import Form
 from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
 from autotune.compiler.specialisation import (
     NOBODY,
@@ -33,11 +34,13 @@ from autotune.compiler.specialisation import (
 from autotune.errors import ModelError
 from autotune.graph import Graph, Value, one_line, optimize, verify
 from autotune.graph.frontend import OnnxModel, Part, Stage, convert_part
+from autotune.graph.frontend.beginning import NoModel
 from autotune.graph.frontend.body import body_model
 from autotune.graph.frontend.part import Body
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import MAX_CONTEXTS, Array
 from autotune.runtime.process import process_number
+from autotune.target import Target
 from autotune.tensor.dtype import DType
 
 if TYPE_CHECKING:
@@ -61,12 +64,14 @@ class Making:
         optimize: runs the graph passes.
         max_loop_steps: a loop that goes on for longer is refused.
         max_memory: bytes that packed weights and the memory of a run may take together; None for all that there is.
+        target: what they are for; None where there is to be one for each extent that data decides.
     """
 
     compile: Callable[[Graph], CompiledModel]
     optimize: Callable[[Graph], Graph] = optimize
     max_loop_steps: int = MAX_LOOP_STEPS
     max_memory: int | None = None
+    target: Target | None = None
 
 
 @dataclass(eq=False)
@@ -212,7 +217,7 @@ class Stages:
             raise at.program.executor.too_large() from error
         if new:
             hosts = [index for stop in came for index in stop.special.stage.hosts]
-            self._saw(sum(stop.special.program is not None for stop in came), hosts)
+            self._saw(sum(stop.special.programs for stop in came), hosts)
         results = []
         for name in self._results:
             found = values.get(name)
@@ -246,7 +251,7 @@ class Stages:
                     watch(ProgramStep(special.program, dict(zip(special.reads, arrays))))
                 values.update(zip(special.writes, special.program.run_checked(arrays, trace)))
                 fresh.update(special.writes)
-                segments += 1
+            segments += special.programs
             for name, items in special.stage.lists.items():
                 values[name] = None if items is None else [tensor(values[item]) for item in items]
             if special.calls:
@@ -324,21 +329,61 @@ class Stages:
                     room.decisive = tuple(dict.fromkeys((*room.decisive, *error.names)))
             except _TypesError:
                 room.typed = True
+            except _OpenError:
+                pass  # the room's form is another now
 
     def _specialise(
         self, room: Room, values: Mapping[str, HostValue], decisive: tuple[str, ...], growing: frozenset[str]
     ) -> Specialisation:
         given = {name: values[name] for name in room.part.inputs}
-        grown = growing.intersection(given)
+        loop, eager = growing.intersection(given), room.eager
+        grown = loop.union(eager)
         types = {n: _type(n, tensor(value)) for n, value in given.items() if is_tensor(value) and n not in grown}
         # The whole model is never made for values: what they do not touch is compiled once.
-        stage = self._converted(room.part, types, given, not room.is_whole, grown)
+        stage = self._converted(room.part, types, given, not room.is_whole, grown, bool(eager))
         if grown and not stage.gets_on(room.part):
-            raise _TypesError
+            if not eager:
+                raise _TypesError
+            with self._lock:
+                room.be_exact()
+            raise _OpenError
         if not set(stage.observed) <= set(decisive):
             raise _MoreValuesError(stage.observed)  # it would be kept for other values too
+        if room.is_whole or loop or self._workshop.making.target is None:
+            self.made += 1
+            return self.built(stage)
+        return self._maybe_open(room, stage, given, decisive)
+
+    def _maybe_open(
+        self, room: Room, stage: Stage, given: Mapping[str, HostValue], decisive: tuple[str, ...]
+    ) -> Specialisation:
+        """A stage with its program, or with what runs it for all extents that data decides, once they have differed."""
+        from autotune.compiler.open_part import Before, open_call  # which runs models
+
+        form, before, own = room.opened(given), room.before, Form.of(given, decisive)
         self.made += 1
-        return self.built(stage)
+        if form is None or before is None:
+            if before is not None:
+                with self._lock:
+                    if room.learn(own):
+                        raise _OpenError
+            special = self.built(stage)
+            if before is None and special.program is not None:
+                kernels = [kernel.workload for kernel in special.program.kernels]
+                bare = replace(stage, graph=None)
+                room.before, room.forms = Before(own, bare, kernels, special.life.seconds, special.takes), (own,)
+            return special
+        start, making = time.perf_counter(), self._workshop.making
+        assert making.target is not None
+        try:
+            call = open_call(self._model, room.part, stage, given, decisive, form, before, making, making.target)
+        except NoModel as error:
+            _log.info("%s may have any extent, and nothing can be padded: %s", ", ".join(sorted(form.dims)), error)
+            with self._lock:
+                room.be_eager()
+            raise _OpenError from error
+        bare = replace(stage, graph=None, constants={n: a for n, a in stage.constants.items() if n not in call.writes})
+        return Specialisation.of(bare, None, self._call, self._room, time.perf_counter() - start, call)
 
     def _converted(
         self,
@@ -347,9 +392,10 @@ class Stages:
         values: Mapping[str, HostValue] | None,
         observe: bool,
         growing: Collection[str] = (),
+        eager: bool = False,
     ) -> Stage:
         with one_line(), self._converting:
-            stage = convert_part(self._model, part, types, values, observe, growing)
+            stage = convert_part(self._model, part, types, values, observe, growing, eager)
             if stage.graph is not None:
                 verify(stage.graph)
             return stage
@@ -378,6 +424,10 @@ class Stages:
 
 class _TypesError(Exception):
     """Without the types of values that grow nothing can be done."""
+
+
+class _OpenError(Exception):
+    """Which extents of a part are open has changed."""
 
 
 class _MoreValuesError(Exception):

@@ -103,6 +103,7 @@ def convert_part(
     values: Mapping[str, HostValue] | None = None,
     observe: bool = True,
     growing: Collection[str] = (),
+    eager: bool = False,
 ) -> Stage:
     """Convert what can be converted of a part now.
 
@@ -111,7 +112,8 @@ def convert_part(
         values: what its inputs hold in this run; None when nothing runs yet.
         observe: converters that must know a value get it, and the stage is then for this value only:
             `Stage.observed` names them.
-        growing: inputs that have no type here because they have another shape every time.
+        growing: inputs that have no type here because they have another shape every time. `eager`: all that is made of
+            them runs on the host where that takes little time.
 
     Raises:
         ModelError, UnsupportedError: a node is impossible, or has what its converter does not know.
@@ -122,7 +124,7 @@ def convert_part(
     held = [name for name in values if name not in types and name not in growing]
     if not values:
         held = [declared.name for declared in model.inputs if not declared.is_tensor and declared.dtype]
-    walk = Walk(model, part.inputs, types, fixed, tensors if observe else {}, held, growing)
+    walk = Walk(model, part.inputs, types, fixed, tensors if observe else {}, held, growing, eager=eager)
     walk.convert(part.nodes)
     stage = walk.stage()
     if values and observe and not growing and not stage.gets_on(part):

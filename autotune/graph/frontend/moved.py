@@ -23,18 +23,26 @@ MOVES = frozenset(
 
 def move_strings(node: NodeAttributes, values: Sequence[HostValue]) -> list[HostValue]:
     """The results of one of MOVES some of whose inputs are strings."""
-    builder, strings, names = GraphBuilder("strings"), list[Array](), list[str | None]()
+    strings, numbers = list[Array](), list[HostValue]()
     for value in values:
-        if not isinstance(value, np.ndarray):
-            names.append(None)
-            continue
-        if value.dtype == object:
+        if isinstance(value, np.ndarray) and value.dtype == object:
             start = sum(found.size for found in strings)
             strings.append(value.reshape(-1))
             value = np.arange(start, start + value.size, dtype=np.int64).reshape(value.shape)
-        names.append(builder.constant(value))
+        numbers.append(value)
+    texts = np.concatenate(strings)
+    return [None if places is None else texts[places] for places in evaluated(node, numbers)]
+
+
+def evaluated(node: NodeAttributes, values: Sequence[HostValue]) -> list[Array | None]:
+    """The results of any operator that is converted, by evaluation: slow, and its definition.
+
+    Raises:
+        ModelError, InputError: it is impossible for these values.
+    """
+    builder = GraphBuilder("node")
+    names = [builder.constant(value) if isinstance(value, np.ndarray) else None for value in values]
     results = convert_node(OnnxNode(node.proto, node.opset, node.folder, tuple(names), builder))
     graph = builder.build([Output(name, name) for name in dict.fromkeys(results) if name])
     found = evaluate_graph(graph, {})
-    texts = np.concatenate(strings)
-    return [texts[found[name]] if name else None for name in results]
+    return [found[name] if name else None for name in results]

@@ -21,7 +21,7 @@ from autotune.graph.frontend.moved import MOVES
 from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for
 from autotune.graph.frontend.part import Body, Part, Stage, behind, remaining
 from autotune.graph.frontend.unroll import FEW_STEP_NODES, ScanForm, body_of, check_loop, goes_on, scan_length
-from autotune.graph.host import host_function, makes_strings, makes_values, run_host, value_function
+from autotune.graph.host import host_function, is_eager, makes_strings, makes_values, run_host, value_function
 from autotune.graph.host.node import LEARNED
 from autotune.graph.ir import Array, Graph, Output, Value
 
@@ -41,6 +41,7 @@ class Walk:
         held: inputs that are in hand and that no program takes: strings, sequences, optionals.
         growing: inputs that are in hand and whose shape is another one every time: what only moves their elements runs
             on the host, so that the rest has to be compiled once.
+        eager: all that takes little time runs there, with what is made of it.
         step_nodes: how many nodes the steps of a loop may become when they are written out.
 
     Attributes:
@@ -57,8 +58,10 @@ class Walk:
         held: Iterable[str] = (),
         growing: Iterable[str] = (),
         step_nodes: int = FEW_STEP_NODES,
+        eager: bool = False,
     ) -> None:
         self.model = model
+        self._eager = eager
         self._step_nodes = step_nodes
         self.waiting: dict[int, str] = {}
         self._builder = GraphBuilder(model.name, model.metadata)
@@ -265,6 +268,8 @@ class Walk:
             elif moves and op not in NO_MOVES and (value_function(entry.proto) is not None or op in MOVES):
                 self._opaque.update(entry.writes)
             self._values.update(self._opaque.intersection(entry.writes))
+            if self._eager:
+                self._values.update(entry.writes)
         self._unknown.update(entry.writes)
 
     def _runs_on_host(self, entry: Entry) -> bool:
@@ -274,6 +279,8 @@ class Walk:
         if host_function(entry.proto) is not None or is_loop(entry.proto):
             return True
         moves = value_function(entry.proto) is not None or entry.proto.op_type in MOVES
+        if self._eager:
+            moves = moves or is_eager(entry.proto)
         return moves and not self._values.isdisjoint(entry.proto.input)
 
     def _define_initializer(self, name: str) -> None:

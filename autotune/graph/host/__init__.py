@@ -9,6 +9,7 @@ functions are the reference; `autotune.compiler.host` has compiled code for some
 """
 
 from autotune.graph.host import boxes, labels, movement, ngrams, selection, sequences, strings
+from autotune.graph.host.eager import eager, is_eager
 from autotune.graph.host.node import (
     HostFunction,
     HostNode,
@@ -36,8 +37,10 @@ __all__ = [
     "by_place",
     "cut_points",
     "described",
+    "eager",
     "host_function",
     "host_operators",
+    "is_eager",
     "makes_strings",
     "makes_values",
     "of_values",

@@ -1,7 +1,7 @@
 """Models that may run in larger shapes than those of their inputs: what padding changes is found, masked or refused."""
 
-from autotune.graph.frontend.buckets.analysis import Padding, dimensions_of, padding_of
+from autotune.graph.frontend.buckets.analysis import Padding, dimensions_of, elements_of, padding_of
 from autotune.graph.frontend.buckets.facts import CannotPad
 from autotune.graph.frontend.buckets.padded import padded_model, valid_name
 
-__all__ = ["CannotPad", "Padding", "dimensions_of", "padded_model", "padding_of", "valid_name"]
+__all__ = ["CannotPad", "Padding", "dimensions_of", "elements_of", "padded_model", "padding_of", "valid_name"]

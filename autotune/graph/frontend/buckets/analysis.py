@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,6 +99,17 @@ def dimensions_of(model: OnnxModel) -> Mapping[str, tuple[Extent, ...] | None]:
     analysis = _Analysis(model, "")  # a symbol that no dimension has
     analysis.result()
     return {name: fact.dims for name, fact in analysis.facts.items()}
+
+
+def elements_of(model: OnnxModel, names: Collection[str]) -> Mapping[str, tuple[Extent, ...] | None]:
+    """What lists of integers hold, extents of the inputs by their symbols; None where that is not known.
+
+    Raises:
+        CannotPad: as `dimensions_of`.
+    """
+    analysis = _Analysis(model, "")
+    analysis.result()
+    return {name: analysis.facts[name].elements for name in names}
 
 
 class _Analysis:
