@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,11 +21,12 @@ from autotune.errors import AutotuneError
 from autotune.graph.frontend import OnnxModel, Part, Stage
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.beginning import NoModel, Told, beginning_model
-from autotune.graph.frontend.buckets import CannotPad, elements_of
+from autotune.graph.frontend.buckets import CannotPad, elements_of, padding_of
 from autotune.graph.frontend.buckets.facts import Extent, Shifted
 from autotune.graph.host import HostValue
 from autotune.ops.workload import Workload
 from autotune.runtime.executor import Array, dtype_name
+from autotune.runtime.open_axes import OpenAxes
 from autotune.target import Target
 
 
@@ -34,14 +35,12 @@ class Before:
     """What a program that was made for one form of a part tells.
 
     Attributes:
-        stage: without its graph.
         workloads: of its kernels.
         seconds: that it took to make.
         takes: bytes of the memory that a run of it takes.
     """
 
     form: Form
-    stage: Stage
     workloads: Sequence[Workload]
     seconds: float
     takes: int
@@ -128,6 +127,8 @@ def open_call(
     before: Before,
     making: Making,
     target: Target,
+    *,
+    all_open: bool = False,
 ) -> OpenCall:
     """What runs the program of a stage for all runs that fit a form.
 
@@ -135,14 +136,16 @@ def open_call(
         stage: what the part becomes for the values of one of these runs.
         values: those of the part's inputs. `decisive`: those that it is made for.
         before: of a run of another form that fits, too.
+        all_open: there must not be a program for each extent of one of several.
 
     Raises:
         NoModel: there must be a program for each.
     """
-    if stage.graph is None or replace(stage, graph=None, constants={}) != replace(before.stage, constants={}):
-        raise NoModel("what it becomes depends on the extents")
+    if stage.graph is None:
+        raise NoModel("there is nothing to compute")
     results = tuple(output.name for output in stage.graph.outputs if not output.complaint)
-    differing = [name for name, array in stage.constants.items() if not _same(array, before.stage.constants.get(name))]
+    behind = _behind(model, part, form)
+    following = [name for name in stage.constants if name in behind]  # whatever they were in the runs so far
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.dtype != object}
     inputs = {name: (dtype_name(a), form.dims.get(name, a.shape)) for name, a in arrays.items()}
     told = {
@@ -152,14 +155,18 @@ def open_call(
     extents = form.extents(values) or {}
     try:
         tells: list[Tells] = []
-        if differing:
-            whole = beginning_model(model, part, (*results, *differing), inputs, known, told)
-            for name, elements in elements_of(whole, differing).items():
+        if following:
+            whole = beginning_model(model, part, (*results, *following), inputs, known, told)
+            for name, elements in elements_of(whole, following).items():
                 array = stage.constants[name]
-                tells.append(Tells(name, elements or (), array.dtype, array.shape))
-                if elements is None or not _same(array, tells[-1].of(extents)):
+                if elements is None or len(elements) != array.size or array.dtype.kind not in "iuf":
                     raise NoModel(f"nobody knows what '{name}' tells of the extents")
+                tells.append(Tells(name, elements, array.dtype, array.shape))
+                if not np.array_equal(array, tells[-1].of(extents)):
+                    raise NoModel(f"'{name}' tells something else than the extents")
         opened = beginning_model(model, part, results, inputs, known, told)
+        if all_open:
+            _refuse_one(opened, model, part)
         bucketed = BucketedModel(opened, making, target)
     except (CannotPad, AutotuneError) as error:
         raise NoModel(str(error)) from error
@@ -174,8 +181,30 @@ def open_call(
     )  # fmt: skip
 
 
-def _same(one: Array, other: Array | None) -> bool:
-    return other is not None and one.dtype == other.dtype and np.array_equal(one, other)
+def _refuse_one(opened: OnnxModel, model: OnnxModel, part: Part) -> None:
+    """Name a node of the part because of which a dimension cannot be padded.
+
+    Raises:
+        NoModel: there is one.
+    """
+    for symbol in OpenAxes(opened.inputs, ()).symbols:
+        try:
+            padding_of(opened, symbol)
+        except CannotPad as error:
+            if error.place is None:
+                raise
+            entry = opened.nodes[error.place]
+            raise NoModel(str(error), next((n for n in part.nodes if model.nodes[n] is entry), None)) from error
+
+
+def _behind(model: OnnxModel, part: Part, form: OpenForm) -> set[str]:
+    """Names of values that may depend on what is open."""
+    found = {*form.dims, *form.elements}
+    for index in part.nodes:
+        entry = model.nodes[index]
+        if not found.isdisjoint(entry.reads):
+            found.update(entry.writes)
+    return found
 
 
 def _number(element: Extent, extents: Mapping[str, int]) -> int:

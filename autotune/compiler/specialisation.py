@@ -93,6 +93,7 @@ class Room:
         open: which extents of its inputs data decides, once two runs have shown it.
         eager: inputs on whose shapes and values nothing depends: where nothing can be proved of the open ones, what
             is computed from them runs on the host if that takes little time.
+        beginning: of what is open, only what can be padded is computed at once; the rest waits for that.
         forms: of the first run that had a program, and of those that showed this; None where there must be one for
             each.
         before: the first program that was made for one of them.
@@ -105,6 +106,7 @@ class Room:
     typed: bool = False
     open: OpenForm | None = None
     eager: frozenset[str] = frozenset()
+    beginning: bool = False
     forms: Sequence[Form] | None = ()
     before: Before | None = None
 
@@ -116,25 +118,26 @@ class Room:
             more = form.unlike(self.forms[0]) - self.eager
             self.eager |= more
             return bool(more)
-        forms = [*self.forms, form]
-        found = OpenForm.of(forms) if len(forms) <= MOST_FORMS else None
-        self.forms = forms
-        if found is None:
-            self.be_eager()
-        else:
-            self.open = found
+        if self.beginning and self.open is None:
+            return False
+        self.forms = [*self.forms, form]
+        self.open = OpenForm.of(self.forms) if len(self.forms) <= MOST_FORMS else None
+        if self.open is None:
+            self.do_less()
         return True
 
-    def be_eager(self) -> None:
-        """Nothing can be proved of what is open."""
-        assert self.forms
-        self.open = None
-        self.eager = frozenset().union(*(form.unlike(self.forms[0]) for form in self.forms[1:]))
-        self.forms = self.forms[:1]
-
-    def be_exact(self) -> None:
-        """Nothing can be done but to have a specialisation for each run."""
-        self.open, self.eager, self.forms = None, frozenset(), None
+    def do_less(self) -> None:
+        """What it was is not possible: what is open is padded, runs at once, is padded as far as that is possible, or
+        has a specialisation for each run."""
+        if self.beginning or not self.forms:
+            self.open, self.forms = None, None
+        elif self.eager:
+            self.eager, self.beginning = frozenset(), True
+            self.open = OpenForm.of(self.forms)
+            self.forms = self.forms if self.open is not None else None
+        else:
+            self.open = None
+            self.eager = frozenset().union(*(form.unlike(self.forms[0]) for form in self.forms[1:]))
 
     def opened(self, values: Mapping[str, HostValue]) -> OpenForm | None:
         """The open form, where these values fit it."""

@@ -345,7 +345,7 @@ class Stages:
             if not eager:
                 raise _TypesError
             with self._lock:
-                room.be_exact()
+                room.do_less()
             raise _OpenError
         if not set(stage.observed) <= set(decisive):
             raise _MoreValuesError(stage.observed)  # it would be kept for other values too
@@ -370,18 +370,28 @@ class Stages:
             special = self.built(stage)
             if before is None and special.program is not None:
                 kernels = [kernel.workload for kernel in special.program.kernels]
-                bare = replace(stage, graph=None)
-                room.before, room.forms = Before(own, bare, kernels, special.life.seconds, special.takes), (own,)
+                room.before, room.forms = Before(own, kernels, special.life.seconds, special.takes), (own,)
             return special
-        start, making = time.perf_counter(), self._workshop.making
+        start, making, barred = time.perf_counter(), self._workshop.making, set[int]()
         assert making.target is not None
-        try:
-            call = open_call(self._model, room.part, stage, given, decisive, form, before, making, making.target)
-        except NoModel as error:
-            _log.info("%s may have any extent, and nothing can be padded: %s", ", ".join(sorted(form.dims)), error)
-            with self._lock:
-                room.be_eager()
-            raise _OpenError from error
+        while True:
+            try:
+                call = open_call(
+                    self._model, room.part, stage, given, decisive, form, before, making, making.target,
+                    all_open=room.beginning,
+                )  # fmt: skip
+                break
+            except NoModel as error:
+                names = ", ".join(sorted(form.dims))
+                if not room.beginning or error.node is None or error.node in barred:
+                    _log.info("%s may have any extent, and nothing can be padded: %s", names, error)
+                    with self._lock:
+                        room.do_less()
+                    raise _OpenError from error
+                _log.info("%s may have any extent, and are padded until %s", names, error)
+                barred.add(error.node)
+                types = {n: _type(n, tensor(value)) for n, value in given.items() if is_tensor(value)}
+                stage = self._converted(room.part, types, given, True, barred=barred)
         bare = replace(stage, graph=None, constants={n: a for n, a in stage.constants.items() if n not in call.writes})
         return Specialisation.of(bare, None, self._call, self._room, time.perf_counter() - start, call)
 
@@ -393,9 +403,10 @@ class Stages:
         observe: bool,
         growing: Collection[str] = (),
         eager: bool = False,
+        barred: Collection[int] = (),
     ) -> Stage:
         with one_line(), self._converting:
-            stage = convert_part(self._model, part, types, values, observe, growing, eager)
+            stage = convert_part(self._model, part, types, values, observe, growing, eager, barred)
             if stage.graph is not None:
                 verify(stage.graph)
             return stage

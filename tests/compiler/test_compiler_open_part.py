@@ -173,6 +173,74 @@ def test_nothing_is_a_number_too(counts: tuple[int, ...]) -> None:
     check(model_with(node("Concat", ["rows", "rows"], "z", axis=0), node("Relu", ["z"], "y")), counts=counts)
 
 
+def test_regions_of_an_image() -> None:
+    """What is cut out of the features goes through layers, and the best of each is kept."""
+    nodes = (
+        node("Slice", ["rows", "none", "four", "one"], "corners"),
+        node("Abs", ["corners"], "regions"),
+        node("Shape", ["rows"], "extents"),
+        node("Gather", ["extents", "none"], "count"),
+        helper.make_node(
+            "ConstantOfShape",
+            ["count"],
+            ["images"],
+            value=helper.make_tensor("images", TensorProto.INT64, [1], [0]),
+        ),
+        node("RoiAlign", ["features", "regions", "images"], "cut", output_height=2, output_width=2, sampling_ratio=2),
+        node("Flatten", ["cut"], "flat"),
+        node("MatMul", ["flat", "head"], "z"),
+        helper.make_node("TopK", ["z", "three"], ["y", "order"], axis=1),
+        node("GatherElements", ["z", "order"], "again", axis=1),
+    )
+    model = model_with(*nodes, outputs=("y", "order", "again"))
+    rng = np.random.default_rng(5)
+    for name, array in (
+        ("four", np.asarray([4], np.int64)),
+        ("features", rng.standard_normal((1, 3, 8, 8)).astype(np.float32)),
+        ("head", rng.standard_normal((12, 7)).astype(np.float32)),
+    ):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    (call,) = calls(check(model, tolerance=1e-4))
+    assert set(call.writes) == {"y", "order", "again"}
+
+
+def test_what_two_runs_have_in_common_is_no_law() -> None:
+    """The least of the extent and 3 is 3 for most."""
+    nodes = (
+        node("Shape", ["rows"], "extents"),
+        node("Gather", ["extents", "none"], "count"),
+        node("Min", ["count", "three"], "few"),
+        node("Relu", ["rows"], "z"),
+        node("NonZero", ["z"], "where"),
+        node("Cast", ["where"], "floats", to=TensorProto.FLOAT),
+        node("Cast", ["few"], "number", to=TensorProto.FLOAT),
+        node("Add", ["floats", "number"], "y"),
+    )
+    check(model_with(*nodes, outputs=("y", "few")), counts=(5, 9, 2, 1, 12))
+
+
+def test_of_what_is_behind_only_the_beginning_may_be_padded() -> None:
+    """Experts: rows of a table go through layers, and are added to the rows of others."""
+    compiler = Counting()
+    nodes = (
+        node("MatMul", ["rows", "weights"], "hidden"),
+        node("Tanh", ["hidden"], "z"),
+        node("ScatterND", ["start", "places", "z"], "added", reduction="add"),
+        node("Relu", ["added"], "y"),
+    )
+    model = model_with(*nodes)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((MOST, 8), np.float32), "start"))
+    found = check(model, compiler)
+    assert len(calls(found)) == 1
+    calls(found)[0].model.wait()
+    before = len(compiler.graphs)
+    assert before <= 8
+    for count in (7, 14, 11):
+        found.run(feeds(count, 70 + count))
+    calls(found)[0].model.wait()
+    assert len(compiler.graphs) == before
+
+
 def test_an_if_that_data_decides() -> None:
     then = helper.make_graph([node("Identity", ["rows"], "t")], "then", [], [helper.make_empty_tensor_value_info("t")])
     other = helper.make_graph([node("Neg", ["rows"], "e")], "else", [], [helper.make_empty_tensor_value_info("e")])

@@ -20,7 +20,14 @@ OPSET = 17
 
 
 class NoModel(Exception):
-    """The beginning cannot be told apart from what it became for these types."""
+    """The beginning cannot be told apart from what it became for these types.
+
+    `node`: the place in the model's table of one without which it could; None where there is no such.
+    """
+
+    def __init__(self, why: str, node: int | None = None) -> None:
+        super().__init__(why)
+        self.node = node
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,7 @@ def convert_part(
     observe: bool = True,
     growing: Collection[str] = (),
     eager: bool = False,
+    barred: Collection[int] = (),
 ) -> Stage:
     """Convert what can be converted of a part now.
 
@@ -114,6 +115,7 @@ def convert_part(
             `Stage.observed` names them.
         growing: inputs that have no type here because they have another shape every time. `eager`: all that is made of
             them runs on the host where that takes little time.
+        barred: nodes that belong to the rest, whatever is known.
 
     Raises:
         ModelError, UnsupportedError: a node is impossible, or has what its converter does not know.
@@ -124,10 +126,10 @@ def convert_part(
     held = [name for name in values if name not in types and name not in growing]
     if not values:
         held = [declared.name for declared in model.inputs if not declared.is_tensor and declared.dtype]
-    walk = Walk(model, part.inputs, types, fixed, tensors if observe else {}, held, growing, eager=eager)
+    walk = Walk(model, part.inputs, types, fixed, tensors if observe else {}, held, growing, eager=eager, barred=barred)
     walk.convert(part.nodes)
     stage = walk.stage()
-    if values and observe and not growing and not stage.gets_on(part):
+    if values and observe and not (growing or barred) and not stage.gets_on(part):
         raise UnsupportedError("; ".join(walk.waiting.values()))
     return stage
 

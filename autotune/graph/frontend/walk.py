@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -42,6 +42,7 @@ class Walk:
         growing: inputs that are in hand and whose shape is another one every time: what only moves their elements runs
             on the host, so that the rest has to be compiled once.
         eager: all that takes little time runs there, with what is made of it.
+        barred: nodes that wait, whatever is known.
         step_nodes: how many nodes the steps of a loop may become when they are written out.
 
     Attributes:
@@ -59,9 +60,10 @@ class Walk:
         growing: Iterable[str] = (),
         step_nodes: int = FEW_STEP_NODES,
         eager: bool = False,
+        barred: Collection[int] = (),
     ) -> None:
         self.model = model
-        self._eager = eager
+        self._eager, self._barred = eager, barred
         self._step_nodes = step_nodes
         self.waiting: dict[int, str] = {}
         self._builder = GraphBuilder(model.name, model.metadata)
@@ -122,6 +124,9 @@ class Walk:
             strings = not self._values.isdisjoint(entry.reads)
             node = self.model.attributes(index)
             self._put_off_node(index, entry, f"{node.label} takes what no program takes" if strings else "")
+            return ()
+        if index in self._barred:
+            self._put_off_node(index, entry, f"{self.model.attributes(index).label} waits for the extents of the run")
             return ()
         for name in entry.reads:
             if name in self.model.initializers and name not in self._names:

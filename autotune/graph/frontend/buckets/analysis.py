@@ -159,7 +159,7 @@ class _Analysis:
             try:
                 at, found = self._found(at, entry.reads)
             except (CannotPad, AutotuneError) as error:
-                raise CannotPad(f"{at.node.label}: {error}") from None
+                raise CannotPad(f"{at.node.label}: {error}", index) from None
             for name, fact in zip(entry.proto.output, found):
                 if name:
                     fact = self._completed(name, fact)

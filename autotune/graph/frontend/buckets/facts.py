@@ -28,7 +28,14 @@ LARGE = 1e4
 
 
 class CannotPad(Exception):
-    """Padding would change other elements, as far as anybody knows."""
+    """Padding would change other elements, as far as anybody knows.
+
+    `place`: of the node in the model's table, where it is one.
+    """
+
+    def __init__(self, why: str, place: int | None = None) -> None:
+        super().__init__(why)
+        self.place = place
 
 
 class NeedsZeros(Exception):

@@ -212,6 +212,42 @@ def gather(at: At) -> list[Fact]:
     return [Fact((*dims[:axis], *places, *dims[axis + 1 :]), bound)]
 
 
+@rule("GatherElements")
+def gather_elements(at: At) -> list[Fact]:
+    """Of each place along the open dimension from the same place of the input."""
+    dims, places = at.dims(0), at.dims(1)
+    axis = at.axis(at.node.attr_int("axis", 0), len(dims))
+    along = [n for n, extent in enumerate(dims) if extent == at.symbol]
+    if along != [n for n, extent in enumerate(places) if extent == at.symbol] or axis in along:
+        raise CannotPad("it looks up along the open dimension")
+    return [Fact(places)]
+
+
+@rule("TopK")
+def top_k(at: At) -> list[Fact]:
+    dims = at.dims(0)
+    axis = at.axis(at.node.attr_int("axis", -1), len(dims))
+    if dims[axis] == at.symbol:
+        raise CannotPad("it orders what lies along the open dimension")
+    count = at.fact(1).elements if at.node.opset >= 10 else (at.node.attr_int("k", 0),)
+    if count is None or len(count) != 1 or not isinstance(count[0], int):
+        raise CannotPad("how many it gives is computed")
+    found = Fact((*dims[:axis], count[0], *dims[axis + 1 :]))
+    return [found, found]
+
+
+@rule("RoiAlign")
+def roi_align(at: At) -> list[Fact]:
+    """Each region is read out of the same images; padding is the region of all zeros, of the first image."""
+    x, regions, images = at.dims(0), at.dims(1), at.dims(2)
+    if at.symbol in x or regions[0] != at.symbol or images != (at.symbol,) or at.symbol in regions[1:]:
+        raise CannotPad("images and regions do not follow one dimension")
+    if at.fact(2).bound != 0.0:
+        raise CannotPad("the images of the padding may not be there")
+    height, width = (at.node.attr_int(name, 1) for name in ("output_height", "output_width"))
+    return [Fact((at.symbol, x[1], height, width))]
+
+
 @rule("Trilu")
 def trilu(at: At) -> list[Fact]:
     """Places are counted from the front."""
@@ -275,11 +311,13 @@ def constant_of_shape(at: At) -> list[Fact]:
     value = next((a.t for a in at.node.proto.attribute if a.name == "value"), None)
     dims = at.shape(0)
     count = dims[0] if len(dims) == 1 else 1
-    if value is not None and len(dims) <= 1 and isinstance(count, int) and count <= SHAPE_ELEMENTS:
-        number = numpy_helper.to_array(value)
-        if number.dtype.kind in "iu":
-            return [Fact(dims, elements=(int(number.reshape(-1)[0]),) * count)]
-    return [Fact(dims)]
+    number = np.zeros(1, np.float32) if value is None else numpy_helper.to_array(value)
+    if number.size != 1 or number.dtype.kind not in "iufb":
+        return [Fact(dims)]
+    bound = abs(float(number.reshape(-1)[0]))
+    if len(dims) <= 1 and isinstance(count, int) and count <= SHAPE_ELEMENTS and number.dtype.kind in "iu":
+        return [Fact(dims, bound, elements=(int(number.reshape(-1)[0]),) * count)]
+    return [Fact(dims, bound if math.isfinite(bound) else ANYTHING)]
 
 
 @rule("Range")
