@@ -8,42 +8,32 @@ proved that this changes nothing, compiled for each.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from autotune.compiler.bucketed import BucketedModel
-from autotune.compiler.open_form import Form, OpenForm
+from autotune.compiler.open_form import OpenForm
 from autotune.compiler.specialisation import NOBODY, Bound, Observers
 from autotune.compiler.stages import Making
 from autotune.errors import AutotuneError
-from autotune.graph.frontend import OnnxModel, Part, Stage
+from autotune.graph import partition
+from autotune.graph.frontend import OnnxModel, Part, Stage, convert_whole
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.beginning import NoModel, Told, beginning_model
 from autotune.graph.frontend.buckets import CannotPad, elements_of, padding_of
 from autotune.graph.frontend.buckets.facts import Extent, Shifted
+from autotune.graph.frontend.model import Entry
 from autotune.graph.host import HostValue
-from autotune.ops.workload import Workload
 from autotune.runtime.executor import Array, dtype_name
 from autotune.runtime.open_axes import OpenAxes
 from autotune.target import Target
+from autotune.tensor.declared import bind_symbols
 
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """What a program that was made for one form of a part tells.
-
-    Attributes:
-        workloads: of its kernels.
-        seconds: that it took to make.
-        takes: bytes of the memory that a run of it takes.
-    """
-
-    form: Form
-    workloads: Sequence[Workload]
-    seconds: float
-    takes: int
+MOST_SYMBOLS = 2
+"""Open dimensions of one program: the extents of more hardly come together twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,94 +107,153 @@ class OpenRun:
         return self.call.results(self.values, self.observers)
 
 
-def open_call(
-    model: OnnxModel,
-    part: Part,
-    stage: Stage,
-    values: Mapping[str, HostValue],
-    decisive: Sequence[str],
-    form: OpenForm,
-    before: Before,
-    making: Making,
-    target: Target,
-    *,
-    all_open: bool = False,
-) -> OpenCall:
-    """What runs the program of a stage for all runs that fit a form.
+@dataclass(frozen=True)
+class Opening:
+    """A part, and values of one of the runs that it is to be opened for.
 
-    Args:
-        stage: what the part becomes for the values of one of these runs.
-        values: those of the part's inputs. `decisive`: those that it is made for.
-        before: of a run of another form that fits, too.
-        all_open: there must not be a program for each extent of one of several.
-
-    Raises:
-        NoModel: there must be a program for each.
+    Attributes:
+        values: of the part's inputs. `decisive`: names of those that it is made for.
+        form: that the values fit.
+        seconds: that it took to make a program for one other run. `takes`: bytes of the memory of a run of that, and
+            `others`, its extents.
     """
-    if stage.graph is None:
-        raise NoModel("there is nothing to compute")
-    results = tuple(output.name for output in stage.graph.outputs if not output.complaint)
-    behind = _behind(model, part, form)
-    following = [name for name in stage.constants if name in behind]  # whatever they were in the runs so far
-    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.dtype != object}
-    inputs = {name: (dtype_name(a), form.dims.get(name, a.shape)) for name, a in arrays.items()}
-    told = {
-        name: Told(elements, dtype_name(arrays[name]), arrays[name].shape) for name, elements in form.elements.items()
-    }
-    known = {name: arrays[name].copy() for name in decisive if name in arrays and name not in told}
-    extents = form.extents(values) or {}
-    try:
-        tells: list[Tells] = []
-        if following:
-            whole = beginning_model(model, part, (*results, *following), inputs, known, told)
-            for name, elements in elements_of(whole, following).items():
-                array = stage.constants[name]
-                if elements is None or len(elements) != array.size or array.dtype.kind not in "iuf":
-                    raise NoModel(f"nobody knows what '{name}' tells of the extents")
-                tells.append(Tells(name, elements, array.dtype, array.shape))
-                if not np.array_equal(array, tells[-1].of(extents)):
-                    raise NoModel(f"'{name}' tells something else than the extents")
-        opened = beginning_model(model, part, results, inputs, known, told)
-        if all_open:
-            _refuse_one(opened, model, part)
-        bucketed = BucketedModel(opened, making, target)
-    except (CannotPad, AutotuneError) as error:
-        raise NoModel(str(error)) from error
-    if not bucketed.axes.open.free:
-        raise NoModel("; ".join(bucketed.axes.exact.values()) or "nothing of it is open")
-    past = form.extents_of(before.form)
-    bucketed.expect(past, before.workloads, before.seconds)
-    last = opened.nodes[-1]
-    return OpenCall(
-        form, bucketed, bucketed.input_names, (*results, *(one.name for one in tells)), tuple(tells),
-        before.takes / math.prod(past.values()), NodeAttributes(last.proto, last.opset, opened.folder).label,
-    )  # fmt: skip
 
+    model: OnnxModel
+    part: Part
+    values: Mapping[str, HostValue]
+    decisive: Sequence[str]
+    form: OpenForm
+    seconds: float
+    takes: int
+    others: Mapping[str, int]
 
-def _refuse_one(opened: OnnxModel, model: OnnxModel, part: Part) -> None:
-    """Name a node of the part because of which a dimension cannot be padded.
+    def calls(self, stage: Stage, making: Making, target: Target, *, whole: bool) -> tuple[OpenCall, ...]:
+        """What runs the program of a stage for all runs that fit the form: a call for all results that have an open
+        dimension in common.
 
-    Raises:
-        NoModel: there is one.
-    """
-    for symbol in OpenAxes(opened.inputs, ()).symbols:
+        Args:
+            stage: what the part becomes for the values.
+            whole: there may be a program for each extent of one of several dimensions; else a node that is why is
+                named.
+
+        Raises:
+            NoModel: there must be a program for each.
+        """
+        if stage.graph is None:
+            raise NoModel("there is nothing to compute")
+        results = [output.name for output in stage.graph.outputs if not output.complaint]
         try:
-            padding_of(opened, symbol)
-        except CannotPad as error:
-            if error.place is None:
-                raise
-            entry = opened.nodes[error.place]
-            raise NoModel(str(error), next((n for n in part.nodes if model.nodes[n] is entry), None)) from error
+            tells = self._tells(stage, results)
+            groups = list(self._groups(results))
+            calls = [self._call(names, making, target, len(groups), whole) for names in groups]
+        except (CannotPad, AutotuneError) as error:
+            raise NoModel(str(error)) from error
+        calls[0] = replace(calls[0], tells=tells, writes=(*calls[0].writes, *(one.name for one in tells)))
+        return tuple(calls)
 
+    @cached_property
+    def _arrays(self) -> Mapping[str, Array]:
+        return {n: v for n, v in self.values.items() if isinstance(v, np.ndarray) and v.dtype != object}
 
-def _behind(model: OnnxModel, part: Part, form: OpenForm) -> set[str]:
-    """Names of values that may depend on what is open."""
-    found = {*form.dims, *form.elements}
-    for index in part.nodes:
-        entry = model.nodes[index]
-        if not found.isdisjoint(entry.reads):
-            found.update(entry.writes)
-    return found
+    @cached_property
+    def _extents(self) -> Mapping[str, int]:
+        return self.form.extents(self.values) or {}
+
+    @cached_property
+    def _symbols(self) -> Mapping[str, frozenset[str]]:
+        """The open dimensions on whose extents a value may depend, by name; those on none left out."""
+        found: dict[str, frozenset[str]] = {}
+        for name, places in (*self.form.dims.items(), *self.form.elements.items()):
+            found[name] = frozenset(place for place in places if isinstance(place, str))
+        for index in self.part.nodes:
+            entry = self.model.nodes[index]
+            read = frozenset().union(*(found[name] for name in entry.reads if name in found))
+            if read:
+                found.update(dict.fromkeys(entry.writes, read))
+        return found
+
+    def _model(self, results: Sequence[str]) -> OnnxModel:
+        """What leads to these."""
+        arrays, form = self._arrays, self.form
+        inputs = {name: (dtype_name(a), form.dims.get(name, a.shape)) for name, a in arrays.items()}
+        told = {n: Told(elements, dtype_name(arrays[n]), arrays[n].shape) for n, elements in form.elements.items()}
+        known = {name: arrays[name].copy() for name in self.decisive if name in arrays and name not in told}
+        return beginning_model(self.model, self.part, results, inputs, known, told)
+
+    def _tells(self, stage: Stage, results: Sequence[str]) -> tuple[Tells, ...]:
+        """The constants of a stage that depend on extents, whatever they were in the runs so far."""
+        names = [name for name in stage.constants if name in self._symbols]
+        if not names:
+            return ()
+        found: list[Tells] = []
+        for name, elements in elements_of(self._model((*results, *names)), names).items():
+            array = stage.constants[name]
+            if elements is None or len(elements) != array.size or array.dtype.kind not in "iuf":
+                raise NoModel(f"nobody knows what '{name}' tells of the extents")
+            found.append(Tells(name, elements, array.dtype, array.shape))
+            if not np.array_equal(array, found[-1].of(self._extents)):
+                raise NoModel(f"'{name}' tells something else than the extents")
+        return tuple(found)
+
+    def _groups(self, results: Sequence[str]) -> Iterator[list[str]]:
+        """The results, those together that have an open dimension in common.
+
+        Raises:
+            NoModel: one has so many that their extents hardly come together twice.
+        """
+        groups: list[tuple[frozenset[str], list[str]]] = []
+        for name in results:
+            symbols, names = self._symbols.get(name, frozenset[str]()), [name]
+            alike = [group for group in groups if group[0] & symbols or not group[0] | symbols]
+            for group in alike:
+                symbols, names = symbols | group[0], [*group[1], *names]
+                groups.remove(group)
+            groups.append((symbols, names))
+        for symbols, names in groups:
+            if len(symbols) > MOST_SYMBOLS:
+                joins = (n for n in self.part.nodes if self._joins(self.model.nodes[n]))
+                raise NoModel(f"{len(symbols)} dimensions lead to '{names[0]}'", frozenset(list(joins)[:1]))
+            yield names
+
+    def _joins(self, entry: Entry) -> bool:
+        return any(len(self._symbols.get(name, ())) > MOST_SYMBOLS for name in entry.writes)
+
+    def _call(self, results: Sequence[str], making: Making, target: Target, groups: int, whole: bool) -> OpenCall:
+        opened = self._model(results)
+        if not whole:
+            self._name_refusing(opened)
+        bucketed = BucketedModel(opened, making, target)
+        axes = bucketed.axes
+        if axes.open.symbols and not axes.open.free:
+            raise NoModel("; ".join(axes.exact.values()))
+        graph = convert_whole(replace(opened, inputs=bind_symbols(opened.inputs, self._extents)))
+        if graph is None:
+            raise NoModel("what it becomes depends on its values")
+        workloads = [group.workload for group in partition(making.optimize(graph)) if not group.is_view]
+        bucketed.expect({s: self._extents[s] for s in axes.open.symbols}, workloads, self.seconds / groups)
+        last = opened.nodes[-1]
+        return OpenCall(
+            self.form, bucketed, bucketed.input_names, tuple(results), (),
+            self.takes / math.prod(self.others.values()) / groups,
+            NodeAttributes(last.proto, last.opset, opened.folder).label,
+        )  # fmt: skip
+
+    def _name_refusing(self, opened: OnnxModel) -> None:
+        """
+        Raises:
+            NoModel: a dimension cannot be padded; it names a node of the part that is why, of each such dimension.
+        """
+        why, places = "", set[int]()
+        for symbol in OpenAxes(opened.inputs, ()).symbols:
+            try:
+                padding_of(opened, symbol)
+            except CannotPad as error:
+                if error.place is None:
+                    raise
+                entry, why = opened.nodes[error.place], str(error)
+                places.update(n for n in self.part.nodes if self.model.nodes[n] is entry)
+        if why:
+            raise NoModel(why, frozenset(places))
 
 
 def _number(element: Extent, extents: Mapping[str, int]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, Union
+from typing import Protocol, Union
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array
 from autotune.runtime.form import output_bytes
 from autotune.runtime.trace import RunTrace
-
-if TYPE_CHECKING:
-    from autotune.compiler.open_part import Before
 
 MOST_FORMS = 8
 """Of runs of a part from which is learned what is open."""
@@ -96,7 +93,7 @@ class Room:
         beginning: of what is open, only what can be padded is computed at once; the rest waits for that.
         forms: of the first run that had a program, and of those that showed this; None where there must be one for
             each.
-        before: the first program that was made for one of them.
+        before: the seconds that it took to make the first program, and the bytes of the memory of its runs.
     """
 
     number: int
@@ -108,7 +105,7 @@ class Room:
     eager: frozenset[str] = frozenset()
     beginning: bool = False
     forms: Sequence[Form] | None = ()
-    before: Before | None = None
+    before: tuple[float, int] = (0.0, 0)
 
     def learn(self, form: Form) -> bool:
         """Take the form of a run for which there is nothing yet; whether it may be served together with others now."""
@@ -276,7 +273,7 @@ class Specialisation:
         rest: what remains after that.
         takes: bytes of the memory that a run of the program takes, outputs included.
         life: counts its runs.
-        opened: the first of the calls, where it runs programs for any extents that data decides.
+        opened: those of the calls, the first, that run programs for any extents that data decides.
     """
 
     stage: Stage
@@ -287,7 +284,7 @@ class Specialisation:
     rest: Room | None
     takes: int = 0
     life: Life = field(default_factory=Life)
-    opened: Call | None = None
+    opened: tuple[Call, ...] = ()
 
     @classmethod
     def of(
@@ -297,27 +294,26 @@ class Specialisation:
         call: Callable[[Stage, int], Call],
         room: Callable[[Part], Room],
         seconds: float = 0.0,
-        opened: Call | None = None,
+        opened: tuple[Call, ...] = (),
     ) -> Specialisation:
         """
         Args:
             seconds: that it took to make the program.
             call: makes the call of a node of the stage's hosts.
             room: finds the one of a part.
-            opened: what is called before those.
+            opened: what is called before those of the hosts.
         """
         reads = () if program is None else tuple(spec.name for spec in program.program.inputs)
         writes = () if program is None else tuple(spec.name for spec, _ in program.program.outputs)
-        calls = tuple(call(stage, index) for index in stage.hosts)
-        calls = calls if opened is None else (opened, *calls)
+        calls = (*opened, *(call(stage, index) for index in stage.hosts))
         takes = 0 if program is None else program.program.arena_bytes + output_bytes(program.program)
         rest = None if stage.rest is None else room(stage.rest)
         return cls(stage, program, reads, writes, calls, rest, takes, Life(seconds), opened)
 
     @property
     def programs(self) -> int:
-        """Of a run that comes here: one at most."""
-        return int(self.program is not None or self.opened is not None)
+        """How many a run that comes here is made of."""
+        return int(self.program is not None) + len(self.opened)
 
     @property
     def weights(self) -> dict[int, int]:

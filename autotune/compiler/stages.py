@@ -18,7 +18,7 @@ from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.host import value_bytes
 from autotune.compiler.loop_guard import LoopGuard, LoopLimit
-from autotune.compiler.open_form import Form
+from autotune.compiler.open_form import Form, OpenForm
 from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
 from autotune.compiler.specialisation import (
     NOBODY,
@@ -358,42 +358,48 @@ class Stages:
         self, room: Room, stage: Stage, given: Mapping[str, HostValue], decisive: tuple[str, ...]
     ) -> Specialisation:
         """A stage with its program, or with what runs it for all extents that data decides, once they have differed."""
-        from autotune.compiler.open_part import Before, open_call  # which runs models
-
-        form, before, own = room.opened(given), room.before, Form.of(given, decisive)
+        form, own = room.opened(given), Form.of(given, decisive)
         self.made += 1
-        if form is None or before is None:
-            if before is not None:
-                with self._lock:
-                    if room.learn(own):
-                        raise _OpenError
-            special = self.built(stage)
-            if before is None and special.program is not None:
-                kernels = [kernel.workload for kernel in special.program.kernels]
-                room.before, room.forms = Before(own, kernels, special.life.seconds, special.takes), (own,)
-            return special
-        start, making, barred = time.perf_counter(), self._workshop.making, set[int]()
-        assert making.target is not None
+        if form is not None:
+            return self._opened(room, stage, given, decisive, form)
+        with self._lock:
+            if room.learn(own):
+                raise _OpenError
+        special = self.built(stage)
+        if room.forms == () and special.program is not None:
+            room.before, room.forms = (special.life.seconds, special.takes), (own,)
+        return special
+
+    def _opened(
+        self, room: Room, stage: Stage, given: Mapping[str, HostValue], decisive: tuple[str, ...], form: OpenForm
+    ) -> Specialisation:
+        """A stage with what runs it for all extents that data decides; of a beginning, without what cannot be padded.
+
+        Raises:
+            _OpenError: that is not possible.
+        """
+        from autotune.compiler.open_part import Opening  # which runs models
+
+        making, start, barred = self._workshop.making, time.perf_counter(), set[int]()
+        assert making.target is not None and room.forms
+        others = form.extents_of(room.forms[0])
+        opening = Opening(self._model, room.part, given, decisive, form, *room.before, others)
         while True:
             try:
-                call = open_call(
-                    self._model, room.part, stage, given, decisive, form, before, making, making.target,
-                    all_open=room.beginning,
-                )  # fmt: skip
+                opened = opening.calls(stage, making, making.target, whole=not room.beginning)
                 break
             except NoModel as error:
-                names = ", ".join(sorted(form.dims))
-                if not room.beginning or error.node is None or error.node in barred:
-                    _log.info("%s may have any extent, and nothing can be padded: %s", names, error)
+                _log.info("%s may have any extent: %s", ", ".join(sorted(form.dims)), error)
+                if not room.beginning or error.nodes <= barred:
                     with self._lock:
                         room.do_less()
                     raise _OpenError from error
-                _log.info("%s may have any extent, and are padded until %s", names, error)
-                barred.add(error.node)
+                barred |= error.nodes
                 types = {n: _type(n, tensor(value)) for n, value in given.items() if is_tensor(value)}
                 stage = self._converted(room.part, types, given, True, barred=barred)
-        bare = replace(stage, graph=None, constants={n: a for n, a in stage.constants.items() if n not in call.writes})
-        return Specialisation.of(bare, None, self._call, self._room, time.perf_counter() - start, call)
+        names = {name for call in opened for name in call.writes}
+        bare = replace(stage, graph=None, constants={n: a for n, a in stage.constants.items() if n not in names})
+        return Specialisation.of(bare, None, self._call, self._room, time.perf_counter() - start, opened)
 
     def _converted(
         self,

@@ -80,7 +80,7 @@ def check(
 
 
 def calls(model: StagedModel) -> list[OpenCall]:
-    held = [one.opened for one in model._workshop.cache.values()]
+    held = [call for one in model._workshop.cache.values() for call in one.opened]
     return [one for one in held if isinstance(one, OpenCall)]
 
 

@@ -22,12 +22,12 @@ OPSET = 17
 class NoModel(Exception):
     """The beginning cannot be told apart from what it became for these types.
 
-    `node`: the place in the model's table of one without which it could; None where there is no such.
+    `nodes`: places in the model's table of some without which it might.
     """
 
-    def __init__(self, why: str, node: int | None = None) -> None:
+    def __init__(self, why: str, nodes: frozenset[int] = frozenset()) -> None:
         super().__init__(why)
-        self.node = node
+        self.nodes = nodes
 
 
 @dataclass(frozen=True, slots=True)
