@@ -8,14 +8,14 @@ proved that this changes nothing, compiled for each.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from autotune.compiler.bucketed import BucketedModel
-from autotune.compiler.open_form import OpenForm
+from autotune.compiler.open_form import OpenForm, digest
 from autotune.compiler.specialisation import NOBODY, Bound, Observers
 from autotune.compiler.stages import Making
 from autotune.errors import AutotuneError
@@ -116,6 +116,7 @@ class Opening:
         form: that the values fit.
         seconds: that it took to make a program for one other run. `takes`: bytes of the memory of a run of that, and
             `others`, its extents.
+        kept: models of an earlier form, by what they compute; those of this form afterwards.
     """
 
     model: OnnxModel
@@ -126,6 +127,7 @@ class Opening:
     seconds: float
     takes: int
     others: Mapping[str, int]
+    kept: dict[Hashable, BucketedModel]
 
     def calls(self, stage: Stage, making: Making, target: Target, *, whole: bool) -> tuple[OpenCall, ...]:
         """What runs the program of a stage for all runs that fit the form: a call for all results that have an open
@@ -145,9 +147,12 @@ class Opening:
         try:
             tells = self._tells(stage, results)
             groups = list(self._groups(results))
-            calls = [self._call(names, making, target, len(groups), whole) for names in groups]
+            made: dict[Hashable, BucketedModel] = {}
+            calls = [self._call(names, making, target, len(groups), whole, made) for names in groups]
         except (CannotPad, AutotuneError) as error:
             raise NoModel(str(error)) from error
+        self.kept.clear()
+        self.kept.update(made)
         calls[0] = replace(calls[0], tells=tells, writes=(*calls[0].writes, *(one.name for one in tells)))
         return tuple(calls)
 
@@ -218,10 +223,47 @@ class Opening:
     def _joins(self, entry: Entry) -> bool:
         return any(len(self._symbols.get(name, ())) > MOST_SYMBOLS for name in entry.writes)
 
-    def _call(self, results: Sequence[str], making: Making, target: Target, groups: int, whole: bool) -> OpenCall:
+    def _call(
+        self,
+        results: Sequence[str],
+        making: Making,
+        target: Target,
+        groups: int,
+        whole: bool,
+        made: dict[Hashable, BucketedModel],
+    ) -> OpenCall:
         opened = self._model(results)
-        if not whole:
-            self._name_refusing(opened)
+        key = self._key(opened)
+        if key not in self.kept:
+            if not whole:
+                self._name_refusing(opened)
+            self.kept[key] = self._bucketed(opened, making, target, groups)
+        bucketed = made[key] = self.kept[key]
+        last = opened.nodes[-1]
+        return OpenCall(
+            self.form, bucketed, bucketed.input_names, tuple(results), (),
+            self.takes / math.prod(self.others.values()) / groups,
+            NodeAttributes(last.proto, last.opset, opened.folder).label,
+        )  # fmt: skip
+
+    def _key(self, opened: OnnxModel) -> Hashable:
+        """What tells a model from others of the part: symbols may have other names."""
+        places: dict[str, int] = {}
+        inputs = tuple(
+            (
+                i.name,
+                i.dtype,
+                *(-1 - places.setdefault(d, len(places)) if isinstance(d, str) else d for d in i.dims or ()),
+            )
+            for i in opened.inputs
+        )
+        told = tuple(
+            (n, *(places.get(d, -1) if isinstance(d, str) else d for d in e)) for n, e in self.form.elements.items()
+        )
+        known = tuple((name, digest(self.values[name])) for name in self.decisive if name not in self.form.elements)
+        return tuple(opened.outputs), inputs, told, known
+
+    def _bucketed(self, opened: OnnxModel, making: Making, target: Target, groups: int) -> BucketedModel:
         bucketed = BucketedModel(opened, making, target)
         axes = bucketed.axes
         if axes.open.symbols and not axes.open.free:
@@ -231,12 +273,7 @@ class Opening:
             raise NoModel("what it becomes depends on its values")
         workloads = [group.workload for group in partition(making.optimize(graph)) if not group.is_view]
         bucketed.expect({s: self._extents[s] for s in axes.open.symbols}, workloads, self.seconds / groups)
-        last = opened.nodes[-1]
-        return OpenCall(
-            self.form, bucketed, bucketed.input_names, tuple(results), (),
-            self.takes / math.prod(self.others.values()) / groups,
-            NodeAttributes(last.proto, last.opset, opened.folder).label,
-        )  # fmt: skip
+        return bucketed
 
     def _name_refusing(self, opened: OnnxModel) -> None:
         """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Union
+from typing import TYPE_CHECKING, Protocol, Union
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array
 from autotune.runtime.form import output_bytes
 from autotune.runtime.trace import RunTrace
+
+if TYPE_CHECKING:
+    from autotune.compiler.bucketed import BucketedModel
 
 MOST_FORMS = 8
 """Of runs of a part from which is learned what is open."""
@@ -94,6 +97,7 @@ class Room:
         forms: of the first run that had a program, and of those that showed this; None where there must be one for
             each.
         before: the seconds that it took to make the first program, and the bytes of the memory of its runs.
+        kept: models with open dimensions, by what they compute.
     """
 
     number: int
@@ -106,6 +110,7 @@ class Room:
     beginning: bool = False
     forms: Sequence[Form] | None = ()
     before: tuple[float, int] = (0.0, 0)
+    kept: dict[Hashable, BucketedModel] = field(default_factory=dict)
 
     def learn(self, form: Form) -> bool:
         """Take the form of a run for which there is nothing yet; whether it may be served together with others now."""

@@ -383,7 +383,7 @@ class Stages:
         making, start, barred = self._workshop.making, time.perf_counter(), set[int]()
         assert making.target is not None and room.forms
         others = form.extents_of(room.forms[0])
-        opening = Opening(self._model, room.part, given, decisive, form, *room.before, others)
+        opening = Opening(self._model, room.part, given, decisive, form, *room.before, others, room.kept)
         while True:
             try:
                 opened = opening.calls(stage, making, making.target, whole=not room.beginning)
