@@ -129,17 +129,15 @@ class Opening:
     others: Mapping[str, int]
     kept: dict[Hashable, BucketedModel]
 
-    def calls(self, stage: Stage, making: Making, target: Target, *, whole: bool) -> tuple[OpenCall, ...]:
+    def calls(self, stage: Stage, making: Making, target: Target) -> tuple[OpenCall, ...]:
         """What runs the program of a stage for all runs that fit the form: a call for all results that have an open
         dimension in common.
 
         Args:
             stage: what the part becomes for the values.
-            whole: there may be a program for each extent of one of several dimensions; else a node that is why is
-                named.
 
         Raises:
-            NoModel: there must be a program for each.
+            NoModel: there must be a program for each; it may name nodes without which it might be possible.
         """
         if stage.graph is None:
             raise NoModel("there is nothing to compute")
@@ -148,7 +146,7 @@ class Opening:
             tells = self._tells(stage, results)
             groups = list(self._groups(results))
             made: dict[Hashable, BucketedModel] = {}
-            calls = [self._call(names, making, target, len(groups), whole, made) for names in groups]
+            calls = [self._call(names, making, target, len(groups), made) for names in groups]
         except (CannotPad, AutotuneError) as error:
             raise NoModel(str(error)) from error
         self.kept.clear()
@@ -229,14 +227,11 @@ class Opening:
         making: Making,
         target: Target,
         groups: int,
-        whole: bool,
         made: dict[Hashable, BucketedModel],
     ) -> OpenCall:
         opened = self._model(results)
         key = self._key(opened)
         if key not in self.kept:
-            if not whole:
-                self._name_refusing(opened)
             self.kept[key] = self._bucketed(opened, making, target, groups)
         bucketed = made[key] = self.kept[key]
         last = opened.nodes[-1]
@@ -266,8 +261,8 @@ class Opening:
     def _bucketed(self, opened: OnnxModel, making: Making, target: Target, groups: int) -> BucketedModel:
         bucketed = BucketedModel(opened, making, target)
         axes = bucketed.axes
-        if axes.open.symbols and not axes.open.free:
-            raise NoModel("; ".join(axes.exact.values()))
+        if axes.exact:
+            raise NoModel("; ".join(axes.exact.values()), self._refusing(opened))
         graph = convert_whole(replace(opened, inputs=bind_symbols(opened.inputs, self._extents)))
         if graph is None:
             raise NoModel("what it becomes depends on its values")
@@ -275,22 +270,16 @@ class Opening:
         bucketed.expect({s: self._extents[s] for s in axes.open.symbols}, workloads, self.seconds / groups)
         return bucketed
 
-    def _name_refusing(self, opened: OnnxModel) -> None:
-        """
-        Raises:
-            NoModel: a dimension cannot be padded; it names a node of the part that is why, of each such dimension.
-        """
-        why, places = "", set[int]()
+    def _refusing(self, opened: OnnxModel) -> frozenset[int]:
+        """The nodes of the part that are why dimensions cannot be padded, the first of each."""
+        entries: list[Entry] = []
         for symbol in OpenAxes(opened.inputs, ()).symbols:
             try:
                 padding_of(opened, symbol)
             except CannotPad as error:
-                if error.place is None:
-                    raise
-                entry, why = opened.nodes[error.place], str(error)
-                places.update(n for n in self.part.nodes if self.model.nodes[n] is entry)
-        if why:
-            raise NoModel(why, frozenset(places))
+                if error.place is not None:
+                    entries.append(opened.nodes[error.place])
+        return frozenset(n for n in self.part.nodes if any(self.model.nodes[n] is entry for entry in entries))
 
 
 def _number(element: Extent, extents: Mapping[str, int]) -> int:

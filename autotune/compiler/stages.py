@@ -386,7 +386,7 @@ class Stages:
         opening = Opening(self._model, room.part, given, decisive, form, *room.before, others, room.kept)
         while True:
             try:
-                opened = opening.calls(stage, making, making.target, whole=not room.beginning)
+                opened = opening.calls(stage, making, making.target)
                 break
             except NoModel as error:
                 _log.info("%s may have any extent: %s", ", ".join(sorted(form.dims)), error)
