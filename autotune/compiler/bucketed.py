@@ -75,6 +75,10 @@ class BucketedModel(StagedModel):
         """The programs that are kept."""
         return [*self._padded.shapes(), *super().shapes()]
 
+    @property
+    def weights(self) -> dict[int, int]:
+        return {**self._padded.weights, **super().weights}
+
     def expect(self, extents: Mapping[str, int], workloads: Iterable[Workload], seconds: float) -> None:
         """What a program for exactly these extents tells, which was made before and took so long to be made. Where runs
         are short, they are padded rather than have programs of their own."""

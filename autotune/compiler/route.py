@@ -225,6 +225,8 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str], guard: Lo
         MemoryLimitError: the guard refuses to take more.
     """
     stop.special.life.runs += 1
+    if stop.special.look is not None:
+        stop.special.look(values)
     if stop.plain:
         return
     context = stop.context

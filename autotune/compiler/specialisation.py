@@ -93,6 +93,7 @@ class Room:
         open: which extents of its inputs data decides, once two runs have shown it.
         eager: inputs on whose shapes and values nothing depends: where nothing can be proved of the open ones, what
             is computed from them runs on the host if that takes little time.
+        usual: forms of such inputs that have come again and again, and have a program of their own.
         beginning: of what is open, only what can be padded is computed at once; the rest waits for that.
         forms: of the first run that had a program, and of those that showed this; None where there must be one for
             each.
@@ -107,6 +108,7 @@ class Room:
     typed: bool = False
     open: OpenForm | None = None
     eager: frozenset[str] = frozenset()
+    usual: set[Hashable] = field(default_factory=set)
     beginning: bool = False
     forms: Sequence[Form] | None = ()
     before: tuple[float, int] = (0.0, 0)
@@ -145,10 +147,17 @@ class Room:
         """The open form, where these values fit it."""
         return self.open if self.open is not None and self.open.extents(values) is not None else None
 
+    def form(self, values: Mapping[str, HostValue]) -> Hashable:
+        """Of the inputs on which nothing depends."""
+        known = [form_of(values[name]) for name in self.eager]
+        return tuple(known), tuple(digest(values[name]) for name in self.decisive if name in self.eager)
+
     def free(self, values: Mapping[str, HostValue]) -> tuple[object, Collection[str], Collection[str]]:
         """What serves such values: what it is known by, and the names of inputs whose forms, and of those whose values,
         do not matter to it."""
         if self.eager:
+            if self.usual and self.form(values) in self.usual:
+                return None, (), ()
             return self.eager, self.eager, self.eager
         form = self.opened(values)
         return (None, (), ()) if form is None else (form, form.dims.keys(), form.elements.keys())
@@ -160,6 +169,11 @@ class Room:
         served, open_, told = self.free(values)
         types = [form_of(values[n]) if n not in growing and n not in open_ else ... for n in self.part.inputs]
         return (self.number, decisive, served, *types, *(digest(values[n]) for n in decisive if n not in told))
+
+    def exact_key(self, values: Mapping[str, HostValue], decisive: tuple[str, ...]) -> tuple[object, ...]:
+        """The same where nothing is open."""
+        types = [form_of(values[name]) for name in self.part.inputs]
+        return (self.number, decisive, None, *types, *(digest(values[name]) for name in decisive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +205,13 @@ class Call(Protocol):
     def takes(self, values: Mapping[str, HostValue]) -> int: ...
     def step(self, values: Mapping[str, HostValue], observers: Observers) -> HostStep | LoopStep: ...
     def bind(self, known: Mapping[str, HostValue], fixed: Collection[str]) -> Bound: ...
+
+
+class Opened(Call, Protocol):
+    """A call that runs programs for any extents that data decides."""
+
+    @property
+    def model(self) -> BucketedModel: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +300,7 @@ class Specialisation:
         takes: bytes of the memory that a run of the program takes, outputs included.
         life: counts its runs.
         opened: those of the calls, the first, that run programs for any extents that data decides.
+        look: told of the values of each run that comes here.
     """
 
     stage: Stage
@@ -289,7 +311,8 @@ class Specialisation:
     rest: Room | None
     takes: int = 0
     life: Life = field(default_factory=Life)
-    opened: tuple[Call, ...] = ()
+    opened: tuple[Opened, ...] = ()
+    look: Callable[[Mapping[str, HostValue]], None] | None = None
 
     @classmethod
     def of(
@@ -299,7 +322,7 @@ class Specialisation:
         call: Callable[[Stage, int], Call],
         room: Callable[[Part], Room],
         seconds: float = 0.0,
-        opened: tuple[Call, ...] = (),
+        opened: tuple[Opened, ...] = (),
     ) -> Specialisation:
         """
         Args:
@@ -323,7 +346,10 @@ class Specialisation:
     @property
     def weights(self) -> dict[int, int]:
         """Bytes of its packed weights, by where they are."""
-        return {} if self.program is None else self.program.constants.memory
+        held: dict[int, int] = {} if self.program is None else dict(self.program.constants.memory)
+        for call in self.opened:
+            held.update(call.model.weights)
+        return held
 
 
 def nbytes_of(specials: Iterable[Specialisation]) -> int:

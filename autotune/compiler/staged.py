@@ -116,8 +116,14 @@ class StagedModel:
 
     def shapes(self) -> list[ShapeUse]:
         """The programs that are kept, by the shapes of their inputs; the first one of all runs included."""
-        first = self._stages.first
-        return shape_uses([*([first] if first is not None else []), *self._workshop.cache.values()])
+        first, kept = self._stages.first, self._workshop.cache.values()
+        inner = [use for special in kept for call in special.opened for use in call.model.shapes()]
+        return [*shape_uses([*([first] if first is not None else []), *kept]), *inner]
+
+    @property
+    def weights(self) -> dict[int, int]:
+        """Bytes of packed weights of the programs that are kept, by where they are."""
+        return {place: size for special in self._workshop.cache.values() for place, size in special.weights.items()}
 
     def prepare(self, extents: Mapping[str, int]) -> CompiledModel | None:
         """Make what a run with inputs of these extents begins with: all of it where shapes decide everything.

@@ -9,16 +9,17 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autotune.compiler.background import Background
 from autotune.compiler.bounded_cache import BoundedCache
 from autotune.compiler.compile import CompiledModel
+from autotune.compiler.decided import Decided, MoreValuesError, OpenError
 from autotune.compiler.host import value_bytes
 from autotune.compiler.loop_guard import LoopGuard, LoopLimit
-from autotune.compiler.open_form import Form, OpenForm
 from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
 from autotune.compiler.specialisation import (
     NOBODY,
@@ -34,7 +35,6 @@ from autotune.compiler.specialisation import (
 from autotune.errors import ModelError
 from autotune.graph import Graph, Value, one_line, optimize, verify
 from autotune.graph.frontend import OnnxModel, Part, Stage, convert_part
-from autotune.graph.frontend.beginning import NoModel
 from autotune.graph.frontend.body import body_model
 from autotune.graph.frontend.part import Body
 from autotune.graph.host import HostValue
@@ -88,6 +88,7 @@ class Workshop:
         default_factory=lambda: BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, nbytes_of)
     )
     numbers: itertools.count[int] = field(default_factory=itertools.count)
+    background: Background = field(default_factory=Background)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +122,14 @@ class Stages:
         self.may_grow = True  # whether it is worth anything to tell inputs that grow
         self._growing: frozenset[str] = frozenset()
         self.first: Specialisation | None = None  # of the whole, where its types are known before any run
-        self._model, self._results, self._workshop = model, results, workshop
+        self.model, self._results, self.workshop = model, results, workshop
         self._routes: list[Route] = []  # the last used comes first: what it reads and writes is in the caches
         self._made_routes = self._version = 0
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._converting = threading.Lock()  # the table of nodes may grow
         self._rooms: weakref.WeakValueDictionary[Part, Room] = weakref.WeakValueDictionary()  # those in the cache
         self._bodies: dict[Body, LoopBody] = {}
+        self._decided = Decided(self)
         self._whole = Room(next(workshop.numbers), part, True, tuple(sorted(part.fixed)))
 
     def run(
@@ -164,7 +166,7 @@ class Stages:
         try:
             route = self._routes.pop()
         except IndexError:
-            with self._lock:
+            with self.lock:
                 if self._made_routes == MAX_CONTEXTS:
                     return None
                 self._made_routes += 1
@@ -227,7 +229,7 @@ class Stages:
 
     def _saw(self, segments: int, hosts: Collection[int]) -> None:
         if not self.seen.holds(segments, hosts):
-            with self._lock:
+            with self.lock:
                 self.seen = self.seen.and_also(segments, hosts)
 
     def _observed(self, values: dict[str, HostValue], observers: Observers, guard: LoopGuard | None) -> list[HostValue]:
@@ -243,6 +245,8 @@ class Stages:
             for name, source in special.stage.aliases.items():
                 values[name] = values[source]
             special.life.runs += 1
+            if special.look is not None:
+                special.look(values)
             if guard is not None:
                 guard.take(special.takes)
             if special.program is not None:
@@ -276,7 +280,7 @@ class Stages:
     def _result(
         self, name: str, values: Mapping[str, HostValue], fresh: set[str], guard: LoopGuard | None
     ) -> HostValue:
-        found = values[name] if name in values else self._model.initializers[name]
+        found = values[name] if name in values else self.model.initializers[name]
         if found is None or (name in fresh and not isinstance(found, list)):
             return found
         if guard is not None:
@@ -289,33 +293,33 @@ class Stages:
 
     @property
     def initializers(self) -> Mapping[str, Array]:
-        return self._model.initializers
+        return self.model.initializers
 
     def grow(self, names: Collection[str]) -> None:
         """From now on these inputs have another shape every time: what only moves their elements runs on the host."""
-        with self._lock:
+        with self.lock:
             self._growing = self._growing.union(names) if self.may_grow else frozenset()
             self._version += 1
 
     def grow_no_more(self) -> None:
         """It was worth nothing: what has to be compiled again for every shape is what computes."""
-        with self._lock:
+        with self.lock:
             self.may_grow, self._growing = False, frozenset()
             self._version += 1
 
     def outline(self, types: Mapping[str, Value]) -> Stage:
         """What the whole becomes where these types are known, before any run."""
-        return self._converted(self._whole.part, types, None, False)
+        return self.converted(self._whole.part, types, None, False)
 
     def built(self, stage: Stage) -> Specialisation:
         """A stage with its program."""
-        making = self._workshop.making
+        making = self.workshop.making
         program, start = None, time.perf_counter()
         if stage.graph is not None:
             program = making.compile(making.optimize(stage.graph))
             forms = ", ".join(f"{value.name} {list(value.shape)}" for value in stage.graph.inputs)
             _log.info("made a program for %s in %.2f s", forms or "what needs no inputs", time.perf_counter() - start)
-        return Specialisation.of(stage, program, self._call, self._room, time.perf_counter() - start)
+        return Specialisation.of(stage, program, self.call, self.room, time.perf_counter() - start)
 
     def _of(self, room: Room, values: Mapping[str, HostValue]) -> Specialisation:
         """The specialisation of a part for these values, from the cache where possible."""
@@ -323,13 +327,13 @@ class Stages:
             decisive, growing = room.decisive, self._growing if not room.typed else frozenset[str]()
             try:
                 make = functools.partial(self._specialise, room, values, decisive, growing)
-                return self._workshop.cache.get(room.key(values, decisive, growing), make)
-            except _MoreValuesError as error:
-                with self._lock:
+                return self.workshop.cache.get(room.key(values, decisive, growing), make)
+            except MoreValuesError as error:
+                with self.lock:
                     room.decisive = tuple(dict.fromkeys((*room.decisive, *error.names)))
             except _TypesError:
                 room.typed = True
-            except _OpenError:
+            except OpenError:
                 pass  # the room's form is another now
 
     def _specialise(
@@ -338,70 +342,33 @@ class Stages:
         given = {name: values[name] for name in room.part.inputs}
         loop, eager = growing.intersection(given), room.eager
         grown = loop.union(eager)
-        types = {n: _type(n, tensor(value)) for n, value in given.items() if is_tensor(value) and n not in grown}
+        types = self.types(given, grown)
         # The whole model is never made for values: what they do not touch is compiled once.
-        stage = self._converted(room.part, types, given, not room.is_whole, grown, bool(eager))
+        stage = self.converted(room.part, types, given, not room.is_whole, grown, bool(eager))
         if grown and not stage.gets_on(room.part):
             if not eager:
                 raise _TypesError
-            with self._lock:
+            with self.lock:
                 room.do_less()
-            raise _OpenError
+            raise OpenError
         if not set(stage.observed) <= set(decisive):
-            raise _MoreValuesError(stage.observed)  # it would be kept for other values too
-        if room.is_whole or loop or self._workshop.making.target is None:
+            raise MoreValuesError(stage.observed)  # it would be kept for other values too
+        if room.is_whole or loop or self.workshop.making.target is None:
             self.made += 1
             return self.built(stage)
-        return self._maybe_open(room, stage, given, decisive)
-
-    def _maybe_open(
-        self, room: Room, stage: Stage, given: Mapping[str, HostValue], decisive: tuple[str, ...]
-    ) -> Specialisation:
-        """A stage with its program, or with what runs it for all extents that data decides, once they have differed."""
-        form, own = room.opened(given), Form.of(given, decisive)
         self.made += 1
-        if form is not None:
-            return self._opened(room, stage, given, decisive, form)
-        with self._lock:
-            if room.learn(own):
-                raise _OpenError
-        special = self.built(stage)
-        if room.forms == () and special.program is not None:
-            room.before, room.forms = (special.life.seconds, special.takes), (own,)
-        return special
+        return self._decided.specialised(room, stage, given, decisive)
 
-    def _opened(
-        self, room: Room, stage: Stage, given: Mapping[str, HostValue], decisive: tuple[str, ...], form: OpenForm
-    ) -> Specialisation:
-        """A stage with what runs it for all extents that data decides; of a beginning, without what cannot be padded.
+    @staticmethod
+    def types(values: Mapping[str, HostValue], without: Collection[str] = ()) -> dict[str, Value]:
+        """Those of tensors of numbers."""
+        return {
+            name: _type(name, tensor(value))
+            for name, value in values.items()
+            if is_tensor(value) and name not in without
+        }
 
-        Raises:
-            _OpenError: that is not possible.
-        """
-        from autotune.compiler.open_part import Opening  # which runs models
-
-        making, start, barred = self._workshop.making, time.perf_counter(), set[int]()
-        assert making.target is not None and room.forms
-        others = form.extents_of(room.forms[0])
-        opening = Opening(self._model, room.part, given, decisive, form, *room.before, others, room.kept)
-        while True:
-            try:
-                opened = opening.calls(stage, making, making.target)
-                break
-            except NoModel as error:
-                _log.info("%s may have any extent: %s", ", ".join(sorted(form.dims)), error)
-                if not room.beginning or error.nodes <= barred:
-                    with self._lock:
-                        room.do_less()
-                    raise _OpenError from error
-                barred |= error.nodes
-                types = {n: _type(n, tensor(value)) for n, value in given.items() if is_tensor(value)}
-                stage = self._converted(room.part, types, given, True, barred=barred)
-        names = {name for call in opened for name in call.writes}
-        bare = replace(stage, graph=None, constants={n: a for n, a in stage.constants.items() if n not in names})
-        return Specialisation.of(bare, None, self._call, self._room, time.perf_counter() - start, opened)
-
-    def _converted(
+    def converted(
         self,
         part: Part,
         types: Mapping[str, Value],
@@ -411,48 +378,39 @@ class Stages:
         eager: bool = False,
         barred: Collection[int] = (),
     ) -> Stage:
+        """What becomes of a part; see `convert_part`."""
         with one_line(), self._converting:
-            stage = convert_part(self._model, part, types, values, observe, growing, eager, barred)
+            stage = convert_part(self.model, part, types, values, observe, growing, eager, barred)
             if stage.graph is not None:
                 verify(stage.graph)
             return stage
 
-    def _call(self, stage: Stage, index: int) -> Call:
+    def call(self, stage: Stage, index: int) -> Call:
+        """That of one of its hosts."""
         if index not in stage.bodies:
-            return HostCall.of(self._model, index)
+            return HostCall.of(self.model, index)
         from autotune.compiler.loops import LoopBody, LoopCall  # which run stages
 
         body = stage.bodies[index]
         with self._converting:
             if body not in self._bodies:
-                self._bodies[body] = LoopBody.of(self._model, body, self.of_body)
-            return LoopCall.of(self._model, body, self._bodies[body], self._workshop)
+                self._bodies[body] = LoopBody.of(self.model, body, self.of_body)
+            return LoopCall.of(self.model, body, self._bodies[body], self.workshop)
 
     def of_body(self, body: Body, results: tuple[str, ...]) -> Stages:
         """What runs the body of one of the loops."""
-        inner, part = body_model(self._model, body, results)
-        return Stages(inner, part, results, self._workshop)
+        inner, part = body_model(self.model, body, results)
+        return Stages(inner, part, results, self.workshop)
 
-    def _room(self, part: Part) -> Room:
-        with self._lock:
+    def room(self, part: Part) -> Room:
+        """The one of a part."""
+        with self.lock:
             fixed = tuple(sorted(part.fixed))
-            return self._rooms.setdefault(part, Room(next(self._workshop.numbers), part, False, fixed))
+            return self._rooms.setdefault(part, Room(next(self.workshop.numbers), part, False, fixed))
 
 
 class _TypesError(Exception):
     """Without the types of values that grow nothing can be done."""
-
-
-class _OpenError(Exception):
-    """Which extents of a part are open has changed."""
-
-
-class _MoreValuesError(Exception):
-    """A stage depends on values that its key does not hold."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(names)
-        self.names = names
 
 
 def _type(name: str, array: Array) -> Value:

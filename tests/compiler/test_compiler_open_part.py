@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from autotune.compiler.again import OFTEN
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.open_form import Form, OpenForm
 from autotune.compiler.open_part import OpenCall
 from autotune.compiler.specialisation import ProgramStep, Step
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
-from autotune.errors import InputError
+from autotune.errors import AutotuneError
 from autotune.graph import open_model
 from tests.compiler.test_compiler_staged import TARGET, Array, Counting, model_of
 from tests.compiler.test_compiler_staged_damage import compiled
@@ -38,6 +39,7 @@ TENSORS: dict[str, Array] = {
     "zero": np.zeros((), np.float32),
     "one": np.ones(1, np.int64),
     "all": np.asarray([-1], np.int64),
+    "two": np.asarray([2], np.int64),
     "three": np.asarray([3], np.int64),
     "none": np.asarray([0], np.int64),
     "table": np.random.default_rng(1).standard_normal((MOST, WIDTH)).astype(np.float32),
@@ -102,8 +104,9 @@ def test_shapes_that_are_computed_follow() -> None:
         model_with(
             node("Shape", ["rows"], "extents"),
             node("Gather", ["extents", "none"], "count"),
-            node("Concat", ["count", "three", "all"], "form", axis=0),
-            node("Reshape", ["rows", "form"], "z"),
+            node("Concat", ["count", "two", "all"], "form", axis=0),
+            node("MatMul", ["rows", "weights"], "wide"),
+            node("Reshape", ["wide", "form"], "z"),
             node("Exp", ["z"], "y"),
         )
     )
@@ -116,7 +119,8 @@ def test_what_extents_tell_goes_on() -> None:
         model_with(
             node("Shape", ["rows"], "extents"),
             node("Gather", ["extents", "none"], "count"),
-            node("Relu", ["rows"], "z"),
+            node("MatMul", ["rows", "weights"], "wide"),
+            node("Relu", ["wide"], "z"),
             node("NonZero", ["z"], "where"),
             node("Cast", ["where"], "floats", to=TensorProto.FLOAT),
             node("Cast", ["count"], "number", to=TensorProto.FLOAT),
@@ -265,7 +269,7 @@ def test_a_wrong_index_is_told() -> None:
         node("GatherND", ["table", "there"], "y"),
     )
     found = check(model_with(*nodes))
-    with pytest.raises(InputError):
+    with pytest.raises(AutotuneError, match="index"):
         found.run({"x": feeds(7)["x"] * 50})
     assert found.run(feeds(7))[0].shape == (7, WIDTH)
 
@@ -279,6 +283,24 @@ def test_a_watched_run_tells_of_the_programs_it_ran_in() -> None:
     programs = [step for step in steps if isinstance(step, ProgramStep)]
     assert programs[-1].program.program.inputs[0].shape != (11, WIDTH)
     assert "MatMul" in calls(found)[0].label or "Relu" in calls(found)[0].label
+
+
+def test_a_form_that_comes_again_and_again_gets_a_program() -> None:
+    compiler = Counting()
+    found = check(model_with(node("Concat", ["rows", "rows"], "z", axis=0), node("Exp", ["z"], "y")), compiler)
+    before = len(compiler.graphs)
+    wanted = found.run(feeds(12, 5))
+    for _ in range(OFTEN + 1):
+        found.run(feeds(12, 5))
+    found._workshop.background.wait()
+    assert len(compiler.graphs) > before
+    first = found._stages.first
+    assert first is not None and first.rest is not None and len(first.rest.usual) == 1
+    np.testing.assert_allclose(found.run(feeds(12, 5))[0], wanted[0], rtol=1e-6)
+    made = len(compiler.graphs)
+    for count in (12, 7, 12, 9):
+        found.run(feeds(count, count))
+    assert len(compiler.graphs) == made
 
 
 def test_forms_that_have_nothing_in_common() -> None:
@@ -302,6 +324,9 @@ def random_tail(r: random.Random) -> onnx.ModelProto:
     """Some operators on the rows, each on what those before it gave."""
     nodes: list[onnx.NodeProto] = []
     values = ["rows"]
+    if r.random() < 0.6:  # then it takes a program
+        nodes.append(node("MatMul", ["rows", "weights"], "wide"))
+        values.append("wide")
     for number in range(r.randint(1, 6)):
         x, name = r.choice(values[-2:]), f"v{number}"
         op = r.choice(("Relu", "Softmax", "Add", "Sum", "Mean", "Concat", "Beside", "Cut", "Best", "Again", "Wide",
