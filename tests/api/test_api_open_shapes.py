@@ -61,10 +61,11 @@ def test_host_nodes_and_segments_are_known(tmp_path: Path) -> None:
     magnitude, y = session.run(None, {"x": x})
     np.testing.assert_array_equal(magnitude, abs(x))
     np.testing.assert_array_equal(y, [[0, -1, -1], [-1, 0, -2]])
-    assert session.segments == 2
+    assert session.segments == 1  # what follows what is found takes little time, and runs at once
+    assert "node 'find' (NonZero)" in session.host_nodes and len(session.host_nodes) > 1
     rep = prepare(nonzero_model())
     np.testing.assert_array_equal(rep.run([x])[1], y)
-    assert (rep.host_nodes, rep.segments) == (session.host_nodes, 2)
+    assert (rep.host_nodes, rep.segments) == (session.host_nodes, 1)
     assert prepare(conv_model()).host_nodes == ()
 
 
