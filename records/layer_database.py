@@ -87,9 +87,7 @@ class LayerDatabase(Database):
         disturbed: bool | None = None,
     ) -> list[TuningRecord]:
         self._read_task(workload_key, target_key)
-        return super().top(
-            workload_key, target_key, k, interface=interface, residency=residency, disturbed=disturbed
-        )
+        return super().top(workload_key, target_key, k, interface=interface, residency=residency, disturbed=disturbed)
 
     def trials(
         self,
