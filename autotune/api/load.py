@@ -13,6 +13,7 @@ from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, reading
 from autotune.codegen.beside import Beside
 from autotune.codegen.object_cache import object_cache
+from autotune.compiler.adaptive import AdaptiveModel
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.growing import GrowingModel
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
 
 Runnable = Union[CompiledModel, StagedModel]
-ON_NEW_SHAPE = ("compile", "bucket", "error")
+ON_NEW_SHAPE = ("auto", "compile", "bucket", "error")
 
 
 def load(
@@ -63,7 +64,7 @@ def load(
         extents, denoted: open dimensions by symbol and by denotation; those that the model has not are passed over.
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps.
         on_new_shape: what a run does whose shape has no program: "compile" one for exactly that, "bucket" for one that
-            serves others, too, "error".
+            serves others, too, "auto" for exactly that where it is the first or comes often, else as "bucket", "error".
         keep: told of a program that comes from the model alone, not from files that it names.
         beside: `helpers` that were started already.
 
@@ -91,7 +92,9 @@ def load(
         sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))
         if on_new_shape == "error":
             return PreparedModel(parsed, sharing)
-        usual = BucketedModel(parsed, sharing, wanted) if on_new_shape == "bucket" else None
+        usual: StagedModel | None = None
+        if on_new_shape != "compile":
+            usual = (BucketedModel if on_new_shape == "bucket" else AdaptiveModel)(parsed, sharing, wanted)
         caches = caches_of(parsed)
         if caches is not None:
             return GrowingModel(parsed, sharing, caches, usual)

@@ -51,7 +51,7 @@ class InferenceSession:
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
-            by the inputs of each run: the first run of a shape compiles, unless it is a compiled file's.
+            by the inputs of each run; see `on_new_shape`.
         fixed, strict_fp, max_memory, skip_passes, dump_graph, precision, max_error: as for `autotune.compile`; a
             compiled file has been made. A loop whose end the run decides may take `max_memory` for itself, or half of
             the machine's memory; caches that grow by Concat may take `max_memory`, too.
@@ -61,7 +61,8 @@ class InferenceSession:
             refused, too. None takes any.
         on_new_shape: what a run does whose shape has no program yet: "compile" one for exactly that, "bucket" to run
             padded, where that gives the same, in one that serves others, too, "error" unless `prepare` was called.
-            None is "compile"; of a compiled file, which has no compiler, it is "bucket".
+            "auto" is "compile" for the first shape and, in the background, for those that come often, "bucket" for
+            others. None is "auto"; of a compiled file, which has no compiler, it is "bucket".
         fallback: "onnxruntime" has ONNX Runtime run, as the model says and untuned, what autotune does not support. A
             `FallbackWarning` tells so; `engine`, `repr` and `get_modelmeta()` do for as long as the session lives.
 
@@ -128,7 +129,7 @@ class InferenceSession:
                 "max_loop_steps": max_loop_steps,
                 "precision": precision,
                 "max_error": max_error,
-                "on_new_shape": "compile" if on_new_shape is None else on_new_shape,
+                "on_new_shape": "auto" if on_new_shape is None else on_new_shape,
             }
             try:
                 self._model = _ready(KeptProgram(path_or_bytes, wanted, database, options))

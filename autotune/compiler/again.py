@@ -16,10 +16,10 @@ class Again:
     """Looks at the values of each run of a part; may be told of several at a time.
 
     Args:
-        make: a program for just this form.
+        make: a program for just this form; whether that was possible.
     """
 
-    def __init__(self, room: Room, background: Background, make: Callable[[Mapping[str, HostValue]], None]) -> None:
+    def __init__(self, room: Room, background: Background, make: Callable[[Mapping[str, HostValue]], bool]) -> None:
         self._room, self._background, self._make = room, background, make
         self._last: Hashable = None
         self._times = 0
@@ -36,8 +36,8 @@ class Again:
                 given[name] = value if value is None or isinstance(value, list) else value.copy()
 
             def work() -> None:
-                self._make(given)
-                self._room.usual.add(form)
+                if self._make(given):
+                    self._room.usual.add(form)
 
             if self._background.offer(work):
                 self._times = -(2**62)  # once, whatever comes of it, until another form has come

@@ -97,8 +97,8 @@ class Decided:
         quick = all(is_eager(n) or host_function(n) is not None or n.op_type in ("Constant", "If") for n in waiting)
         return frozenset(names) if quick and bare.gets_on(room.part) else frozenset()
 
-    def _make_exact(self, room: Room, values: Mapping[str, HostValue]) -> None:
-        """A program for one form of a part that runs at once."""
+    def _make_exact(self, room: Room, values: Mapping[str, HostValue]) -> bool:
+        """Make a program for one form of a part that runs at once; not where it asks for values that nobody kept."""
         stages, decisive = self._stages, room.decisive
 
         def make() -> Specialisation:
@@ -107,7 +107,11 @@ class Decided:
                 raise MoreValuesError(stage.observed)
             return stages.built(stage)
 
-        stages.workshop.cache.get(room.exact_key(values, decisive), make)
+        try:
+            stages.workshop.cache.get(room.exact_key(values, decisive), make)
+        except MoreValuesError:
+            return False
+        return True
 
     def _opened(
         self, room: Room, stage: Stage, given: Mapping[str, HostValue], decisive: tuple[str, ...], form: OpenForm

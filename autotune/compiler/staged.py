@@ -162,15 +162,19 @@ class StagedModel:
             ModelError: these shapes or values make the model impossible.
         """
         observers = NOBODY if watch is None and trace is None else Observers(watch, trace)
+        fed = self.like_last(feeds)
+        if fed is not None:
+            return self._stages.run(dict(feeds), observers, fed)  # type: ignore[arg-type,return-value]
+        return self._stages.run(self.checked(feeds), observers)  # type: ignore[return-value]
+
+    def like_last(self, feeds: Mapping[str, object]) -> object | None:
+        """What is known of the last feeds, where these are arrays of the same types: they are right, too."""
         fed = self._fed
         for name, dtype, shape in fed:
             value = feeds.get(name)
             if not isinstance(value, np.ndarray) or value.dtype is not dtype or value.shape != shape:
-                break
-        else:
-            if fed and len(fed) == len(feeds) and not self._others:
-                return self._stages.run(dict(feeds), observers, fed)  # type: ignore[arg-type,return-value]
-        return self._stages.run(self.checked(feeds), observers)  # type: ignore[return-value]
+                return None
+        return fed if fed and len(fed) == len(feeds) and not self._others else None
 
     def checked(self, feeds: Mapping[str, object]) -> dict[str, HostValue]:
         """The feeds as values; types that were right in the last run are right again.
