@@ -1,7 +1,7 @@
 """Models in which data decides how much there is to compute, with other data in every call, against ONNX Runtime.
 
 python -m benchmarks.found                  all models, in one process, in turn
-python -m benchmarks.found boxes --calls 80 one of them, more calls
+python -m benchmarks.found boxes --calls 40 one of them, fewer calls
 python -m benchmarks.found --model m.onnx   a model of yours whose inputs have known shapes
 """
 
@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.report import Report, Row, parser, progress
 
-CALLS = 40
+CALLS = 400
 METHOD = (
     "Both engines in one process, one thread each; an object cache that is empty at first. Every call has new data, is "
     "made by one engine, then by the other, and by ours again with the same data. Medians and the slowest call are of "

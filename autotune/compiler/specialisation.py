@@ -274,9 +274,8 @@ class HostCall:
 
     def _given(self, values: Mapping[str, HostValue]) -> list[HostValue]:
         """A value hides the initializer of its name."""
-        return [
-            None if name is None else values[name] if name in values else self.constants[name] for name in self.reads
-        ]
+        constants = self.constants
+        return [None if n is None else values[n] if n in values else constants[n] for n in self.reads]
 
 
 @dataclass(eq=False, slots=True)

@@ -49,14 +49,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_profile_shows_all_programs_and_host_functions_of_a_run(folder: Path) -> None:
     done = invoke("profile", folder / "nonzero.onnx", *TARGET, "--untuned", "--rounds", "2", "--json")
     found = json.loads(done.stdout)
-    assert found["programs"] == 2
-    assert [host["node"] for host in found["hosts"]] == ["node 'find' (NonZero)"]
-    assert [kernel["kernel"].split(" data=")[0] for kernel in found["kernels"]] == ["abs", "cast"]
-    starts = [found["kernels"][0]["start"], found["hosts"][0]["start"], found["kernels"][1]["start"]]
+    assert found["programs"] == 1  # what follows what is found takes little time, and runs on the host
+    assert found["hosts"][0]["node"] == "node 'find' (NonZero)" and len(found["hosts"]) > 1
+    assert [kernel["kernel"].split(" data=")[0] for kernel in found["kernels"]] == ["abs"]
+    starts = [found["kernels"][0]["start"], *(host["start"] for host in found["hosts"])]
     assert starts[0] == 0.0 and starts == sorted(starts)
     assert found["seconds"] == pytest.approx(sum(part["seconds"] for part in found["kernels"] + found["hosts"]))
     shown = invoke("profile", folder / "nonzero.onnx", *TARGET, "--untuned", "--rounds", "2").stdout
-    assert "NumPy on the host" in shown and "in 2 programs" in shown
+    assert "NumPy on the host" in shown
 
 
 def test_a_profile_with_given_inputs(folder: Path) -> None:

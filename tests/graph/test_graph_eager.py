@@ -18,7 +18,7 @@ from autotune.errors import AutotuneError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.moved import evaluated
 from autotune.graph.host import eager, is_eager
-from autotune.graph.host.eager import _MAKE
+from autotune.graph.host.eager import MAKERS
 from autotune.graph.ir import Array
 
 OPSET = 18
@@ -241,7 +241,7 @@ def node_of(op: str, attributes: dict[str, Any], inputs: int, outputs: int, opse
 
 
 def test_every_eager_operator_is_tried() -> None:
-    assert set(CASES) == set(_MAKE)
+    assert set(CASES) == set(MAKERS)
     assert not is_eager(helper.make_node("Add", ["a", "b"], ["c"], domain="com.microsoft"))
 
 

@@ -5,10 +5,21 @@ This is the whole set; everything else of a model runs as generated code. `boxes
 TfIdfVectorizer. `selection`: Compress (where its condition is known at run time only), NonZero, Unique. `sequences`:
 those of sequences and optionals that conversion does not see through. `strings`: tensors of strings. `movement`: what
 moves elements of values that stay on the host. `labels`: maps of strings, and classes with their scores. These
-functions are the reference; `autotune.compiler.host` has compiled code for some.
+functions are the reference; `autotune.compiler.host` has compiled code for some. `eager` is apart: what takes so little
+time that no program is made for shapes that hardly come twice; there the compiled operator is the reference.
 """
 
-from autotune.graph.host import boxes, labels, movement, ngrams, selection, sequences, strings
+from autotune.graph.host import (
+    boxes,
+    eager_movement,
+    eager_numbers,
+    labels,
+    movement,
+    ngrams,
+    selection,
+    sequences,
+    strings,
+)
 from autotune.graph.host.eager import eager, is_eager
 from autotune.graph.host.node import (
     HostFunction,
@@ -27,7 +38,17 @@ from autotune.graph.host.node import (
 from autotune.graph.host.selection import by_place, scalar_nonzero
 from autotune.graph.host.sequences import cut_points
 
-FAMILIES = (boxes, labels, movement, ngrams, selection, sequences, strings)  # importing a family registers them
+FAMILIES = (
+    boxes,
+    eager_movement,
+    eager_numbers,
+    labels,
+    movement,
+    ngrams,
+    selection,
+    sequences,
+    strings,
+)  # importing a family registers them
 
 __all__ = [
     "FAMILIES",
