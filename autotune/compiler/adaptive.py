@@ -80,7 +80,7 @@ class AdaptiveModel(StagedModel):
         if not self._own:
             self._own.add(shape)
         if shape in self._own or not self._has_buckets():
-            self._fed_own = self._fed
+            self._fed_own = self.like_last(values)
             return super().run(values, watch, trace)
         assert self._buckets is not None
         self._count(shape)

@@ -22,7 +22,7 @@ from autotune.runtime.trace import RunTrace
 if TYPE_CHECKING:
     from autotune.compiler.bucketed import BucketedModel
 
-MOST_FORMS = 8
+MOST_FORMS = 64
 """Of runs of a part from which is learned what is open."""
 
 _FRESH = frozenset(("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
