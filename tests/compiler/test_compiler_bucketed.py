@@ -255,5 +255,5 @@ def test_sessions_have_the_policies() -> None:
     strict = InferenceSession(source, target=TARGET, database=False, on_new_shape="error")
     strict.prepare(batch=2, length=41)
     np.testing.assert_array_equal(strict.run(["z"], {"x": x})[0], right[1])
-    with pytest.raises(InputError, match="on_new_shape is one of compile, bucket, error"):
+    with pytest.raises(InputError, match="on_new_shape is one of auto, compile, bucket, error"):
         InferenceSession(source, on_new_shape="guess")
