@@ -68,7 +68,7 @@ class OpenForm:
 
     @staticmethod
     def of(forms: Sequence[Form]) -> OpenForm | None:
-        """None where nothing differs, where ranks or names do, and where an extent is 0."""
+        """None where nothing differs, and where ranks or names do."""
         first = forms[0]
         if any(form.shapes.keys() != first.shapes.keys() for form in forms):
             return None
@@ -81,7 +81,7 @@ class OpenForm:
             for met in zip(*found):
                 if len(set(met)) == 1:
                     places.append(met[0])
-                elif (met in symbols or new) and 0 not in met:
+                elif met in symbols or new:
                     places.append(symbols.setdefault(met, f"data{len(symbols)}"))
                 else:
                     return None
@@ -102,7 +102,7 @@ class OpenForm:
         return OpenForm(dims, elements) if dims else None
 
     def extents(self, values: Mapping[str, HostValue]) -> dict[str, int] | None:
-        """What the symbols are in a run; None where it does not fit, or one of them is 0."""
+        """What the symbols are in a run; None where it does not fit."""
         found: dict[str, int] = {}
         for name, pattern in self.dims.items():
             value = values[name]
@@ -134,7 +134,7 @@ def _fits(pattern: Pattern, given: Sequence[int], found: dict[str, int]) -> bool
         return False
     for place, extent in zip(pattern, given):
         if isinstance(place, str):
-            if extent == 0 or found.setdefault(place, extent) != extent:
+            if found.setdefault(place, extent) != extent:
                 return False
         elif place != extent:
             return False

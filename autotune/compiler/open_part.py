@@ -237,7 +237,7 @@ class Opening:
         last = opened.nodes[-1]
         return OpenCall(
             self.form, bucketed, bucketed.input_names, tuple(results), (),
-            self.takes / math.prod(self.others.values()) / groups,
+            self.takes / max(math.prod(self.others.values()), 1) / groups,
             NodeAttributes(last.proto, last.opset, opened.folder).label,
         )  # fmt: skip
 
@@ -263,11 +263,12 @@ class Opening:
         axes = bucketed.axes
         if axes.exact:
             raise NoModel("; ".join(axes.exact.values()), self._refusing(opened))
-        graph = convert_whole(replace(opened, inputs=bind_symbols(opened.inputs, self._extents)))
+        extents = {symbol: max(self._extents[symbol], 1) for symbol in axes.open.symbols}  # of nothing nothing is told
+        graph = convert_whole(replace(opened, inputs=bind_symbols(opened.inputs, extents)))
         if graph is None:
             raise NoModel("what it becomes depends on its values")
         workloads = [group.workload for group in partition(making.optimize(graph)) if not group.is_view]
-        bucketed.expect({s: self._extents[s] for s in axes.open.symbols}, workloads, self.seconds / groups)
+        bucketed.expect(extents, workloads, self.seconds / groups)
         return bucketed
 
     def _refusing(self, opened: OnnxModel) -> frozenset[int]:
