@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 
 from autotune.compiler.background import Background
-from autotune.compiler.specialisation import Room
+from autotune.compiler.room import Room
 from autotune.graph.host import HostValue
 
 OFTEN = 16
-"""Runs of the same form, one after the other."""
+"""Runs of one form, after which it is worth a program: of a part, one after the other."""
 
 
 class Again:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from autotune.compiler.again import Again
 from autotune.compiler.open_form import Form, OpenForm
-from autotune.compiler.specialisation import Room, Specialisation
+from autotune.compiler.room import Room, Served
+from autotune.compiler.specialisation import Specialisation
 from autotune.graph.frontend import Stage
 from autotune.graph.frontend.beginning import NoModel
 from autotune.graph.host import HostValue, host_function, is_eager
@@ -53,7 +54,7 @@ class Decided:
         self._by_eager: set[str] = set()  # names of what eager operators write: nobody knows how much of it
 
     def specialised(
-        self, room: Room, stage: Stage, given: Mapping[str, HostValue], decisive: tuple[str, ...]
+        self, room: Room, served: Served, stage: Stage, given: Mapping[str, HostValue], decisive: tuple[str, ...]
     ) -> Specialisation:
         """A stage with its program, or with what runs it for all extents that data decides: at once where all of it
         takes little time, else once they have differed.
@@ -61,25 +62,21 @@ class Decided:
         Raises:
             OpenError: the room is another now.
         """
-        stages = self._stages
-        if room.eager and room.free(given)[0] is None:  # a form that has come often enough
-            return stages.built(stage)
-        if (form := room.opened(given)) is not None:
-            return self._opened(room, stage, given, decisive, form)
+        stages, by = self._stages, served.by
+        if isinstance(by, OpenForm):
+            return self._opened(room, stage, given, decisive, by)
         own = Form.of(given, decisive)
-        if room.forms == ():
-            names = self._quick(room, stage, given)
-            if names:
-                room.eager, room.forms = names, (own,)
-                raise OpenError
+        if by is None and room.forms == () and (names := self._quick(room, stage, given)):
+            room.eager, room.forms = names, (own,)
+            raise OpenError
+        usual = by is None and bool(room.eager)  # a form of what runs at once that has come often enough
         with stages.lock:
-            if room.learn(own):
+            if not usual and room.learn(own):
                 raise OpenError
-        if room.eager:
-            self._by_eager.update(name for index in stage.hosts for name in stages.model.nodes[index].writes)
-            look = Again(room, stages.workshop.background, partial(self._make_exact, room))
-            return replace(stages.built(stage), look=look)
         special = stages.built(stage)
+        if by is not None:
+            self._by_eager.update(name for index in stage.hosts for name in stages.model.nodes[index].writes)
+            return replace(special, look=Again(room, stages.workshop.background, partial(self._make_exact, room)))
         if room.forms == () and special.program is not None:
             room.before, room.forms = (special.life.seconds, special.takes), (own,)
         return special
@@ -108,7 +105,7 @@ class Decided:
             return stages.built(stage)
 
         try:
-            stages.workshop.cache.get(room.exact_key(values, decisive), make)
+            stages.workshop.cache.get(room.key(values, decisive), make)
         except MoreValuesError:
             return False
         return True
@@ -125,8 +122,10 @@ class Decided:
 
         stages, start, barred = self._stages, time.perf_counter(), set[int]()
         making = stages.workshop.making
-        assert making.target is not None and room.forms
-        others = form.extents_of(room.forms[0])
+        forms = room.forms
+        if making.target is None or not forms:  # another run has found out that it cannot be
+            raise OpenError
+        others = form.extents_of(forms[0])
         opening = Opening(stages.model, room.part, given, decisive, form, *room.before, others, room.kept)
         while True:
             try:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.compiler.loop_guard import LoopGuard
-from autotune.compiler.specialisation import Specialisation, is_tensor
+from autotune.compiler.specialisation import Specialisation
+from autotune.compiler.value_forms import is_tensor
 from autotune.graph.host import HostValue
 from autotune.runtime.address import address
 from autotune.runtime.executor import Array, Context

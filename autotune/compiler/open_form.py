@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
-from autotune.graph.host import HostValue
+from autotune.compiler.value_forms import digest, is_tensor
+
+if TYPE_CHECKING:
+    from autotune.graph.host import HostValue
 
 MOST_ELEMENTS = 8
 """Of a list of integers that may tell extents."""
-
-_SHORT = 64  # bytes of a value that is its own digest
 
 Shape = tuple[int, ...]
 Pattern = tuple[Union[int, str], ...]
@@ -36,7 +36,7 @@ class Form:
 
     @staticmethod
     def of(values: Mapping[str, HostValue], decisive: Sequence[str]) -> Form:
-        arrays = {n: v for n, v in values.items() if isinstance(v, np.ndarray) and v.dtype != object}
+        arrays = {name: value for name, value in values.items() if is_tensor(value)}
         short = {
             name: tuple(int(n) for n in arrays[name].reshape(-1))
             for name in decisive
@@ -120,12 +120,6 @@ class OpenForm:
         for name, pattern in self.dims.items():
             _fits(pattern, form.shapes[name], found)
         return found
-
-
-def digest(value: HostValue) -> bytes:
-    """What tells a value from others."""
-    data = value.tobytes() if isinstance(value, np.ndarray) else np.asarray(value).tobytes()
-    return data if len(data) <= _SHORT else hashlib.sha256(data).digest()
 
 
 def _fits(pattern: Pattern, given: Sequence[int], found: dict[str, int]) -> bool:

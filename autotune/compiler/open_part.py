@@ -1,8 +1,8 @@
 """Parts of a model that run on as many elements as data decides: programs for more of them serve fewer, too.
 
 What a host function finds (boxes that are kept, elements that are not zero) is seldom as much twice. A part that has
-met two different extents is from then on what a model with open dimensions is: padded, cut, or, where it cannot be
-proved that this changes nothing, compiled for each.
+met two different extents is from then on a model with open dimensions, one for all results that share one; `decided`
+says what becomes of it where padding it cannot be proved to change nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from autotune.compiler.bucketed import BucketedModel
-from autotune.compiler.open_form import OpenForm, digest
+from autotune.compiler.open_form import OpenForm
 from autotune.compiler.specialisation import NOBODY, Bound, Observers
 from autotune.compiler.stages import Making
+from autotune.compiler.value_forms import digest, is_tensor
 from autotune.errors import AutotuneError
 from autotune.graph import partition
 from autotune.graph.frontend import OnnxModel, Part, Stage, convert_whole
@@ -156,7 +157,7 @@ class Opening:
 
     @cached_property
     def _arrays(self) -> Mapping[str, Array]:
-        return {n: v for n, v in self.values.items() if isinstance(v, np.ndarray) and v.dtype != object}
+        return {name: value for name, value in self.values.items() if is_tensor(value)}
 
     @cached_property
     def _extents(self) -> Mapping[str, int]:
@@ -231,9 +232,10 @@ class Opening:
     ) -> OpenCall:
         opened = self._model(results)
         key = self._key(opened)
-        if key not in self.kept:
-            self.kept[key] = self._bucketed(opened, making, target, groups)
-        bucketed = made[key] = self.kept[key]
+        bucketed = self.kept.get(key)  # another run may be at it, too
+        if bucketed is None:
+            bucketed = self.kept[key] = self._bucketed(opened, making, target, groups)
+        made[key] = bucketed
         last = opened.nodes[-1]
         return OpenCall(
             self.form, bucketed, bucketed.input_names, tuple(results), (),

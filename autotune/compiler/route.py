@@ -6,14 +6,15 @@ a run sets no more than the addresses of what comes from outside, and looks up t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from autotune.compiler.loop_guard import LoopGuard
-from autotune.compiler.open_form import digest
-from autotune.compiler.specialisation import Bound, Room, Specialisation
+from autotune.compiler.room import EXACTLY, Room
+from autotune.compiler.specialisation import Bound, Specialisation
+from autotune.compiler.value_forms import digest
 from autotune.errors import ModelError
 from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
@@ -193,12 +194,11 @@ def begins(
 ) -> Hashable:
     """What a part is made for, of these inputs and values that decide: forms, those that grow left out, and values."""
     typed = room.typed
-    served: object = None
-    told: Collection[str] = ()
+    served = EXACTLY
     if room.open is not None or room.eager:
-        served, open_, told = room.free(values)
-        growing, typed = (growing if not typed else frozenset()).union(open_), False
-    found: list[Hashable] = [room.typed, served]
+        served = room.served(values)
+        growing, typed = (growing if not typed else frozenset()).union(served.free), False
+    found: list[Hashable] = [room.typed, served.by]
     for name in inputs:  # on the path of every run, so written out: `form_of`
         value = values[name]
         if not isinstance(value, np.ndarray) or (name in growing and not typed):
@@ -209,7 +209,7 @@ def begins(
             found.append(value.dtype)
             found.append(value.shape)
     for name in decisive:
-        if name not in told:
+        if name not in served.told:
             found.append(digest(values[name]))
     return tuple(found)
 

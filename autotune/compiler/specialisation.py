@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Union
-
-import numpy as np
 
 from autotune.compiler.bound_host import bound
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.host import GROWS, Runner, prepared
-from autotune.compiler.open_form import Form, OpenForm, digest
+from autotune.compiler.room import Room
 from autotune.graph.frontend import OnnxModel, Part, Stage
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import HostValue
@@ -21,9 +19,6 @@ from autotune.runtime.trace import RunTrace
 
 if TYPE_CHECKING:
     from autotune.compiler.bucketed import BucketedModel
-
-MOST_FORMS = 64
-"""Of runs of a part from which is learned what is open."""
 
 _FRESH = frozenset(("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
 
@@ -78,102 +73,6 @@ class Observers:
 
 
 NOBODY = Observers()
-
-
-@dataclass(eq=False)
-class Room:
-    """A part of the model, and what its specialisations depend on.
-
-    Attributes:
-        number: tells it from all others of the model.
-        part: the nodes.
-        is_whole: it is the whole model.
-        decisive: inputs for whose values it is made, not only for their types; they are found out as runs come.
-        typed: it needs the types of all inputs, also of those that grow; found out as well.
-        open: which extents of its inputs data decides, once two runs have shown it.
-        eager: inputs on whose shapes and values nothing depends: where nothing can be proved of the open ones, what
-            is computed from them runs on the host if that takes little time.
-        usual: forms of such inputs that have come again and again, and have a program of their own.
-        beginning: of what is open, only what can be padded is computed at once; the rest waits for that.
-        forms: of the first run that had a program, and of those that showed this; None where there must be one for
-            each.
-        before: the seconds that it took to make the first program, and the bytes of the memory of its runs.
-        kept: models with open dimensions, by what they compute.
-    """
-
-    number: int
-    part: Part
-    is_whole: bool
-    decisive: tuple[str, ...]
-    typed: bool = False
-    open: OpenForm | None = None
-    eager: frozenset[str] = frozenset()
-    usual: set[Hashable] = field(default_factory=set)
-    beginning: bool = False
-    forms: Sequence[Form] | None = ()
-    before: tuple[float, int] = (0.0, 0)
-    kept: dict[Hashable, BucketedModel] = field(default_factory=dict)
-
-    def learn(self, form: Form) -> bool:
-        """Take the form of a run for which there is nothing yet; whether it may be served together with others now."""
-        if not self.forms or form in self.forms:
-            return False
-        if self.eager:
-            more = form.unlike(self.forms[0]) - self.eager
-            self.eager |= more
-            return bool(more)
-        if self.beginning and self.open is None:
-            return False
-        self.forms = [*self.forms, form]
-        self.open = OpenForm.of(self.forms) if len(self.forms) <= MOST_FORMS else None
-        if self.open is None:
-            self.do_less()
-        return True
-
-    def do_less(self) -> None:
-        """What it was is not possible: what is open is padded, runs at once, is padded as far as that is possible, or
-        has a specialisation for each run."""
-        if self.beginning or not self.forms:
-            self.open, self.forms = None, None
-        elif self.eager:
-            self.eager, self.beginning = frozenset(), True
-            self.open = OpenForm.of(self.forms)
-            self.forms = self.forms if self.open is not None else None
-        else:
-            self.open = None
-            self.eager = frozenset().union(*(form.unlike(self.forms[0]) for form in self.forms[1:]))
-
-    def opened(self, values: Mapping[str, HostValue]) -> OpenForm | None:
-        """The open form, where these values fit it."""
-        return self.open if self.open is not None and self.open.extents(values) is not None else None
-
-    def form(self, values: Mapping[str, HostValue]) -> Hashable:
-        """Of the inputs on which nothing depends."""
-        known = [form_of(values[name]) for name in self.eager]
-        return tuple(known), tuple(digest(values[name]) for name in self.decisive if name in self.eager)
-
-    def free(self, values: Mapping[str, HostValue]) -> tuple[object, Collection[str], Collection[str]]:
-        """What serves such values: what it is known by, and the names of inputs whose forms, and of those whose values,
-        do not matter to it."""
-        if self.eager:
-            if self.usual and self.form(values) in self.usual:
-                return None, (), ()
-            return self.eager, self.eager, self.eager
-        form = self.opened(values)
-        return (None, (), ()) if form is None else (form, form.dims.keys(), form.elements.keys())
-
-    def key(
-        self, values: Mapping[str, HostValue], decisive: tuple[str, ...], growing: frozenset[str]
-    ) -> tuple[object, ...]:
-        """What two runs have in common that use the same specialisation."""
-        served, open_, told = self.free(values)
-        types = [form_of(values[n]) if n not in growing and n not in open_ else ... for n in self.part.inputs]
-        return (self.number, decisive, served, *types, *(digest(values[n]) for n in decisive if n not in told))
-
-    def exact_key(self, values: Mapping[str, HostValue], decisive: tuple[str, ...]) -> tuple[object, ...]:
-        """The same where nothing is open."""
-        types = [form_of(values[name]) for name in self.part.inputs]
-        return (self.number, decisive, None, *types, *(digest(values[name]) for name in decisive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,16 +256,3 @@ def nbytes_of(specials: Iterable[Specialisation]) -> int:
     for special in specials:
         held.update(special.weights)
     return sum(held.values())
-
-
-def is_tensor(value: HostValue) -> bool:
-    """Whether a value is a tensor of numbers: what programs take."""
-    return isinstance(value, np.ndarray) and value.dtype != object
-
-
-def form_of(value: HostValue) -> object:
-    """What a specialisation depends on of a value that it reads."""
-    if not isinstance(value, np.ndarray):
-        return None
-    dtype = value.dtype
-    return object if dtype.hasobject else (dtype, value.shape)

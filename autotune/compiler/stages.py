@@ -20,6 +20,7 @@ from autotune.compiler.compile import CompiledModel
 from autotune.compiler.decided import Decided, MoreValuesError, OpenError
 from autotune.compiler.host import value_bytes
 from autotune.compiler.loop_guard import LoopGuard, LoopLimit
+from autotune.compiler.room import Room, Served
 from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
 from autotune.compiler.specialisation import (
     NOBODY,
@@ -27,11 +28,10 @@ from autotune.compiler.specialisation import (
     HostCall,
     Observers,
     ProgramStep,
-    Room,
     Specialisation,
-    is_tensor,
     nbytes_of,
 )
+from autotune.compiler.value_forms import is_tensor
 from autotune.errors import ModelError
 from autotune.graph import Graph, Value, one_line, optimize, verify
 from autotune.graph.frontend import OnnxModel, Part, Stage, convert_part
@@ -325,9 +325,10 @@ class Stages:
         """The specialisation of a part for these values, from the cache where possible."""
         while True:
             decisive, growing = room.decisive, self._growing if not room.typed else frozenset[str]()
+            served = room.served(values)  # once: another run may change it
             try:
-                make = functools.partial(self._specialise, room, values, decisive, growing)
-                return self.workshop.cache.get(room.key(values, decisive, growing), make)
+                make = functools.partial(self._specialise, room, values, decisive, growing, served)
+                return self.workshop.cache.get(room.key(values, decisive, growing, served), make)
             except MoreValuesError as error:
                 with self.lock:
                     room.decisive = tuple(dict.fromkeys((*room.decisive, *error.names)))
@@ -337,14 +338,19 @@ class Stages:
                 pass  # the room's form is another now
 
     def _specialise(
-        self, room: Room, values: Mapping[str, HostValue], decisive: tuple[str, ...], growing: frozenset[str]
+        self,
+        room: Room,
+        values: Mapping[str, HostValue],
+        decisive: tuple[str, ...],
+        growing: frozenset[str],
+        served: Served,
     ) -> Specialisation:
         given = {name: values[name] for name in room.part.inputs}
-        loop, eager = growing.intersection(given), room.eager
-        grown = loop.union(eager)
+        loop, eager = growing.intersection(given), isinstance(served.by, frozenset)
+        grown = loop.union(served.free) if eager else loop
         types = self.types(given, grown)
         # The whole model is never made for values: what they do not touch is compiled once.
-        stage = self.converted(room.part, types, given, not room.is_whole, grown, bool(eager))
+        stage = self.converted(room.part, types, given, not room.is_whole, grown, eager)
         if grown and not stage.gets_on(room.part):
             if not eager:
                 raise _TypesError
@@ -353,11 +359,10 @@ class Stages:
             raise OpenError
         if not set(stage.observed) <= set(decisive):
             raise MoreValuesError(stage.observed)  # it would be kept for other values too
-        if room.is_whole or loop or self.workshop.making.target is None:
-            self.made += 1
-            return self.built(stage)
         self.made += 1
-        return self._decided.specialised(room, stage, given, decisive)
+        if room.is_whole or loop or self.workshop.making.target is None:
+            return self.built(stage)
+        return self._decided.specialised(room, served, stage, given, decisive)
 
     @staticmethod
     def types(values: Mapping[str, HostValue], without: Collection[str] = ()) -> dict[str, Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -290,6 +291,26 @@ def test_a_watched_run_tells_of_the_programs_it_ran_in() -> None:
     programs = [step for step in steps if isinstance(step, ProgramStep)]
     assert programs[-1].program.program.inputs[0].shape != (11, WIDTH)
     assert "MatMul" in calls(found)[0].label or "Relu" in calls(found)[0].label
+
+
+@pytest.mark.parametrize("nodes", [
+    (node("MatMul", ["rows", "weights"], "z"), node("Tanh", ["z"], "y")),
+    (node("Concat", ["rows", "rows"], "z", axis=0), node("Exp", ["z"], "y")),
+])  # fmt: skip
+def test_threads_teach_each_other(nodes: tuple[onnx.NodeProto, ...]) -> None:
+    """Each run is right, whatever others have found out about the part meanwhile."""
+    model = model_with(*nodes)
+    found, reference = staged(model, Counting()), ReferenceEvaluator(model)
+    wanted = {count: next(iter(reference.run(None, feeds(count, count)))) for count in range(18)}
+
+    def runs(seed: int) -> None:
+        r = random.Random(seed)
+        for _ in range(25):
+            count = r.randrange(18)
+            np.testing.assert_allclose(found.run(feeds(count, count))[0], wanted[count], rtol=1e-5, atol=1e-5)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(runs, range(6)))
 
 
 def test_a_form_that_comes_again_and_again_gets_a_program() -> None:
