@@ -12,6 +12,7 @@ from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.moved import MOVES, evaluated, move_strings
 from autotune.graph.host import (
+    BROADCAST,
     HostValue,
     by_place,
     eager,
@@ -167,12 +168,48 @@ def _joined(node: NodeAttributes, values: Sequence[HostValue]) -> int:
 
 
 def _repeated(node: NodeAttributes, values: Sequence[HostValue]) -> int:
-    """At most so many bytes: of Expand, Tile and ConstantOfShape, whose last input says how often, or how many."""
-    times = values[-1] if values else None
-    if not isinstance(times, np.ndarray) or times.dtype.kind not in "iu" or times.size > MOST_AXES:
-        return 0  # its definition says what is wrong
-    each = 8 if len(values) < 2 else value_bytes(values[0])
-    return each * int(math.prod(max(n, 1) for n in times.reshape(-1).tolist()))
+    """Of Tile, whose last input says how often along each axis."""
+    x, times = _first(values, 2)
+    return value_bytes(x) * math.prod(max(n, 1) for n in _extents(times))
+
+
+def _filled(node: NodeAttributes, values: Sequence[HostValue]) -> int:
+    """Of ConstantOfShape, at most."""
+    return 8 * math.prod(_extents(values[0] if values else None))
+
+
+def _spread(node: NodeAttributes, values: Sequence[HostValue]) -> int:
+    """Of what broadcasts; of Expand, whose last input is a shape."""
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    shapes = [array.shape for array in arrays]
+    if node.op == "Expand" and arrays:
+        shapes[-1] = _extents(arrays[-1])
+    try:
+        count = math.prod(np.broadcast_shapes(*shapes))
+    except ValueError:  # its definition says what is wrong
+        return 0
+    return count * max((array.dtype.itemsize for array in arrays), default=0)
+
+
+def _placed(node: NodeAttributes, values: Sequence[HostValue]) -> int:
+    """Of GatherND: as many parts as there are tuples of places."""
+    x, places = _first(values, 2)
+    if not (isinstance(x, np.ndarray) and isinstance(places, np.ndarray)) or not places.ndim:
+        return 0
+    return math.prod(places.shape[:-1]) * x.itemsize * math.prod(x.shape[places.shape[-1] :])
+
+
+def _looked_up(node: NodeAttributes, values: Sequence[HostValue]) -> int:
+    """Of GatherElements."""
+    x, places = _first(values, 2)
+    return x.itemsize * places.size if isinstance(x, np.ndarray) and isinstance(places, np.ndarray) else 0
+
+
+def _extents(shape: HostValue) -> tuple[int, ...]:
+    """What a list of integers says; nothing where it is none: the definition says what is wrong."""
+    if not isinstance(shape, np.ndarray) or shape.dtype.kind not in "iu" or shape.size > MOST_AXES:
+        return ()
+    return tuple(max(int(n), 0) for n in shape.reshape(-1))
 
 
 def _counted(node: NodeAttributes, values: Sequence[HostValue]) -> int:
@@ -186,11 +223,13 @@ def _counted(node: NodeAttributes, values: Sequence[HostValue]) -> int:
 GROWS: Mapping[str, Callable[[NodeAttributes, Sequence[HostValue]], int]] = {
     "Concat": _joined,
     "ConcatFromSequence": _joined,
-    "ConstantOfShape": _repeated,
-    "Expand": _repeated,
+    "ConstantOfShape": _filled,
     "Gather": _gathered,
+    "GatherElements": _looked_up,
+    "GatherND": _placed,
     "Range": _counted,
     "Tile": _repeated,
+    **dict.fromkeys(("Expand", "Where", *BROADCAST), _spread),
 }
 """Operators that move elements and may give more of them than they are given: how many bytes, before they do."""
 

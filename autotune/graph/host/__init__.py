@@ -21,6 +21,7 @@ from autotune.graph.host import (
     strings,
 )
 from autotune.graph.host.eager import eager, is_eager
+from autotune.graph.host.eager_numbers import BROADCAST
 from autotune.graph.host.node import (
     HostFunction,
     HostNode,
@@ -51,6 +52,7 @@ FAMILIES = (
 )  # importing a family registers them
 
 __all__ = [
+    "BROADCAST",
     "FAMILIES",
     "HostFunction",
     "HostNode",

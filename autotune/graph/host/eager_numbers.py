@@ -22,6 +22,9 @@ _SAME: dict[str, tuple[Any, str]] = {
     "GreaterOrEqual": (np.greater_equal, _NUMBERS), "Less": (np.less, _NUMBERS),
     "LessOrEqual": (np.less_equal, _NUMBERS),
 }  # fmt: skip
+BROADCAST = frozenset((*_SAME, "Max", "Min", "Clip"))
+"""Operators whose result has the extents of all operands together."""
+
 _ONE: dict[str, tuple[Any, str]] = {
     "Abs": (np.abs, _FLOATS), "Ceil": (np.ceil, _FLOATS), "Exp": (np.exp, _FLOATS), "Floor": (np.floor, _FLOATS),
     "Log": (np.log, _FLOATS), "Neg": (np.negative, "if"), "Not": (np.logical_not, _BOOLS),
