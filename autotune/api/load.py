@@ -92,13 +92,13 @@ def load(
         sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))
         if on_new_shape == "error":
             return PreparedModel(parsed, sharing)
-        usual: StagedModel | None = None
-        if on_new_shape != "compile":
-            usual = (BucketedModel if on_new_shape == "bucket" else AdaptiveModel)(parsed, sharing, wanted)
+        bucketed = on_new_shape == "bucket"
         caches = caches_of(parsed)
-        if caches is not None:
-            return GrowingModel(parsed, sharing, caches, usual)
-        return StagedModel(parsed, sharing) if usual is None else usual
+        if caches is not None:  # its prompts come with empty caches, which nothing pads
+            return GrowingModel(parsed, sharing, caches, BucketedModel(parsed, sharing, wanted) if bucketed else None)
+        if on_new_shape == "compile":
+            return StagedModel(parsed, sharing)
+        return (BucketedModel if bucketed else AdaptiveModel)(parsed, sharing, wanted)
 
     with without_collector(), beside or helpers(model) as started:
         idle.append(started)

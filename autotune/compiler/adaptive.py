@@ -7,8 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
-import numpy as np
-
 from autotune.compiler.again import OFTEN
 from autotune.compiler.background import Background
 from autotune.compiler.bucketed import BucketedModel
@@ -19,9 +17,11 @@ from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
 from autotune.graph.frontend import OnnxModel
 from autotune.runtime.executor import Array
+from autotune.runtime.open_axes import OpenAxes
 from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
 from autotune.target import Target
+from autotune.tensor.declared import extents_of
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class AdaptiveModel(StagedModel):
 
     def __init__(self, model: OnnxModel, making: Making, target: Target) -> None:
         super().__init__(model, making)
-        self._making, self._target = making, target
+        self._target = target
         self._named = all(declared.dims is not None and None not in declared.dims for declared in model.inputs)
         self._lock = threading.Lock()
         self._own: set[Shape] = set()
@@ -65,8 +65,7 @@ class AdaptiveModel(StagedModel):
     def prepare(self, extents: Mapping[str, int]) -> CompiledModel | None:
         """Make a program for just these extents. Raises as `StagedModel.prepare`."""
         found = super().prepare(extents)
-        shape = tuple((symbol, extents[symbol]) for symbol in self._symbols())
-        self._own.add(shape)
+        self._own.add(tuple((symbol, extents[symbol]) for symbol in OpenAxes(self.inputs, ()).symbols))
         return found
 
     def run(
@@ -86,10 +85,6 @@ class AdaptiveModel(StagedModel):
         self._count(shape)
         return self._buckets.run(values, watch, trace)
 
-    def _symbols(self) -> list[str]:
-        """Open dimensions, in the order in which extents are told."""
-        return list(dict.fromkeys(dim for i in self.inputs for dim in i.dims or () if isinstance(dim, str)))
-
     def _has_buckets(self) -> bool:
         """Whether other shapes than those that have programs may run in larger ones; found out when the first comes."""
         if self._buckets is None:
@@ -101,13 +96,13 @@ class AdaptiveModel(StagedModel):
 
     def _bucketed(self) -> BucketedModel:
         """That knows what a program of the first shape has told."""
-        found = BucketedModel(self._model, self._making, self._target)
+        found = BucketedModel(self._model, self._workshop.making, self._target)
         first = next((one for one in self._workshop.cache.values() if one.program is not None), None)
         if first is not None and first.program is not None and first.rest is None and not first.calls:
-            given = {spec.name: np.empty(spec.shape, bool) for spec in first.program.program.inputs}
+            given = {spec.name: spec.shape for spec in first.program.program.inputs}
             if set(given) == set(self.input_names):
                 kernels = [kernel.workload for kernel in first.program.kernels]
-                found.expect(extents_in(self.inputs, given), kernels, first.life.seconds)
+                found.expect(extents_of(self.inputs, given), kernels, first.life.seconds)
         return found
 
     def _count(self, shape: Shape) -> None:
