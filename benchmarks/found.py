@@ -23,6 +23,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+import autotune
+from autotune.errors import AutotuneError, InputError
 from benchmarks.report import Report, Row, parser, progress
 
 CALLS = 400
@@ -140,18 +142,24 @@ CASES: Mapping[str, Callable[[], Case]] = {"boxes": boxes, "classes": classes, "
 
 
 def of_file(path: Path) -> Case:
-    """A model with inputs of floats of known shapes, which are drawn evenly, some darker than others."""
-    model = onnx.load(path)
-    weights = {tensor.name for tensor in model.graph.initializer}
-    forms = {
-        value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-        for value in model.graph.input if value.name not in weights
-    }  # fmt: skip
+    """A model with inputs of floats of known shapes, which are drawn evenly, some darker than others.
+
+    Raises:
+        AutotuneError: it is none.
+    """
+    session = autotune.InferenceSession(path, database=False)
+    forms: dict[str, tuple[int, ...]] = {}
+    for one in session.get_inputs():
+        forms[one.name] = tuple(extent for extent in one.shape if isinstance(extent, int))
+        if one.type != "tensor(float)" or len(forms[one.name]) < len(one.shape):
+            raise InputError(
+                f"{path}: input {one.name!r} is {one.type} {one.shape}; only floats of known shapes are drawn"
+            )
 
     def feeds(rng: np.random.Generator) -> Feeds:
         return {name: rng.random(form, np.float32) * np.float32(rng.uniform(0.3, 3)) for name, form in forms.items()}
 
-    return Case(model.SerializeToString(), feeds)
+    return Case(path.read_bytes(), feeds)
 
 
 def measure(case: Case, calls: int) -> Row:
@@ -161,8 +169,6 @@ def measure(case: Case, calls: int) -> Row:
         AssertionError: the answers differ.
     """
     import onnxruntime
-
-    import autotune
 
     ours = autotune.InferenceSession(case.model, target="native -num-cores=1", database=False)
     options = onnxruntime.SessionOptions()
@@ -203,7 +209,10 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         options.error(f"no model is called {', '.join(unknown)}")
     report = Report("found", METHOD, given.quick)
-    files = {path.stem: of_file(path) for path in given.model or ()}
+    try:
+        files = {path.stem: of_file(path) for path in given.model or ()}
+    except AutotuneError as error:
+        options.error(str(error))
     cases = {name: CASES[name]() for name in given.models or (() if files else CASES)} | files
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="autotune-found-") as folder, patch.dict(os.environ, XDG_CACHE_HOME=folder):

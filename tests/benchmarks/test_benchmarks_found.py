@@ -32,5 +32,7 @@ def test_a_file_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     path.write_bytes(found.boxes().model)
     assert found.main(["--model", str(path), "--quick"]) == 0
     assert "own" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        found.main(["nothing"])
+    for wrong in (["nothing"], ["--model", str(tmp_path / "none.onnx")], ["--model", __file__]):
+        with pytest.raises(SystemExit):
+            found.main(wrong)
+        assert len(capsys.readouterr().err.strip().splitlines()[-1]) > 20
