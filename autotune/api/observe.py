@@ -91,7 +91,7 @@ def observe(
         if isinstance(step, ProgramStep):
             found.append(ObservedProgram(graphs[id(step.program)], dict(step.feeds)))
 
-    run_observed(StagedModel(parsed, Making(compiled)), feeds, given, watch)
+    run_observed(StagedModel(parsed, Making(compiled, target=target)), feeds, given, watch)
     return tuple(found)
 
 
