@@ -92,13 +92,13 @@ def load(
         sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))
         if on_new_shape == "error":
             return PreparedModel(parsed, sharing)
-        bucketed = on_new_shape == "bucket"
+        kind = {"bucket": BucketedModel, "auto": AdaptiveModel}.get(on_new_shape)
+        several = None if kind is None else lambda model: kind(model, sharing, wanted)
         caches = caches_of(parsed)
-        if caches is not None:  # its prompts come with empty caches, which nothing pads
-            return GrowingModel(parsed, sharing, caches, BucketedModel(parsed, sharing, wanted) if bucketed else None)
-        if on_new_shape == "compile":
-            return StagedModel(parsed, sharing)
-        return (BucketedModel if bucketed else AdaptiveModel)(parsed, sharing, wanted)
+        if caches is not None:
+            usual = BucketedModel(parsed, sharing, wanted) if kind is BucketedModel else None
+            return GrowingModel(parsed, sharing, caches, usual, several)
+        return StagedModel(parsed, sharing) if several is None else several(parsed)
 
     with without_collector(), beside or helpers(model) as started:
         idle.append(started)

@@ -58,6 +58,7 @@ class AdaptiveModel(StagedModel):
 
     def wait(self) -> None:
         """Until no program is being made in the background."""
+        super().wait()
         self._background.wait()
         if self._buckets is not None:
             self._buckets.wait()

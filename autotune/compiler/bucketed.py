@@ -87,6 +87,8 @@ class BucketedModel(StagedModel):
 
     def wait(self) -> None:
         """Until no program is being made in the background."""
+        super().wait()
+        self._padded.wait()
         self._background.wait()
 
     def prepare(self, extents: Mapping[str, int]) -> CompiledModel | None:

@@ -10,24 +10,26 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from autotune.compiler.background import Background
+from autotune.compiler.compile import CompiledModel
+from autotune.compiler.prompts import NewRows, Prompts
 from autotune.compiler.shapes import extents_in
 from autotune.compiler.specialisation import ProgramStep, Specialisation, Watch
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
 from autotune.errors import InputError, MemoryLimitError, ModelError
 from autotune.graph.frontend import OnnxModel
-from autotune.graph.frontend.buckets import CannotPad, Padding, dimensions_of, padded_model, padding_of, valid_name
-from autotune.graph.frontend.caches import Cache, Caches, with_room
+from autotune.graph.frontend.buckets import CannotPad, Padding, padded_model, padding_of, valid_name
+from autotune.graph.frontend.caches import Caches, with_room
 from autotune.graph.host import HostValue
 from autotune.runtime.cache_memory import CacheMemories, CacheMemory
 from autotune.runtime.executor import Array
-from autotune.runtime.open_axes import cropped, padded
+from autotune.runtime.open_axes import OpenAxes, cropped, padded
 from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
 from autotune.tensor.declared import bind_symbols
@@ -99,6 +101,7 @@ class GrowingModel(StagedModel):
     Args:
         caches: which they are; the others are those of `StagedModel`.
         usual: runs what appends to no cache; None for a `StagedModel`.
+        prompted: makes what runs prompts, of a model with empty caches; None for what runs all that is no step.
     """
 
     def __init__(
@@ -107,11 +110,13 @@ class GrowingModel(StagedModel):
         making: Making,
         caches: Caches,
         usual: StagedModel | None = None,
+        prompted: Callable[[OnnxModel], StagedModel] | None = None,
     ) -> None:
         super().__init__(model, making)
         self._making = making
         self._caches = caches
         self._usual = usual
+        self._prompts = None if prompted is None else Prompts(model, caches, prompted)
         self._memories = CacheMemories()
         self._kinds: list[Steps] = []
         self._refused: list[Mapping[str, int]] = []
@@ -120,12 +125,39 @@ class GrowingModel(StagedModel):
 
     def shapes(self) -> list[ShapeUse]:
         """The programs that are kept, those of steps first."""
-        usual = super().shapes() if self._usual is None else self._usual.shapes()
-        return [*(use for steps in self._kinds for use in steps.model.shapes()), *usual]
+        return [*(use for model in self._inner() for use in model.shapes()), *super().shapes()]
+
+    @property
+    def weights(self) -> dict[int, int]:
+        """Bytes of packed weights of the programs that are kept, by where they are."""
+        inner = {place: size for model in self._inner() for place, size in model.weights.items()}
+        return {**inner, **super().weights}
+
+    def _inner(self) -> list[StagedModel]:
+        """The models that run what it does not run itself."""
+        usual = [] if self._usual is None else [self._usual]
+        return [*(steps.model for steps in self._kinds), *(self._prompts or ()), *usual]
 
     def wait(self) -> None:
         """Until no program is being made in the background."""
+        super().wait()
         self._background.wait()
+        for model in self._inner():
+            model.wait()
+
+    def prepare(self, extents: Mapping[str, int]) -> CompiledModel | None:
+        """Make the program for a step or a prompt of these extents. Raises as `StagedModel.prepare`."""
+        known = all(symbol in extents for symbol in OpenAxes(self.inputs, ()).symbols)
+        prompt = self._prompts.of(extents) if known and self._prompts is not None else None
+        if prompt is not None:
+            return prompt.prepare(extents)
+        steps = self._steps(extents) if known else None
+        if steps is not None:
+            try:
+                return steps.program(_room(extents[self._caches.symbol] + steps.rows, None)).program
+            except (InputError, ModelError, CannotPad):
+                pass  # the usual program tells
+        return super().prepare(extents) if self._usual is None else self._usual.prepare(extents)
 
     def run(
         self, feeds: Mapping[str, object], watch: Watch | None = None, trace: RunTrace | None = None
@@ -143,7 +175,8 @@ class GrowingModel(StagedModel):
         if most is not None and length > most:
             raise self._too_large(values, length)
         if steps is None:
-            return self._as_usual(values, watch, trace)
+            prompt = None if self._prompts is None else self._prompts.of(extents)
+            return self._as_usual(values, watch, trace) if prompt is None else prompt.run(values, watch, trace)
         try:
             return self._step(steps, values, length, most, watch, trace)
         except (InputError, ModelError, CannotPad) as error:
@@ -186,18 +219,14 @@ class GrowingModel(StagedModel):
     def _proved(self, extents: Mapping[str, int]) -> Steps:
         """Steps like a run of these extents. Raises CannotPad where padding the caches may change a result."""
         model, caches = self._model, self._caches
-        rows = _new_rows(replace(model, inputs=bind_symbols(model.inputs, extents)), caches.each)
-        beside = {dim for i in model.inputs if caches.symbol in (i.dims or ()) for dim in i.dims or ()}
-        whole = extents[caches.symbol] + rows
-        lengths = frozenset(s for s, extent in extents.items() if extent == whole and s not in beside)
-        others = {s: n for s, n in extents.items() if s != caches.symbol and s not in lengths}
-        length = f"{caches.symbol} + {rows}"
-        inputs = [
-            replace(i, dims=i.dims and tuple(length if dim in lengths else dim for dim in i.dims)) for i in model.inputs
-        ]
-        roomy = with_room(replace(model, inputs=bind_symbols(inputs, others)), caches, rows, length)
+        rows = NewRows.of(model, caches, extents)
+        others = {s: n for s, n in extents.items() if s != caches.symbol and s not in rows.lengths}
+        length = f"{caches.symbol} + {rows.count}"
+        inputs = bind_symbols(rows.renamed(model.inputs, length), others)
+        roomy = with_room(replace(model, inputs=inputs), caches, rows.count, length)
         padding = padding_of(roomy, length)
-        return Steps(others, rows, lengths, padding, StagedModel(padded_model(roomy, padding), self._making))
+        staged = StagedModel(padded_model(roomy, padding), self._making)
+        return Steps(others, rows.count, rows.lengths, padding, staged)
 
     def _most_rows(self, values: Mapping[str, HostValue]) -> int | None:
         """Rows that the caches may have within `max_memory`; None for as many as there is memory for."""
@@ -232,8 +261,8 @@ class GrowingModel(StagedModel):
         watch: Watch | None,
         trace: RunTrace | None,
     ) -> list[Array]:
-        wanted = max(LEAST_ROOM, 1 << (length - 1).bit_length())
-        room, larger = (n if most is None else min(n, most) for n in (wanted, 2 * wanted))
+        room = _room(length, most)
+        larger = 2 * room if most is None else min(2 * room, most)
         special = steps.program(room)
         if length > SOON * room and larger not in steps.programs:
             self._background.offer(lambda: steps.prepare(larger))
@@ -265,11 +294,7 @@ class GrowingModel(StagedModel):
         ]  # fmt: skip
 
 
-def _new_rows(model: OnnxModel, caches: Sequence[Cache]) -> int:
-    """How many rows a step appends, the same number to each cache. Raises CannotPad where nobody knows."""
-    dims = dimensions_of(model)
-    found = {extents[cache.axis] if (extents := dims.get(cache.new)) else None for cache in caches}
-    rows = found.pop() if len(found) == 1 else None
-    if not isinstance(rows, int) or rows < 1:
-        raise CannotPad("how many rows a step appends is not known before it runs")
-    return rows
+def _room(length: int, most: int | None) -> int:
+    """Rows of the caches of a step with so many."""
+    room = max(LEAST_ROOM, 1 << (length - 1).bit_length())
+    return room if most is None else min(room, most)

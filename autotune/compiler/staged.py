@@ -125,6 +125,10 @@ class StagedModel:
         """Bytes of packed weights of the programs that are kept, by where they are."""
         return {place: size for special in self._workshop.cache.values() for place, size in special.weights.items()}
 
+    def wait(self) -> None:
+        """Until no program is being made in the background."""
+        self._workshop.background.wait()
+
     def prepare(self, extents: Mapping[str, int]) -> CompiledModel | None:
         """Make what a run with inputs of these extents begins with: all of it where shapes decide everything.
 

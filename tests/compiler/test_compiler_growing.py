@@ -288,3 +288,57 @@ def test_masks_of_older_exporters(mask: list[onnx.NodeProto]) -> None:
     for tokens in (1, 1, 3):
         decoding.step(tokens)
     assert [sorted(steps.programs) for steps in decoding.model._kinds] == [[8], [8]]
+
+
+@pytest.mark.parametrize("mask", [None, SLICED, WRITTEN])
+def test_prompts_of_other_lengths_share_programs(mask: list[onnx.NodeProto] | None) -> None:
+    """Nothing pads an empty cache: the prompt is a model without one, whose lengths and batches are like any others."""
+    decoding = Decoding(decoder(other={} if mask is None else {"mask": mask}))
+    for batch, tokens in ((1, 5), (1, 21), (1, 19), (2, 23), (1, 17), (1, 5), (2, 18), (1, 1)):
+        empty = np.zeros((batch, HEADS, 0, HEAD), np.float32)
+        decoding.theirs = decoding.ours = [empty, empty]
+        decoding.step(tokens)
+        decoding.step()
+        decoding.model.wait()
+    lengths = [use.inputs["ids"] for use in decoding.session.shapes() if use.inputs["ids"][1] > 1]
+    assert (1, 5) in lengths and len(lengths) <= 4  # for itself, for up to 32 of one and of two, and for one
+
+
+def test_prompts_are_compiled_for_each_length_where_that_is_asked_for() -> None:
+    model = decoder()
+    session = InferenceSession(model, database=False, target="native -num-cores=1", on_new_shape="compile")
+    empty = np.zeros((1, HEADS, 0, HEAD), np.float32)
+    for tokens in (3, 5, 4):
+        session.run(None, {"ids": np.zeros((1, tokens), np.int64), "mask": np.ones((1, tokens), np.int64),
+                           "past_k": empty, "past_v": empty})  # fmt: skip
+    assert sorted(use.inputs["ids"][1] for use in session.shapes()) == [3, 4, 5]
+
+
+def test_steps_and_prompts_can_be_prepared() -> None:
+    decoding = Decoding(decoder())
+    decoding.session.prepare(batch=1, tokens=6, past=0, **{"past + tokens": 6})
+    decoding.session.prepare(batch=1, tokens=1, past=6, **{"past + tokens": 7})
+    before = [use.inputs for use in decoding.session.shapes()]
+    assert sorted(shape["ids"] for shape in before) == [(1, 1), (1, 6)]
+    empty = np.zeros((1, HEADS, 0, HEAD), np.float32)
+    decoding.theirs = decoding.ours = [empty, empty]
+    decoding.step(6)
+    decoding.step()
+    assert [use.inputs for use in decoding.session.shapes()] == before
+
+
+def test_a_prompt_with_other_dimensions_of_its_length_by_chance() -> None:
+    """An input that has nothing to do with tokens has as many elements as the first prompt."""
+    bias = [node("ReduceSum", ["extra"], ["sum"], keepdims=0), node("Add", ["logits", "sum"], ["more"])]
+    model = decoder(other={"more": []})
+    model.graph.node.extend(bias)
+    model.graph.input.append(helper.make_tensor_value_info("extra", TensorProto.FLOAT, ("extras",)))
+    model.graph.output.append(helper.make_empty_tensor_value_info("more"))
+    session = InferenceSession(model, database=False, target="native -num-cores=1")
+    reference, rng = ReferenceEvaluator(model), np.random.default_rng(3)
+    empty = np.zeros((1, HEADS, 0, HEAD), np.float32)
+    for tokens, extras in ((5, 5), (6, 3), (7, 3), (6, 6), (9, 2)):
+        feeds = {"ids": rng.integers(0, WORDS, (1, tokens)), "mask": np.ones((1, tokens), np.int64), "past_k": empty,
+                 "past_v": empty, "extra": rng.standard_normal(extras, np.float32)}  # fmt: skip
+        for one, other in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

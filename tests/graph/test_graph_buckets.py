@@ -19,7 +19,8 @@ Node = onnx.NodeProto
 node = helper.make_node
 WEIGHTS: dict[str, Any] = {"w": np.ones((8, 8), np.float32), "zero": np.zeros((), np.int64),
            "one": np.ones((), np.int64), "ones": np.ones(1, np.int64), "join": np.asarray([0, -1], np.int64),
-           "table": np.ones((32, 8), np.float32), "none": np.zeros(1, np.int64)}  # fmt: skip
+           "table": np.ones((32, 8), np.float32), "none": np.zeros(1, np.int64), "two": np.asarray([2]),
+           "number": np.ones((1, 1), np.float32), "column": np.asarray([-1, 1, 1])}  # fmt: skip
 
 
 def model(nodes: Sequence[Node], opset: int = 17, more: Mapping[str, Sequence[str | int]] | None = None) -> bytes:
@@ -220,3 +221,39 @@ def test_what_is_written_to_its_own_place_leaves_padding_where_it_is() -> None:
     first = node("Mul", ["where", "none"], ["front"])
     with pytest.raises(CannotPad, match="writes along"):
         padding(*places, first, node("ScatterND", ["rows", "front", "rows"], ["y"]))
+
+
+def test_what_is_written_along_two_axes_leaves_padding_where_it_is() -> None:
+    """A square of scores: the index counts rows along one of its axes and columns along the other."""
+    counts = [node("Shape", ["x"], ["s"], start=1, end=2), node("Squeeze", ["s"], ["n"]),
+              node("Concat", ["s", "s"], ["square"], axis=0), node("Expand", ["number", "square"], ["scores"]),
+              node("Range", ["zero", "n", "one"], ["places"]), node("Unsqueeze", ["places", "ones"], ["rows"]),
+              node("Expand", ["rows", "square"], ["down"]), node("Expand", ["places", "square"], ["across"]),
+              node("Unsqueeze", ["down", "two"], ["down3"]),
+              node("Unsqueeze", ["across", "two"], ["across3"])]  # fmt: skip
+
+    def written(first: str, second: str) -> Padding:
+        pairs = node("Concat", [first, second], ["pairs"], axis=2)
+        return padding(*counts, pairs, node("ScatterND", ["scores", "pairs", "scores"], ["y"]))
+
+    assert written("down3", "across3").outputs == {"y": (0, 1)}
+    assert written("across3", "down3").mixes  # each place is written once, too
+    for same in ("down3", "across3"):  # a place is written by a whole row, padding included
+        with pytest.raises(CannotPad, match="writes along"):
+            written(same, same)
+
+
+def test_what_is_empty_joins_nothing() -> None:
+    found = padding_of(
+        open_model(model([node("Concat", ["past", "x"], ["y"], axis=1)], more={"past": ("batch", 0, 8)})), "length"
+    )
+    assert found.outputs == {"y": (1,)} and not found.mixes
+
+
+def test_ranges_of_other_open_dimensions_are_as_long_as_those() -> None:
+    """Else what meets them would be of an extent that nobody knows."""
+    nodes = [node("Shape", ["x"], ["s"], start=0, end=1), node("Squeeze", ["s"], ["n"]),
+             node("Range", ["zero", "n", "one"], ["r"]), node("Cast", ["r"], ["f"], to=1),
+             node("Reshape", ["f", "column"], ["c"]), node("Add", ["x", "c"], ["a"]),
+             node("Shape", ["x"], ["all"]), node("Reshape", ["a", "all"], ["y"])]  # fmt: skip
+    assert padding(*nodes).outputs == {"y": (1,)}

@@ -201,7 +201,7 @@ class _Analysis:
             self._source,
             self._largest,
             self._within,
-            self._are_places,
+            self._counted,
         )
 
     def _largest(self, name: str) -> float:
@@ -220,22 +220,36 @@ class _Analysis:
             component: along the last dimension, where only this one is asked about.
         """
         part = self._component(name, component)
-        return part is not None and (self._are_places(part) or self._is_zero(part))
+        return part is not None and (self._counted(part) is not None or self._is_zero(part))
 
-    def _are_places(self, name: str, component: int | None = None) -> bool:
-        """Whether the elements are 0, 1, 2, ... along the open dimension, and alike along others. As `_within`."""
+    def _counted(self, name: str, component: int | None = None) -> int | None:
+        """The axis of the open dimension along which the elements are 0, 1, 2, ..., alike along others; None where
+        there is none. As `_within`."""
         part = self._component(name, component)
         if part is None or part not in self.makers:
-            return False
-        node, dims = self.model.nodes[self.makers[part]].proto, self.facts[part].dims or ()
+            return None
+        index = self.makers[part]
+        node, dims = self.model.nodes[index].proto, self.facts[part].dims or ()
         if node.op_type == "Range":
-            return dims == (self.symbol,)
-        if node.op_type in _SPREADS or (node.op_type == "Slice" and dims == (self.symbol,)):
-            return self._are_places(node.input[0])
+            return 0 if dims == (self.symbol,) else None
+        if node.op_type == "Slice":
+            return self._counted(node.input[0]) if dims == (self.symbol,) else None
         if node.op_type == "Add":
             one, other = node.input
-            return (self._are_places(one) and self._is_zero(other)) or (self._is_zero(one) and self._are_places(other))
-        return False
+            source = one if self._is_zero(other) else other if self._is_zero(one) else None
+        else:
+            source = node.input[0] if node.op_type in _SPREADS else None
+        axis = None if source is None else self._counted(source)
+        if source is None or axis is None or dims.count(self.symbol) == 1:
+            return None if axis is None else dims.index(self.symbol)
+        before = self.facts[source].dims or ()
+        if node.op_type in ("Add", "Expand"):
+            return axis + len(dims) - len(before)
+        if node.op_type == "Transpose":
+            return (self.model.attributes(index).attr_ints("perm") or tuple(reversed(range(len(dims))))).index(axis)
+        # What else moves elements keeps the order of open dimensions.
+        places = [n for n, extent in enumerate(dims) if extent == self.symbol]
+        return places[[n for n, extent in enumerate(before) if extent == self.symbol].index(axis)]
 
     def _component(self, name: str, component: int | None) -> str | None:
         """The value that is one component of another, along the last dimension; None where that is not to be seen."""

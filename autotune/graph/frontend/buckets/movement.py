@@ -107,12 +107,15 @@ def concat(at: At) -> list[Fact]:
         raise CannotPad("it joins the extent of the open dimension to other values")
     shapes = [at.dims(n) for n in range(len(facts))]
     axis = at.axis(at.node.attr_int("axis", 0), len(shapes[0]))
+    whole = [n for n, shape in enumerate(shapes) if shape[axis] != 0]  # others are empty: caches before a prompt
+    if len(whole) == 1:
+        return [facts[whole[0]]]
     if any(shape[axis] == at.symbol for shape in shapes):
         raise CannotPad("it joins parts along the open dimension")
     rest = broadcast([(*shape[:axis], 1, *shape[axis + 1 :]) for shape in shapes], at.symbol)
     lengths = [shape[axis] for shape in shapes]
-    whole = sum(n for n in lengths if isinstance(n, int)) if all(isinstance(n, int) for n in lengths) else None
-    return [Fact((*rest[:axis], whole, *rest[axis + 1 :]), max(at.largest(n) for n in range(len(facts))))]
+    total = sum(n for n in lengths if isinstance(n, int)) if all(isinstance(n, int) for n in lengths) else None
+    return [Fact((*rest[:axis], total, *rest[axis + 1 :]), max(at.largest(n) for n in range(len(facts))))]
 
 
 @rule("Split")
@@ -271,11 +274,13 @@ def gather_nd(at: At) -> list[Fact]:
 
 @rule("ScatterND")
 def scatter_nd(at: At) -> list[Fact]:
-    """Whose index is its own place along the open dimension writes padding to padding."""
+    """Whose index is its own place along each open dimension writes padding to padding."""
     dims, places = at.dims(0), at.dims(1)
     depth, along = places[-1], [n for n, extent in enumerate(dims) if extent == at.symbol]
-    one = len(along) == 1 and places.count(at.symbol) == 1 and isinstance(depth, int) and along[0] < depth
-    if not one or not at.are_places(at.names[1], along[0]):
+    if not isinstance(depth, int) or not all(n < depth for n in along):
+        raise CannotPad("it writes along the open dimension")
+    counted = [at.counted(at.names[1], n) for n in along]
+    if None in counted or set(counted) != {n for n, extent in enumerate(places) if extent == at.symbol}:
         raise CannotPad("it writes along the open dimension")
     at.mixes = True
     return [Fact(dims)]
@@ -330,7 +335,7 @@ def range_(at: At) -> list[Fact]:
     if start and limit and step == (1,) and isinstance(count := difference(limit[0], start[0]), int):
         if 0 <= count <= SHAPE_ELEMENTS:
             return [Fact((count,), elements=tuple(plus(start[0], n) for n in range(count)))]
-    if (start, limit, step) != ((0,), (at.symbol,), (1,)):
+    if (start, step) != ((0,), (1,)) or limit is None or not isinstance(limit[0], str):
         raise CannotPad("a range that depends on the open dimension is not 0, 1, 2, ...")
-    at.mixes = True
-    return [Fact((at.symbol,))]
+    at.mixes |= limit == (at.symbol,)
+    return [Fact(limit)]
