@@ -224,7 +224,7 @@ class GrowingModel(StagedModel):
         length = f"{caches.symbol} + {rows.count}"
         inputs = bind_symbols(rows.renamed(model.inputs, length), others)
         roomy = with_room(replace(model, inputs=inputs), caches, rows.count, length)
-        padding = padding_of(roomy, length)
+        padding = padding_of(roomy, length, rows.count)
         staged = StagedModel(padded_model(roomy, padding), self._making)
         return Steps(others, rows.count, rows.lengths, padding, staged)
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autotune.compiler.staged import StagedModel
 from autotune.graph.frontend import OnnxModel
-from autotune.graph.frontend.buckets import CannotPad, dimensions_of
+from autotune.graph.frontend.buckets import CannotPad, dimensions_of, padding_of
 from autotune.graph.frontend.caches import Caches
 from autotune.tensor.declared import ModelInput, bind_symbols
 
 _log = logging.getLogger(__name__)
 
-MOST_PROMPTS = 4
-"""Models of prompts, told apart by which open dimensions are as long as the prompt."""
+MOST_PROMPTS = 16
+"""Models of prompts, told apart by which open dimensions are as long as the prompt, and by batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,25 @@ class NewRows:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Prompts that one model runs.
+
+    Attributes:
+        lengths: symbols of what must be as long as the prompt.
+        others: extents of what must be as it was in the first of them.
+        model: None where they run as they are.
+    """
+
+    lengths: frozenset[str] = frozenset()
+    others: Mapping[str, int] = field(default_factory=dict)
+    model: StagedModel | None = None
+
+    def fits(self, extents: Mapping[str, int]) -> bool:
+        same = all(extents[symbol] == extent for symbol, extent in self.others.items())
+        return same and len({extents[symbol] for symbol in self.lengths}) <= 1
+
+
 class Prompts:
     """The models of prompts; may be asked from several threads.
 
@@ -63,34 +82,41 @@ class Prompts:
 
     def __init__(self, model: OnnxModel, caches: Caches, make: Callable[[OnnxModel], StagedModel]) -> None:
         self._model, self._caches, self._make = model, caches, make
-        self._kinds: list[tuple[frozenset[str], StagedModel]] = []
-        self._refused = False
+        self._kinds: list[_Kind] = []
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[StagedModel]:
-        return iter([model for _, model in self._kinds])
+        return iter([kind.model for kind in self._kinds if kind.model is not None])
 
     def of(self, extents: Mapping[str, int]) -> StagedModel | None:
         """What runs a prompt of these extents; None where that is none, or nothing is known of it."""
         if extents.get(self._caches.symbol) != 0:
             return None
         with self._lock:
-            for lengths, model in self._kinds:
-                if len({extents[symbol] for symbol in lengths}) == 1:
-                    return model
-            if self._refused or len(self._kinds) >= MOST_PROMPTS:
-                return None
+            found = next((kind for kind in self._kinds if kind.fits(extents)), None)
+            if found is None and len(self._kinds) < MOST_PROMPTS:
+                found = self._kind(extents)
+                self._kinds.append(found)
+                # Those that ask for the least come first.
+                self._kinds.sort(key=lambda kind: len(kind.lengths) + len(kind.others))
+            return None if found is None else found.model
+
+    def _kind(self, extents: Mapping[str, int]) -> _Kind:
+        """What prompts like these have in common: as little as possible."""
+        try:
+            rows = NewRows.of(self._model, self._caches, extents)
+        except CannotPad as error:
+            _log.info("prompts run as they are: %s", error)
+            return _Kind()
+        empty = bind_symbols(self._model.inputs, {self._caches.symbol: 0})
+        length = next((dim for i in empty for dim in i.dims or () if dim in rows.lengths), None)
+        others = {s: n for s, n in extents.items() if s != self._caches.symbol and s not in rows.lengths}
+        for fixed in ({}, others):  # the older exporter's mask is padded for a batch of one, but for no other
+            inputs = bind_symbols(rows.renamed(empty, str(length)), fixed)
+            model = replace(self._model, inputs=inputs)
             try:
-                rows = NewRows.of(self._model, self._caches, extents)
+                padding_of(model, str(length))
+                return _Kind(rows.lengths, fixed, self._make(model))
             except CannotPad as error:
-                _log.info("prompts run as they are: %s", error)
-                self._refused = True
-                return None
-            if not rows.lengths:
-                return None
-            empty = bind_symbols(self._model.inputs, {self._caches.symbol: 0})
-            length = next(dim for i in empty for dim in i.dims or () if dim in rows.lengths)
-            made = self._make(replace(self._model, inputs=rows.renamed(empty, str(length))))
-            self._kinds.append((rows.lengths, made))
-            self._kinds.sort(key=lambda kind: len(kind[0]))  # those that ask for the least come first
-            return made
+                _log.info("prompts of %s run as they are: %s", fixed or "any batch", error)
+        return _Kind(rows.lengths, others)

@@ -342,3 +342,45 @@ def test_a_prompt_with_other_dimensions_of_its_length_by_chance() -> None:
                  "past_v": empty, "extra": rng.standard_normal(extras, np.float32)}  # fmt: skip
         for one, other in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_caches_that_are_cast_to_what_they_are() -> None:
+    """Attention in 32 bits, whatever the caches are of, as exported from a model whose caches are of 32 bits."""
+    present = [node("Concat", ["past_k", "k"], ["joined_k"], axis=-2),
+               node("Cast", ["joined_k"], ["present_k"], to=TensorProto.FLOAT),
+               node("Concat", ["past_v", "v"], ["present_v"], axis=2)]  # fmt: skip
+    decoding = Decoding(decoder(other={"present": present}))
+    for _ in range(3):
+        before = decoding.ours
+        decoding.step()
+    assert decoding.programs == 1
+    assert all(np.shares_memory(one, other) for one, other in zip(before, decoding.ours))
+    half = [*present[:1], node("Cast", ["joined_k"], ["present_k"], to=TensorProto.FLOAT16), *present[2:]]
+    assert caches_of(open_model(decoder(other={"present": half}))) is None
+
+
+FLAT = [
+    node("Range", ["0", "total", "1"], ["keys"]), node("Unsqueeze", ["keys", "[0,1]"], ["keys3"]),
+    node("Unsqueeze", ["keys3", "[2]"], ["keys4"]),
+    node("Unsqueeze", ["positions", "[0,1]"], ["queries3"]), node("Unsqueeze", ["queries3", "[3]"], ["queries4"]),
+    node("LessOrEqual", ["keys4", "queries4"], ["causal"]), node("Flatten", ["mask"], ["line"], axis=0),
+    node("Squeeze", ["line", "[0]"], ["flat"]),
+    node("Range", ["0", "batch", "1"], ["rows"]), node("Unsqueeze", ["rows", "[1,2]"], ["rows3"]),
+    node("Unsqueeze", ["rows3", "[3]"], ["rows4"]), node("Mul", ["rows4", "total"], ["starts"]),
+    node("Add", ["starts", "keys4"], ["places4"]), node("Gather", ["flat", "places4"], ["found"], axis=0),
+    node("Cast", ["found"], ["given"], to=TensorProto.BOOL), node("And", ["causal", "given"], ["seen"]),
+    node("Where", ["seen", "none", "minus"], ["added"]),
+]  # fmt: skip
+"""A mask that is looked up as one line, as tracing wrote it: padded for a batch of one, but for no other."""
+
+
+def test_a_mask_as_one_line_is_padded_for_a_batch_of_one() -> None:
+    decoding = Decoding(decoder(other={"mask": FLAT}))
+    for batch, tokens in ((2, 5), (1, 7), (1, 20), (1, 18), (2, 9), (1, 23), (1, 19)):
+        empty = np.zeros((batch, HEADS, 0, HEAD), np.float32)
+        decoding.theirs = decoding.ours = [empty, empty]
+        decoding.step(tokens)
+        decoding.step()
+        decoding.model.wait()
+    prompts = [use.inputs["ids"] for use in decoding.session.shapes() if use.inputs["ids"][1] > 1]
+    assert {(2, 5), (2, 9), (1, 7)} <= set(prompts) and len(prompts) <= 5

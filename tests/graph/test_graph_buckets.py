@@ -11,15 +11,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autotune.graph import open_model
-from autotune.graph.frontend.buckets import CannotPad, Padding, padded_model, padding_of
+from autotune.graph.frontend.buckets import CannotPad, Padding, dimensions_of, padded_model, padding_of
 from autotune.graph.frontend.buckets.computed import computed
 from autotune.graph.frontend.buckets.facts import Extent, Fact, Shifted
+from autotune.graph.frontend.buckets.types import inferred_types
 
 Node = onnx.NodeProto
 node = helper.make_node
 WEIGHTS: dict[str, Any] = {"w": np.ones((8, 8), np.float32), "zero": np.zeros((), np.int64),
            "one": np.ones((), np.int64), "ones": np.ones(1, np.int64), "join": np.asarray([0, -1], np.int64),
            "table": np.ones((32, 8), np.float32), "none": np.zeros(1, np.int64), "two": np.asarray([2]),
+           "odd": np.asarray([7]), "along": np.asarray([3, 1, 2]),
            "number": np.ones((1, 1), np.float32), "column": np.asarray([-1, 1, 1])}  # fmt: skip
 
 
@@ -171,6 +173,32 @@ def test_arithmetic_of_extents(
     assert computed(op, [operands[0], Fact((1,))]) is None
 
 
+@pytest.mark.parametrize(("one", "wanted"), [(7, 3), (6, 3), (-7, None), (-6, -3)])
+def test_what_is_left_over_of_integers_is_dropped(one: int, wanted: int | None) -> None:
+    """Of floats it is not, and of negative integers operators do not agree where to."""
+    operands = [Fact((1,), elements=(one,)), Fact((1,), elements=(2,))]
+    assert computed("Div", operands, integers=True) == (None if wanted is None else (wanted,))
+
+
+def test_a_quotient_in_a_shape_is_one_of_integers() -> None:
+    nodes = [node("Div", ["odd", "two"], ["half"]), node("Slice", ["x", "none", "half", "two"], ["y"])]
+    source = open_model(model(nodes))
+    assert dimensions_of(source)["y"] == ("batch", "length", 3)
+
+
+def test_what_is_repeated_is_not_the_open_dimension() -> None:
+    assert padding(node("Tile", ["x", "along"], ["y"])).outputs == {"y": (1,)}
+    assert not padding(node("Tile", ["x", "along"], ["y"])).mixes
+    with pytest.raises(CannotPad, match="repeats"):
+        padding(node("Tile", ["x", "along"], ["y"]), symbol="batch")
+
+
+def test_types_of_what_a_scalar_looks_up() -> None:
+    """A constant without dimensions keeps none: else what it looks up would seem to be of another rank."""
+    source = open_model(model([node("Gather", ["x", "zero"], ["y"], axis=1)]))
+    assert inferred_types(source)["y"] == ("f32", ("batch", 8))
+
+
 def test_places_are_looked_up_that_are_no_padding() -> None:
     """Along the open dimension only where they are proved to be places of it, not whatever the run says."""
     count = [node("Shape", ["x"], ["s"], start=1, end=2), node("Squeeze", ["s"], ["n"]),
@@ -209,8 +237,13 @@ def test_slices_and_ranges_behind_what_came_before_are_picked() -> None:
                node("Range", ["first", "last", "one"], ["place"])]  # fmt: skip
     found = padding(*ends, *numbers, node("Gather", ["table", "place"], ["row"]), node("Add", ["x", "row"], ["y"]))
     assert [told.elements for told in found.told.values()] == [(Shifted("length", -1),)]
-    with pytest.raises(CannotPad, match="computed"):
-        padding(*ends, node("Slice", ["x", "before", "n", "ones"], ["y"]))
+    last = padding(*ends, node("Slice", ["x", "before", "n", "ones"], ["y"]))  # of the open dimension itself
+    assert [(axis, told.elements) for axis, told in last.picked.values()] == [(1, (Shifted("length", -1),))]
+    assert last.outputs == {"y": ()}
+    for start, end in (("two before", "n"), ("before", "before")):
+        more = [*ends, node("Sub", ["before", "ones"], ["two before"])]
+        with pytest.raises(CannotPad, match="computed"):  # two before the end of one: that counts from the end
+            padding(*more, node("Slice", ["x", start, end, "ones"], ["y"]))
 
 
 def test_what_is_written_to_its_own_place_leaves_padding_where_it_is() -> None:

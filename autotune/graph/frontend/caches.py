@@ -14,6 +14,7 @@ import onnx
 from onnx import helper
 
 from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Array
 from autotune.tensor.declared import ModelInput
 
@@ -90,9 +91,24 @@ def _cache(
         return None
     node, axis = model.nodes[joints[0]].proto, dims.index(symbol)
     along = model.attributes(joints[0]).attr_int("axis", 0) % len(dims)
-    if along != axis or node.output[0] not in model.outputs or node.input[1] in names:
+    present = _given_out(model, readers, node.output[0], elem_type_of(declared.dtype))
+    if along != axis or present is None or node.input[1] in names:
         return None
-    return Cache(declared.name, node.output[0], node.input[1], axis, joints[0], tuple(shapes))
+    return Cache(declared.name, present, node.input[1], axis, joints[0], tuple(shapes))
+
+
+def _given_out(model: OnnxModel, readers: dict[str, list[tuple[int, int]]], name: str, kind: int) -> str | None:
+    """The output that a value is, itself or cast to what it is already."""
+    if name in model.outputs:
+        return name
+    for index, _ in readers.get(name, ()):
+        entry = model.nodes[index]
+        plain = entry.proto.op_type == "Identity" or (
+            entry.proto.op_type == "Cast" and model.attributes(index).attr_int("to", 0) == kind
+        )
+        if plain and entry.writes[0] in model.outputs:
+            return entry.writes[0]
+    return None
 
 
 def with_room(model: OnnxModel, caches: Caches, rows: int, length: str) -> OnnxModel:
@@ -123,7 +139,8 @@ def with_room(model: OnnxModel, caches: Caches, rows: int, length: str) -> OnnxM
     for index, entry in enumerate(model.nodes):
         if index in joints:
             cache, proto = joints[index], entry.proto
-            write("TensorScatter", [proto.input[0], cache.new, begin], cache.present, axis=cache.axis, mode="linear")
+            inputs = [proto.input[0], cache.new, begin]
+            write("TensorScatter", inputs, proto.output[0], axis=cache.axis, mode="linear")
         elif index in asking:  # for the old rows alone
             name, attributes, rank = entry.proto.output[0], model.attributes(index), len(dims)
             places = range(rank)[attributes.attr_int("start", 0) : attributes.attr_int("end", rank)]
@@ -135,9 +152,9 @@ def with_room(model: OnnxModel, caches: Caches, rows: int, length: str) -> OnnxM
             write("Sub", [proto.output[0], more], name)
         else:
             nodes.append(entry)
-    inputs = tuple(
+    roomy = tuple(
         replace(declared, dims=tuple(length if dim == caches.symbol else dim for dim in declared.dims or ()))
         if caches.symbol in (declared.dims or ()) else declared
         for declared in model.inputs
     )  # fmt: skip
-    return replace(model, inputs=inputs, initializers=initializers, nodes=nodes, _expanded={})
+    return replace(model, inputs=roomy, initializers=initializers, nodes=nodes, _expanded={})

@@ -81,13 +81,16 @@ class Padding:
     ends: bool
 
 
-def padding_of(model: OnnxModel, symbol: str) -> Padding:
+def padding_of(model: OnnxModel, symbol: str, least: int = 1) -> Padding:
     """What it takes to pad an open dimension of the inputs.
+
+    Args:
+        least: the smallest extent that it has in any run.
 
     Raises:
         CannotPad: padding may change other elements; the message names the node.
     """
-    return _Analysis(model, symbol).result()
+    return _Analysis(model, symbol, least).result()
 
 
 def dimensions_of(model: OnnxModel) -> Mapping[str, tuple[Extent, ...] | None]:
@@ -113,8 +116,8 @@ def elements_of(model: OnnxModel, names: Collection[str]) -> Mapping[str, tuple[
 
 
 class _Analysis:
-    def __init__(self, model: OnnxModel, symbol: str) -> None:
-        self.model, self.symbol = model, symbol
+    def __init__(self, model: OnnxModel, symbol: str, least: int = 1) -> None:
+        self.model, self.symbol, self.least = model, symbol, least
         self.arrays: dict[str, Array] = dict(model.initializers)
         for entry in model.nodes:
             if entry.proto.op_type == "Constant" and entry.writes:
@@ -198,6 +201,8 @@ class _Analysis:
             [self.facts.get(name) if name else None for name in names],
             [self.arrays.get(name) for name in names],
             self.symbol,
+            self.least,
+            all(self._is_integer(name) for name in names if name),
             self._source,
             self._largest,
             self._within,
@@ -212,6 +217,12 @@ class _Analysis:
             found = float(max(-float(array.min()), float(array.max()))) if real else ANYTHING
             self._magnitudes[name] = found if math.isfinite(found) else ANYTHING
         return self._magnitudes[name]
+
+    def _is_integer(self, name: str) -> bool:
+        if name in self.arrays:
+            return self.arrays[name].dtype.kind in "iu"
+        dtype = self.types.get(name, (None,))[0]
+        return dtype is not None and DType(dtype).numpy.kind in "iu"
 
     def _within(self, name: str, component: int | None = None) -> bool:
         """Whether all elements are places along the open dimension that are no padding, wherever they are none.

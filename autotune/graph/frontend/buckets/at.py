@@ -21,7 +21,8 @@ class At:
         names: of its inputs, empty where one is left out.
         facts: of its inputs.
         arrays: those that are constants.
-        symbol: the open dimension.
+        symbol: the open dimension. `least`: its smallest extent.
+        of_integers: whether all inputs are known to be of integer types.
         source: a value upstream of an input, whose zeros in the padding would make that finite.
         magnitude: the largest one of a constant.
         within: whether a value, or one component of it, holds places along the open dimension that are no padding.
@@ -37,6 +38,8 @@ class At:
     facts: Sequence[Fact | None]
     arrays: Sequence[Array | None]
     symbol: str
+    least: int
+    of_integers: bool
     source: Callable[[str], str]
     magnitude: Callable[[str], float]
     within: Callable[[str, int | None], bool]

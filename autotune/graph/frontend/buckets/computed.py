@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from autotune.graph.frontend.buckets.facts import Extent, Fact, Shifted
 
 
-def computed(op: str, operands: Sequence[Fact]) -> tuple[Extent, ...] | None:
+def computed(op: str, operands: Sequence[Fact], integers: bool = False) -> tuple[Extent, ...] | None:
     """The elements of an elementwise result of lists; None where they are not known by their symbols.
 
     Args:
         op: of ONNX.
+        integers: whether the operands are known to be of integer types.
     """
-    rule = _RULES.get(op)
+    rule = _OF_INTEGERS.get(op) if integers and op in _OF_INTEGERS else _RULES.get(op)
     lists = [fact.elements for fact in operands if fact.elements is not None and len(fact.dims or ()) <= 1]
     if rule is None or len(lists) != len(operands):
         return None
@@ -68,6 +69,14 @@ def _quotient(operands: Sequence[Extent]) -> Extent:
     return one if other == 1 else None
 
 
+def _whole_quotient(operands: Sequence[Extent]) -> Extent:
+    """Of integers; towards which side what is left over is rounded matters where one is negative."""
+    one, other = operands
+    if isinstance(one, int) and isinstance(other, int) and one >= 0 and other > 0:
+        return one // other
+    return _quotient(operands)
+
+
 def _equal(operands: Sequence[Extent]) -> Extent:
     """1 where two extents are the same, whatever they are; 0 where they cannot be."""
     one, other = operands
@@ -83,6 +92,7 @@ def _chosen(operands: Sequence[Extent]) -> Extent:
     return (one if condition else other) if isinstance(condition, int) else None
 
 
+_OF_INTEGERS: dict[str, Callable[[Sequence[Extent]], Extent]] = {"Div": _whole_quotient}
 _RULES: dict[str, Callable[[Sequence[Extent]], Extent]] = {
     "Add": lambda operands: _sum(operands[0], operands[1], 1),
     "Sub": lambda operands: _sum(operands[0], operands[1], -1),

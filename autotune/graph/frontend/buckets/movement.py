@@ -95,6 +95,18 @@ def expand(at: At) -> list[Fact]:
     return [Fact(broadcast([at.dims(0), target], at.symbol), bound)]
 
 
+@rule("Tile")
+def tile(at: At) -> list[Fact]:
+    given, dims, repeats = at.fact(0), at.dims(0), at.shape(1)
+    if any(extent == at.symbol and times != 1 for extent, times in zip(dims, repeats)) or at.symbol in repeats:
+        raise CannotPad("it repeats the open dimension, or as often as that is long")
+    found = [
+        extent if times == 1 else extent * times if isinstance(extent, int) and isinstance(times, int) else None
+        for extent, times in zip(dims, repeats)
+    ]
+    return [Fact(tuple(found), given.bound, given.zeros)]
+
+
 @rule("Concat")
 def concat(at: At) -> list[Fact]:
     facts = [fact for fact in at.facts if fact is not None]
@@ -181,11 +193,17 @@ def slice_(at: At) -> list[Fact]:
 def _window(
     at: At, first: Sequence[Extent], last: Sequence[Extent], axes: Sequence[int] | None, steps: Sequence[int] | None
 ) -> Fact:
-    """A slice of so many elements, whose place depends on the open dimension, out of a static one."""
+    """A slice of so many elements, whose place depends on the open dimension: out of a static one, or its own end."""
     dims = at.dims(0)
     axis = at.axis(axes[0] if axes else 0, len(dims))
-    count = difference(last[0], first[0])
-    if len(first) != 1 or (steps or (1,)) != (1,) or not isinstance(dims[axis], int) or not isinstance(count, int):
+    extent, end = dims[axis], last[0]
+    if extent == at.symbol and isinstance(end, int) and end >= END:
+        end = at.symbol
+    count = difference(end, first[0])
+    begin = difference(first[0], at.symbol)
+    counted = isinstance(begin, int) and begin < -at.least  # from the end: the place may be below 0
+    inside = not counted and (isinstance(extent, int) or extent == end == at.symbol)
+    if len(first) != 1 or (steps or (1,)) != (1,) or not inside or not isinstance(count, int):
         raise CannotPad("the place of a slice is computed")
     if not 0 < count <= SHAPE_ELEMENTS:
         raise CannotPad("a slice at a place of the run is too long")

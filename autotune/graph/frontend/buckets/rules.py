@@ -68,7 +68,7 @@ def elementwise(at: At) -> list[Fact]:
         raise CannotPad("it draws random numbers")
     if same:
         given = given[:1]
-    elif (elements := computed(at.node.op, given)) is not None:
+    elif (elements := computed(at.node.op, given, at.of_integers)) is not None:
         return [Fact((len(elements),) if any(fact.dims for fact in given) else (), elements=elements)]
     elif any(fact.tells(at.symbol) for fact in given):
         raise CannotPad("it computes with the extent of the open dimension")

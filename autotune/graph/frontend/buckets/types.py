@@ -23,7 +23,7 @@ def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent
         if array.dtype == object:
             continue
         if array.size <= SHAPE_ELEMENTS and array.dtype.kind in "iufb":
-            tensors.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+            tensors.append(onnx.numpy_helper.from_array(np.asarray(array, order="C"), name))
         else:
             kind = elem_type_of(DType.of(array.dtype).value)
             inputs.append(helper.make_tensor_value_info(name, kind, array.shape))
