@@ -9,9 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from autotune.graph import open_model
-from autotune.graph.frontend.buckets import CannotPad, Padding, dimensions_of, padded_model, padding_of
+from autotune.graph.frontend.buckets import CannotPad, Padding, dimensions_of, padded_model, padding_of, valid_name
 from autotune.graph.frontend.buckets.computed import computed
 from autotune.graph.frontend.buckets.facts import Extent, Fact, Shifted
 from autotune.graph.frontend.buckets.types import inferred_types
@@ -21,7 +22,8 @@ node = helper.make_node
 WEIGHTS: dict[str, Any] = {"w": np.ones((8, 8), np.float32), "zero": np.zeros((), np.int64),
            "one": np.ones((), np.int64), "ones": np.ones(1, np.int64), "join": np.asarray([0, -1], np.int64),
            "table": np.ones((32, 8), np.float32), "none": np.zeros(1, np.int64), "two": np.asarray([2]),
-           "odd": np.asarray([7]), "along": np.asarray([3, 1, 2]),
+           "odd": np.asarray([7]), "1x1": np.asarray([1, 1]), "column1": np.zeros((1, 1), np.int64),
+           "along": np.asarray([3, 1, 2]),
            "number": np.ones((1, 1), np.float32), "column": np.asarray([-1, 1, 1])}  # fmt: skip
 
 
@@ -171,6 +173,46 @@ def test_arithmetic_of_extents(
     operands = [Fact((len(elements),), elements=elements) for elements in (one, other)]
     assert computed(op, operands) == wanted
     assert computed(op, [operands[0], Fact((1,))]) is None
+
+
+NUMBER = {
+    "GatherND": [node("Unsqueeze", ["n", "none"], ["deep"]), node("GatherND", ["table", "deep"], ["found"])],
+    "Transpose": [node("Transpose", ["n"], ["t"]), node("Cast", ["t"], ["found"], to=1)],
+    "Reshape": [node("Reshape", ["n", "1x1"], ["t"]), node("Cast", ["t"], ["found"], to=1)],
+    "Flatten": [node("Flatten", ["n"], ["t"]), node("Cast", ["t"], ["found"], to=1)],
+    "ReduceMax": [node("ReduceMax", ["n"], ["t"]), node("Cast", ["t"], ["found"], to=1)],
+    "CumSum": [node("CumSum", ["n", "zero"], ["t"]), node("Cast", ["t"], ["found"], to=1)],
+    "Expand": [node("Expand", ["n", "1x1"], ["t"]), node("Cast", ["t"], ["found"], to=1)],
+    "Tile": [node("Tile", ["n", "ones"], ["t"]), node("Cast", ["t"], ["found"], to=1)],
+    "MatMul": [node("Unsqueeze", ["n", "none"], ["a"]), node("MatMul", ["a", "a"], ["t"]),
+               node("Cast", ["t"], ["found"], to=1)],
+    "ScatterND": [node("ScatterND", ["odd", "column1", "n"], ["t"]), node("Cast", ["t"], ["found"], to=1)],
+    "Where": [node("Cast", ["n"], ["b"], to=9), node("Where", ["b", "n", "odd"], ["t"]),
+              node("Cast", ["t"], ["found"], to=1)],
+    "TopK": [node("TopK", ["n", "ones"], ["t", "u"]), node("Cast", ["t"], ["found"], to=1)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", NUMBER)
+def test_whoever_reads_an_extent_as_a_number_reads_the_one_without_padding(op: str) -> None:
+    """Or is refused: what an operator makes of the padded one may look like any other value from then on."""
+    nodes = [node("Shape", ["x"], ["n"], start=1, end=2), *NUMBER[op], node("Add", ["x", "found"], ["y"])]
+    source = open_model(model(nodes))
+    try:
+        padded = padded_model(source, padding_of(source, "length"))
+    except CannotPad:
+        return
+    x = np.random.default_rng(0).standard_normal((2, 5, 8)).astype(np.float32)
+    wide = np.pad(x, ((0, 0), (0, 4), (0, 0)))
+    exact = ReferenceEvaluator(onnx.load_from_string(model(nodes))).run(None, {"x": x})
+    graph = helper.make_graph([entry.proto for entry in padded.nodes], "padded",
+                              [helper.make_empty_tensor_value_info(declared.name) for declared in padded.inputs],
+                              [helper.make_empty_tensor_value_info("y")],
+                              [numpy_helper.from_array(a, n) for n, a in padded.initializers.items()])  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    feeds: dict[str, Any] = {"x": wide, valid_name("length"): np.asarray(5)}
+    found = ReferenceEvaluator(made).run(None, {declared.name: feeds[declared.name] for declared in padded.inputs})
+    np.testing.assert_allclose(np.asarray(list(found)[0])[:, :5], np.asarray(list(exact)[0]), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("one", "wanted"), [(7, 3), (6, 3), (-7, None), (-6, -3)])

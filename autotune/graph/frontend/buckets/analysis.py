@@ -21,6 +21,10 @@ from autotune.tensor.dtype import DType
 _LINEAR = {"Add", "Sub", "Mul", "Div", "MatMul"}  # with a constant: zeros in the padding become bounded numbers
 _FLOATS = {d.value for d in DType if d.is_float}
 _MOVES = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Dropout", "Cast"}
+_SHAPES = {
+    "ConstantOfShape": {0}, "Expand": {1}, "Range": {0, 1, 2}, "Reshape": {1}, "Slice": {1, 2}, "Tile": {1},
+}  # fmt: skip
+"""Inputs of operators, by position, in which extents are those with padding."""
 _SPREADS = _MOVES - {"Dropout"} | {"Expand"}  # of the same numbers
 
 
@@ -295,7 +299,10 @@ class _Analysis:
         known = RULES.get(at.node.op) if at.node.proto.domain in ("", "ai.onnx") else None
         if known is not None:
             try:
-                return at, _asked(known, at)
+                found = _asked(known, at)
+                if _reads_numbers(at) and any(fact.elements is None for fact in found):
+                    raise CannotPad("it reads the extent of the open dimension as a number")
+                return at, found
             except CannotPad as error:
                 if any(fact.tells(self.symbol) for fact in reading):
                     told = at.with_numbers()
@@ -355,6 +362,16 @@ class _Analysis:
             if node.op_type == "MatMul":
                 best = at
         return name if best in self.zeroed else best
+
+
+def _reads_numbers(at: At) -> bool:
+    """Whether an input that nobody takes for a shape holds the extent of the open dimension: what becomes of it, if
+    that does not hold the extent itself, would be made from the one with padding."""
+    shapes = _SHAPES.get(at.node.op, set[int]())
+    return any(
+        fact is not None and fact.tells(at.symbol) and n not in shapes and n not in at.told
+        for n, fact in enumerate(at.facts)
+    )
 
 
 def _asked(rule: Rule, at: At) -> list[Fact]:
