@@ -212,7 +212,7 @@ def test_whoever_reads_an_extent_as_a_number_reads_the_one_without_padding(op: s
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     feeds: dict[str, Any] = {"x": wide, valid_name("length"): np.asarray(5)}
     found = ReferenceEvaluator(made).run(None, {declared.name: feeds[declared.name] for declared in padded.inputs})
-    np.testing.assert_allclose(np.asarray(list(found)[0])[:, :5], np.asarray(list(exact)[0]), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(next(iter(found)))[:, :5], np.asarray(next(iter(exact))), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("one", "wanted"), [(7, 3), (6, 3), (-7, None), (-6, -3)])
