@@ -92,13 +92,17 @@ def load(
         sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))
         if on_new_shape == "error":
             return PreparedModel(parsed, sharing)
-        kind = {"bucket": BucketedModel, "auto": AdaptiveModel}.get(on_new_shape)
-        several = None if kind is None else lambda model: kind(model, sharing, wanted)
         caches = caches_of(parsed)
-        if caches is not None:
-            usual = BucketedModel(parsed, sharing, wanted) if kind is BucketedModel else None
-            return GrowingModel(parsed, sharing, caches, usual, several)
-        return StagedModel(parsed, sharing) if several is None else several(parsed)
+        if on_new_shape == "compile":
+            return StagedModel(parsed, sharing) if caches is None else GrowingModel(parsed, sharing, caches)
+        if on_new_shape == "bucket":
+            usual = BucketedModel(parsed, sharing, wanted)
+            bucketed = functools.partial(BucketedModel, making=sharing, target=wanted)
+            return usual if caches is None else GrowingModel(parsed, sharing, caches, usual, bucketed)
+        if caches is None:
+            return AdaptiveModel(parsed, sharing, wanted)
+        adaptive = functools.partial(AdaptiveModel, making=sharing, target=wanted, vary=True)
+        return GrowingModel(parsed, sharing, caches, prompted=adaptive)
 
     with without_collector(), beside or helpers(model) as started:
         idle.append(started)

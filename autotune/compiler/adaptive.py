@@ -39,10 +39,12 @@ class AdaptiveModel(StagedModel):
 
     Args:
         target: what it is compiled for; the others are those of `StagedModel`.
+        vary: its shapes are known to change: the first one is like any other.
     """
 
-    def __init__(self, model: OnnxModel, making: Making, target: Target) -> None:
+    def __init__(self, model: OnnxModel, making: Making, target: Target, vary: bool = False) -> None:
         super().__init__(model, making)
+        self._vary = vary
         self._target = target
         self._named = all(declared.dims is not None and None not in declared.dims for declared in model.inputs)
         self._lock = threading.Lock()
@@ -77,7 +79,7 @@ class AdaptiveModel(StagedModel):
             return super().run(feeds, watch, trace)
         values = self.checked(feeds)
         shape = tuple(extents_in(self.inputs, values).items())
-        if not self._own:
+        if not self._own and not self._vary:
             self._own.add(shape)
         if shape in self._own or not self._has_buckets():
             self._fed_own = self.like_last(values)
@@ -91,13 +93,14 @@ class AdaptiveModel(StagedModel):
         if self._buckets is None:
             with self._lock:
                 if self._buckets is None:
-                    _log.info("a second shape has come: others run in programs that serve several")
+                    _log.info("other shapes than those that come often run in programs that serve several")
                     self._buckets = self._bucketed()
         return bool(self._buckets.axes.open.free)
 
     def _bucketed(self) -> BucketedModel:
         """That knows what a program of the first shape has told."""
         found = BucketedModel(self._model, self._workshop.making, self._target)
+        found.want_few()
         first = next((one for one in self._workshop.cache.values() if one.program is not None), None)
         if first is not None and first.program is not None and first.rest is None and not first.calls:
             given = {spec.name: spec.shape for spec in first.program.program.inputs}

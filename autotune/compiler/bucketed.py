@@ -79,6 +79,10 @@ class BucketedModel(StagedModel):
     def weights(self) -> dict[int, int]:
         return {**self._padded.weights, **super().weights}
 
+    def want_few(self) -> None:
+        """From now on, short runs are padded rather than have programs of their own."""
+        self._sizes = self._sizes.for_few()
+
     def expect(self, extents: Mapping[str, int], workloads: Iterable[Workload], seconds: float) -> None:
         """What a program for exactly these extents tells, which was made before and took so long to be made. Where runs
         are short, they are padded rather than have programs of their own."""

@@ -23,7 +23,7 @@ WEIGHTS: dict[str, Any] = {"w": np.ones((8, 8), np.float32), "zero": np.zeros(()
            "one": np.ones((), np.int64), "ones": np.ones(1, np.int64), "join": np.asarray([0, -1], np.int64),
            "table": np.ones((32, 8), np.float32), "none": np.zeros(1, np.int64), "two": np.asarray([2]),
            "odd": np.asarray([7]), "1x1": np.asarray([1, 1]), "column1": np.zeros((1, 1), np.int64),
-           "along": np.asarray([3, 1, 2]),
+           "along": np.asarray([3, 1, 2]), "minus": np.asarray([-1]), "row8": np.ones((1, 1, 8), np.float32),
            "number": np.ones((1, 1), np.float32), "column": np.asarray([-1, 1, 1])}  # fmt: skip
 
 
@@ -332,3 +332,24 @@ def test_ranges_of_other_open_dimensions_are_as_long_as_those() -> None:
              node("Reshape", ["f", "column"], ["c"]), node("Add", ["x", "c"], ["a"]),
              node("Shape", ["x"], ["all"]), node("Reshape", ["a", "all"], ["y"])]  # fmt: skip
     assert padding(*nodes).outputs == {"y": (1,)}
+
+
+def test_what_lies_behind_the_padding_is_none() -> None:
+    """Masks leave it as it is; who takes it away again has a dimension like any other."""
+    joined = node("Concat", ["x", "row8"], ["j"], axis=1)
+    found = padding(joined, node("ReduceMax", ["j"], ["t"], axes=[1]), node("Sub", ["j", "t"], ["s"]),
+                    node("Slice", ["s", "none", "minus", "ones"], ["y"]))  # fmt: skip
+    assert [(mask.axes, mask.behind) for mask in found.masks.values()] == [((1,), (1,))]
+    assert found.outputs == {"y": (1,)}
+    for nodes, why in (
+        ([node("Identity", ["j"], ["y"])], "output 'y' lie behind"),
+        ([node("Add", ["j", "x"], ["y"])], "of one and not of another"),
+        ([node("Transpose", ["j"], ["y"], perm=[0, 2, 1])], "behind the padding"),
+        ([node("ReduceMax", ["j"], ["y"], axes=[2])], "behind the padding"),
+        ([node("Slice", ["j", "none", "two", "ones"], ["y"])], "a part of what"),
+        ([node("Concat", ["j", "row8"], ["y"], axis=1)], "behind the padding"),
+    ):
+        with pytest.raises(CannotPad, match=why):
+            padding(joined, *nodes)
+    with pytest.raises(CannotPad, match="joins parts"):
+        padding(node("Concat", ["row8", "x"], ["y"], axis=1))

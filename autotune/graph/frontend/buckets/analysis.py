@@ -25,6 +25,11 @@ _SHAPES = {
     "ConstantOfShape": {0}, "Expand": {1}, "Range": {0, 1, 2}, "Reshape": {1}, "Slice": {1, 2}, "Tile": {1},
 }  # fmt: skip
 """Inputs of operators, by position, in which extents are those with padding."""
+_PASSING = {
+    "Add", "Cast", "Exp", "Identity", "LogSoftmax", "Max", "Min", "Mul", "ReduceMax", "ReduceMin", "ReduceSum", "Slice",
+    "Softmax", "Sub", "Where",
+}  # fmt: skip
+"""Operators that may read elements behind the padding."""
 _SPREADS = _MOVES - {"Dropout"} | {"Expand"}  # of the same numbers
 
 
@@ -36,12 +41,14 @@ class Mask:
         axes: along which the padding is replaced.
         fill: by what.
         dtype, rank: of the input.
+        behind: for each axis, how many elements there are behind the padding.
     """
 
     axes: tuple[int, ...]
     fill: float
     dtype: str
     rank: int
+    behind: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,8 @@ class _Analysis:
         outputs: dict[str, tuple[int, ...]] = {}
         for name in self.model.outputs:
             fact = facts[name]
+            if fact.behind:
+                raise CannotPad(f"elements of output '{name}' lie behind the padding")
             if fact.tells(self.symbol):
                 raise CannotPad(f"output '{name}' is an extent of the open dimension")
             outputs[name] = tuple(n for n, extent in enumerate(fact.dims or ()) if extent == self.symbol)
@@ -295,6 +304,8 @@ class _Analysis:
         A rule that cannot do with the extents by their symbols is asked again with them as numbers of the run.
         """
         reading = [self.facts[name] for name in reads if name in self.facts]
+        if at.node.op not in _PASSING and any(fact.behind for fact in reading):
+            raise CannotPad("elements lie behind the padding")
         touched = any(fact.has(self.symbol) or fact.tells(self.symbol) for fact in reading)
         known = RULES.get(at.node.op) if at.node.proto.domain in ("", "ai.onnx") else None
         if known is not None:
@@ -332,7 +343,8 @@ class _Analysis:
         if dtype is None or fact.dims is None or (math.isinf(fill) and not DType(dtype).is_float):
             raise CannotPad(f"'{name}' is no tensor of floats")
         chosen = tuple(n for n, extent in enumerate(fact.dims) if extent == self.symbol) if axes is None else axes
-        return Mask(chosen, fill, dtype, len(fact.dims))
+        behind = dict(fact.behind)
+        return Mask(chosen, fill, dtype, len(fact.dims), tuple(behind.get(n - len(fact.dims), 0) for n in chosen))
 
     def _told(self, name: str, fact: Fact) -> Told:
         dtype, dims = self.types.get(name, (None, None))[0], fact.dims or ()

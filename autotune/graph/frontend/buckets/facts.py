@@ -54,12 +54,15 @@ class Fact:
         bound: the largest magnitude in the padding; 0 where that is all zeros.
         zeros: axes of the open dimension in whose padding there are zeros, wherever the other axes are not padded.
         elements: what a short list of integers holds, extents of the run by their symbols; None where nobody knows.
+        behind: axes of the open dimension, counted from the last one, behind whose padding there are more elements, and
+            how many. Few operators may read them.
     """
 
     dims: tuple[Extent, ...] | None
     bound: float = ANYTHING
     zeros: frozenset[int] = frozenset()
     elements: tuple[Extent, ...] | None = None
+    behind: tuple[tuple[int, int], ...] = ()
 
     def has(self, symbol: str) -> bool:
         """Whether the open dimension is one of its own."""
@@ -91,6 +94,22 @@ def broadcast(shapes: Collection[Sequence[Extent]], symbol: str) -> tuple[Extent
             raise CannotPad("the open dimension meets another extent")
         found.append(1 if not met else None if len(met) > 1 else next(iter(met)))
     return tuple(found)
+
+
+def joined_behind(facts: Collection[Fact], symbol: str) -> tuple[tuple[int, int], ...]:
+    """What lies behind the padding of an elementwise result.
+
+    Raises:
+        CannotPad: not the same of all operands.
+    """
+    met: dict[int, set[int]] = {}
+    for fact in facts:
+        dims, own = fact.dims or (), dict(fact.behind)
+        for place in (n - len(dims) for n, extent in enumerate(dims) if extent == symbol):
+            met.setdefault(place, set()).add(own.get(place, 0))
+    if any(len(counts) > 1 for counts in met.values()):
+        raise CannotPad("elements lie behind the padding of one and not of another")
+    return tuple((place, count) for place, counts in sorted(met.items()) for count in counts if count)
 
 
 def reshaped(

@@ -122,9 +122,14 @@ def concat(at: At) -> list[Fact]:
     whole = [n for n, shape in enumerate(shapes) if shape[axis] != 0]  # others are empty: caches before a prompt
     if len(whole) == 1:
         return [facts[whole[0]]]
-    if any(shape[axis] == at.symbol for shape in shapes):
+    more = [shape[axis] for shape in shapes[1:]]
+    behind = sum(extent for extent in more if isinstance(extent, int))
+    if any(shape[axis] == at.symbol for shape in shapes) and not all(isinstance(extent, int) for extent in more):
         raise CannotPad("it joins parts along the open dimension")
     rest = broadcast([(*shape[:axis], 1, *shape[axis + 1 :]) for shape in shapes], at.symbol)
+    if shapes[0][axis] == at.symbol:
+        at.mixes = True
+        return [Fact((*rest[:axis], at.symbol, *rest[axis + 1 :]), behind=((axis - len(rest), behind),))]
     lengths = [shape[axis] for shape in shapes]
     total = sum(n for n in lengths if isinstance(n, int)) if all(isinstance(n, int) for n in lengths) else None
     return [Fact((*rest[:axis], total, *rest[axis + 1 :]), max(at.largest(n) for n in range(len(facts))))]
@@ -169,11 +174,15 @@ def slice_(at: At) -> list[Fact]:
             return [Fact((None,), elements=given.elements[slice(start, end, steps[0])])]
     if given.tells(at.symbol):
         raise CannotPad("it takes the extent of the open dimension out of a list")
-    found = list(dims)
+    found, behind = list(dims), dict(given.behind)
     for axis, start, end, step in zip(axes, first, last, steps):
         place = at.axis(axis, len(dims))
         whole = start == 0 and step == 1
-        if dims[place] == at.symbol:
+        if (more := behind.pop(place - len(dims), 0)) and not (whole and end in (-more, at.symbol)):
+            raise CannotPad("it takes a part of what lies behind the padding")
+        if more:
+            at.mixes = True
+        elif dims[place] == at.symbol:
             if not whole or not (end == at.symbol or (isinstance(end, int) and end >= END)):
                 raise CannotPad("it cuts the open dimension")
         elif end == at.symbol:
@@ -187,7 +196,8 @@ def slice_(at: At) -> list[Fact]:
             if isinstance(start, int) and isinstance(end, int) and isinstance(extent := dims[place], int):
                 found[place] = len(range(extent)[slice(start, end, step)])
     longer = found.count(at.symbol) > dims.count(at.symbol)
-    return [Fact(tuple(found), ANYTHING if longer and given.has(at.symbol) else at.largest(0))]
+    bound = ANYTHING if longer and given.has(at.symbol) else at.largest(0)
+    return [Fact(tuple(found), bound, behind=tuple(behind.items()))]
 
 
 def _window(
@@ -202,7 +212,7 @@ def _window(
     count = difference(end, first[0])
     begin = difference(first[0], at.symbol)
     counted = isinstance(begin, int) and begin < -at.least  # from the end: the place may be below 0
-    inside = not counted and (isinstance(extent, int) or extent == end == at.symbol)
+    inside = not counted and not at.fact(0).behind and (isinstance(extent, int) or extent == end == at.symbol)
     if len(first) != 1 or (steps or (1,)) != (1,) or not inside or not isinstance(count, int):
         raise CannotPad("the place of a slice is computed")
     if not 0 < count <= SHAPE_ELEMENTS:

@@ -78,7 +78,8 @@ class _Masks:
         self._symbol = symbol
         self._prefix = f"autotune.mask/{symbol}"
         self._written: list[Entry] = []
-        self._masks: dict[tuple[int, int], str] = {}
+        self._masks: dict[tuple[int, int, int], str] = {}
+        self._rows: dict[int, str] = {}
         self._numbers: dict[Told, str] = {}
         source, axis = next(
             (declared.name, declared.dims.index(symbol))
@@ -89,7 +90,7 @@ class _Masks:
         extent = self._node("Gather", extents, self._constant(np.int64(axis), "axis"), name="extent", axis=0)
         zero, one = (self._constant(np.int64(n), str(n)) for n in (0, 1))
         places = self._node("Range", zero, extent, one, name="places")
-        self._row = self._node("Less", places, valid_name(symbol), name="row")
+        self._rows[0] = self._node("Less", places, valid_name(symbol), name="row")
 
     def take(self) -> Iterator[Entry]:
         written, self._written = self._written, []
@@ -98,10 +99,10 @@ class _Masks:
     def apply(self, name: str, mask: Mask, result: str) -> str:
         """Replace the padding of a value."""
         fill = self._constant(np.asarray(mask.fill, DType(mask.dtype).numpy), f"{mask.fill}.{mask.dtype}")
-        for number, axis in enumerate(mask.axes):
+        for number, (axis, behind) in enumerate(zip(mask.axes, mask.behind)):
             last = number == len(mask.axes) - 1
             found = result if last else f"{result}/{axis}"
-            self._write("Where", (self._mask(mask.rank, axis), name, fill), found)
+            self._write("Where", (self._mask(mask.rank, axis, behind), name, fill), found)
             name = found
         return name
 
@@ -121,12 +122,21 @@ class _Masks:
             self._numbers[told] = self._node("Cast", found, name=f"{prefix}.d", to=elem_type_of(told.dtype))
         return self._numbers[told]
 
-    def _mask(self, rank: int, axis: int) -> str:
+    def _row(self, behind: int) -> str:
+        """Whether an element is no padding, along a dimension that has so many behind it."""
+        if behind not in self._rows:
+            more = self._constant(np.ones(behind, np.bool_), f"{behind}.behind")
+            self._rows[behind] = self._node("Concat", self._rows[0], more, name=f"row{behind}", axis=0)
+        return self._rows[behind]
+
+    def _mask(self, rank: int, axis: int, behind: int) -> str:
         """Whether an element is no padding, along one of so many dimensions."""
-        if (rank, axis) not in self._masks:
+        place = rank, axis, behind
+        if place not in self._masks:
             shape = self._constant(np.asarray([1] * axis + [-1] + [1] * (rank - axis - 1), np.int64), f"{axis}of{rank}")
-            self._masks[rank, axis] = self._node("Reshape", self._row, shape, name=f"along{axis}of{rank}")
-        return self._masks[rank, axis]
+            name = f"along{axis}of{rank}" + (f".{behind}" if behind else "")
+            self._masks[place] = self._node("Reshape", self._row(behind), shape, name=name)
+        return self._masks[place]
 
     def _constant(self, value: Array | np.generic, name: str) -> str:
         name = f"{self._prefix}/{name}"

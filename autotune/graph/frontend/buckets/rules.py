@@ -14,7 +14,15 @@ import numpy as np
 
 from autotune.graph.frontend.buckets.at import At, rule
 from autotune.graph.frontend.buckets.computed import computed
-from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros, broadcast
+from autotune.graph.frontend.buckets.facts import (
+    ANYTHING,
+    CannotPad,
+    Extent,
+    Fact,
+    NeedsZeros,
+    broadcast,
+    joined_behind,
+)
 
 
 def _places(dims: Sequence[Extent], symbol: str) -> set[int]:
@@ -77,6 +85,7 @@ def elementwise(at: At) -> list[Fact]:
     fact = Fact(dims, _bound(at, dims))
     if same:
         fact = replace(fact, zeros=given[0].zeros, elements=given[0].elements)
+    fact = replace(fact, behind=joined_behind(given, at.symbol))
     if at.node.op == "Where":
         fact = replace(fact, zeros=_zeros(at, 1, dims) & _zeros(at, 2, dims))
     return [fact]
@@ -142,11 +151,13 @@ def softmax(at: At) -> list[Fact]:
     axis = at.axis(at.node.attr_int("axis", -1 if new else 1), len(dims))
     along = [axis] if new else list(range(axis, len(dims)))
     if not any(dims[n] == at.symbol for n in along):
-        return [Fact(dims, 1.0 if at.node.op == "Softmax" and at.fact(0).is_finite else ANYTHING)]
+        bound = 1.0 if at.node.op == "Softmax" and at.fact(0).is_finite else ANYTHING
+        return [Fact(dims, bound, behind=at.fact(0).behind)]
     if len(along) > 1:
         raise CannotPad("it normalises over several dimensions")
     at.mixes, at.masks[0] = True, ((axis,), -math.inf)
-    return [Fact(dims, zeros=frozenset(along) if at.node.op == "Softmax" else frozenset())]
+    zeros = frozenset(along) if at.node.op == "Softmax" else frozenset[int]()
+    return [Fact(dims, zeros=zeros, behind=at.fact(0).behind)]
 
 
 _FILLS = {
@@ -171,6 +182,8 @@ def reduce(at: At) -> list[Fact]:
         if op not in _FILLS or at.node.attr_int("select_last_index", 0):
             raise CannotPad("how many elements there are matters")
         at.mixes, at.masks[0] = True, (open_ones, _FILLS[op])
+    if not {place + len(dims) for place, _ in at.fact(0).behind} <= along:
+        raise CannotPad("elements lie behind the padding")
     keep = at.node.attr_int("keepdims", 1)
     return [Fact(tuple(1 if n in along else extent for n, extent in enumerate(dims) if keep or n not in along))]
 
