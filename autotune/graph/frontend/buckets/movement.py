@@ -98,6 +98,8 @@ def expand(at: At) -> list[Fact]:
 @rule("Tile")
 def tile(at: At) -> list[Fact]:
     given, dims, repeats = at.fact(0), at.dims(0), at.shape(1)
+    if len(repeats) != len(dims):
+        raise CannotPad("it repeats other dimensions than there are")
     if any(extent == at.symbol and times != 1 for extent, times in zip(dims, repeats)) or at.symbol in repeats:
         raise CannotPad("it repeats the open dimension, or as often as that is long")
     found = [
@@ -284,6 +286,8 @@ def trilu(at: At) -> list[Fact]:
     """Places are counted from the front."""
     if len(at.facts) > 1 and at.facts[1] is not None and at.array(1) is None:
         raise CannotPad("the diagonal is no constant")
+    if len(at.dims(0)) < 2:
+        raise CannotPad("it is no matrix")
     at.mixes = True
     return [Fact(at.dims(0), at.largest(0))]
 

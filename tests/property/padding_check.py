@@ -1,0 +1,169 @@
+"""One property case of padding: does a model whose open dimension is padded give what it gives without?
+
+Models are made of any operators that can be applied to what there is, extents and what follows from them included, so
+most are refused: of the others, each says what some rule allows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from autotune.graph import open_model
+from autotune.graph.frontend.buckets import CannotPad, padded_model, padding_of, valid_name
+
+Array = np.ndarray[Any, Any]
+REFUSED = "refused: "
+OPSET, MOST_NODES, TRIES, MOST_ELEMENTS = 18, 14, 120, 4000
+LENGTHS = ((5, 9), (3, 4), (8, 16), (1, 3))
+"""Of the open dimension, without and with padding."""
+
+_rng = np.random.default_rng(0)
+CONSTANTS: Mapping[str, Array] = {
+    "0": np.asarray(0), "1": np.asarray(1), "2": np.asarray(2), "half": np.asarray(0.5, np.float32),
+    **{str(list(n)): np.asarray(n) for n in ((0,), (1,), (2,), (-1,), (0, 1), (1, 1), (1, 1, 1), (-1, 8), (0, -1),
+                                             (0, 0, 2, 4), (2, -1, 8), (0, 2, 1), (1, 2, 1))},
+    "end": np.asarray([2**40]), "square": _rng.standard_normal((8, 8)).astype(np.float32),
+    "table": _rng.standard_normal((32, 8)).astype(np.float32),
+    "row": _rng.standard_normal((1, 1, 8)).astype(np.float32), "vector": _rng.standard_normal(8).astype(np.float32),
+}  # fmt: skip
+UNARY = ("Abs", "Exp", "Floor", "Identity", "IsNaN", "Neg", "Not", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Tanh")
+BINARY = ("Add", "And", "Div", "Equal", "GreaterOrEqual", "Less", "Max", "Min", "Mod", "Mul", "Pow", "Sub")
+REDUCTIONS = ("ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
+SIZED = ("ConstantOfShape", "Expand", "Range", "Tile")
+ANY = "any"
+Form = tuple[Sequence[str], Sequence[Sequence[str]], Mapping[str, Sequence[Any]]]
+FORMS: Sequence[Form] = (
+    (UNARY, [[ANY]], {}),
+    (BINARY, [[ANY], [ANY, ANY, "half", "1", "row", "vector", "[1]"]], {}),
+    (BINARY, [[ANY], [ANY, ANY, "half", "1", "row", "vector", "[1]"]], {}),
+    (["MatMul"], [[ANY], [ANY, "square"]], {}),
+    (["Softmax", "LogSoftmax"], [[ANY]], {"axis": (-1, 1, 0)}),
+    (REDUCTIONS, [[ANY], ["[0]", "[1]", "[-1]", "[0, 1]"]], {"keepdims": (0, 1)}),
+    (["ArgMax", "ArgMin"], [[ANY]], {"axis": (0, 1, -1), "keepdims": (0, 1)}),
+    (["Transpose"], [[ANY]], {"perm": ([0, 2, 1], [2, 0, 1], [1, 0, 2], [1, 0], [0])}),
+    (["Reshape"], [[ANY], [ANY, "[-1]", "[-1, 8]", "[0, -1]", "[0, 0, 2, 4]", "[2, -1, 8]", "[1, 1]"]], {}),
+    (["Unsqueeze", "Squeeze"], [[ANY], ["[0]", "[1]", "[-1]"]], {}),
+    (["Expand"], [[ANY], [ANY, "[1, 1, 1]"]], {}),
+    (["Tile"], [[ANY], [ANY, "[1]", "[2]", "[1, 1]", "[1, 1, 1]", "[1, 2, 1]"]], {}),
+    (["Concat"], [[ANY], [ANY, "[1]", "[2]", "row", "[-1]"]], {"axis": (0, 1, -1)}),
+    (["Slice"], [[ANY, ANY, "table"], [ANY, "[0]", "[1]"], [ANY, "end", "[2]", "[-1]"], ["[0]", "[1]", "[-1]"]], {}),
+    (["Gather"], [[ANY, "table"], [ANY, "0", "1", "[0]", "[0, 2, 1]"]], {"axis": (0, 1)}),
+    (["GatherND"], [[ANY, "table"], [ANY]], {}),
+    (["Shape"], [[ANY]], {"start": (0, 1, 2), "end": (1, 2, 3)}),
+    (["Shape"], [[ANY]], {}),
+    (["Range"], [["0", "0", ANY], [ANY], ["1"]], {}),
+    (["Cast"], [[ANY]], {"to": (TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL)}),
+    (["Where"], [[ANY], [ANY], [ANY, "half", "0"]], {}),
+    (["CumSum"], [[ANY], ["0", "1", "2"]], {"exclusive": (0, 1)}),
+    (["Trilu"], [[ANY]], {"upper": (0, 1)}),
+    (["ConstantOfShape"], [[ANY]], {"value": [numpy_helper.from_array(np.asarray([n])) for n in (0, 1, 0.5)]}),
+    (["ScatterND"], [[ANY], [ANY], [ANY]], {}),
+    (["Flatten"], [[ANY]], {"axis": (0, 1, 2)}),
+    (["TopK"], [[ANY], ["[1]", "[2]", ANY]], {"axis": (0, 1, -1)}),
+    (["LayerNormalization"], [[ANY], ["vector"]], {}),
+    (["Split"], [[ANY]], {"axis": (0, 1, -1), "num_outputs": (2,)}),
+)
+
+
+def run(seed: int) -> str | None:
+    """Case `seed`: None when right, "refused: ..." where nothing is padded, else what is wrong."""
+    chance = random.Random(seed)
+    length, padded_length = chance.choice(LENGTHS)
+    feeds: dict[str, Array] = {
+        "x": np.random.default_rng(seed).standard_normal((2, length, 8)).astype(np.float32),
+        "ids": np.random.default_rng(seed).integers(0, 8, (2, length)),
+    }
+    nodes, values = _nodes(chance, feeds)
+    outputs = [name for node in nodes[-3:] for name in node.output]
+    dims: dict[str, Sequence[str | int]] = {"x": ["batch", "length", 8], "ids": ["batch", "length"]}
+    inputs = [helper.make_tensor_value_info(name, _code(feeds[name]), dims[name]) for name in dims]
+    try:
+        source = open_model(_model(nodes, inputs, outputs, CONSTANTS).SerializeToString())
+        padding = padding_of(source, "length")
+    except CannotPad as error:
+        return f"{REFUSED}{error}"
+    padded = padded_model(source, padding)
+    names = [declared.name for declared in padded.inputs]
+    given: dict[str, Array] = {
+        name: np.pad(a, [(0, padded_length - length if n == 1 else 0) for n in range(a.ndim)])
+        for name, a in feeds.items()
+    }
+    given[valid_name("length")] = np.asarray(length)
+    model = _model([entry.proto for entry in padded.nodes], list(map(helper.make_empty_tensor_value_info, names)),
+                   outputs, padded.initializers)  # fmt: skip
+    try:
+        found = _evaluated(model, {name: given[name] for name in names})
+    except Exception as error:  # noqa: BLE001  an index that is in none of the padding: such runs are not padded
+        return f"{REFUSED}{error}"
+    for name, array in zip(outputs, found, strict=True):
+        for axis in padding.outputs[name]:
+            array = array.take(range(min(length, array.shape[axis])), axis)
+        right = values[name]
+        if array.shape != right.shape or not np.allclose(
+            array.astype(float), right.astype(float), rtol=1e-4, atol=1e-5, equal_nan=True
+        ):
+            return f"{name} {list(array.shape)} of {[' '.join((n.op_type, *n.input, '>', *n.output)) for n in nodes]}"
+    return None
+
+
+def _nodes(chance: random.Random, feeds: Mapping[str, Array]) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
+    """Random nodes that the reference evaluates, and all values."""
+    values = {**feeds, **CONSTANTS}
+    names, nodes = ["x", "x", "ids"], list[onnx.NodeProto]()
+    count = chance.randint(4, MOST_NODES)
+    for _ in range(TRIES):
+        ops, places, attributes = chance.choice(FORMS)
+        op, chosen = chance.choice(ops), [chance.choice(place) for place in places]
+        reads = [chance.choice(names) if name == ANY else name for name in chosen]
+        writes = [f"v{len(nodes)}.{n}" for n in range(2 if op in ("TopK", "Split") else 1)]
+        node = helper.make_node(op, reads, writes, **{name: chance.choice(of) for name, of in attributes.items()})
+        found = _tried(node, {name: values[name] for name in reads})
+        if found is not None:
+            values.update(zip(writes, found))
+            nodes.append(node)
+            names += 3 * writes  # what is new is read more often than the inputs
+        if len(nodes) == count:
+            break
+    return nodes, values
+
+
+def _tried(node: onnx.NodeProto, feeds: Mapping[str, Array]) -> list[Array] | None:
+    """What a node gives; None where it cannot be applied, or gives too much, or nothing."""
+    sized = [a for a in feeds.values() if a.dtype.kind == "i"] if node.op_type in SIZED else []
+    if any(np.abs(np.prod(a, dtype=float)) > MOST_ELEMENTS or np.abs(a).max(initial=0) > MOST_ELEMENTS for a in sized):
+        return None
+    inputs = [helper.make_tensor_value_info(name, _code(array), None) for name, array in feeds.items()]
+    try:
+        found = _evaluated(_model([node], inputs, list(node.output), {}), feeds)
+    except Exception:  # noqa: BLE001  whatever the reference says of nonsense
+        return None
+    usual = all(0 < a.size <= MOST_ELEMENTS and a.ndim <= 5 and a.dtype.char in "fl?" for a in found)
+    return found if usual else None
+
+
+def _evaluated(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    with np.errstate(all="ignore"):
+        return [np.asarray(array) for array in ReferenceEvaluator(model).run(None, dict(feeds))]
+
+
+def _model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[str],
+    tensors: Mapping[str, Array],
+) -> onnx.ModelProto:
+    given = [numpy_helper.from_array(np.asarray(array), name) for name, array in tensors.items()]
+    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = helper.make_graph(list(nodes), "case", list(inputs), results, given)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
+
+
+def _code(array: Array) -> int:
+    return int(helper.np_dtype_to_tensor_dtype(array.dtype))
