@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,6 +33,7 @@ from autotune.runtime.open_axes import OpenAxes, cropped, padded
 from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
 from autotune.tensor.declared import bind_symbols
+from autotune.tensor.dtype import DType
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,9 @@ LEAST_ROOM = 64
 
 SOON = 0.75
 """How full a cache is when the program for a larger one is made in the background."""
+
+BEFORE, AFTER = "before", "after"
+"""In forms of inputs: rows of the caches as they come in, and as they go out."""
 
 MAX_KINDS = 32
 """Kinds of steps that are told apart."""
@@ -56,6 +60,9 @@ class Steps:
         lengths: symbols of old and new rows together.
         padding: what a program with room does to its outputs, and whether it must be told the length.
         model: with the length open.
+        cache: name of an input that is a cache, and the axis along which it grows.
+        feeds: names and dtypes of the inputs, and which of the forms they have.
+        forms: dimensions, `BEFORE` for the rows of caches that come in and `AFTER` for those that go out.
         programs: by length.
     """
 
@@ -64,6 +71,9 @@ class Steps:
     lengths: frozenset[str]
     padding: Padding
     model: StagedModel
+    cache: tuple[str, int]
+    feeds: Sequence[tuple[str, np.dtype[np.generic], int]]
+    forms: Sequence[tuple[int | str, ...]]
     programs: dict[int, Specialisation] = field(default_factory=dict)
 
     @property
@@ -76,6 +86,21 @@ class Steps:
             self.program(room)
         except (InputError, ModelError, CannotPad) as error:
             _log.info("there is no program for caches of %d rows: %s", room, error)
+
+    def before(self, feeds: Mapping[str, object]) -> int | None:
+        """The rows of the caches, where feeds are arrays of just such a step; None where somebody must look closer."""
+        name, axis = self.cache
+        past = feeds.get(name)
+        if type(past) is not np.ndarray or past.ndim <= axis or len(feeds) != len(self.feeds):
+            return None
+        rows: int = past.shape[axis]
+        extents: dict[int | str, int] = {BEFORE: rows, AFTER: rows + self.rows}
+        shapes = [tuple(extents.get(extent, extent) for extent in form) for form in self.forms]
+        for name, dtype, form in self.feeds:  # on the path of every step
+            value = feeds.get(name)
+            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shapes[form]:
+                return None
+        return rows or None
 
     def fits(self, extents: Mapping[str, int], past: str) -> bool:
         """Whether a run of these extents, `past` being the symbol of what came before, is such a step."""
@@ -115,6 +140,7 @@ class GrowingModel(StagedModel):
         super().__init__(model, making)
         self._making = making
         self._caches = caches
+        self._by_past = {cache.past: cache for cache in caches.each}
         self._usual = usual
         self._prompts = None if prompted is None else Prompts(model, caches, prompted)
         self._memories = CacheMemories()
@@ -167,10 +193,12 @@ class GrowingModel(StagedModel):
         Raises:
             MemoryLimitError: the caches outgrow `max_memory`.
         """
-        values = self.checked(feeds)
-        extents = extents_in(self.inputs, values)
-        steps = self._steps(extents)
-        length = extents[self._caches.symbol] + (1 if steps is None else steps.rows)  # at least
+        steps, before = self._next(feeds)
+        values: Mapping[str, HostValue] = feeds if steps is not None else self.checked(feeds)  # type: ignore[assignment]
+        if steps is None:
+            extents = extents_in(self.inputs, values)
+            steps, before = self._steps(extents), extents[self._caches.symbol]
+        length = before + (1 if steps is None else steps.rows)  # at least
         most = self._most_rows(values)
         if most is not None and length > most:
             raise self._too_large(values, length)
@@ -181,9 +209,18 @@ class GrowingModel(StagedModel):
             return self._step(steps, values, length, most, watch, trace)
         except (InputError, ModelError, CannotPad) as error:
             found = self._as_usual(values, watch, trace)  # says itself what is wrong with this run
+            extents = extents_in(self.inputs, values)
             _log.info("%s runs as it is: %s", extents, error)
             self._refuse(steps, extents)
             return found
+
+    def _next(self, feeds: Mapping[str, object]) -> tuple[Steps | None, int]:
+        """The kind of steps that feeds are one more of, and the rows that came before; they need no further look."""
+        for steps in self._kinds:
+            before = steps.before(feeds)
+            if before is not None:
+                return steps, before
+        return None, 0
 
     def _as_usual(self, values: Mapping[str, HostValue], watch: Watch | None, trace: RunTrace | None) -> list[Array]:
         return super().run(values, watch, trace) if self._usual is None else self._usual.run(values, watch, trace)
@@ -226,7 +263,12 @@ class GrowingModel(StagedModel):
         roomy = with_room(replace(model, inputs=inputs), caches, rows.count, length)
         padding = padding_of(roomy, length, rows.count)
         staged = StagedModel(padded_model(roomy, padding), self._making)
-        return Steps(others, rows.count, rows.lengths, padding, staged)
+        known: dict[str, int | str] = {**others, caches.symbol: BEFORE, **dict.fromkeys(rows.lengths, AFTER)}
+        forms = {i.name: tuple(known[d] if isinstance(d, str) else d or 0 for d in i.dims or ()) for i in model.inputs}
+        kinds = list(dict.fromkeys(forms.values()))
+        feeds = [(i.name, DType(i.dtype).numpy, kinds.index(forms[i.name])) for i in model.inputs]
+        cache = caches.each[0].past, caches.each[0].axis
+        return Steps(others, rows.count, rows.lengths, padding, staged, cache, feeds, kinds)
 
     def _most_rows(self, values: Mapping[str, HostValue]) -> int | None:
         """Rows that the caches may have within `max_memory`; None for as many as there is memory for."""
@@ -268,11 +310,10 @@ class GrowingModel(StagedModel):
             self._background.offer(lambda: steps.prepare(larger))
         given: dict[str, Array] = {valid_name(steps.symbol): np.asarray(length, np.int64)}
         memories: dict[str, CacheMemory] = {}
-        axes = {cache.past: cache for cache in self._caches.each}
         for declared in self.inputs:
             value = values[declared.name]
             assert isinstance(value, np.ndarray)
-            cache = axes.get(declared.name)
+            cache = self._by_past.get(declared.name)
             if cache is not None:
                 memory = self._memories.with_rows(value, cache.axis, steps.rows, room)
                 given[cache.past], memories[cache.present] = memory.array, memory

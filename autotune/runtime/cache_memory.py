@@ -7,6 +7,7 @@ keep their values, whatever is done with them.
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 
@@ -24,21 +25,18 @@ class CacheMemory:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], axis: int) -> None:
-        self._raw = aligned_zeros(int(np.prod(shape)) * dtype.itemsize, ALIGN)
+        self._raw = aligned_zeros(math.prod(shape) * dtype.itemsize, ALIGN)
         self.array: Array = self._raw.view(dtype).reshape(shape)
         self._axis, self._used = axis, 0
+        place, _ = self.array.__array_interface__["data"]
+        self.place: int = place
+        # NumPy's protocol: arrays made of this keep it alive, and are read-only.
+        self.__array_interface__ = {**self.array.__array_interface__, "data": (place, True)}
         self._lock = threading.Lock()
-
-    @property
-    def __array_interface__(self) -> dict[str, object]:
-        """NumPy's protocol: arrays made of this keep it alive."""
-        return dict(self.array.__array_interface__)
 
     def rows(self, count: int) -> Array:
         """The first rows, read-only."""
-        whole = np.asarray(self)
-        whole.flags.writeable = False
-        return whole[(slice(None),) * self._axis + (slice(count),)]
+        return np.asarray(self)[(slice(None),) * self._axis + (slice(count),)]
 
     def claim(self, used: int, count: int) -> bool:
         """Whether the rows from `used` up to `count` are the caller's alone."""
@@ -66,5 +64,5 @@ class CacheMemories:
         made = CacheMemory(shape, past.dtype, axis)
         made.array[(slice(None),) * axis + (slice(used),)] = past
         made.claim(0, used + new)
-        self._by_address[made.array.__array_interface__["data"][0]] = made
+        self._by_address[made.place] = made
         return made

@@ -299,12 +299,11 @@ class Executor:
 
     def _read_still(self, arrays: Sequence[Array], given: Mapping[int, Array]) -> set[int]:
         """Outputs whose arrays are also an input that kernels read after they have begun to write the output."""
-        sources = [address_of(array) for array in arrays]
+        outputs = {address_of(array): output for output, array in given.items()}
         found = set()
-        for output, array in given.items():
-            place = address_of(array)
-            same = [(n, output) for n, source in enumerate(sources) if source == place]
-            if not all(pair in self._updates for pair in same):
+        for n, array in enumerate(arrays):
+            output = outputs.get(address_of(array))
+            if output is not None and (n, output) not in self._updates:
                 found.add(output)
         return found
 

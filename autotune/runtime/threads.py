@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from autotune import machine
 from autotune.errors import ThreadPoolError
+from autotune.runtime.address import address
 from autotune.runtime.native import NativeRuntime, native_runtime
 from autotune.runtime.placement import Seats, seats_for
 from autotune.runtime.process import process_number
@@ -243,14 +244,14 @@ class ThreadPool:
 def aligned_empty(nbytes: int, align: int = 64) -> npt.NDArray[np.uint8]:
     """Uninitialised u8 (nbytes,) whose first byte lies on a multiple of `align`."""
     raw = np.empty(nbytes + align, dtype=np.uint8)
-    start = -raw.ctypes.data % align
+    start = -address(raw) % align
     return raw[start : start + nbytes]
 
 
 def aligned_zeros(nbytes: int, align: int = 64) -> npt.NDArray[np.uint8]:
     """Zeros, u8 (nbytes,), whose first byte lies on a multiple of `align`; memory is taken as it is written to."""
     raw = np.zeros(nbytes + align, dtype=np.uint8)
-    start = -raw.ctypes.data % align
+    start = -address(raw) % align
     return raw[start : start + nbytes]
 
 
