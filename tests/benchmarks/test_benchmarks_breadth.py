@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper
 
 from benchmarks.breadth.__main__ import Folder, main, succeeded
 from benchmarks.breadth.isolated import isolated
-from benchmarks.breadth.judge import grown
+from benchmarks.breadth.judge import STEPS, Decoding, grown
 
 MEMORY = 1 << 40
 
@@ -30,6 +31,32 @@ def test_larger_inputs_agree_wherever_their_axes_have_one_name() -> None:
     larger = grown(feeds, axes)
     assert {name: array.shape for name, array in larger.items()} == {"ids": (2, 4), "mask": (2, 10), "past": (2, 9, 1)}
     np.testing.assert_array_equal(larger["past"][0, :, 0], [0, 1, 2, 3, 4, 5, 0, 1, 2])
+
+
+class _Appends:
+    """An engine whose output is all that it was given, and a row more."""
+
+    name, version = "appends", ""
+
+    def __init__(self) -> None:
+        self.shapes: list[tuple[tuple[int, ...], ...]] = []
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        self.shapes.append((feeds["past"].shape, feeds["mask"].shape))
+        return [feeds["ids"], np.concatenate([feeds["past"], feeds["past"][:, -1:]], 1)]
+
+
+def test_steps_go_on_from_what_came_out_and_begin_again() -> None:
+    feeds: dict[str, NDArray[Any]] = {
+        "ids": np.zeros((1, 1), np.int64), "mask": np.ones((1, 4), np.int64), "past": np.ones((1, 3, 2), np.float32),
+    }  # fmt: skip
+    engine = _Appends()
+    decoding = Decoding(engine, ["past"], {"mask": 1})
+    for _ in range(STEPS + 1):
+        decoding.run(feeds)
+    wanted = [((1, 3 + n, 2), (1, 4 + n)) for n in range(STEPS)]
+    assert engine.shapes == [*wanted, wanted[0]]
+    assert feeds["past"].shape == (1, 3, 2)
 
 
 def _dies() -> dict[str, object]:
