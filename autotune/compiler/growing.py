@@ -47,7 +47,8 @@ BEFORE, AFTER = "before", "after"
 """In forms of inputs: rows of the caches as they come in, and as they go out."""
 
 MAX_KINDS = 32
-"""Kinds of steps that are told apart."""
+"""Kinds of steps that have programs: those that came last; of sources as long as one that is translated, say. And kinds
+that are known to have none."""
 
 
 @dataclass(eq=False)
@@ -219,8 +220,15 @@ class GrowingModel(StagedModel):
         for steps in self._kinds:
             before = steps.before(feeds)
             if before is not None:
+                self._used(steps)
                 return steps, before
         return None, 0
+
+    def _used(self, steps: Steps) -> None:
+        """It is the last one used: the first to be asked, and the last to go."""
+        if self._kinds and self._kinds[0] is not steps:
+            with self._lock:
+                self._kinds = [steps, *(kind for kind in self._kinds if kind is not steps)][:MAX_KINDS]
 
     def _as_usual(self, values: Mapping[str, HostValue], watch: Watch | None, trace: RunTrace | None) -> list[Array]:
         return super().run(values, watch, trace) if self._usual is None else self._usual.run(values, watch, trace)
@@ -231,9 +239,10 @@ class GrowingModel(StagedModel):
             return None
         for steps in self._kinds:
             if steps.fits(extents, self._caches.symbol):
+                self._used(steps)
                 return steps
         with self._lock:
-            if len(self._kinds) + len(self._refused) >= MAX_KINDS or self._steady(extents) in self._refused:
+            if len(self._refused) >= MAX_KINDS or self._steady(extents) in self._refused:
                 return None
             try:
                 steps = self._proved(extents)
@@ -241,7 +250,7 @@ class GrowingModel(StagedModel):
                 _log.info("its caches are copied in each step: %s", error)
                 self._refused.append(self._steady(extents))
                 return None
-            self._kinds.append(steps)
+            self._kinds = [steps, *self._kinds][:MAX_KINDS]
             return steps
 
     def _refuse(self, steps: Steps, extents: Mapping[str, int]) -> None:

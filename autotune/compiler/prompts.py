@@ -68,13 +68,17 @@ class _Kind:
     others: Mapping[str, int] = field(default_factory=dict)
     model: StagedModel | None = None
 
+    def asks(self) -> int:
+        """How much it asks for: what asks for less serves more prompts."""
+        return len(self.lengths) + len(self.others)
+
     def fits(self, extents: Mapping[str, int]) -> bool:
         same = all(extents[symbol] == extent for symbol, extent in self.others.items())
         return same and len({extents[symbol] for symbol in self.lengths}) <= 1
 
 
 class Prompts:
-    """The models of prompts; may be asked from several threads.
+    """The models of prompts, those that ask for the least first; may be asked from several threads.
 
     Args:
         model: with its caches. `make`: what runs a model of which those are empty.
@@ -94,11 +98,12 @@ class Prompts:
             return None
         with self._lock:
             found = next((kind for kind in self._kinds if kind.fits(extents)), None)
-            if found is None and len(self._kinds) < MOST_PROMPTS:
+            if found is None:
                 found = self._kind(extents)
+                if len(self._kinds) == MOST_PROMPTS:
+                    self._kinds.remove(max(self._kinds, key=_Kind.asks))  # the oldest of those that serve the fewest
                 self._kinds.append(found)
-                # Those that ask for the least come first.
-                self._kinds.sort(key=lambda kind: len(kind.lengths) + len(kind.others))
+                self._kinds.sort(key=_Kind.asks)
             return None if found is None else found.model
 
     def _kind(self, extents: Mapping[str, int]) -> _Kind:

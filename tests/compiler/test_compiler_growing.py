@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from autotune.api.session import InferenceSession
 from autotune.compiler import growing
 from autotune.compiler.growing import GrowingModel
+from autotune.compiler.staged import StagedModel
 from autotune.errors import InputError, MemoryLimitError
 from autotune.graph import open_model
 from autotune.graph.frontend.caches import caches_of
@@ -253,7 +254,7 @@ def test_steps_of_several_tokens_and_bad_input() -> None:
         decoding.session.run(None, bad)
     decoding.step()
     decoding.step(tokens=2)
-    assert [steps.rows for steps in decoding.model._kinds] == [1, 2]
+    assert [steps.rows for steps in decoding.model._kinds] == [2, 1]  # the last used first
 
 
 def test_what_is_no_cache_runs_as_it_is() -> None:
@@ -330,13 +331,42 @@ def test_steps_and_prompts_can_be_prepared() -> None:
     assert [use.inputs for use in decoding.session.shapes()] == before
 
 
-def test_a_prompt_with_other_dimensions_of_its_length_by_chance() -> None:
-    """An input that has nothing to do with tokens has as many elements as the first prompt."""
+def translator() -> onnx.ModelProto:
+    """A decoder that reads something of any length beside its tokens."""
     bias = [node("ReduceSum", ["extra"], ["sum"], keepdims=0), node("Add", ["logits", "sum"], ["more"])]
-    model = decoder(other={"more": []})
+    model = decoder()
     model.graph.node.extend(bias)
     model.graph.input.append(helper.make_tensor_value_info("extra", TensorProto.FLOAT, ("extras",)))
     model.graph.output.append(helper.make_empty_tensor_value_info("more"))
+    return model
+
+
+def test_steps_beside_sources_of_many_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a program, however many have come before; the oldest are let go."""
+    monkeypatch.setattr(growing, "MAX_KINDS", 3)
+    model = translator()
+    session = InferenceSession(model, database=False, target="native -num-cores=1")
+    reference, rng = ReferenceEvaluator(model), np.random.default_rng(3)
+    growing_model = session._model
+    assert isinstance(growing_model, GrowingModel)
+    for extras in (4, 5, 6, 7, 8, 4):
+        ours = theirs = [rng.standard_normal((1, HEADS, 3, HEAD)).astype(np.float32) for _ in "kv"]
+        for length in (4, 5, 6):
+            feeds = {"ids": rng.integers(0, WORDS, (1, 1)), "mask": np.ones((1, length), np.int64),
+                     "extra": rng.standard_normal(extras).astype(np.float32)}  # fmt: skip
+            found = session.run(None, {**feeds, "past_k": ours[0], "past_v": ours[1]})
+            wanted = list(reference.run(None, {**feeds, "past_k": theirs[0], "past_v": theirs[1]}))
+            for one, other in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+            ours, theirs = found[1:3], wanted[1:3]
+        assert growing_model._kinds[0].extents["extras"] == extras and len(growing_model._kinds) <= 3
+        assert len(growing_model._kinds[0].programs) == 1
+    assert StagedModel.shapes(growing_model) == []  # none was compiled for just one step
+
+
+def test_a_prompt_with_other_dimensions_of_its_length_by_chance() -> None:
+    """An input that has nothing to do with tokens has as many elements as the first prompt."""
+    model = translator()
     session = InferenceSession(model, database=False, target="native -num-cores=1")
     reference, rng = ReferenceEvaluator(model), np.random.default_rng(3)
     empty = np.zeros((1, HEADS, 0, HEAD), np.float32)
