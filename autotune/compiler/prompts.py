@@ -68,9 +68,9 @@ class _Kind:
     others: Mapping[str, int] = field(default_factory=dict)
     model: StagedModel | None = None
 
-    def asks(self) -> int:
-        """How much it asks for: what asks for less serves more prompts."""
-        return len(self.lengths) + len(self.others)
+    def asks(self) -> tuple[bool, int]:
+        """How much it asks for: what asks for less serves more prompts. What serves none comes last."""
+        return self.model is None, len(self.lengths) + len(self.others)
 
     def fits(self, extents: Mapping[str, int]) -> bool:
         same = all(extents[symbol] == extent for symbol, extent in self.others.items())
@@ -101,10 +101,10 @@ class Prompts:
             if found is None:
                 found = self._kind(extents)
                 if len(self._kinds) == MOST_PROMPTS:
-                    self._kinds.remove(max(self._kinds, key=_Kind.asks))  # the oldest of those that serve the fewest
+                    self._kinds.remove(max(self._kinds, key=_Kind.asks))  # the oldest of those that ask for most
                 self._kinds.append(found)
                 self._kinds.sort(key=_Kind.asks)
-            return None if found is None else found.model
+            return found.model
 
     def _kind(self, extents: Mapping[str, int]) -> _Kind:
         """What prompts like these have in common: as little as possible."""

@@ -299,12 +299,12 @@ class Executor:
 
     def _read_still(self, arrays: Sequence[Array], given: Mapping[int, Array]) -> set[int]:
         """Outputs whose arrays are also an input that kernels read after they have begun to write the output."""
-        outputs = {address_of(array): output for output, array in given.items()}
-        found = set()
+        outputs: dict[int, list[int]] = {}
+        for output, array in given.items():
+            outputs.setdefault(address_of(array), []).append(output)
+        found = set[int]()
         for n, array in enumerate(arrays):
-            output = outputs.get(address_of(array))
-            if output is not None and (n, output) not in self._updates:
-                found.add(output)
+            found.update(m for m in outputs.get(address_of(array), ()) if (n, m) not in self._updates)
         return found
 
     def pool(self) -> ThreadPool:

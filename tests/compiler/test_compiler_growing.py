@@ -417,6 +417,9 @@ def test_a_mask_as_one_line_is_padded_for_a_batch_of_one() -> None:
         decoding.model.wait()
     prompts = [use.inputs["ids"] for use in decoding.session.shapes() if use.inputs["ids"][1] > 1]
     assert {(2, 5), (2, 9)} <= set(prompts) and len(prompts) <= 4 and (1, 7) not in prompts
+    assert decoding.model._prompts is not None
+    refused = [kind.model is None for kind in decoding.model._prompts._kinds]
+    assert refused == [False, True]  # what serves none comes last, though it came first
 
 
 SINKS = [
