@@ -25,7 +25,7 @@ from autotune.graph.frontend import OnnxModel, Part, Stage, convert_whole
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.beginning import NoModel, Told, beginning_model
 from autotune.graph.frontend.buckets import CannotPad, elements_of, padding_of
-from autotune.graph.frontend.buckets.facts import Extent, Shifted
+from autotune.graph.frontend.buckets.facts import Extent, number_of, terms_of
 from autotune.graph.frontend.model import Entry
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array, dtype_name
@@ -287,6 +287,4 @@ class Opening:
 
 def _number(element: Extent, extents: Mapping[str, int]) -> int:
     """What an element is in a run."""
-    if isinstance(element, Shifted):
-        return extents.get(element.symbol, 0) + element.by
-    return extents.get(element, 0) if isinstance(element, str) else element or 0
+    return sum(extents.get(symbol, 0) * factor for symbol, factor in terms_of(element).items()) + number_of(element)

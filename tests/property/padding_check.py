@@ -1,4 +1,4 @@
-"""One property case of padding: does a model whose open dimension is padded give what it gives without?
+"""One property case of padding: does a model whose open dimensions are padded give what it gives without?
 
 Models are made of any operators that can be applied to what there is, extents and what follows from them included, so
 most are refused: of the others, each says what some rule allows.
@@ -16,13 +16,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autotune.graph import open_model
-from autotune.graph.frontend.buckets import CannotPad, padded_model, padding_of, valid_name
+from autotune.graph.frontend.buckets import CannotPad, counted_from_zero, padded_model, padding_of, valid_name
 
 Array = np.ndarray[Any, Any]
 REFUSED = "refused: "
 OPSET, MOST_NODES, TRIES, MOST_ELEMENTS = 18, 14, 120, 4000
 LENGTHS = ((5, 9), (3, 4), (8, 16), (1, 3))
-"""Of the open dimension, without and with padding."""
+"""Of an open dimension, without and with padding."""
 
 _rng = np.random.default_rng(0)
 CONSTANTS: Mapping[str, Array] = {
@@ -59,6 +59,7 @@ FORMS: Sequence[Form] = (
     (["Shape"], [[ANY]], {"start": (0, 1, 2), "end": (1, 2, 3)}),
     (["Shape"], [[ANY]], {}),
     (["Range"], [["0", "0", ANY], [ANY], ["1"]], {}),
+    (["Range"], [[ANY], [ANY], ["1"]], {}),
     (["Cast"], [[ANY]], {"to": (TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL)}),
     (["Where"], [[ANY], [ANY], [ANY, "half", "0"]], {}),
     (["CumSum"], [[ANY], ["0", "1", "2"]], {"exclusive": (0, 1)}),
@@ -75,27 +76,42 @@ FORMS: Sequence[Form] = (
 def run(seed: int) -> str | None:
     """Case `seed`: None when right, "refused: ..." where nothing is padded, else what is wrong."""
     chance = random.Random(seed)
-    length, padded_length = chance.choice(LENGTHS)
+    sizes = {symbol: chance.choice(LENGTHS) for symbol in ("length", "more")}
+    dims: dict[str, Sequence[str | int]] = {
+        "x": ["batch", "length", 8], "ids": ["batch", "length"], "z": ["more", 8]
+    }  # fmt: skip
+    extents = {"batch": 2, **{symbol: size for symbol, (size, _) in sizes.items()}}
+    shapes = {name: [extents.get(str(d), 8) for d in dims[name]] for name in dims}
+    rng = np.random.default_rng(seed)
     feeds: dict[str, Array] = {
-        "x": np.random.default_rng(seed).standard_normal((2, length, 8)).astype(np.float32),
-        "ids": np.random.default_rng(seed).integers(0, 8, (2, length)),
+        name: rng.integers(0, 8, shapes[name]) if name == "ids" else rng.standard_normal(shapes[name], np.float32)
+        for name in dims
     }
     nodes, values = _nodes(chance, feeds)
     outputs = [name for node in nodes[-3:] for name in node.output]
-    dims: dict[str, Sequence[str | int]] = {"x": ["batch", "length", 8], "ids": ["batch", "length"]}
     inputs = [helper.make_tensor_value_info(name, _code(feeds[name]), dims[name]) for name in dims]
+    paddings, padded = [], None
     try:
-        source = open_model(_model(nodes, inputs, outputs, CONSTANTS).SerializeToString())
-        padding = padding_of(source, "length")
+        padded = open_model(_model(nodes, inputs, outputs, CONSTANTS).SerializeToString())
+        padded = counted_from_zero(padded, 0) if chance.random() < 0.5 else padded
     except CannotPad as error:
         return f"{REFUSED}{error}"
-    padded = padded_model(source, padding)
+    refused = ""
+    for symbol in chance.sample(list(sizes), 2):
+        try:
+            paddings.append(padding_of(padded, symbol))
+            padded = padded_model(padded, paddings[-1])
+        except CannotPad as error:
+            refused = str(error)
+    if not paddings:
+        return f"{REFUSED}{refused}"
     names = [declared.name for declared in padded.inputs]
+    wide = {padding.symbol: sizes[padding.symbol][1] for padding in paddings}
     given: dict[str, Array] = {
-        name: np.pad(a, [(0, padded_length - length if n == 1 else 0) for n in range(a.ndim)])
+        name: np.pad(a, [(0, wide.get(str(d), n) - n) for d, n in zip(dims[name], a.shape)])
         for name, a in feeds.items()
     }
-    given[valid_name("length")] = np.asarray(length)
+    given.update({valid_name(symbol): np.asarray(sizes[symbol][0]) for symbol in wide})
     model = _model([entry.proto for entry in padded.nodes], list(map(helper.make_empty_tensor_value_info, names)),
                    outputs, padded.initializers)  # fmt: skip
     try:
@@ -103,8 +119,9 @@ def run(seed: int) -> str | None:
     except Exception as error:  # noqa: BLE001  an index that is in none of the padding: such runs are not padded
         return f"{REFUSED}{error}"
     for name, array in zip(outputs, found, strict=True):
-        for axis in padding.outputs[name]:
-            array = array.take(range(min(length, array.shape[axis])), axis)
+        for padding in paddings:
+            for axis in padding.outputs[name]:
+                array = array.take(range(min(extents[padding.symbol], array.shape[axis])), axis)
         right = values[name]
         if array.shape != right.shape or not np.allclose(
             array.astype(float), right.astype(float), rtol=1e-4, atol=1e-5, equal_nan=True
@@ -116,7 +133,7 @@ def run(seed: int) -> str | None:
 def _nodes(chance: random.Random, feeds: Mapping[str, Array]) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
     """Random nodes that the reference evaluates, and all values."""
     values = {**feeds, **CONSTANTS}
-    names, nodes = ["x", "x", "ids"], list[onnx.NodeProto]()
+    names, nodes = ["x", "x", "ids", "z"], list[onnx.NodeProto]()
     count = chance.randint(4, MOST_NODES)
     for _ in range(TRIES):
         ops, places, attributes = chance.choice(FORMS)

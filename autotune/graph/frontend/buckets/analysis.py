@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import onnx
 
 from autotune.errors import AutotuneError
 from autotune.graph.frontend.buckets import movement, rules  # noqa: F401  they register themselves
 from autotune.graph.frontend.buckets.at import RULES, SHAPE_ELEMENTS, At, Rule
-from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros, Shifted
+from autotune.graph.frontend.buckets.computed import difference
+from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros
 from autotune.graph.frontend.buckets.types import inferred_types
 from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.source import tensor_array
@@ -92,43 +94,48 @@ class Padding:
     ends: bool
 
 
-def padding_of(model: OnnxModel, symbol: str, least: int = 1) -> Padding:
+def padding_of(model: OnnxModel, symbol: str, least: int = 1, roomy: Collection[str] = ()) -> Padding:
     """What it takes to pad an open dimension of the inputs.
 
     Args:
         least: the smallest extent that it has in any run.
+        roomy: caches to which rows along it are written: these have room for padded rows, too, and zeros there.
 
     Raises:
         CannotPad: padding may change other elements; the message names the node.
     """
-    return _Analysis(model, symbol, least).result()
+    return _Analysis(model, symbol, least, roomy).result()
 
 
-def dimensions_of(model: OnnxModel) -> Mapping[str, tuple[Extent, ...] | None]:
-    """Dimensions of a model's values, as far as they follow from those of its inputs.
+def facts_of(model: OnnxModel) -> Mapping[str, Fact]:
+    """What is known of a model's values, as far as it follows from the dimensions of its inputs.
 
     Raises:
         CannotPad: an input is no tensor of known rank, or ONNX's inference refuses the model.
     """
     analysis = _Analysis(model, "")  # a symbol that no dimension has
     analysis.result()
-    return {name: fact.dims for name, fact in analysis.facts.items()}
+    return analysis.facts
+
+
+def dimensions_of(model: OnnxModel) -> Mapping[str, tuple[Extent, ...] | None]:
+    """Dimensions of a model's values. Raises CannotPad: as `facts_of`."""
+    return {name: fact.dims for name, fact in facts_of(model).items()}
 
 
 def elements_of(model: OnnxModel, names: Collection[str]) -> Mapping[str, tuple[Extent, ...] | None]:
     """What lists of integers hold, extents of the inputs by their symbols; None where that is not known.
 
     Raises:
-        CannotPad: as `dimensions_of`.
+        CannotPad: as `facts_of`.
     """
-    analysis = _Analysis(model, "")
-    analysis.result()
-    return {name: analysis.facts[name].elements for name in names}
+    facts = facts_of(model)
+    return {name: facts[name].elements for name in names}
 
 
 class _Analysis:
-    def __init__(self, model: OnnxModel, symbol: str, least: int = 1) -> None:
-        self.model, self.symbol, self.least = model, symbol, least
+    def __init__(self, model: OnnxModel, symbol: str, least: int = 1, roomy: Collection[str] = ()) -> None:
+        self.model, self.symbol, self.least, self.roomy = model, symbol, least, frozenset(roomy)
         self.arrays: dict[str, Array] = dict(model.initializers)
         for entry in model.nodes:
             if entry.proto.op_type == "Constant" and entry.writes:
@@ -216,6 +223,7 @@ class _Analysis:
             self.symbol,
             self.least,
             all(self._is_integer(name) for name in names if name),
+            self.roomy,
             self._source,
             self._largest,
             self._within,
@@ -244,7 +252,22 @@ class _Analysis:
             component: along the last dimension, where only this one is asked about.
         """
         part = self._component(name, component)
-        return part is not None and (self._counted(part) is not None or self._is_zero(part))
+        if part is None:
+            return False
+        return self._counted(part) is not None or self._is_zero(part) or self._is_last(part)
+
+    def _is_last(self, name: str) -> bool:
+        """Whether a value counts the last places of the open dimension, as many as another one has elements."""
+        node = self.model.nodes[self.makers[name]].proto if name in self.makers else onnx.NodeProto()
+        if node.op_type != "Add":
+            return False
+        for counted, start in (node.input, reversed(node.input)):
+            dims, begin = self.facts[counted].dims or (), self.facts[start].elements or ()
+            ranged = counted in self.makers and self.model.nodes[self.makers[counted]].proto.op_type == "Range"
+            from_zero = ranged and self._is_zero(self.model.nodes[self.makers[counted]].proto.input[0])
+            if from_zero and len(dims) == len(begin) == 1 and begin[0] == difference(self.symbol, dims[0]):
+                return True
+        return False
 
     def _counted(self, name: str, component: int | None = None) -> int | None:
         """The axis of the open dimension along which the elements are 0, 1, 2, ..., alike along others; None where
@@ -351,9 +374,8 @@ class _Analysis:
         elements = fact.elements or ()
         if dtype is None or not all(isinstance(extent, int) for extent in dims):
             raise CannotPad(f"'{name}' is of an unknown type")
-        names = {extent.symbol if isinstance(extent, Shifted) else extent for extent in elements}
-        if not all(isinstance(extent, int) or extent == self.symbol for extent in names):
-            raise CannotPad(f"'{name}' holds extents of several open dimensions")
+        if None in elements:
+            raise CannotPad(f"'{name}' holds what nobody knows")
         return Told(elements, dtype, tuple(int(extent) for extent in dims if isinstance(extent, int)))
 
     def _source(self, name: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.graph.frontend.attributes import NodeAttributes
-from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, Shifted
+from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, Sum
 from autotune.graph.ir import Array
 
 SHAPE_ELEMENTS = 64
@@ -23,6 +23,7 @@ class At:
         arrays: those that are constants.
         symbol: the open dimension. `least`: its smallest extent.
         of_integers: whether all inputs are known to be of integer types.
+        roomy: caches that have room for padded rows, too, behind those that are used, and zeros there.
         source: a value upstream of an input, whose zeros in the padding would make that finite.
         magnitude: the largest one of a constant.
         within: whether a value, or one component of it, holds places along the open dimension that are no padding.
@@ -40,6 +41,7 @@ class At:
     symbol: str
     least: int
     of_integers: bool
+    roomy: Collection[str]
     source: Callable[[str], str]
     magnitude: Callable[[str], float]
     within: Callable[[str, int | None], bool]
@@ -71,7 +73,7 @@ class At:
     def shape(self, position: int) -> tuple[Extent, ...]:
         """The dimensions that an input asks for."""
         found = self.fact(position).elements
-        if found is None or any(isinstance(extent, Shifted) for extent in found):
+        if found is None or any(isinstance(extent, Sum) for extent in found):
             raise CannotPad("a shape is computed")
         return found
 

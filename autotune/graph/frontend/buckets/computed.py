@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autotune.graph.frontend.buckets.facts import Extent, Fact, Shifted
+from autotune.graph.frontend.buckets.facts import Extent, Fact, number_of, terms_of, total
 
 
 def computed(op: str, operands: Sequence[Fact], integers: bool = False) -> tuple[Extent, ...] | None:
@@ -37,36 +37,32 @@ def difference(one: Extent, other: Extent) -> Extent:
 
 def _sum(one: Extent, other: Extent, sign: int) -> Extent:
     """one + sign * other"""
-    (a, first), (b, second) = _parts(one), _parts(other)
-    symbols = [symbol for symbol in (a, b) if symbol is not None]
-    if None in (one, other) or (b is not None and sign < 0 and a != b) or (sign > 0 and len(symbols) > 1):
+    if one is None or other is None:
         return None
-    number = first + sign * second
-    if not symbols or len(symbols) > 1:  # those of a difference are the same
-        return number
-    return Shifted(symbols[0], number) if number else symbols[0]
-
-
-def _parts(extent: Extent) -> tuple[str | None, int]:
-    """A symbol and what is added to it."""
-    if isinstance(extent, Shifted):
-        return extent.symbol, extent.by
-    return (extent, 0) if isinstance(extent, str) else (None, extent or 0)
+    terms = terms_of(one)
+    for symbol, factor in terms_of(other).items():
+        terms[symbol] = terms.get(symbol, 0) + sign * factor
+    return total(terms, number_of(one) + sign * number_of(other))
 
 
 def _product(operands: Sequence[Extent]) -> Extent:
     one, other = operands
-    if isinstance(one, int) and isinstance(other, int):
-        return one * other
-    return other if one == 1 else one if other == 1 else None
+    if isinstance(one, int):
+        one, other = other, one
+    if one is None or not isinstance(other, int):
+        return None
+    return total({symbol: factor * other for symbol, factor in terms_of(one).items()}, number_of(one) * other)
 
 
 def _quotient(operands: Sequence[Extent]) -> Extent:
     """Where none is left over: else integers and the floats that they may have been cast to divide in two ways."""
     one, other = operands
-    if isinstance(one, int) and isinstance(other, int):
-        return one // other if other and one % other == 0 else None
-    return one if other == 1 else None
+    if one is None or not isinstance(other, int) or not other:
+        return None
+    terms, number = terms_of(one), number_of(one)
+    if any(factor % other for factor in (*terms.values(), number)):
+        return None
+    return total({symbol: factor // other for symbol, factor in terms.items()}, number // other)
 
 
 def _whole_quotient(operands: Sequence[Extent]) -> Extent:

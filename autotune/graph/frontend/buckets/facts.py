@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
 
 @dataclass(frozen=True, slots=True)
-class Shifted:
-    """The extent of an open dimension plus a number other than 0; only an element, never a dimension."""
+class Sum:
+    """Extents of open dimensions, each times a number, plus a number; only an element, never a dimension.
 
-    symbol: str
+    Attributes:
+        terms: symbols in order, each with a factor other than 0; not one symbol alone, once, with nothing added.
+    """
+
+    terms: tuple[tuple[str, int], ...]
     by: int
 
 
-Extent = Union[int, str, Shifted, None]
+Extent = Union[int, str, Sum, None]
 """A static extent, an open dimension by its symbol, or an extent of which no more is known than that the dimension in
 question has no part in it."""
 
@@ -70,7 +74,7 @@ class Fact:
 
     def tells(self, symbol: str) -> bool:
         """Whether the extent of the open dimension has a part in its elements."""
-        return any(symbol in (e, e.symbol if isinstance(e, Shifted) else None) for e in self.elements or ())
+        return any(symbol in terms_of(extent) for extent in self.elements or ())
 
     @property
     def is_finite(self) -> bool:
@@ -78,6 +82,24 @@ class Fact:
 
     def with_zeros(self) -> Fact:
         return replace(self, bound=0.0)
+
+
+def terms_of(extent: Extent) -> dict[str, int]:
+    """Symbols and their factors."""
+    return dict(extent.terms) if isinstance(extent, Sum) else {extent: 1} if isinstance(extent, str) else {}
+
+
+def number_of(extent: Extent) -> int:
+    """What is added to the symbols."""
+    return extent.by if isinstance(extent, Sum) else extent if isinstance(extent, int) else 0
+
+
+def total(terms: Mapping[str, int], by: int) -> Extent:
+    """The extent of these symbols and that number."""
+    found = tuple(sorted((symbol, factor) for symbol, factor in terms.items() if factor))
+    if not found:
+        return by
+    return found[0][0] if found == ((found[0][0], 1),) and not by else Sum(found, by)
 
 
 def broadcast(shapes: Collection[Sequence[Extent]], symbol: str) -> tuple[Extent, ...]:

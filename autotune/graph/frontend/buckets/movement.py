@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS, At, rule
 from autotune.graph.frontend.buckets.computed import difference, plus
-from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, Shifted, broadcast, reshaped
+from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, Sum, broadcast, reshaped, terms_of
 
 END = 2**31 - 1
 """From here on, the end of a slice is the end of the dimension."""
@@ -166,7 +166,7 @@ def slice_(at: At) -> list[Fact]:
         axes, steps = at.ints(3, "axes"), at.ints(4, "steps")
     if first is None or last is None:
         raise CannotPad("the place of a slice is computed")
-    if any(isinstance(place, Shifted) for place in (*first, *last)):
+    if any(isinstance(place, Sum) and at.symbol in terms_of(place) for place in (*first, *last)):
         return [_window(at, first, last, axes, steps)]
     axes = axes if axes is not None else tuple(range(len(first)))
     steps = steps if steps is not None else (1,) * len(first)
@@ -213,7 +213,7 @@ def _window(
         end = at.symbol
     count = difference(end, first[0])
     begin = difference(first[0], at.symbol)
-    counted = isinstance(begin, int) and begin < -at.least  # from the end: the place may be below 0
+    counted = not isinstance(begin, int) or begin < -at.least  # from the end: the place may be below 0
     inside = not counted and not at.fact(0).behind and (isinstance(extent, int) or extent == end == at.symbol)
     if len(first) != 1 or (steps or (1,)) != (1,) or not inside or not isinstance(count, int):
         raise CannotPad("the place of a slice is computed")
@@ -240,6 +240,9 @@ def gather(at: At) -> list[Fact]:
             if not at.within(at.names[1], None):
                 raise CannotPad("it looks up along the open dimension")
             return [Fact((*dims[:axis], *places, *dims[axis + 1 :]))]
+    if index.has(at.symbol) and index.bound != 0.0 and at.counted(at.names[1], None) is None:
+        along = tuple(n for n, extent in enumerate(places) if extent == at.symbol)
+        at.masks[1] = along, 0.0  # places of the padding may be none of the table's
     table = at.array(0) is not None
     bound = (at.largest(0) if table else ANYTHING) if index.has(at.symbol) else given.bound
     return [Fact((*dims[:axis], *places, *dims[axis + 1 :]), bound)]
@@ -320,13 +323,16 @@ def scatter_nd(at: At) -> list[Fact]:
 
 @rule("TensorScatter")
 def tensor_scatter(at: At) -> list[Fact]:
-    """New rows at the end of a cache go where its padding begins."""
+    """New rows at the end of a cache go where its padding begins; zeros go where padding is, which is zeros."""
     dims, update, start = at.dims(0), at.dims(1), at.fact(2)
     axis = at.axis(at.node.attr_int("axis", -2), len(dims))
     rows = update[axis]
-    if dims[axis] != at.symbol or not isinstance(rows, int) or at.node.attr_string("mode", "linear") != "linear":
+    if rows == at.symbol and at.symbol not in dims and at.names[0] in at.roomy:
+        at.masks[1] = (axis,), 0.0
+        return [Fact(dims)]
+    if dims[axis] != at.symbol or rows is None or at.node.attr_string("mode", "linear") != "linear":
         raise CannotPad("it writes to what is no cache")
-    if start.elements is None or set(start.elements) != {Shifted(at.symbol, -rows)}:
+    if start.elements is None or set(start.elements) != {difference(at.symbol, rows)}:
         raise CannotPad("it writes elsewhere than at the end")
     at.told[2], at.mixes = start, True
     return [Fact(dims, at.fact(0).bound)]
@@ -364,9 +370,12 @@ def range_(at: At) -> list[Fact]:
     if len(given) == 3 and given[2]:
         found = tuple(range(*given))
         return [Fact((len(found),), elements=found if len(found) <= SHAPE_ELEMENTS else None)]
-    if start and limit and step == (1,) and isinstance(count := difference(limit[0], start[0]), int):
-        if 0 <= count <= SHAPE_ELEMENTS:
+    if start and limit and step == (1,):
+        count = difference(limit[0], start[0])
+        if isinstance(count, int) and 0 <= count <= SHAPE_ELEMENTS:
             return [Fact((count,), elements=tuple(plus(start[0], n) for n in range(count)))]
+        if isinstance(count, str) and not (at.fact(0).tells(at.symbol) or at.fact(1).tells(at.symbol)):
+            return [Fact((count,))]
     if (start, step) != ((0,), (1,)) or limit is None or not isinstance(limit[0], str):
         raise CannotPad("a range that depends on the open dimension is not 0, 1, 2, ...")
     at.mixes |= limit == (at.symbol,)

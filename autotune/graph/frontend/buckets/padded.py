@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from autotune.graph.frontend.buckets.analysis import Mask, Padding, Told
-from autotune.graph.frontend.buckets.facts import Extent, Shifted
+from autotune.graph.frontend.buckets.facts import number_of, terms_of
 from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Array
@@ -60,11 +60,6 @@ def padded_model(model: OnnxModel, padding: Padding) -> OnnxModel:
     return replace(model, inputs=inputs, initializers=masks.initializers, nodes=nodes, _expanded={})
 
 
-def _number(extent: Extent) -> int:
-    """What an element adds to the extent of the open dimension, or what it is itself."""
-    return extent if isinstance(extent, int) else extent.by if isinstance(extent, Shifted) else 0
-
-
 def _computed(name: str, padding: Padding) -> str:
     """What a value is called before its padding is made zero."""
     return f"{name}/as-computed/{padding.symbol}"
@@ -81,15 +76,10 @@ class _Masks:
         self._masks: dict[tuple[int, int, int], str] = {}
         self._rows: dict[int, str] = {}
         self._numbers: dict[Told, str] = {}
-        source, axis = next(
-            (declared.name, declared.dims.index(symbol))
-            for declared in model.inputs
-            if declared.dims is not None and symbol in declared.dims
-        )
-        extents = self._node("Shape", source, name="extents")
-        extent = self._node("Gather", extents, self._constant(np.int64(axis), "axis"), name="extent", axis=0)
+        self._extents: dict[str, str] = {}
+        self._inputs = model.inputs
         zero, one = (self._constant(np.int64(n), str(n)) for n in (0, 1))
-        places = self._node("Range", zero, extent, one, name="places")
+        places = self._node("Range", zero, self._extent(symbol), one, name="places")
         self._rows[0] = self._node("Less", places, valid_name(symbol), name="row")
 
     def take(self) -> Iterator[Entry]:
@@ -107,20 +97,34 @@ class _Masks:
         return name
 
     def numbers(self, told: Told) -> str:
-        """Extents without padding: of the open dimension, plus what each element adds, or not of it at all."""
+        """Extents without padding: of the open dimension, and what each element adds; of others, what they are."""
         if told not in self._numbers:
             prefix = f"numbers{len(self._numbers)}"
-            own = np.asarray([not isinstance(extent, int) for extent in told.elements], np.int64)
-            more = np.asarray([_number(extent) for extent in told.elements], np.int64)
-            times, plus, shape = (
-                self._constant(array, f"{prefix}.{name}")
-                for name, array in (("own", own), ("more", more), ("shape", np.asarray(told.shape, np.int64)))
-            )
-            found = self._node("Mul", valid_name(self._symbol), times, name=f"{prefix}.a")
-            found = self._node("Add", found, plus, name=f"{prefix}.b")
+            found = self._constant(np.asarray([number_of(e) for e in told.elements], np.int64), f"{prefix}.more")
+            symbols = dict.fromkeys(symbol for extent in told.elements for symbol in terms_of(extent))
+            for n, symbol in enumerate(symbols):
+                extent = valid_name(symbol) if symbol == self._symbol else self._extent(symbol)
+                factors = np.asarray([terms_of(e).get(symbol, 0) for e in told.elements], np.int64)
+                term = self._node("Mul", extent, self._constant(factors, f"{prefix}.{n}"), name=f"{prefix}.{n}a")
+                found = self._node("Add", found, term, name=f"{prefix}.{n}b")
+            shape = self._constant(np.asarray(told.shape, np.int64), f"{prefix}.shape")
             found = self._node("Reshape", found, shape, name=f"{prefix}.c")
             self._numbers[told] = self._node("Cast", found, name=f"{prefix}.d", to=elem_type_of(told.dtype))
         return self._numbers[told]
+
+    def _extent(self, symbol: str) -> str:
+        """That of an open dimension, with its padding, where an input has it."""
+        if symbol not in self._extents:
+            source, axis = next(
+                (declared.name, declared.dims.index(symbol))
+                for declared in self._inputs
+                if declared.dims is not None and symbol in declared.dims
+            )
+            prefix = f"extent{len(self._extents)}"
+            extents = self._node("Shape", source, name=f"{prefix}.a")
+            place = self._constant(np.int64(axis), f"{prefix}.axis")
+            self._extents[symbol] = self._node("Gather", extents, place, name=prefix, axis=0)
+        return self._extents[symbol]
 
     def _row(self, behind: int) -> str:
         """Whether an element is no padding, along a dimension that has so many behind it."""
