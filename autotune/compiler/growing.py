@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,103 +22,26 @@ from autotune.compiler.shapes import extents_in
 from autotune.compiler.specialisation import ProgramStep, Specialisation, Watch
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
+from autotune.compiler.steps import Sizes, Steps, proved_steps
 from autotune.errors import InputError, MemoryLimitError, ModelError
 from autotune.graph.frontend import OnnxModel
-from autotune.graph.frontend.buckets import CannotPad, Padding, padded_model, padding_of, valid_name
-from autotune.graph.frontend.caches import Caches, with_room
+from autotune.graph.frontend.buckets import CannotPad, valid_name
+from autotune.graph.frontend.caches import Caches
 from autotune.graph.host import HostValue
 from autotune.runtime.cache_memory import CacheMemories, CacheMemory
 from autotune.runtime.executor import Array
 from autotune.runtime.open_axes import OpenAxes, cropped, padded
 from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.trace import RunTrace
-from autotune.tensor.declared import bind_symbols
-from autotune.tensor.dtype import DType
 
 _log = logging.getLogger(__name__)
-
-LEAST_ROOM = 64
-"""Rows: below that, room costs less than another program does."""
 
 SOON = 0.75
 """How full a cache is when the program for a larger one is made in the background."""
 
-BEFORE, AFTER = "before", "after"
-"""In forms of inputs: rows of the caches as they come in, and as they go out."""
-
 MAX_KINDS = 32
 """Kinds of steps that have programs: those that came last; of sources as long as one that is translated, say. And kinds
 that are known to have none."""
-
-
-@dataclass(eq=False)
-class Steps:
-    """Steps that differ in nothing but the length of what came before.
-
-    Attributes:
-        extents: of the other open dimensions, but for those that are as long as old and new rows together.
-        rows: that a step appends.
-        lengths: symbols of old and new rows together.
-        padding: what a program with room does to its outputs, and whether it must be told the length.
-        model: with the length open.
-        cache: name of an input that is a cache, and the axis along which it grows.
-        feeds: names and dtypes of the inputs, and which of the forms they have.
-        forms: dimensions, `BEFORE` for the rows of caches that come in and `AFTER` for those that go out.
-        programs: by length.
-    """
-
-    extents: Mapping[str, int]
-    rows: int
-    lengths: frozenset[str]
-    padding: Padding
-    model: StagedModel
-    cache: tuple[str, int]
-    feeds: Sequence[tuple[str, np.dtype[np.generic], int]]
-    forms: Sequence[tuple[int | str, ...]]
-    programs: dict[int, Specialisation] = field(default_factory=dict)
-
-    @property
-    def symbol(self) -> str:
-        return self.padding.symbol
-
-    def prepare(self, room: int) -> None:
-        """Have a program for that length, if there can be one: the step that needs it meets the error itself."""
-        try:
-            self.program(room)
-        except (InputError, ModelError, CannotPad) as error:
-            _log.info("there is no program for caches of %d rows: %s", room, error)
-
-    def before(self, feeds: Mapping[str, object]) -> int | None:
-        """The rows of the caches, where feeds are arrays of just such a step; None where somebody must look closer."""
-        name, axis = self.cache
-        past = feeds.get(name)
-        if type(past) is not np.ndarray or past.ndim <= axis or len(feeds) != len(self.feeds):
-            return None
-        rows: int = past.shape[axis]
-        extents: dict[int | str, int] = {BEFORE: rows, AFTER: rows + self.rows}
-        shapes = [tuple(extents.get(extent, extent) for extent in form) for form in self.forms]
-        for name, dtype, form in self.feeds:  # on the path of every step
-            value = feeds.get(name)
-            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shapes[form]:
-                return None
-        return rows or None
-
-    def fits(self, extents: Mapping[str, int], past: str) -> bool:
-        """Whether a run of these extents, `past` being the symbol of what came before, is such a step."""
-        length = extents[past] + self.rows
-        return all(extents[symbol] == n for symbol, n in self.extents.items()) and all(
-            extents[symbol] == length for symbol in self.lengths
-        )
-
-    def program(self, room: int) -> Specialisation:
-        """The one that runs all of a step. Raises CannotPad where a step is more than a program."""
-        if room not in self.programs:
-            found = self.model.beginning({self.symbol: room})
-            whole = found.program is not None and not found.calls and found.rest is None
-            if not whole or not set(self.padding.outputs) <= set(found.writes):
-                raise CannotPad("a step is no single program")
-            self.programs[room] = found
-        return self.programs[room]
 
 
 class GrowingModel(StagedModel):
@@ -147,6 +70,7 @@ class GrowingModel(StagedModel):
         self._memories = CacheMemories()
         self._kinds: list[Steps] = []
         self._refused: list[Mapping[str, int]] = []
+        self._any_number = True  # of rows may be appended by the same programs, as far as is known
         self._lock = threading.Lock()
         self._background = Background()
 
@@ -181,7 +105,7 @@ class GrowingModel(StagedModel):
         steps = self._steps(extents) if known else None
         if steps is not None:
             try:
-                return steps.program(_room(extents[self._caches.symbol] + steps.rows, None)).program
+                return steps.program(steps.sizes(extents, None)).program
             except (InputError, ModelError, CannotPad):
                 pass  # the usual program tells
         return super().prepare(extents) if self._usual is None else self._usual.prepare(extents)
@@ -194,12 +118,12 @@ class GrowingModel(StagedModel):
         Raises:
             MemoryLimitError: the caches outgrow `max_memory`.
         """
-        steps, before = self._next(feeds)
+        steps, extents = self._next(feeds)
         values: Mapping[str, HostValue] = feeds if steps is not None else self.checked(feeds)  # type: ignore[assignment]
         if steps is None:
             extents = extents_in(self.inputs, values)
-            steps, before = self._steps(extents), extents[self._caches.symbol]
-        length = before + (1 if steps is None else steps.rows)  # at least
+            steps = self._steps(extents)
+        length = extents[self._caches.symbol] + 1 if steps is None else steps.length(extents)  # at least
         most = self._most_rows(values)
         if most is not None and length > most:
             raise self._too_large(values, length)
@@ -207,7 +131,7 @@ class GrowingModel(StagedModel):
             prompt = None if self._prompts is None else self._prompts.of(extents)
             return self._as_usual(values, watch, trace) if prompt is None else prompt.run(values, watch, trace)
         try:
-            return self._step(steps, values, length, most, watch, trace)
+            return self._step(steps, values, extents, most, watch, trace)
         except (InputError, ModelError, CannotPad) as error:
             found = self._as_usual(values, watch, trace)  # says itself what is wrong with this run
             extents = extents_in(self.inputs, values)
@@ -215,14 +139,15 @@ class GrowingModel(StagedModel):
             self._refuse(steps, extents)
             return found
 
-    def _next(self, feeds: Mapping[str, object]) -> tuple[Steps | None, int]:
-        """The kind of steps that feeds are one more of, and the rows that came before; they need no further look."""
+    def _next(self, feeds: Mapping[str, object]) -> tuple[Steps | None, Mapping[str, int]]:
+        """The kind of steps that feeds are one more of, and what differs from step to step; they need no further
+        look."""
         for steps in self._kinds:
-            before = steps.before(feeds)
-            if before is not None:
+            extents = steps.known(feeds)
+            if extents is not None:
                 self._used(steps)
-                return steps, before
-        return None, 0
+                return steps, extents
+        return None, {}
 
     def _used(self, steps: Steps) -> None:
         """It is the last one used: the first to be asked, and the last to go."""
@@ -238,7 +163,7 @@ class GrowingModel(StagedModel):
         if not extents.get(self._caches.symbol):
             return None
         for steps in self._kinds:
-            if steps.fits(extents, self._caches.symbol):
+            if steps.fits(extents):
                 self._used(steps)
                 return steps
         with self._lock:
@@ -253,6 +178,22 @@ class GrowingModel(StagedModel):
             self._kinds = [steps, *self._kinds][:MAX_KINDS]
             return steps
 
+    def _proved(self, extents: Mapping[str, int]) -> Steps:
+        """Steps like a run of these extents; any number of rows is appended by the same programs, if it may. Raises
+        CannotPad."""
+        model, making, caches = self._model, self._making, self._caches
+        rows = NewRows.of(model, caches, extents)
+        for kind in self._kinds:  # more dimensions may be as long by chance
+            if kind.lengths <= rows.lengths:
+                rows = replace(rows, lengths=kind.lengths)
+        if rows.count > 1 and rows.symbol is not None and self._any_number:
+            try:
+                return proved_steps(model, making, caches, extents, rows, rows.symbol)
+            except CannotPad as error:
+                self._any_number = False
+                _log.info("each number of rows is appended by programs of its own: %s", error)
+        return proved_steps(model, making, caches, extents, rows, rows.count)
+
     def _refuse(self, steps: Steps, extents: Mapping[str, int]) -> None:
         with self._lock:
             self._kinds = [kind for kind in self._kinds if kind is not steps]
@@ -261,23 +202,6 @@ class GrowingModel(StagedModel):
     def _steady(self, extents: Mapping[str, int]) -> dict[str, int]:
         """What does not grow from step to step."""
         return {symbol: extent for symbol, extent in extents.items() if extent < extents[self._caches.symbol]}
-
-    def _proved(self, extents: Mapping[str, int]) -> Steps:
-        """Steps like a run of these extents. Raises CannotPad where padding the caches may change a result."""
-        model, caches = self._model, self._caches
-        rows = NewRows.of(model, caches, extents)
-        others = {s: n for s, n in extents.items() if s != caches.symbol and s not in rows.lengths}
-        length = f"{caches.symbol} + {rows.count}"
-        inputs = bind_symbols(rows.renamed(model.inputs, length), others)
-        roomy = with_room(replace(model, inputs=inputs), caches, rows.count, length)
-        padding = padding_of(roomy, length, rows.count)
-        staged = StagedModel(padded_model(roomy, padding), self._making)
-        known: dict[str, int | str] = {**others, caches.symbol: BEFORE, **dict.fromkeys(rows.lengths, AFTER)}
-        forms = {i.name: tuple(known[d] if isinstance(d, str) else d or 0 for d in i.dims or ()) for i in model.inputs}
-        kinds = list(dict.fromkeys(forms.values()))
-        feeds = [(i.name, DType(i.dtype).numpy, kinds.index(forms[i.name])) for i in model.inputs]
-        cache = caches.each[0].past, caches.each[0].axis
-        return Steps(others, rows.count, rows.lengths, padding, staged, cache, feeds, kinds)
 
     def _most_rows(self, values: Mapping[str, HostValue]) -> int | None:
         """Rows that the caches may have within `max_memory`; None for as many as there is memory for."""
@@ -307,27 +231,30 @@ class GrowingModel(StagedModel):
         self,
         steps: Steps,
         values: Mapping[str, HostValue],
-        length: int,
+        extents: Mapping[str, int],
         most: int | None,
         watch: Watch | None,
         trace: RunTrace | None,
     ) -> list[Array]:
-        room = _room(length, most)
-        larger = 2 * room if most is None else min(2 * room, most)
-        special = steps.program(room)
-        if length > SOON * room and larger not in steps.programs:
-            self._background.offer(lambda: steps.prepare(larger))
-        given: dict[str, Array] = {valid_name(steps.symbol): np.asarray(length, np.int64)}
+        length, first = steps.length(extents), self._caches.each[0]
+        held = self._memories.room(values[first.past], first.axis)  # type: ignore[arg-type]  # a step is of arrays
+        special, sizes = self._program(steps, extents, steps.sizes(extents, most, held), most)
+        size_of = {padding.symbol: size for padding, size in zip(steps.paddings, sizes)}
+        there = [length, *(extents[symbol] for symbol in steps.padded)]
+        given: dict[str, Array] = {
+            valid_name(padding.symbol): np.asarray(count, np.int64) for padding, count in zip(steps.paddings, there)
+        }
         memories: dict[str, CacheMemory] = {}
         for declared in self.inputs:
             value = values[declared.name]
             assert isinstance(value, np.ndarray)
             cache = self._by_past.get(declared.name)
             if cache is not None:
-                memory = self._memories.with_rows(value, cache.axis, steps.rows, room)
+                memory = self._memories.with_rows(value, cache.axis, length - extents[steps.past], sizes[0])
                 given[cache.past], memories[cache.present] = memory.array, memory
             else:
-                shape = tuple(room if dim in steps.lengths else n for dim, n in zip(declared.dims or (), value.shape))
+                dims = (steps.names.get(str(dim), str(dim)) for dim in declared.dims or ())
+                shape = tuple(size_of.get(dim, n) for dim, n in zip(dims, value.shape))
                 given[declared.name] = padded(value, shape)
         assert special.program is not None
         feeds = {name: given[name] for name in special.reads}
@@ -337,14 +264,26 @@ class GrowingModel(StagedModel):
         into = {places[name]: memory.array for name, memory in memories.items()}
         results = special.program.executor.run_checked(list(feeds.values()), into, trace)
         special.life.runs += 1
+        kept: dict[str, dict[int, int]] = {name: {} for name in steps.paddings[0].outputs}
+        for padding, count in zip(steps.paddings, there):
+            for name, axes in padding.outputs.items():
+                kept[name].update(dict.fromkeys(axes, count))
         return [
-            memories[name].rows(length) if name in memories
-            else cropped(results[places[name]], dict.fromkeys(axes, length))
-            for name, axes in steps.padding.outputs.items()
-        ]  # fmt: skip
+            memories[name].rows(length) if name in memories else cropped(results[places[name]], axes)
+            for name, axes in kept.items()
+        ]
 
-
-def _room(length: int, most: int | None) -> int:
-    """Rows of the caches of a step with so many."""
-    room = max(LEAST_ROOM, 1 << (length - 1).bit_length())
-    return room if most is None else min(room, most)
+    def _program(
+        self, steps: Steps, extents: Mapping[str, int], wanted: Sizes, most: int | None
+    ) -> tuple[Specialisation, Sizes]:
+        """The program of a step; one for more of other dimensions does while its own is made."""
+        sizes = wanted
+        if wanted not in steps.programs:
+            sizes = steps.there(extents, wanted) or wanted
+            if sizes != wanted:
+                self._background.offer(lambda: steps.prepare(wanted))
+        found, room = steps.program(sizes), wanted[0]
+        larger = 2 * room if most is None else min(2 * room, most), *wanted[1:]
+        if steps.length(extents) > SOON * room and larger not in steps.programs:
+            self._background.offer(lambda: steps.prepare(larger))
+        return found, sizes

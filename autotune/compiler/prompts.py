@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from autotune.compiler.staged import StagedModel
 from autotune.graph.frontend import OnnxModel
 from autotune.graph.frontend.buckets import CannotPad, dimensions_of, padding_of
+from autotune.graph.frontend.buckets.facts import Extent
 from autotune.graph.frontend.caches import Caches
-from autotune.tensor.declared import ModelInput, bind_symbols
+from autotune.tensor.declared import bind_symbols, rename_symbols
 
 _log = logging.getLogger(__name__)
 
@@ -29,29 +30,35 @@ class NewRows:
 
     Attributes:
         count: rows, the same number in each.
+        symbol: of the open dimension that is as long; None where there is none.
         lengths: symbols of the dimensions that are as long as old and new rows together.
     """
 
     count: int
+    symbol: str | None
     lengths: frozenset[str]
 
     @classmethod
     def of(cls, model: OnnxModel, caches: Caches, extents: Mapping[str, int]) -> NewRows:
         """Those of a run with inputs of these extents. Raises CannotPad where nobody knows."""
-        dims = dimensions_of(replace(model, inputs=bind_symbols(model.inputs, extents)))
-        found = {known[cache.axis] if (known := dims.get(cache.new)) else None for cache in caches.each}
-        count = found.pop() if len(found) == 1 else None
+        count = _appended(replace(model, inputs=bind_symbols(model.inputs, extents)), caches)
         if not isinstance(count, int) or count < 1:
             raise CannotPad("how many rows a step appends is not known before it runs")
         beside = {dim for i in model.inputs if caches.symbol in (i.dims or ()) for dim in i.dims or ()}
         whole = extents[caches.symbol] + count
-        return cls(count, frozenset(s for s, extent in extents.items() if extent == whole and s not in beside))
+        lengths = frozenset(s for s, extent in extents.items() if extent == whole and s not in beside)
+        symbol = _appended(model, caches)
+        if not isinstance(symbol, str) and count > 1:  # whoever takes it for that has to prove it
+            alike = [s for s, extent in extents.items() if extent == count and s not in beside and s not in lengths]
+            symbol = alike[0] if len(alike) == 1 else None
+        return cls(count, symbol if isinstance(symbol, str) and extents.get(symbol) == count else None, lengths)
 
-    def renamed(self, inputs: tuple[ModelInput, ...], length: str) -> tuple[ModelInput, ...]:
-        """Inputs with one symbol in place of those of all dimensions of that length."""
-        return tuple(
-            replace(i, dims=i.dims and tuple(length if dim in self.lengths else dim for dim in i.dims)) for i in inputs
-        )
+
+def _appended(model: OnnxModel, caches: Caches) -> Extent:
+    """How many rows go to each cache; None where they differ, or nobody knows. Raises CannotPad: as `dimensions_of`."""
+    dims = dimensions_of(model)
+    found = {known[cache.axis] if (known := dims.get(cache.new)) else None for cache in caches.each}
+    return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,7 @@ class Prompts:
         length = next((dim for i in empty for dim in i.dims or () if dim in rows.lengths), None)
         others = {s: n for s, n in extents.items() if s != self._caches.symbol and s not in rows.lengths}
         for fixed in ({}, others):  # the older exporter's mask is padded for a batch of one, but for no other
-            inputs = bind_symbols(rows.renamed(empty, str(length)), fixed)
+            inputs = bind_symbols(rename_symbols(empty, dict.fromkeys(rows.lengths, str(length))), fixed)
             model = replace(self._model, inputs=inputs)
             try:
                 padding_of(model, str(length))

@@ -53,6 +53,11 @@ class CacheMemories:
     def __init__(self) -> None:
         self._by_address: weakref.WeakValueDictionary[int, CacheMemory] = weakref.WeakValueDictionary()
 
+    def room(self, past: Array, axis: int) -> int:
+        """Rows of the memory that rows are in, used or not; 0 where it is none of these."""
+        found = self._by_address.get(past.__array_interface__["data"][0])
+        return 0 if found is None or found.array.ndim <= axis else int(found.array.shape[axis])
+
     def with_rows(self, past: Array, axis: int, new: int, room: int) -> CacheMemory:
         """Memory for `room` rows that holds `past`, and whose next `new` rows are the caller's to write."""
         used = past.shape[axis]

@@ -94,6 +94,13 @@ def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]
     return tuple(bound)
 
 
+def rename_symbols(inputs: tuple[ModelInput, ...], names: Mapping[str, str]) -> tuple[ModelInput, ...]:
+    """Inputs with some open dimensions under other names."""
+    return tuple(
+        replace(i, dims=i.dims and tuple(names.get(d, d) if isinstance(d, str) else d for d in i.dims)) for i in inputs
+    )
+
+
 def bind_symbols(inputs: Sequence[ModelInput], extents: Mapping[str, int]) -> tuple[ModelInput, ...]:
     """The inputs with open dimensions bound by the names of their symbols; names that no input has are passed over.
 

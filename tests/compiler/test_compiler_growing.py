@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from autotune.api.session import InferenceSession
 from autotune.compiler import growing
+from autotune.compiler import steps as padded_steps
 from autotune.compiler.growing import GrowingModel
 from autotune.compiler.staged import StagedModel
 from autotune.errors import InputError, MemoryLimitError
@@ -31,8 +32,8 @@ def decoder(length: str = "past + tokens", other: Mapping[str, list[onnx.NodePro
 
     Args:
         length: symbol of the mask's dimension, which may be any.
-        other: nodes in place of those that make the caches ("present"), the mask ("mask") or the weights of values
-            ("softmax"), or more of them.
+        other: nodes in place of those that make the caches ("present"), the mask ("mask"), places ("positions") or the
+            weights of values ("softmax"), or more of them.
     """
     other = other or {}
     rng = np.random.default_rng(0)
@@ -55,7 +56,8 @@ def decoder(length: str = "past + tokens", other: Mapping[str, list[onnx.NodePro
         node("Gather", ["ids_shape", "0"], ["batch"]), node("Gather", ["ids_shape", "1"], ["tokens"]),
         node("Shape", ["past_k"], ["past_shape"], start=2, end=3), node("Squeeze", ["past_shape"], ["past"]),
         node("Add", ["past", "tokens"], ["total"]),
-        node("Range", ["0", "tokens", "1"], ["fresh"]), node("Add", ["fresh", "past"], ["positions"]),
+        *other.get("positions", [node("Range", ["0", "tokens", "1"], ["fresh"]),
+                                 node("Add", ["fresh", "past"], ["positions"])]),
     ]  # fmt: skip
     mask = [
         node("Range", ["0", "total", "1"], ["keys"]), node("Unsqueeze", ["keys", "[0,1]"], ["keys3"]),
@@ -168,7 +170,8 @@ class Decoding:
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "LEAST_ROOM", 8)
+    monkeypatch.setattr(padded_steps, "LEAST_ROOM", 8)
+    monkeypatch.setattr(padded_steps, "LEAST_SIZE", 2)
     monkeypatch.setattr(growing, "SOON", 1.0)
 
 
@@ -186,16 +189,16 @@ def test_steps_share_programs_and_memory() -> None:
     with pytest.raises(ValueError, match="read-only"):
         decoding.ours[0][:] = 0
     (steps,) = decoding.model._kinds
-    labels = [call.label for call in steps.programs[8].program.program.calls]  # type: ignore[union-attr]
+    labels = [call.label for call in steps.programs[8,].program.program.calls]  # type: ignore[union-attr]
     assert any("attention" in label and "lengths" in label for label in labels)  # no score behind the used rows
 
 
 def test_large_caches_are_updated_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "LEAST_ROOM", 2048)
+    monkeypatch.setattr(padded_steps, "LEAST_ROOM", 2048)
     decoding = Decoding(decoder())
     decoding.step()
     (steps,) = decoding.model._kinds
-    program = steps.programs[2048].program
+    program = steps.programs[2048,].program
     assert program is not None and len(program.program.updates) == 2
 
 
@@ -229,11 +232,11 @@ def test_caches_stay_within_the_limit() -> None:
     for _ in range(2):
         caches = decoding.session.run(None, decoding.feeds(caches, 1))[1:]
     (steps,) = decoding.model._kinds
-    assert sorted(steps.programs) == [8, most]
+    assert sorted(steps.programs) == [(8,), (most,)]
     with pytest.raises(MemoryLimitError, match=rf"\(Concat\): with {most + 1} rows, 'past_k' and what is new in"
                        rf" 'present_k', the 2 cache\(s\) take {(most + 1) * row} bytes"):  # fmt: skip
         decoding.session.run(None, decoding.feeds(caches, 1))
-    assert sorted(steps.programs) == [8, most]
+    assert sorted(steps.programs) == [(8,), (most,)]
 
 
 def test_caches_that_are_copied_stay_within_the_limit() -> None:
@@ -254,7 +257,7 @@ def test_steps_of_several_tokens_and_bad_input() -> None:
         decoding.session.run(None, bad)
     decoding.step()
     decoding.step(tokens=2)
-    assert [steps.rows for steps in decoding.model._kinds] == [2, 1]  # the last used first
+    assert [steps.rows for steps in decoding.model._kinds] == ["tokens", 1]  # the last used first
 
 
 def test_what_is_no_cache_runs_as_it_is() -> None:
@@ -291,7 +294,7 @@ def test_masks_of_older_exporters(mask: list[onnx.NodeProto]) -> None:
     decoding = Decoding(decoder(other={"mask": mask}), batch=2)
     for tokens in (1, 1, 3):
         decoding.step(tokens)
-    assert [sorted(steps.programs) for steps in decoding.model._kinds] == [[8], [8]]
+    assert [sorted(steps.programs) for steps in decoding.model._kinds] == [[(8, 4)], [(8,)]]
 
 
 @pytest.mark.parametrize("mask", [None, SLICED, WRITTEN])
@@ -331,9 +334,9 @@ def test_steps_and_prompts_can_be_prepared() -> None:
     assert [use.inputs for use in decoding.session.shapes()] == before
 
 
-def translator() -> onnx.ModelProto:
+def translator(reduce: str = "ReduceSum") -> onnx.ModelProto:
     """A decoder that reads something of any length beside its tokens."""
-    bias = [node("ReduceSum", ["extra"], ["sum"], keepdims=0), node("Add", ["logits", "sum"], ["more"])]
+    bias = [node(reduce, ["extra", "[0]"], ["sum"], keepdims=0), node("Add", ["logits", "sum"], ["more"])]
     model = decoder()
     model.graph.node.extend(bias)
     model.graph.input.append(helper.make_tensor_value_info("extra", TensorProto.FLOAT, ("extras",)))
@@ -341,15 +344,16 @@ def translator() -> onnx.ModelProto:
     return model
 
 
-def test_steps_beside_sources_of_many_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has a program, however many have come before; the oldest are let go."""
+@pytest.mark.parametrize("reduce", ["ReduceSum", "ReduceMean"])
+def test_steps_beside_sources_of_many_lengths(reduce: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few programs serve all that may be padded; what may not be has one each, and the oldest are let go."""
     monkeypatch.setattr(growing, "MAX_KINDS", 3)
-    model = translator()
+    model = translator(reduce)
     session = InferenceSession(model, database=False, target="native -num-cores=1")
     reference, rng = ReferenceEvaluator(model), np.random.default_rng(3)
     growing_model = session._model
     assert isinstance(growing_model, GrowingModel)
-    for extras in (4, 5, 6, 7, 8, 4):
+    for extras in (9, 5, 6, 7, 8, 4):
         ours = theirs = [rng.standard_normal((1, HEADS, 3, HEAD)).astype(np.float32) for _ in "kv"]
         for length in (4, 5, 6):
             feeds = {"ids": rng.integers(0, WORDS, (1, 1)), "mask": np.ones((1, length), np.int64),
@@ -359,8 +363,13 @@ def test_steps_beside_sources_of_many_lengths(monkeypatch: pytest.MonkeyPatch) -
             for one, other in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
             ours, theirs = found[1:3], wanted[1:3]
-        assert growing_model._kinds[0].extents["extras"] == extras and len(growing_model._kinds) <= 3
-        assert len(growing_model._kinds[0].programs) == 1
+        growing_model.wait()
+        if reduce == "ReduceMean":
+            assert growing_model._kinds[0].extents["extras"] == extras and len(growing_model._kinds) <= 3
+            assert len(growing_model._kinds[0].programs) == 1
+    if reduce == "ReduceSum":
+        (steps,) = growing_model._kinds
+        assert sorted(steps.programs) == [(8, 4), (8, 8), (8, 16)]
     assert StagedModel.shapes(growing_model) == []  # none was compiled for just one step
 
 
@@ -435,10 +444,10 @@ def test_a_score_behind_those_of_the_keys() -> None:
     decoding = Decoding(decoder(other={"softmax": SINKS}), batch=2)
     for tokens in (1, 1, 3, 1):
         decoding.step(tokens)
-    assert [sorted(steps.programs) for steps in decoding.model._kinds] == [[8], [8]]
+    assert [sorted(steps.programs) for steps in decoding.model._kinds] == [[(8,)], [(8, 4)]]
     for tokens in (5, 19, 23, 17):
         empty = np.zeros((1, HEADS, 0, HEAD), np.float32)
         decoding.theirs = decoding.ours = [empty, empty]
         decoding.step(tokens)
         decoding.model.wait()
-    assert len([use for use in decoding.session.shapes() if use.inputs["ids"][1] > 3]) <= 2
+    assert len([use for use in decoding.session.shapes() if use.inputs["ids"][1] > 4]) <= 2

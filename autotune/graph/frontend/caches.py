@@ -111,11 +111,11 @@ def _given_out(model: OnnxModel, readers: dict[str, list[tuple[int, int]]], name
     return None
 
 
-def with_room(model: OnnxModel, caches: Caches, rows: int, length: str) -> OnnxModel:
+def with_room(model: OnnxModel, caches: Caches, rows: int | str, length: str) -> OnnxModel:
     """The model whose caches come in as long as they go out: the last rows are written to, whatever is in them.
 
     Args:
-        rows: that a run appends.
+        rows: that a run appends; the symbol of a dimension of an input, where that is as long.
         length: symbol of old and new rows together.
     """
     initializers: dict[str, Array] = dict(model.initializers)
@@ -132,7 +132,12 @@ def with_room(model: OnnxModel, caches: Caches, rows: int, length: str) -> OnnxM
     first = caches.each[0]
     dims = next(declared.dims or () for declared in model.inputs if declared.name == first.past)
     extents = write("Shape", [first.past], "autotune.cache/extents", start=first.axis, end=first.axis + 1)
-    end = write("Sub", [extents, constant([rows], "autotune.cache/rows")], "autotune.cache/end")
+    if isinstance(rows, int):
+        count = constant([rows], "autotune.cache/rows")
+    else:
+        name, axis = next((i.name, i.dims.index(rows)) for i in model.inputs if i.dims and rows in i.dims)
+        count = write("Shape", [name], "autotune.cache/rows", start=axis, end=axis + 1)
+    end = write("Sub", [extents, count], "autotune.cache/end")
     begin = write("Expand", [end, constant([dims[0]], "autotune.cache/batch")], "autotune.cache/begin")
     joints = {cache.joint: cache for cache in caches.each}
     asking = {index: cache for cache in caches.each for index in cache.shapes}
@@ -148,8 +153,8 @@ def with_room(model: OnnxModel, caches: Caches, rows: int, length: str) -> OnnxM
             proto.CopyFrom(entry.proto)
             proto.output[0] = f"{name}/with-room"
             nodes.append(Entry.of(proto, entry.opset))
-            more = constant([rows if n == asking[index].axis else 0 for n in places], f"{name}/rows")
-            write("Sub", [proto.output[0], more], name)
+            there = constant([int(n == asking[index].axis) for n in places], f"{name}/there")
+            write("Sub", [proto.output[0], write("Mul", [there, count], f"{name}/rows")], name)
         else:
             nodes.append(entry)
     roomy = tuple(
