@@ -8,6 +8,7 @@ from onnx import helper
 
 from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS
 from autotune.graph.frontend.buckets.facts import CannotPad, Extent
+from autotune.graph.frontend.cache_joints import OWN
 from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.source import elem_type_of
 from autotune.tensor.dtype import DType
@@ -49,10 +50,11 @@ def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent
 
 
 def _typed(node: onnx.NodeProto) -> onnx.NodeProto:
-    """A node of the same types; opsets of models that grow caches may not have the one that writes to them."""
-    if node.op_type != "TensorScatter":
+    """A node of the same types; onnx has no schema of what attention is to caches, and opsets of models that grow them
+    may not have the one that writes to them."""
+    if node.op_type != "TensorScatter" and node.domain != OWN:
         return node
-    return helper.make_node("Identity", node.input[:1], node.output)
+    return helper.make_node("Identity", node.input[:1], node.output[:1])
 
 
 def _dtype(elem_type: int) -> str | None:

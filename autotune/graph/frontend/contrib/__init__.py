@@ -3,6 +3,7 @@
 from autotune.graph.frontend.contrib import (
     activation,
     attention,
+    cached_attention,
     gather,
     grouped_attention,
     normalization,
@@ -12,6 +13,16 @@ from autotune.graph.frontend.contrib import (
 )
 
 # Importing a family registers its converters.
-FAMILIES = (activation, attention, gather, grouped_attention, normalization, products, quantization, recurrent)
+FAMILIES = (
+    activation,
+    attention,
+    cached_attention,
+    gather,
+    grouped_attention,
+    normalization,
+    products,
+    quantization,
+    recurrent,
+)
 
 __all__ = ["FAMILIES"]

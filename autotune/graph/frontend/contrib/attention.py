@@ -29,7 +29,7 @@ def attention(node: OnnxNode) -> tuple[str, str]:
     The projections to q, k and v are one product; so are their heads one tensor, if they are alike.
     """
     refuse(node, 6, "past_sequence_length", "do_rotary", "rotary_embedding_dim", "past_present_share_buffer")
-    heads, (batch, length, _) = _head_count(node), node.shape()
+    heads, (batch, length, _) = head_count(node), node.shape()
     projected, sizes = _projected(node, heads)
     present, keys = "", length
     if len(set(sizes)) == 1:
@@ -38,14 +38,14 @@ def attention(node: OnnxNode) -> tuple[str, str]:
         if node.given(4) or node.wanted(1):
             present = _behind(node, 4, _keys_before_values(node, together, heads))
         if node.given(4):
-            operands[1:], keys = _apart(node, present), node.builder.values[present].shape[3]
+            operands[1:], keys = apart(node, present), node.builder.values[present].shape[3]
     elif node.given(4) or node.wanted(1):
         raise ModelError(f"{node.label}: hidden sizes {sizes} must be alike where there is a past or present")
     else:
         begins = (0, sizes[0], sizes[0] + sizes[1])
         parts = [node.sliced(projected, (range(batch), range(length), range(b, b + n))) for b, n in zip(begins, sizes)]
         operands = [Heads(split_heads(node, part, heads)) for part in parts]
-    return _attend(node, operands, heads, _mask(node, 3, 5, keys), keys - length), present
+    return _attend(node, operands, heads, added_mask(node, 3, 5, keys), keys - length), present
 
 
 def _projected(node: OnnxNode, heads: int) -> tuple[str, tuple[int, ...]]:
@@ -63,7 +63,7 @@ def _projected(node: OnnxNode, heads: int) -> tuple[str, tuple[int, ...]]:
 @contributed("MultiHeadAttention", inputs=8)
 def multi_head_attention(node: OnnxNode) -> tuple[str, ...]:
     """(result, key, value, scores): keys and values behind the past, heads before positions; scores after the mask."""
-    heads = _head_count(node)
+    heads = head_count(node)
     operands = _operands(node, heads)
     if node.given(6) != node.given(7) or (node.given(6) and operands[1].order == "bhsd"):
         raise ModelError(f"{node.label}: past_key and past_value go together, with keys and values of three dimensions")
@@ -72,7 +72,7 @@ def multi_head_attention(node: OnnxNode) -> tuple[str, ...]:
         operands[1:] = [Heads(_behind(node, 5 + n, _heads_first(node, operands[n])), "bhsd") for n in (1, 2)]
         past = node.shape(6)[2]
     keys = node.builder.values[operands[1].name].shape[operands[1].order.index("s")]
-    mask = _mask(node, 4, 5, keys)
+    mask = added_mask(node, 4, 5, keys)
     result = _attend(node, operands, heads, mask, past)
     presents = [_heads_first(node, operands[n]) if node.wanted(n) else "" for n in (1, 2)]
     return result, *presents, _attend(node, operands, heads, mask, past, scores=True) if node.wanted(3) else ""
@@ -110,7 +110,7 @@ def refuse(node: OnnxNode, position: int, what: str, *attributes: str) -> None:
             raise UnsupportedError(f"{node.label}: the attribute '{name}' is not supported")
 
 
-def _head_count(node: OnnxNode) -> int:
+def head_count(node: OnnxNode) -> int:
     heads = node.attr_int("num_heads", 0)
     if heads < 1 or (node.rank() != 3 and node.op == "Attention"):
         raise ModelError(f"{node.label}: num_heads={heads} of data of shape {node.shape()}")
@@ -160,7 +160,7 @@ def _behind(node: OnnxNode, position: int, rows: str) -> str:
     return node.emit("concat", node.input(position), rows, axis=len(shape) - 2) if past[-2] else rows
 
 
-def _apart(node: OnnxNode, present: str) -> list[Heads]:
+def apart(node: OnnxNode, present: str) -> list[Heads]:
     """Keys and values of (2, batch, heads, positions, features)."""
     _, batch, heads, length, features = node.builder.values[present].shape
     if batch == 1:  # heads of one tensor, read where they are
@@ -195,7 +195,7 @@ def _plus(node: OnnxNode, name: str, bias: str) -> str:
     return node.emit("add", name, bias) if bias else name
 
 
-def _mask(node: OnnxNode, position: int, bias: int, keys: int) -> str | None:
+def added_mask(node: OnnxNode, position: int, bias: int, keys: int) -> str | None:
     """What is added to the scores: the filter value for keys that do not count, and the bias given."""
     added = node.input(bias) if node.given(bias) else None
     if added and (node.rank(bias) != 4 or node.shape(bias)[3] != keys):
