@@ -10,6 +10,7 @@ from autotune.graph.frontend.contrib import (
     products,
     quantization,
     recurrent,
+    standard,
 )
 
 # Importing a family registers its converters.
@@ -23,6 +24,7 @@ FAMILIES = (
     products,
     quantization,
     recurrent,
+    standard,
 )
 
 __all__ = ["FAMILIES"]
