@@ -9,6 +9,7 @@ from autotune.graph.frontend.contrib import (
     normalization,
     products,
     quantization,
+    quantized_attention,
     recurrent,
     standard,
 )
@@ -23,6 +24,7 @@ FAMILIES = (
     normalization,
     products,
     quantization,
+    quantized_attention,
     recurrent,
     standard,
 )

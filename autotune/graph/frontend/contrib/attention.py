@@ -33,8 +33,21 @@ def attention(node: OnnxNode) -> tuple[str, str]:
     refuse(node, 7 if shared else 6, "past_sequence_length", "do_rotary", "rotary_embedding_dim")
     if shared and not (node.given(4) and node.given(6)):
         raise ModelError(f"{node.label}: past_present_share_buffer=1 needs a past and past_sequence_length")
-    heads, (batch, length, _) = head_count(node), node.shape()
-    projected, sizes = _projected(node, heads)
+    heads = head_count(node)
+    projected = product(node, node.input(0), node.input(1))
+    if node.given(2):
+        projected = node.emit("add", projected, node.input(2))
+    return attend_projected(node, projected, hidden_sizes(node, projected, heads), heads)
+
+
+def attend_projected(node: OnnxNode, projected: str, sizes: tuple[int, ...], heads: int) -> tuple[str, str]:
+    """The same behind the projection: (batch, positions, features of all heads of q, k and v, behind each other).
+
+    Args:
+        node: mask, past and what follows are inputs at the positions of Attention.
+        sizes: how many features q, k and v have.
+    """
+    (batch, length, _), shared = node.shape(), node.attr_flag("past_present_share_buffer")
     present, keys, begin = "", length, None
     if len(set(sizes)) == 1:
         together = node.reshaped(projected, (batch, length, 3 * heads, sizes[0] // heads))
@@ -56,16 +69,13 @@ def attention(node: OnnxNode) -> tuple[str, str]:
     return _attend(node, operands, heads, added_mask(node, 3, 5, keys), keys - length), present
 
 
-def _projected(node: OnnxNode, heads: int) -> tuple[str, tuple[int, ...]]:
-    """(batch, positions, features of all heads of q, k and v, behind each other), and how many features each has."""
-    projected = product(node, node.input(0), node.input(1))
-    if node.given(2):
-        projected = node.emit("add", projected, node.input(2))
+def hidden_sizes(node: OnnxNode, projected: str, heads: int) -> tuple[int, ...]:
+    """How many features of a projection are those of q, k and v."""
     whole = node.builder.values[projected].shape[-1]
     sizes = node.attr_ints("qkv_hidden_sizes") or (whole // 3,) * 3
     if len(sizes) != 3 or sum(sizes) != whole or any(size < 1 or size % heads for size in sizes):
         raise ModelError(f"{node.label}: hidden sizes {sizes} of {heads} heads do not fit a projection to {whole}")
-    return projected, sizes
+    return sizes
 
 
 @contributed("MultiHeadAttention", inputs=10)
