@@ -24,19 +24,29 @@ WHOLE, HALVES = "Attention", "MultiHeadAttention"
 node = helper.make_node
 
 
-def decoder(op: str, bias: bool = False, scores: bool = False, **attrs: Any) -> onnx.ModelProto:
+def decoder(op: str, bias: bool = False, scores: bool = False, fused: bool = False, **attrs: Any) -> onnx.ModelProto:
     """Layers of one operator, whose mask is given.
 
     Args:
         bias: there is a bias of the scores instead of the mask. `scores`: what they are is an output.
+        fused: what ONNX Runtime's optimiser fuses is around the attention, and attention to something else behind it.
     """
     rng = np.random.default_rng(0)
 
     def weight(*shape: int) -> Array:
         return rng.standard_normal(shape, np.float32) / 2
 
-    tensors = {"words": weight(WORDS, WIDTH), "out": weight(WIDTH, WORDS)}
+    tensors = {
+        "words": weight(WORDS, WIDTH), "places": weight(64, WIDTH), "out": weight(WIDTH, WORDS), "scale": weight(WIDTH),
+        "shift": weight(WIDTH), "wide": weight(WIDTH, WIDTH), "narrow": weight(WIDTH, WIDTH),
+        "other": weight(1, HEADS, 3, HEAD),
+    }  # fmt: skip
     nodes, outputs = [node("Gather", ["words", "ids"], ["x0"])], ["logits"]
+    norm = ["scale", "shift"]
+    if fused:
+        nodes = [node("EmbedLayerNormalization", ["ids32", "", "words", "places", "", *norm], ["x0", ""],
+                      domain=DOMAIN)]  # fmt: skip
+        nodes.insert(0, node("Cast", ["ids"], ["ids32"], to=TensorProto.INT32))
     inputs: dict[str, tuple[int, Any]] = {"ids": (TensorProto.INT64, ("batch", "tokens"))}
     if bias:
         inputs["bias"] = TensorProto.FLOAT, (1, HEADS, "tokens", "total")
@@ -59,7 +69,17 @@ def decoder(op: str, bias: bool = False, scores: bool = False, **attrs: Any) -> 
         inputs |= {name: (TensorProto.FLOAT, (*[2] * (op == WHOLE), "batch", HEADS, "past", HEAD)) for name in pasts}
         results = [f"a{n}", *presents, *([f"scores{n}"] if scores else [])]
         nodes.append(node(op, operands, results, name=f"layer{n}", **attrs))
-        nodes.append(node("Add", [f"x{n}", f"a{n}"], [f"x{n + 1}"]))
+        if fused:
+            nodes += [
+                node("SkipLayerNormalization", [f"x{n}", f"a{n}", *norm], [f"n{n}", "", "", f"s{n}"], domain=DOMAIN),
+                node("MultiHeadAttention", [f"n{n}", "other", "other"], [f"c{n}"], num_heads=HEADS, domain=DOMAIN),
+                node("MatMul", [f"c{n}", "wide"], [f"w{n}/wide"]),
+                node("BiasGelu", [f"w{n}/wide", "shift"], [f"g{n}"], domain=DOMAIN),
+                node("FusedMatMul", [f"g{n}", "narrow"], [f"m{n}"], transB=1, alpha=0.5, domain=DOMAIN),
+                node("Add", [f"s{n}", f"m{n}"], [f"x{n + 1}"]),
+            ]
+        else:
+            nodes.append(node("Add", [f"x{n}", f"a{n}"], [f"x{n + 1}"]))
         outputs += results[1:]
     nodes.append(node("MatMul", [f"x{LAYERS}", "out"], ["logits"]))
     model = model_of(nodes, inputs, outputs, tensors)
@@ -161,6 +181,20 @@ def test_a_bias_of_the_scores_and_what_they_are() -> None:
     for tokens in (2, 1, 1, 2, 1):
         decoding.step(tokens)
     assert [sorted(steps.programs) for steps in decoding.model._kinds] == [[8], [8]]
+
+
+@pytest.mark.parametrize("op", [WHOLE, HALVES])
+def test_what_is_fused_around_attention(op: str) -> None:
+    decoding = Decoding(decoder(op, fused=True, unidirectional=1))
+    for tokens in (5, 21, 19, 23):
+        decoding.empty()
+        for count in (tokens, 1, 1, 1):
+            before = decoding.ours
+            decoding.step(count)
+        assert all(np.shares_memory(one, other) for one, other in zip(before, decoding.ours))
+        decoding.model.wait()
+    lengths = {use.inputs["ids"][1] for use in decoding.session.shapes() if use.inputs["ids"][1] > 1}
+    assert len(lengths) <= 3 and not lengths & {19, 21, 23}
 
 
 def test_what_is_not_written_out() -> None:

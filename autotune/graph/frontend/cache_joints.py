@@ -15,6 +15,7 @@ from onnx import helper
 
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.node import MICROSOFT
 from autotune.graph.ir import Array
 from autotune.tensor.declared import Dim
 
@@ -28,7 +29,6 @@ the old ones, a mask and a bias of ONNX Runtime's forms. Its results: what it co
 OPSET = 17
 """Of the nodes written."""
 
-MICROSOFT = "com.microsoft"
 KEPT = ("num_heads", "scale", "mask_filter_value", "unidirectional")
 
 

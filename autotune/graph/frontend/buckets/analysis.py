@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autotune.errors import AutotuneError
-from autotune.graph.frontend.buckets import attention, movement, rules  # noqa: F401  they register themselves
-from autotune.graph.frontend.buckets.at import RULES, SHAPE_ELEMENTS, At, Rule
+from autotune.graph.frontend.buckets import attention, contributed, movement, rules  # noqa: F401  they register themselves
+from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS, At, Rule, rule_of
 from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros, Shifted
 from autotune.graph.frontend.buckets.types import inferred_types
-from autotune.graph.frontend.cache_joints import OWN
 from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.source import tensor_array
 from autotune.graph.ir import Array
@@ -308,7 +307,7 @@ class _Analysis:
         if at.node.op not in _PASSING and any(fact.behind for fact in reading):
             raise CannotPad("elements lie behind the padding")
         touched = any(fact.has(self.symbol) or fact.tells(self.symbol) for fact in reading)
-        known = RULES.get(at.node.op) if at.node.proto.domain in ("", "ai.onnx", OWN) else None
+        known = rule_of(at.node)
         if known is not None:
             try:
                 found = _asked(known, at)

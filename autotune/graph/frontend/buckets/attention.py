@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from autotune.graph.frontend.buckets.at import At, rule
 from autotune.graph.frontend.buckets.facts import CannotPad, Fact
-from autotune.graph.frontend.cache_joints import TO_CACHE
+from autotune.graph.frontend.cache_joints import OWN, TO_CACHE
 
 
-@rule(TO_CACHE)
+@rule(TO_CACHE, domain=OWN)
 def attention_to_cache(at: At) -> list[Fact]:
     """Keys are padded, and it is told how many there are. Queries may be, where there are no old keys."""
     queries, keys, length, before = at.dims(0), at.dims(1), at.fact(3), at.fact(4)

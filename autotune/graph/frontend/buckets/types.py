@@ -10,8 +10,16 @@ from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS
 from autotune.graph.frontend.buckets.facts import CannotPad, Extent
 from autotune.graph.frontend.cache_joints import OWN
 from autotune.graph.frontend.model import OnnxModel
+from autotune.graph.frontend.node import MICROSOFT
 from autotune.graph.frontend.source import elem_type_of
 from autotune.tensor.dtype import DType
+
+_ALIKE = {
+    (MICROSOFT, op)
+    for op in ("BiasGelu", "FastGelu", "Gelu", "QuickGelu", "RotaryEmbedding", "SkipLayerNormalization",
+               "SkipSimplifiedLayerNormalization")
+}  # fmt: skip
+"""Operators whose first result is like their first input."""
 
 
 def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent, ...] | None]]:
@@ -50,9 +58,9 @@ def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent
 
 
 def _typed(node: onnx.NodeProto) -> onnx.NodeProto:
-    """A node of the same types; onnx has no schema of what attention is to caches, and opsets of models that grow them
+    """A node of the same types: onnx has no schema of operators of other domains, and opsets of models that grow caches
     may not have the one that writes to them."""
-    if node.op_type != "TensorScatter" and node.domain != OWN:
+    if node.op_type != "TensorScatter" and node.domain != OWN and (node.domain, node.op_type) not in _ALIKE:
         return node
     return helper.make_node("Identity", node.input[:1], node.output[:1])
 
