@@ -6,11 +6,13 @@ from autotune.graph.frontend.contrib import (
     cached_attention,
     gather,
     grouped_attention,
+    images,
     normalization,
     products,
     quantization,
     quantized_attention,
     recurrent,
+    search,
     standard,
 )
 
@@ -21,11 +23,13 @@ FAMILIES = (
     cached_attention,
     gather,
     grouped_attention,
+    images,
     normalization,
     products,
     quantization,
     quantized_attention,
     recurrent,
+    search,
     standard,
 )
 
