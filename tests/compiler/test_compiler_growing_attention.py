@@ -20,7 +20,7 @@ from tests.graph.contrib_models import DOMAIN, theirs
 
 Array = np.ndarray[Any, Any]
 LAYERS, HEADS, HEAD, WIDTH, WORDS = 2, 2, 4, 8, 11
-WHOLE, HALVES = "Attention", "MultiHeadAttention"
+WHOLE, HALVES, BYTES = "Attention", "MultiHeadAttention", "QAttention"
 node = helper.make_node
 
 
@@ -60,13 +60,20 @@ def decoder(op: str, bias: bool = False, scores: bool = False, fused: bool = Fal
             tensors[f"w{n}"] = weight(WIDTH, 3 * WIDTH)
             operands = [f"x{n}", f"w{n}", f"b{n}", masks[0], f"past{n}", masks[1]]
             pasts, presents = [f"past{n}"], [f"present{n}"]
+        elif op == BYTES:
+            tensors[f"w{n}"] = rng.integers(-64, 64, (WIDTH, 3 * WIDTH)).astype(np.int8)
+            tensors |= {"ws": np.asarray(0.01, np.float32), "wz": np.asarray(0, np.int8)}
+            tensors |= {"xs": np.asarray(0.05, np.float32), "xz": np.asarray(60, np.uint8)}
+            nodes.append(node("QuantizeLinear", ["x0", "xs", "xz"], [f"q{n}"]))  # no sum that is rounded differently
+            operands = [f"q{n}", f"w{n}", f"b{n}", "xs", "ws", masks[0], "xz", "wz", f"past{n}"]
+            pasts, presents = [f"past{n}"], [f"present{n}"]
         else:
             for name in "qkv":
                 tensors[f"{name}w{n}"] = weight(WIDTH, WIDTH)
                 nodes.append(node("MatMul", [f"x{n}", f"{name}w{n}"], [f"{name}{n}"]))
             pasts, presents = [f"past_k{n}", f"past_v{n}"], [f"present_k{n}", f"present_v{n}"]
             operands = [f"q{n}", f"k{n}", f"v{n}", f"b{n}", *masks, *pasts]
-        inputs |= {name: (TensorProto.FLOAT, (*[2] * (op == WHOLE), "batch", HEADS, "past", HEAD)) for name in pasts}
+        inputs |= {name: (TensorProto.FLOAT, (*[2] * (op != HALVES), "batch", HEADS, "past", HEAD)) for name in pasts}
         results = [f"a{n}", *presents, *([f"scores{n}"] if scores else [])]
         nodes.append(node(op, operands, results, name=f"layer{n}", **attrs))
         if fused:
@@ -134,7 +141,7 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing, "SOON", 1.0)
 
 
-@pytest.mark.parametrize(("op", "batch"), [(WHOLE, 1), (WHOLE, 2), (HALVES, 2)])
+@pytest.mark.parametrize(("op", "batch"), [(WHOLE, 1), (WHOLE, 2), (HALVES, 2), (BYTES, 1)])
 def test_steps_share_programs_and_memory(op: str, batch: int) -> None:
     decoding, copied = Decoding(decoder(op, unidirectional=int(batch == 1)), batch), 0
     decoding.step(3)

@@ -366,6 +366,7 @@ MS = {"domain": "com.microsoft"}
         ([helper.make_node("SkipLayerNormalization", ["x", "x", "x"], ["y"], **MS)], "another input has"),
         ([helper.make_node("FusedMatMul", ["x", "x"], ["y"], transB=1, **MS)], "turns a matrix with the open"),
         ([helper.make_node("MultiHeadAttention", ["x", "x", "x"], ["y"], num_heads=1, **MS)], "another input has"),
+        ([helper.make_node("DynamicQuantizeMatMul", ["x", "w", "one"], ["y"], **MS)], "its scale or its sums"),
         ([helper.make_node("Inverse", ["x"], ["y"], **MS)], "nobody knows"),
     ],
 )  # fmt: skip

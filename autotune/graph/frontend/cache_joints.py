@@ -124,25 +124,31 @@ def _halves(writer: _Writer, node: NodeAttributes, inputs: dict[str, tuple[Dim, 
 
 
 def _whole(writer: _Writer, node: NodeAttributes, inputs: dict[str, tuple[Dim, ...] | None]) -> bool:
-    """Write Attention out, whose past holds keys before values; False if it is another node."""
-    proto, past, present = node.proto, _given(node.proto, 4), _result(node.proto, 1)
-    form = _form(node, "Attention", inputs.get(past))
-    if form is None or not present or len(inputs[past] or ()) != 5 or any(proto.input[6:]):
+    """Write Attention or QAttention out, whose past holds keys before values; False if it is another node."""
+    proto, present, coded = node.proto, _result(node.proto, 1), node.op == "QAttention"
+    past, mask, bias, most = (8, 5, 9, 9) if coded else (4, 3, 5, 6)
+    name = _given(proto, past)
+    form = _form(node, "QAttention" if coded else "Attention", inputs.get(name))
+    if form is None or not present or len(inputs[name] or ()) != 5 or any(proto.input[most:]):
         return False
     heads, features = form
     width, name = heads * features, proto.output[0]
     others = ("do_rotary", "rotary_embedding_dim", "past_present_share_buffer")
     if set(node.attr_ints("qkv_hidden_sizes") or ()) - {width} or any(node.attr_int(other, 0) for other in others):
         return False
-    projected = writer.write("MatMul", proto.input[:2], f"{name}/projected")
-    if _given(proto, 2):
-        projected = writer.write("Add", [projected, _given(proto, 2)], f"{name}/biased")
+    if coded:
+        operands = [_given(proto, n) for n in (0, 1, 3, 4, 6, 7, 2)]
+        projected = writer.write("MatMulIntegerToFloat", operands, f"{name}/projected", domain=MICROSOFT)
+    else:
+        projected = writer.write("MatMul", proto.input[:2], f"{name}/projected")
+        if _given(proto, 2):
+            projected = writer.write("Add", [projected, _given(proto, 2)], f"{name}/biased")
     queries = writer.cut(projected, 2, 0, width, f"{name}/q")
     rows = writer.cut(projected, 2, width, 3 * width, f"{name}/kv")
     apart = writer.write(
         "Reshape", [rows, writer.numbers([0, 0, 2, heads, features], f"{name}/parts")], f"{name}/apart"
     )
     new = writer.write("Transpose", [apart], f"{present}/new", perm=[2, 0, 3, 1, 4])
-    writer.write("Concat", [past, new], present, axis=3)
-    writer.attention(node, [queries, present, ""], (_given(proto, 3), _given(proto, 5)), "")
+    writer.write("Concat", [_given(proto, past), new], present, axis=3)
+    writer.attention(node, [queries, present, ""], (_given(proto, mask), _given(proto, bias)), "")
     return True

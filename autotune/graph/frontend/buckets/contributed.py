@@ -60,6 +60,17 @@ def matmul_nbits(at: At) -> list[Fact]:
     return [Fact((*dims[:-1], at.node.attr_int("N", 0)))]
 
 
+@rule("DynamicQuantizeMatMul", "MatMulIntegerToFloat", domain=MICROSOFT)
+def product_of_bytes(at: At) -> list[Fact]:
+    """What is quantised while it runs has a scale for all of it, padding included."""
+    dims, columns = at.dims(0), at.dims(1)
+    _alone(at, 0)
+    dynamic = at.node.op == "DynamicQuantizeMatMul" and at.symbol in dims
+    if dynamic or len(dims) < 2 or len(columns) < 2 or dims[-1] == at.symbol:
+        raise CannotPad("its scale or its sums depend on the open dimension")
+    return [Fact((*broadcast([dims[:-2], columns[:-2]], at.symbol), dims[-2], columns[-1]))]
+
+
 @rule("RotaryEmbedding", domain=MICROSOFT)
 def rotary(at: At) -> list[Fact]:
     """The position of what is padded is 0, which every table has."""
