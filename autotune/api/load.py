@@ -27,6 +27,7 @@ from autotune.compiler.weights import PackedWeights
 from autotune.errors import InputError
 from autotune.graph import Graph, open_model
 from autotune.graph.frontend import OnnxModel
+from autotune.graph.frontend.cache_joints import with_joints
 from autotune.graph.frontend.caches import caches_of
 from autotune.graph.optimizer import Optimizer
 from autotune.target import Target
@@ -92,7 +93,9 @@ def load(
         sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))
         if on_new_shape == "error":
             return PreparedModel(parsed, sharing)
-        caches = caches_of(parsed)
+        written = with_joints(parsed)
+        caches = caches_of(written)
+        parsed = parsed if caches is None else written
         if on_new_shape == "compile":
             return StagedModel(parsed, sharing) if caches is None else GrowingModel(parsed, sharing, caches)
         if on_new_shape == "bucket":

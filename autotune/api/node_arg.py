@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from autotune.errors import InputError
 from autotune.runtime.program import TensorSpec
+from autotune.tensor.declared import ModelInput, ModelOutput
 from autotune.tensor.formats import MINIFLOATS
-
-if TYPE_CHECKING:
-    from autotune.tensor.declared import ModelInput, ModelOutput
 
 _ONNX_TYPES = {
     "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool", "string": "string",
@@ -38,6 +35,8 @@ class NodeArg:
         if isinstance(spec, TensorSpec):
             return NodeArg(spec.name, tensor_type(spec.dtype), list(spec.shape))
         text = tensor_type(spec.dtype) if spec.dtype else ""
+        if isinstance(spec, ModelInput) and spec.keys:
+            return NodeArg(spec.name, f"map({_ONNX_TYPES[spec.keys]},{text})", [])
         for wrap in reversed(spec.wraps):
             text = f"{wrap}({text})"
         return NodeArg(spec.name, text, list(spec.dims or ()))

@@ -52,13 +52,15 @@ class Sizes:
         return replace(self, few=True)
 
     def told(self, extents: Extents, workloads: Iterable[Workload]) -> Sizes:
-        """What the kernels of a program of these extents tell."""
-        kernels = Counter(workloads)
-        density = sum(kernel.flops * count for kernel, count in kernels.items()) / math.prod(extents)
+        """What the kernels of a program of these extents tell; one for no elements tells nothing."""
+        kernels, elements = Counter(workloads), math.prod(extents)
+        if elements == 0:
+            return self
+        density = sum(kernel.flops * count for kernel, count in kernels.items()) / elements
         weights = sum(moved(kernel)[0] * count for kernel, count in kernels.items())
         padding = padding_cost(kernels.elements(), self.target)
         least = sum(limit(kernel, self.target).seconds * count for kernel, count in kernels.items())
-        each = least / math.prod(extents)
+        each = least / elements
         return replace(self, padding=padding, density=density, weight_bytes=weights, each=each)
 
     def pieces(self, extents: Mapping[str, int]) -> list[Piece]:

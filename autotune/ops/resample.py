@@ -1,6 +1,7 @@
 """Where the elements of a resized dimension come from: places and weights per result, computed while compiling.
 
-Formulas are ONNX's (operator Resize), in float64.
+Formulas are ONNX's (operator Resize), in float64; those of nearest elements in float32, as ONNX Runtime has them: which
+element is taken at a tie, or where a point is an element but for rounding, depends on it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from autotune.tensor.expr import Expr, Table
 Array = npt.NDArray[Any]
 COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
 )  # fmt: skip
+TIE = 1e-6  # so far from the middle between two elements, a point is still there: ONNX Runtime's
 MAX_FACTOR = 8  # of upscaling and downscaling that places are an affine form of
 
 
@@ -59,14 +62,38 @@ class Dimension:
             return o * share * (self.source - 1) / (length - 1) + first
         if self.coordinates == "pytorch_half_pixel" and length == 1:
             return np.full_like(o, -0.5)
+        if self.coordinates == "tf_half_pixel_for_nn":
+            return np.asarray((o + 0.5) / self.scale)
         shift = self.source / 2 * (1 - self.size / length) if self.coordinates == "half_pixel_symmetric" else 0.0
         return shift + (o + 0.5) / self.scale - 0.5
 
-    def beyond(self) -> tuple[int, int] | None:
+    def rounded_origins(self) -> Array:
+        """`origins` as ONNX Runtime computes them, step by step in f32; lengths are those that the dimension has."""
+        o, half, one = np.arange(self.size, dtype=np.float32), np.float32(0.5), np.float32(1)
+        scale, length, last = np.float32(self.scale), np.float32(self.size), np.float32(self.source - 1)
+        if self.coordinates == "align_corners":
+            return np.zeros_like(o) if self.size == 1 else o * last / (length - one)
+        if self.coordinates == "asymmetric":
+            return np.asarray(o / scale)
+        if self.coordinates == "tf_crop_and_resize":
+            begin, end = (np.float32(share) for share in self.roi)
+            if self.size == 1:
+                return np.full_like(o, 0.5 * float(begin + end) * float(last))
+            return np.asarray(begin * last + o * (end - begin) * last / (length - one))
+        if self.coordinates == "half_pixel_symmetric":  # there in f64, but for the ratio of the lengths
+            ratio = float(length / (scale * np.float32(self.source)))
+            found = self.source / 2 * (1 - ratio) + (o.astype(np.float64) + 0.5) / float(scale) - 0.5
+            return np.asarray(found.astype(np.float32))
+        if self.coordinates == "pytorch_half_pixel" and self.size == 1:
+            return np.zeros_like(o)
+        middle = (o + half) / scale
+        return np.asarray(middle if self.coordinates == "tf_half_pixel_for_nn" else middle - half)
+
+    def beyond(self, *, rounded: bool) -> tuple[int, int] | None:
         """The results first..last-1 that come from inside the source, None when all do: tf_crop_and_resize only."""
         if self.coordinates != "tf_crop_and_resize":
             return None
-        at = self.origins()
+        at = self.rounded_origins() if rounded else self.origins()
         within = np.flatnonzero((at >= 0) & (at <= self.source - 1))
         if len(within) == self.size:
             return None
@@ -75,16 +102,15 @@ class Dimension:
 
 def nearest_places(d: Dimension, rounding: str) -> Array:
     """The source element of each result."""
-    at = d.origins()
+    at = d.rounded_origins()
     low = np.floor(at)
     if rounding == "floor" or (rounding == "simple" and d.scale >= 1):
         chosen = low
     elif rounding in ("ceil", "simple"):
         chosen = np.ceil(at)
-    elif rounding == "round_prefer_floor":
-        chosen = np.where(at - low <= 0.5, low, low + 1)
     else:
-        chosen = np.where(at - low < 0.5, low, low + 1)
+        tie, down = np.abs(at - low - np.float32(0.5)) < TIE, rounding == "round_prefer_floor"
+        chosen = np.where(np.where(tie, down, at - low < 0.5), low, low + 1)
     return np.asarray(np.clip(chosen, 0, d.source - 1).astype(np.int64))
 
 

@@ -12,7 +12,6 @@ from autotune.ops.registry import Needed, operator
 from autotune.ops.resample import (
     COORDINATES,
     Array,
-    Dimension,
     Taps,
     affine_place,
     cubic_kernel,
@@ -62,11 +61,13 @@ def resize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     extrapolation = number("resize", attrs, "extrapolation")
     if mode == "nearest":
         require(not flag("resize", attrs, "antialias"), "resize: antialias needs mode=linear or mode=cubic")
-        places = [None if d.unchanged else nearest_places(d, rounding) for d in sides]
+        # Of the same shape it is x, whatever the scales are, as in ONNX Runtime; but a region of it is one.
+        same = sizes == x.shape and attrs["coordinates"] != "tf_crop_and_resize"
+        places = [None if same or d.unchanged else nearest_places(d, rounding) for d in sides]
 
         def body(*i: Expr) -> Expr:
             at = tuple(e if p is None else _place(p, e) for p, e in zip(places, i, strict=True))
-            return _with_surroundings(x[at], i, sides, extrapolation)
+            return _with_surroundings(x[at], i, [d.beyond(rounded=True) for d in sides], extrapolation)
 
         return compute(sizes, body, "resize")
     numeric("resize", x)
@@ -83,9 +84,12 @@ def resize(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
             exclude_outside=flag("resize", attrs, "exclude_outside"),
         )
         value = _along(value, d, taps, wide)
-    if value.dtype is x.dtype and all(d.beyond() is None for d in sides):
+    within = [d.beyond(rounded=False) for d in sides]
+    if value.dtype is x.dtype and not any(within):
         return value if value is not x else compute(sizes, lambda *i: x[i], "resize")
-    return compute(sizes, lambda *i: _with_surroundings(_rounded(value[i], x.dtype), i, sides, extrapolation), "resize")
+    return compute(
+        sizes, lambda *i: _with_surroundings(_rounded(value[i], x.dtype), i, within, extrapolation), "resize"
+    )
 
 
 def _along(x: Tensor, d: int, taps: Taps, wide: DType) -> Tensor:
@@ -145,12 +149,13 @@ def _place(places: Array, o: Expr) -> Expr:
     return row("places", places, o, DType.i64) if found is None else found
 
 
-def _with_surroundings(e: Expr, i: Sequence[Expr], sides: Sequence[Dimension], extrapolation: float) -> Expr:
-    """`e`, or the extrapolation value where a dimension comes from outside."""
-    for o, side in zip(i, sides, strict=True):
-        within = side.beyond()
-        if within is not None:
-            e = select((o >= within[0]) & (o < within[1]), e, const(extrapolation, e.dtype))
+def _with_surroundings(
+    e: Expr, i: Sequence[Expr], within: Sequence[tuple[int, int] | None], extrapolation: float
+) -> Expr:
+    """`e`, or the extrapolation value where a dimension comes from outside of what is within."""
+    for o, side in zip(i, within, strict=True):
+        if side is not None:
+            e = select((o >= side[0]) & (o < side[1]), e, const(extrapolation, e.dtype))
     return e
 
 

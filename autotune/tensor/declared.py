@@ -21,13 +21,15 @@ class ModelInput:
 
     Attributes:
         dtype: a `DType` string, or STRING.
-        wraps: what it is of such tensors, outermost first: "seq", "optional"; nothing for a tensor.
+        wraps: what it is of such tensors, outermost first: "seq", "optional", "map"; nothing for a tensor.
+        keys: the dtype of the keys of a map, "i64" or STRING; `dtype` is that of its values.
     """
 
     name: str
     dtype: str
     dims: tuple[Dim, ...] | None
     wraps: tuple[str, ...] = ()
+    keys: str = ""
 
     @property
     def is_tensor(self) -> bool:
@@ -37,6 +39,8 @@ class ModelInput:
     @property
     def form(self) -> str:
         """Its type as messages write it."""
+        if self.keys:
+            return f"map({self.keys}, {self.dtype})"
         text = f"{self.dtype}[{listed(self.dims)}]"
         for wrap in reversed(self.wraps):
             text = f"{wrap}({text})"

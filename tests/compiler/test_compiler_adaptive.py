@@ -57,6 +57,13 @@ def test_other_shapes_run_in_larger_ones() -> None:
     assert {use.inputs["x"][0] for use in model.shapes()} == set(made)
 
 
+def test_a_first_shape_without_elements_tells_nothing() -> None:
+    model = adaptive(layer(), Counting())
+    for count in (0, 5, 0, 7):
+        (found,) = model.run(rows(count))
+        np.testing.assert_allclose(found, np.tanh(rows(count)["x"] @ data(4, 8)), rtol=1e-5, atol=1e-6)
+
+
 def test_a_shape_that_comes_often_gets_a_program() -> None:
     compiler = Counting()
     model = adaptive(layer(), compiler)

@@ -363,3 +363,31 @@ def test_what_lies_behind_the_padding_is_none() -> None:
             padding(joined, *nodes)
     with pytest.raises(CannotPad, match="joins parts"):
         padding(node("Concat", ["row8", "x"], ["y"], axis=1))
+
+
+MS = {"domain": "com.microsoft"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        ([node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
+          helper.make_node("SkipLayerNormalization", ["t", "t", "row8"], ["y"], **MS)], "normalises over the open"),
+        ([helper.make_node("SkipLayerNormalization", ["x", "x", "x"], ["y"], **MS)], "another input has"),
+        ([helper.make_node("FusedMatMul", ["x", "x"], ["y"], transB=1, **MS)], "turns a matrix with the open"),
+        ([helper.make_node("MultiHeadAttention", ["x", "x", "x"], ["y"], num_heads=1, **MS)], "another input has"),
+        ([helper.make_node("DynamicQuantizeMatMul", ["x", "w", "one"], ["y"], **MS)], "its scale or its sums"),
+        ([helper.make_node("Inverse", ["x"], ["y"], **MS)], "nobody knows"),
+    ],
+)  # fmt: skip
+def test_what_operators_of_other_domains_do_not_prove(nodes: list[Node], why: str) -> None:
+    with pytest.raises(CannotPad, match=why):
+        padding(*nodes)
+
+
+def test_operators_of_other_domains_along_others() -> None:
+    found = padding(
+        helper.make_node("QuickGelu", ["x"], ["g"], **MS),
+        helper.make_node("SkipLayerNormalization", ["g", "x", "row8"], ["y"], **MS),
+    )
+    assert not found.mixes and not found.ends and found.outputs == {"y": (1,)}

@@ -9,8 +9,9 @@ import onnx
 import pytest
 
 import autotune
+from autotune.errors import InputError, ModelError
 from autotune.graph import evaluate_graph, load_model, optimize
-from tests.graph.contrib_models import compare, model_of, theirs
+from tests.graph.contrib_models import compare, model_of, refusal, theirs
 from tests.graph.graph_models import Array, random
 
 MASKS: dict[str, Array] = {
@@ -187,3 +188,66 @@ def test_group_query_attention(
             assert cache.shape == wanted.shape
             for rows, theirs_, end in zip(cache, wanted, last, strict=True):  # what lies behind the end is nobody's
                 np.testing.assert_allclose(rows[:, : end + 1], theirs_[:, : end + 1], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("mask", ["-", "raw", "bias"])
+@pytest.mark.parametrize(
+    ("op", "length", "rows"),
+    [(op, 1, rows) for op in ("MultiHeadAttention", "DecoderMaskedMultiHeadAttention") for rows in (3, 7)]
+    + [("MultiHeadAttention", 2, 0)],
+)
+def test_attention_to_a_past_with_room(op: str, length: int, rows: int, mask: str) -> None:
+    """The new rows are written where past_sequence_length says."""
+    feeds = {name: random(2, length, 8, seed=n) for n, name in enumerate("qkv")}
+    feeds |= {"pk": random(2, 2, 8, 4, seed=5), "pv": random(2, 2, 8, 4, seed=6), "end": np.asarray([rows], np.int32)}
+    if mask == "raw":
+        feeds["m"] = (np.arange(2 * (length + rows)).reshape(2, -1) % 3 != 1).astype(np.int32)
+    if mask == "bias":
+        feeds["more"] = random(1, 2, length, length + rows, seed=7)
+    m, more = ("m" if mask == "raw" else "-"), ("more" if mask == "bias" else "-")
+    tensors = {"b": random(24, seed=3)}
+    attrs: dict[str, Any] = {"num_heads": 2, "outputs": ["y", "K", "V"]}
+    if op == "MultiHeadAttention":
+        order = f"q k v b {m} {more} pk pv end"
+    else:
+        order, attrs = f"q k v {m} {more} pk pv end - - b", attrs | {"past_present_share_buffer": 1}
+    compare(op, feeds, tensors, order=order, **attrs)
+
+
+@pytest.mark.parametrize(("length", "rows"), [(1, 3), (3, 4)])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_attention_that_shares_past_and_present(batch: int, length: int, rows: int) -> None:
+    """ONNX Runtime has that on other devices only: the same as with a past that ends where the new rows begin."""
+    tensors = {"w": random(12, 24, seed=1), "b": random(24, seed=2)}
+    feeds = {"x": random(batch, length, 12), "p": random(2, batch, 2, 8, 4, seed=3)}
+    attrs: dict[str, Any] = {"num_heads": 2, "unidirectional": 1, "outputs": ("y", "present")}
+    whole = feeds | {"p": np.ascontiguousarray(feeds["p"][:, :, :, :rows])}
+    y, present = theirs(model_of("Attention", whole, tensors, order="x w b - p", **attrs), whole)
+    feeds["end"] = np.asarray([rows], np.int32)
+    model = model_of("Attention", feeds, tensors, order="x w b - p - end", past_present_share_buffer=1, **attrs)
+    found = evaluate_graph(load_model(model.SerializeToString()), feeds)
+    np.testing.assert_allclose(found["y"], y, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(found["present"][..., : rows + length, :], present, rtol=2e-5, atol=2e-5)
+    np.testing.assert_array_equal(found["present"][..., rows + length :, :], feeds["p"][..., rows + length :, :])
+    session = autotune.InferenceSession(model.SerializeToString(), database=False, target="native -num-cores=1")
+    np.testing.assert_allclose(session.run(None, feeds)[0], y, rtol=2e-5, atol=2e-5)
+    with pytest.raises(InputError, match=rf"past_sequence_length is outside of 0\.\.{8 - length}"):
+        session.run(None, feeds | {"end": np.asarray([9 - length], np.int32)})
+
+
+def test_refusals_of_a_past_with_room() -> None:
+    rows = {name: random(2, 1, 8) for name in "qkv"}
+    room = {"pk": random(2, 2, 8, 4), "pv": random(2, 2, 8, 4), "end": np.asarray([3, 3], np.int32)}
+    order = "q k v - - - pk pv end"
+    said = refusal("MultiHeadAttention", rows | room, {}, order=order, num_heads=2, kind=ModelError)
+    assert "past_sequence_length of shape (2,) is not one number" in said
+    masked = rows | room | {"end": np.asarray([3], np.int32), "m": np.ones((2, 3), np.int32)}
+    model = model_of("MultiHeadAttention", masked, {}, order="q k v - m - pk pv end", num_heads=2)
+    session = autotune.InferenceSession(model.SerializeToString(), database=False, target="native -num-cores=1")
+    with pytest.raises(InputError, match="of 3 keys is not as long as"):
+        session.run(None, masked)
+    tensors = {"w": random(12, 24, seed=1), "b": random(24, seed=2)}
+    feeds = {"x": random(2, 1, 12), "p": random(2, 2, 2, 8, 4, seed=3)}
+    attrs: dict[str, Any] = {"num_heads": 2, "past_present_share_buffer": 1, "kind": ModelError}
+    said = refusal("Attention", feeds, tensors, order="x w b - p", **attrs)
+    assert "past_present_share_buffer=1 needs a past and past_sequence_length" in said

@@ -10,7 +10,7 @@ import pytest
 
 import autotune
 from autotune.errors import ModelError
-from autotune.graph import evaluate_graph, load_model
+from autotune.graph import evaluate_graph, load_model, optimize
 from tests.graph.contrib_models import compare, model_of, numbers, refusal, theirs
 from tests.graph.graph_models import Array, random
 
@@ -167,3 +167,29 @@ def test_lstms_of_bytes_that_do_not_fit_are_refused() -> None:
     assert "weights of shape (1, 7, 24) for data of shape (4, 3, 9)" in said
     said = refusal("DynamicQuantizeLSTM", {"x": feeds["x"]}, tensors | {"r": random(1, 6, 24)}, **bytes_lstm)
     assert "is no 3-D tensor of bytes" in said
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("form", ["plain", "masked", "past"])
+def test_attention_of_bytes(form: str, each: bool) -> None:
+    """One scale for the projection, or one for each of its columns."""
+    feeds: dict[str, Array] = {"x": numbers(2, 4, 8) // 2}  # two products fit 16 bits, in which it may add them
+    scale = np.abs(random(24, seed=3)) / 50 if each else np.asarray(0.01, np.float32)
+    tensors = {
+        "w": numbers(8, 24, dtype=np.int8, seed=1), "b": random(24, seed=2), "xs": np.asarray(0.02, np.float32),
+        "ws": scale, "xz": np.asarray(128, np.uint8), "wz": np.zeros(24 if each else (), np.int8),
+    }  # fmt: skip
+    attrs: dict[str, Any] = {"num_heads": 2, "order": "x w b xs ws - xz wz"}
+    if form == "masked":
+        feeds["m"] = np.asarray([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+        attrs |= {"order": "x w b xs ws m xz wz"}
+    if form == "past":
+        feeds["p"] = random(2, 2, 2, 3, 4, seed=4)
+        attrs |= {"order": "x w b xs ws - xz wz p", "outputs": ("y", "present"), "unidirectional": 1}
+    model = model_of("QAttention", feeds, tensors, **attrs)
+    expected = theirs(model, feeds)
+    graph = load_model(model.SerializeToString())
+    for variant in (graph, optimize(graph)):
+        for found, wanted in zip(evaluate_graph(variant, feeds).values(), expected, strict=True):
+            assert found.dtype == wanted.dtype and found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
 from autotune.errors import ModelError
-from autotune.graph import load_model
+from autotune.graph import evaluate_graph, load_model
+from tests.graph.contrib_models import theirs
 from tests.graph.graph_models import FEW, Array, build, check, random
 
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 MODES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
 
 
@@ -25,19 +28,27 @@ def resize(feeds: dict[str, Array], scales: Any = None, sizes: Any = None, roi: 
     names = [name if name in given else "" for name in tensors]
     while not names[-1]:
         names.pop()
-    return build(helper.make_node("Resize", ["x", *names], ["y"], **attrs), feeds, given, opset=19)
+    model = build(helper.make_node("Resize", ["x", *names], ["y"], **attrs), feeds, given, opset=19)
+    model.ir_version = 9
+    return model
+
+
+def nearest(model: onnx.ModelProto, feeds: dict[str, Array]) -> None:
+    """Exactly what ONNX Runtime takes."""
+    (wanted,) = theirs(model, feeds)
+    found = evaluate_graph(load_model(model.SerializeToString()), feeds)["y"]
+    assert found.shape == wanted.shape
+    np.testing.assert_array_equal(found, wanted)
 
 
 @settings(FEW, max_examples=150)
 @given(data=st.data(), rank=st.sampled_from([1, 2, 2, 3]), mode=st.sampled_from(["nearest", "linear", "cubic"]))
 def test_resize(data: st.DataObject, rank: int, mode: str) -> None:
+    """Interpolated as by the reference. Which element is the nearest, ONNX Runtime decides: in f32."""
     extents = data.draw(st.lists(st.integers(1, 7), min_size=rank, max_size=rank))
-    # The reference loses the rounding error of half_pixel_symmetric on its way, and takes the neighbour then.
-    modes = [m for m in MODES if mode != "nearest" or m != "half_pixel_symmetric"]
-    attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": data.draw(st.sampled_from(modes))}
+    attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": data.draw(st.sampled_from(MODES))}
     if mode == "nearest":
-        roundings = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
-        attrs["nearest_mode"] = data.draw(st.sampled_from(roundings))
+        attrs["nearest_mode"] = data.draw(st.sampled_from(ROUNDINGS))
     else:
         attrs["antialias"] = data.draw(st.integers(0, 1))
         attrs["exclude_outside"] = data.draw(st.integers(0, 1))
@@ -47,10 +58,43 @@ def test_resize(data: st.DataObject, rank: int, mode: str) -> None:
     if data.draw(st.booleans()):
         choices = st.sampled_from([0.5, 0.6, 1.0, 1.5, 2.0, 2.3, 3.0])
         scales = [max(data.draw(choices), 1 / n) for n in extents]
-        check(resize(feeds, scales=scales, **attrs), feeds)
+        model = resize(feeds, scales=scales, **attrs)
     else:
-        sizes = data.draw(st.lists(st.integers(1, 9), min_size=rank, max_size=rank))
-        check(resize(feeds, sizes=sizes, **attrs), feeds)
+        model = resize(feeds, sizes=data.draw(st.lists(st.integers(1, 9), min_size=rank, max_size=rank)), **attrs)
+    (nearest if mode == "nearest" else check)(model, feeds)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("coordinates", [*MODES, "tf_crop_and_resize"])
+def test_nearest_at_ties_and_elements(coordinates: str, rounding: str) -> None:
+    """Scales that are no f32, and sizes whose points are elements, or halfway between, but for rounding."""
+    region = {"roi": [0.1, 0.9]} if coordinates == "tf_crop_and_resize" else {}
+    attrs = {"mode": "nearest", "coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
+    for extent in (1, 2, 3, 7, 10, 27, 30, 50, 64):
+        feeds = {"x": np.arange(extent, dtype=np.float32)}
+        for scale in (2.3, 0.7, 3.3, 1 / 3, 1.1):
+            size = int(np.float32(scale) * np.float32(extent))
+            if size and (size != extent or not region):  # of the same size, ONNX Runtime passes the region over
+                nearest(resize(feeds, scales=[scale], **region, **attrs), feeds)
+        for size in (1, 2, 3, 9, 23, 69):
+            if size != extent or not region:
+                nearest(resize(feeds, sizes=[size], **region, **attrs), feeds)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_half_pixels_of_tensorflow(mode: str, rounding: str) -> None:
+    """A mode that opset 13 has no more: half a pixel is added and not taken off again."""
+    none, attrs = np.zeros(0, np.float32), {"mode": mode, "nearest_mode": rounding}
+    for extent, size in ((4, 8), (5, 3), (7, 20)):
+        feeds = {"x": random(1, 1, 2, extent)}
+        node = helper.make_node(
+            "Resize", ["x", "none", "none", "sizes"], ["y"],
+            coordinate_transformation_mode="tf_half_pixel_for_nn", **attrs,
+        )  # fmt: skip
+        model = build(node, feeds, {"none": none, "sizes": np.asarray([1, 1, 2, size])}, opset=11)
+        model.ir_version = 9
+        check(model, feeds, theirs(model, feeds))
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
@@ -58,8 +102,8 @@ def test_resize(data: st.DataObject, rank: int, mode: str) -> None:
 def test_regions(mode: str, roi: list[float]) -> None:
     feeds = {"x": random(1, 5, 2, 6)}
     attrs = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.5, "axes": [3, 1]}
-    check(resize(feeds, sizes=[4, 3], roi=roi, mode=mode, **attrs), feeds)
-    check(resize(feeds, sizes=[1, 1], roi=roi, mode=mode, **attrs), feeds)
+    for sizes in ([4, 3], [1, 1]):
+        (nearest if mode == "nearest" else check)(resize(feeds, sizes=sizes, roi=roi, mode=mode, **attrs), feeds)
 
 
 @pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])

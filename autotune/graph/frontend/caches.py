@@ -16,7 +16,7 @@ from onnx import helper
 from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Array
-from autotune.tensor.declared import ModelInput
+from autotune.tensor.declared import Dim, ModelInput
 
 OPSET = 24
 """Of the nodes that write to caches."""
@@ -129,8 +129,8 @@ def with_room(model: OnnxModel, caches: Caches, rows: int | str, length: str) ->
         initializers[name] = np.asarray(value, np.int64)
         return name
 
+    dims = {declared.name: declared.dims or () for declared in model.inputs}
     first = caches.each[0]
-    dims = next(declared.dims or () for declared in model.inputs if declared.name == first.past)
     extents = write("Shape", [first.past], "autotune.cache/extents", start=first.axis, end=first.axis + 1)
     if isinstance(rows, int):
         count = constant([rows], "autotune.cache/rows")
@@ -138,16 +138,19 @@ def with_room(model: OnnxModel, caches: Caches, rows: int | str, length: str) ->
         name, axis = next((i.name, i.dims.index(rows)) for i in model.inputs if i.dims and rows in i.dims)
         count = write("Shape", [name], "autotune.cache/rows", start=axis, end=axis + 1)
     end = write("Sub", [extents, count], "autotune.cache/end")
-    begin = write("Expand", [end, constant([dims[0]], "autotune.cache/batch")], "autotune.cache/begin")
+    begins: dict[Dim, str] = {}
+    for lines in dict.fromkeys(dims[cache.past][0] for cache in caches.each):  # batches, or keys and values
+        batch = constant([lines], f"autotune.cache/batch{lines}")
+        begins[lines] = write("Expand", [end, batch], f"autotune.cache/begin{lines}")
     joints = {cache.joint: cache for cache in caches.each}
     asking = {index: cache for cache in caches.each for index in cache.shapes}
     for index, entry in enumerate(model.nodes):
         if index in joints:
             cache, proto = joints[index], entry.proto
-            inputs = [proto.input[0], cache.new, begin]
+            inputs = [proto.input[0], cache.new, begins[dims[cache.past][0]]]
             write("TensorScatter", inputs, proto.output[0], axis=cache.axis, mode="linear")
         elif index in asking:  # for the old rows alone
-            name, attributes, rank = entry.proto.output[0], model.attributes(index), len(dims)
+            name, attributes, rank = entry.proto.output[0], model.attributes(index), len(dims[asking[index].past])
             places = range(rank)[attributes.attr_int("start", 0) : attributes.attr_int("end", rank)]
             proto = onnx.NodeProto()
             proto.CopyFrom(entry.proto)

@@ -10,7 +10,7 @@ import onnx
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.source import tensor_dtype
 from autotune.graph.ir import Array, Value
-from autotune.tensor.declared import Dim, ModelInput, ModelOutput, bind_symbols, check_possible, listed
+from autotune.tensor.declared import STRING, Dim, ModelInput, ModelOutput, bind_symbols, check_possible, listed
 from autotune.tensor.dtype import DType
 
 
@@ -18,13 +18,16 @@ def declared_inputs(graph: onnx.GraphProto, initialised: set[str]) -> tuple[Mode
     """The run-time inputs; those with an initializer are constants and left out.
 
     Raises:
-        ModelError: impossible dimensions. UnsupportedError: a map, or an element type without a DType.
+        ModelError: impossible dimensions. UnsupportedError: an element type without a DType, or a map of tensors.
     """
     found = []
     for info in graph.input:
         if info.name in initialised:
             continue
         where = f"input '{info.name}'"
+        if info.type.WhichOneof("value") == "map_type":
+            found.append(_map_in(info, where))
+            continue
         tensor, wraps = _tensor_in(info.type, where)
         dims = _declared_dims(tensor)
         check_possible(info.name, dims)
@@ -49,8 +52,8 @@ def bind_open(
     symbols, found = dict(extents), []
     for declared in inputs:
         dims = list(declared.dims or ())
-        tensor, _ = _tensor_in(types[declared.name], f"input '{declared.name}'")
-        for n, dim in enumerate(tensor.shape.dim):
+        tensor = None if declared.keys else _tensor_in(types[declared.name], f"input '{declared.name}'")[0]
+        for n, dim in enumerate(() if tensor is None else tensor.shape.dim):
             extent = wanted.get(dim.denotation.lower())
             if extent is None:
                 continue
@@ -104,6 +107,16 @@ def _tensor_in(declared: onnx.TypeProto, where: str) -> tuple[onnx.TypeProto.Ten
     if kind != "tensor_type" or tuple(wraps) not in ((), ("seq",), ("optional",), ("optional", "seq")):
         raise UnsupportedError(f"{where} is no tensor, and no sequence of tensors ({kind or 'no type'})")
     return declared.tensor_type, tuple(wraps)
+
+
+def _map_in(info: onnx.ValueInfoProto, where: str) -> ModelInput:
+    """A map from strings or integers to strings or numbers."""
+    declared = info.type.map_type
+    value = declared.value_type.tensor_type
+    keys = tensor_dtype(declared.key_type, f"a key of {where}")
+    if keys not in (STRING, "i64") or not declared.value_type.HasField("tensor_type") or value.shape.dim:
+        raise UnsupportedError(f"{where} is a map of {keys} keys, or of values that are no scalars")
+    return ModelInput(info.name, tensor_dtype(value.elem_type, f"a value of {where}"), (), ("map",), keys)
 
 
 def fix_inputs(inputs: Sequence[ModelInput], fixed: Mapping[str, Array]) -> tuple[ModelInput, ...]:

@@ -45,7 +45,7 @@ def resize(node: OnnxNode) -> str:
         sizes=tuple(sizes),
         scales=tuple(scales),
         mode=mode,
-        coordinates="half_pixel" if coordinates == "tf_half_pixel_for_nn" else coordinates,
+        coordinates=coordinates,
         rounding=node.attr_string("nearest_mode", "round_prefer_floor"),
         cubic_a=node.attr_float("cubic_coeff_a", -0.75),
         antialias=node.attr_flag("antialias"),

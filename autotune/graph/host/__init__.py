@@ -4,9 +4,10 @@ is no tensor of numbers.
 This is the whole set; everything else of a model runs as generated code. `boxes`: NonMaxSuppression. `ngrams`:
 TfIdfVectorizer. `selection`: Compress (where its condition is known at run time only), NonZero, Unique. `sequences`:
 those of sequences and optionals that conversion does not see through. `strings`: tensors of strings. `movement`: what
-moves elements of values that stay on the host. `labels`: maps of strings, and classes with their scores. These
-functions are the reference; `autotune.compiler.host` has compiled code for some. `eager` is apart: what takes so little
-time that no program is made for shapes that hardly come twice; there the compiled operator is the reference.
+moves elements of values that stay on the host. `labels`: maps of strings, and classes with their scores. `maps`:
+inputs that are maps. These functions are the reference; `autotune.compiler.host` has compiled code for some. `eager` is
+apart: what takes so little time that no program is made for shapes that hardly come twice; there the compiled operator
+is the reference.
 """
 
 from autotune.graph.host import (
@@ -14,6 +15,7 @@ from autotune.graph.host import (
     eager_movement,
     eager_numbers,
     labels,
+    maps,
     movement,
     ngrams,
     selection,
@@ -26,6 +28,7 @@ from autotune.graph.host.node import (
     HostFunction,
     HostNode,
     HostValue,
+    MapColumns,
     described,
     host_function,
     host_operators,
@@ -44,6 +47,7 @@ FAMILIES = (
     eager_movement,
     eager_numbers,
     labels,
+    maps,
     movement,
     ngrams,
     selection,
@@ -57,6 +61,7 @@ __all__ = [
     "HostFunction",
     "HostNode",
     "HostValue",
+    "MapColumns",
     "by_place",
     "cut_points",
     "described",

@@ -14,7 +14,12 @@ from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.ir import Array
 
 HostValue = Union[Array, list[Array], None]
-"""What the host holds: a tensor (strings as an array of objects), a sequence of tensors, or an empty optional."""
+"""What the host holds: a tensor (strings as an array of objects), a sequence of tensors, or an empty optional. A map
+is the sequence of its keys and its values."""
+
+
+class MapColumns(list[Array]):
+    """A map: its keys and its values, in one order."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class HostNode(NodeAttributes):
 
     def sequence(self, position: int) -> list[Array]:
         found = self.value(position)
-        if not isinstance(found, list):
+        if not isinstance(found, list) or isinstance(found, MapColumns):
             raise ModelError(f"{self.label}: input {position} is {described(found)}; it must be a sequence")
         return found
 
@@ -55,6 +60,8 @@ def described(value: HostValue) -> str:
     """What a value is, for messages."""
     if value is None:
         return "nothing"
+    if isinstance(value, MapColumns):
+        return f"a map of {len(value[0])} keys"
     if isinstance(value, list):
         return f"a sequence of {len(value)} tensors"
     return f"a tensor {'string' if value.dtype == object else value.dtype}{list(value.shape)}"
@@ -65,6 +72,8 @@ _FUNCTIONS: dict[str, HostFunction] = {}
 _OF_VALUES: dict[str, HostFunction] = {}
 _LEARNED: dict[str, HostFunction] = {}
 LEARNED = "ai.onnx.ml"
+OF_MAPS = ("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap")
+"""Operators of that domain that run on the host whatever their attributes are."""
 
 
 def on_host(*op_types: str) -> Callable[[HostFunction], HostFunction]:
@@ -112,15 +121,17 @@ def makes_strings(proto: onnx.NodeProto) -> bool:
 
 
 def has_strings(proto: onnx.NodeProto) -> bool:
-    """Whether an operator of ai.onnx.ml maps strings, or makes maps."""
+    """Whether an operator of ai.onnx.ml maps strings, or reads or makes maps."""
     texts = any(a.strings or a.t.data_type == onnx.TensorProto.STRING for a in proto.attribute)
-    return texts or proto.op_type in ("CategoryMapper", "ZipMap")
+    return texts or proto.op_type in OF_MAPS
 
 
 def makes_values(proto: onnx.NodeProto) -> bool:
     """Whether a node of ai.onnx.ml writes what is no tensor of numbers."""
     if proto.domain != LEARNED or not has_strings(proto):
         return False
+    if proto.op_type in ("CastMap", "DictVectorizer"):
+        return any(a.name == "cast_to" and a.s == b"TO_STRING" for a in proto.attribute)
     names = {a.name for a in proto.attribute if a.strings or a.t.data_type == onnx.TensorProto.STRING}
     return proto.op_type in ("CategoryMapper", "ZipMap") or bool(names & {"values_strings", "values_tensor"})
 

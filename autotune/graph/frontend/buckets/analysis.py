@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 
 from autotune.errors import AutotuneError
-from autotune.graph.frontend.buckets import movement, rules  # noqa: F401  they register themselves
-from autotune.graph.frontend.buckets.at import RULES, SHAPE_ELEMENTS, At, Rule
+from autotune.graph.frontend.buckets import attention, contributed, movement, rules  # noqa: F401  they register themselves
+from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS, At, Rule, rule_of
 from autotune.graph.frontend.buckets.computed import difference
 from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros
 from autotune.graph.frontend.buckets.types import inferred_types
@@ -330,7 +330,7 @@ class _Analysis:
         if at.node.op not in _PASSING and any(fact.behind for fact in reading):
             raise CannotPad("elements lie behind the padding")
         touched = any(fact.has(self.symbol) or fact.tells(self.symbol) for fact in reading)
-        known = RULES.get(at.node.op) if at.node.proto.domain in ("", "ai.onnx") else None
+        known = rule_of(at.node)
         if known is not None:
             try:
                 found = _asked(known, at)

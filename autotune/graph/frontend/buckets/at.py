@@ -101,12 +101,20 @@ class At:
 
 
 Rule = Callable[[At], list[Fact]]
-RULES: dict[str, Rule] = {}
+RULES: dict[tuple[str, str], Rule] = {}
+"""By domain and operator."""
 
 
-def rule(*ops: str) -> Callable[[Rule], Rule]:
+def rule(*ops: str, domain: str = "") -> Callable[[Rule], Rule]:
+    """Register the rule of operators of a domain."""
+
     def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(ops, function))
+        RULES.update(dict.fromkeys([(domain, op) for op in ops], function))
         return function
 
     return register
+
+
+def rule_of(node: NodeAttributes) -> Rule | None:
+    domain = node.proto.domain
+    return RULES.get(("" if domain == "ai.onnx" else domain, node.op))

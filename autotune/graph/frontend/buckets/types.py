@@ -8,9 +8,22 @@ from onnx import helper
 
 from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS
 from autotune.graph.frontend.buckets.facts import CannotPad, Extent
+from autotune.graph.frontend.cache_joints import OWN
 from autotune.graph.frontend.model import OnnxModel
+from autotune.graph.frontend.node import MICROSOFT
 from autotune.graph.frontend.source import elem_type_of
 from autotune.tensor.dtype import DType
+
+_ALIKE = {
+    (MICROSOFT, op)
+    for op in ("BiasGelu", "FastGelu", "Gelu", "QuickGelu", "RotaryEmbedding", "SkipLayerNormalization",
+               "SkipSimplifiedLayerNormalization")
+}  # fmt: skip
+"""Operators whose first result is like their first input."""
+
+
+_OF_BYTES = {(MICROSOFT, "DynamicQuantizeMatMul"), (MICROSOFT, "MatMulIntegerToFloat")}
+"""Products of bytes with results in f32."""
 
 
 def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent, ...] | None]]:
@@ -28,9 +41,10 @@ def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent
             kind = elem_type_of(DType.of(array.dtype).value)
             inputs.append(helper.make_tensor_value_info(name, kind, array.shape))
     outputs = [helper.make_empty_tensor_value_info(name) for name in model.outputs]
-    graph = helper.make_graph([_typed(entry.proto) for entry in model.nodes], "model", inputs, outputs, tensors)
+    nodes = [typed for entry in model.nodes for typed in _typed(entry.proto)]
+    graph = helper.make_graph(nodes, "model", inputs, outputs, tensors)
     opsets = [helper.make_opsetid("", max((entry.opset for entry in model.nodes), default=1))]
-    domains = {entry.proto.domain for entry in model.nodes} - {"", "ai.onnx"}
+    domains = {node.domain for node in nodes} - {"", "ai.onnx"}
     opsets += [helper.make_opsetid(domain, 1) for domain in domains]
     try:
         found = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets), data_prop=True)
@@ -48,11 +62,16 @@ def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent
     return known
 
 
-def _typed(node: onnx.NodeProto) -> onnx.NodeProto:
-    """A node of the same types; opsets of models that grow caches may not have the one that writes to them."""
-    if node.op_type != "TensorScatter":
-        return node
-    return helper.make_node("Identity", node.input[:1], node.output)
+def _typed(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Nodes of the same types: onnx has no schema of operators of other domains, and opsets of models that grow caches
+    may not have the one that writes to them."""
+    if (node.domain, node.op_type) in _OF_BYTES:
+        casts = [helper.make_node("Cast", [n], [f"{node.output[0]}/real{k}"], to=onnx.TensorProto.FLOAT)
+                 for k, n in enumerate(node.input[:2])]  # fmt: skip
+        return [*casts, helper.make_node("MatMul", [cast.output[0] for cast in casts], node.output)]
+    if node.op_type != "TensorScatter" and node.domain != OWN and (node.domain, node.op_type) not in _ALIKE:
+        return [node]
+    return [helper.make_node("Identity", node.input[:1], node.output[:1])]
 
 
 def _dtype(elem_type: int) -> str | None:

@@ -3,15 +3,34 @@
 from autotune.graph.frontend.contrib import (
     activation,
     attention,
+    cached_attention,
     gather,
     grouped_attention,
+    images,
     normalization,
     products,
     quantization,
+    quantized_attention,
     recurrent,
+    search,
+    standard,
 )
 
 # Importing a family registers its converters.
-FAMILIES = (activation, attention, gather, grouped_attention, normalization, products, quantization, recurrent)
+FAMILIES = (
+    activation,
+    attention,
+    cached_attention,
+    gather,
+    grouped_attention,
+    images,
+    normalization,
+    products,
+    quantization,
+    quantized_attention,
+    recurrent,
+    search,
+    standard,
+)
 
 __all__ = ["FAMILIES"]

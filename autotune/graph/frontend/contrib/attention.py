@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,54 +29,98 @@ def attention(node: OnnxNode) -> tuple[str, str]:
 
     The projections to q, k and v are one product; so are their heads one tensor, if they are alike.
     """
-    refuse(node, 6, "past_sequence_length", "do_rotary", "rotary_embedding_dim", "past_present_share_buffer")
-    heads, (batch, length, _) = _head_count(node), node.shape()
-    projected, sizes = _projected(node, heads)
-    present, keys = "", length
+    shared = node.attr_flag("past_present_share_buffer")
+    refuse(node, 7 if shared else 6, "past_sequence_length", "do_rotary", "rotary_embedding_dim")
+    if shared and not (node.given(4) and node.given(6)):
+        raise ModelError(f"{node.label}: past_present_share_buffer=1 needs a past and past_sequence_length")
+    heads = head_count(node)
+    projected = product(node, node.input(0), node.input(1))
+    if node.given(2):
+        projected = node.emit("add", projected, node.input(2))
+    return attend_projected(node, projected, hidden_sizes(node, projected, heads), heads)
+
+
+def attend_projected(node: OnnxNode, projected: str, sizes: tuple[int, ...], heads: int) -> tuple[str, str]:
+    """The same behind the projection: (batch, positions, features of all heads of q, k and v, behind each other).
+
+    Args:
+        node: mask, past and what follows are inputs at the positions of Attention.
+        sizes: how many features q, k and v have.
+    """
+    (batch, length, _), shared = node.shape(), node.attr_flag("past_present_share_buffer")
+    present, keys, begin = "", length, None
     if len(set(sizes)) == 1:
         together = node.reshaped(projected, (batch, length, 3 * heads, sizes[0] // heads))
         operands = [Heads(together, first=n * heads) for n in range(3)]
+        if shared:
+            begin = Begin.of(node, 6, node.shape(4)[-2], length)
         if node.given(4) or node.wanted(1):
-            present = _behind(node, 4, _keys_before_values(node, together, heads))
+            present = _behind(node, 4, _keys_before_values(node, together, heads), begin)
         if node.given(4):
-            operands[1:], keys = _apart(node, present), node.builder.values[present].shape[3]
+            operands[1:], keys = apart(node, present), node.builder.values[present].shape[3]
     elif node.given(4) or node.wanted(1):
         raise ModelError(f"{node.label}: hidden sizes {sizes} must be alike where there is a past or present")
     else:
         begins = (0, sizes[0], sizes[0] + sizes[1])
         parts = [node.sliced(projected, (range(batch), range(length), range(b, b + n))) for b, n in zip(begins, sizes)]
         operands = [Heads(split_heads(node, part, heads)) for part in parts]
-    return _attend(node, operands, heads, _mask(node, 3, 5, keys), keys - length), present
+    if begin is not None:
+        return begin.attended(node, operands, heads, (3, 5)), present
+    return _attend(node, operands, heads, added_mask(node, 3, 5, keys), keys - length), present
 
 
-def _projected(node: OnnxNode, heads: int) -> tuple[str, tuple[int, ...]]:
-    """(batch, positions, features of all heads of q, k and v, behind each other), and how many features each has."""
-    projected = product(node, node.input(0), node.input(1))
-    if node.given(2):
-        projected = node.emit("add", projected, node.input(2))
+def hidden_sizes(node: OnnxNode, projected: str, heads: int) -> tuple[int, ...]:
+    """How many features of a projection are those of q, k and v."""
     whole = node.builder.values[projected].shape[-1]
     sizes = node.attr_ints("qkv_hidden_sizes") or (whole // 3,) * 3
     if len(sizes) != 3 or sum(sizes) != whole or any(size < 1 or size % heads for size in sizes):
         raise ModelError(f"{node.label}: hidden sizes {sizes} of {heads} heads do not fit a projection to {whole}")
-    return projected, sizes
+    return sizes
 
 
-@contributed("MultiHeadAttention", inputs=8)
+@contributed("MultiHeadAttention", inputs=10)
 def multi_head_attention(node: OnnxNode) -> tuple[str, ...]:
-    """(result, key, value, scores): keys and values behind the past, heads before positions; scores after the mask."""
-    heads = _head_count(node)
+    """(result, key, value, scores): keys and values behind the past, heads before positions; scores after the mask.
+
+    Where it is told how long the past is, that has room to spare, and the new rows go there.
+    """
+    refuse(node, 9, "cache_indirection")
+    heads = head_count(node)
     operands = _operands(node, heads)
     if node.given(6) != node.given(7) or (node.given(6) and operands[1].order == "bhsd"):
         raise ModelError(f"{node.label}: past_key and past_value go together, with keys and values of three dimensions")
-    past = 0
+    past, begin = 0, None
+    if node.given(8):
+        if not node.given(6) or node.wanted(3):
+            raise UnsupportedError(f"{node.label}: past_sequence_length without a past, or with scores as a result, "
+                                   "is not supported")  # fmt: skip
+        begin = Begin.of(node, 8, node.shape(6)[2], node.shape(0)[1])
     if node.given(6):
-        operands[1:] = [Heads(_behind(node, 5 + n, _heads_first(node, operands[n])), "bhsd") for n in (1, 2)]
+        operands[1:] = [Heads(_behind(node, 5 + n, _heads_first(node, operands[n]), begin), "bhsd") for n in (1, 2)]
         past = node.shape(6)[2]
-    keys = node.builder.values[operands[1].name].shape[operands[1].order.index("s")]
-    mask = _mask(node, 4, 5, keys)
-    result = _attend(node, operands, heads, mask, past)
     presents = [_heads_first(node, operands[n]) if node.wanted(n) else "" for n in (1, 2)]
+    if begin is not None:
+        return begin.attended(node, operands, heads, (4, 5)), *presents, ""
+    keys = node.builder.values[operands[1].name].shape[operands[1].order.index("s")]
+    mask = added_mask(node, 4, 5, keys)
+    result = _attend(node, operands, heads, mask, past)
     return result, *presents, _attend(node, operands, heads, mask, past, scores=True) if node.wanted(3) else ""
+
+
+@contributed("DecoderMaskedMultiHeadAttention", inputs=11)
+def decoder_attention(node: OnnxNode) -> tuple[str, ...]:
+    """MultiHeadAttention of one token, whose inputs come in another order."""
+    refuse(node, 8, "beam_width")
+    refuse(node, 9, "cache_indirection")
+    if node.shape()[1] != 1:
+        raise ModelError(f"{node.label}: it takes one token, not {node.shape()[1]}")
+    shared = node.attr_flag("past_present_share_buffer")
+    if node.attr_flag("output_qk") != node.wanted(3) or shared != node.given(7):
+        raise ModelError(f"{node.label}: output_qk=1 goes with a fourth result, past_present_share_buffer=1 with "
+                         "past_sequence_length")  # fmt: skip
+    order = (0, 1, 2, 10, 3, 4, 5, 6, 7)
+    given = tuple(node.inputs[n] if n < len(node.inputs) else None for n in order)
+    return multi_head_attention(replace(node, inputs=given))
 
 
 @contributed("RotaryEmbedding", inputs=4)
@@ -110,7 +155,7 @@ def refuse(node: OnnxNode, position: int, what: str, *attributes: str) -> None:
             raise UnsupportedError(f"{node.label}: the attribute '{name}' is not supported")
 
 
-def _head_count(node: OnnxNode) -> int:
+def head_count(node: OnnxNode) -> int:
     heads = node.attr_int("num_heads", 0)
     if heads < 1 or (node.rank() != 3 and node.op == "Attention"):
         raise ModelError(f"{node.label}: num_heads={heads} of data of shape {node.shape()}")
@@ -150,17 +195,20 @@ def _keys_before_values(node: OnnxNode, together: str, heads: int) -> str:
     return node.transposed(node.reshaped(rows, (batch, length, 2, heads, features)), (2, 0, 3, 1, 4))
 
 
-def _behind(node: OnnxNode, position: int, rows: str) -> str:
-    """(..., positions, features): the past at an input position, if it is given, and `rows` behind it."""
+def _behind(node: OnnxNode, position: int, rows: str, begin: Begin | None) -> str:
+    """(..., positions, features): the past at an input position, if it is given, and `rows` behind it, or in it."""
     if not node.given(position):
         return rows
     shape, past = node.builder.values[rows].shape, node.shape(position)
     if len(past) != len(shape) or (*past[:-2], past[-1]) != (*shape[:-2], shape[-1]):
         raise ModelError(f"{node.label}: input {position}, a past of shape {past}, has no room for rows of {shape}")
+    if begin is not None:
+        places = node.expanded(begin.place, shape[:1])
+        return node.emit("tensor_scatter", node.input(position), rows, places, axis=len(shape) - 2, mode="linear")
     return node.emit("concat", node.input(position), rows, axis=len(shape) - 2) if past[-2] else rows
 
 
-def _apart(node: OnnxNode, present: str) -> list[Heads]:
+def apart(node: OnnxNode, present: str) -> list[Heads]:
     """Keys and values of (2, batch, heads, positions, features)."""
     _, batch, heads, length, features = node.builder.values[present].shape
     if batch == 1:  # heads of one tensor, read where they are
@@ -169,6 +217,43 @@ def _apart(node: OnnxNode, present: str) -> list[Heads]:
     whole = (range(batch), range(heads), range(length), range(features))
     parts = [node.sliced(present, (range(n, n + 1), *whole)) for n in range(2)]
     return [Heads(node.reshaped(part, (batch, heads, length, features)), "bhsd") for part in parts]
+
+
+class Begin(NamedTuple):
+    """Where new rows begin in a past that has room for them.
+
+    Attributes:
+        place: i64 of one element. `room`: rows of the past. `rows`: new ones.
+    """
+
+    place: str
+    room: int
+    rows: int
+
+    @staticmethod
+    def of(node: OnnxNode, position: int, room: int, rows: int) -> Begin:
+        """That which an input says."""
+        if math.prod(node.shape(position)) != 1:
+            raise ModelError(f"{node.label}: past_sequence_length of shape {node.shape(position)} is not one number")
+        if rows > room:
+            raise ModelError(f"{node.label}: a past of {room} rows has no room for {rows} new ones")
+        place = node.converted(node.reshaped(node.input(position), (1,)), DType.i64)
+        node.must_lie(place, (0,), (room - rows + 1,), "past_sequence_length")
+        return Begin(place, room, rows)
+
+    def attended(self, node: OnnxNode, operands: Sequence[Heads], heads: int, masks: tuple[int, int]) -> str:
+        """Attention to the old and new rows. A mask and a bias, inputs at positions `masks`, are as long as these."""
+        widths = {node.shape(n)[-1] for n in masks if node.given(n) and node.rank(n) > 1}
+        keys = max(widths, default=self.room)
+        length = node.emit("add", self.place, node.new_constant(np.asarray(self.rows)))
+        if widths:
+            node.refuse_outside(length, (keys,), (keys + 1,), f"{node.label}: a mask or bias of {keys} keys is not as "
+                                "long as past_sequence_length and the new rows")  # fmt: skip
+        mask = added_mask(node, *masks, keys)
+        extras = {} if mask is None else {"mask": mask}
+        extras["lengths"] = node.expanded(length, node.shape()[:1])
+        causal = node.attr_flag("unidirectional")
+        return attend(node, operands, extras, (heads, heads), causal=causal)
 
 
 def _picked(node: OnnxNode, position: int, number: int) -> str:
@@ -195,7 +280,7 @@ def _plus(node: OnnxNode, name: str, bias: str) -> str:
     return node.emit("add", name, bias) if bias else name
 
 
-def _mask(node: OnnxNode, position: int, bias: int, keys: int) -> str | None:
+def added_mask(node: OnnxNode, position: int, bias: int, keys: int) -> str | None:
     """What is added to the scores: the filter value for keys that do not count, and the bias given."""
     added = node.input(bias) if node.given(bias) else None
     if added and (node.rank(bias) != 4 or node.shape(bias)[3] != keys):

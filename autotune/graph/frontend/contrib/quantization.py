@@ -108,7 +108,7 @@ def qgemm(node: OnnxNode) -> str:
     total = matrix_product(turned_node, 3, rows(turned_node, 2), columns(turned_node, 5))
     if node.given(6):
         total = node.emit("add", total, node.input(6))
-    first, second = node.reshaped(node.input(1), ()), _scale_of_columns(node, 4)
+    first, second = node.reshaped(node.input(1), ()), columns_scale(node, 4)
     if alpha != 1.0:
         first = node.emit("mul", first, node.scalar(alpha, first))
     if node.given(7):
@@ -121,13 +121,13 @@ def dynamic_quantize_matmul(node: OnnxNode) -> str:
     """A, quantised by its own range, times B; plus a bias."""
     quantised, scale, zero = dynamic_quantize_linear(node)
     operands = (quantised, node.input(1), zero, _given(node, 3))
-    return _plus(node, real_product(node, operands, scale, _scale_of_columns(node, 2)), 4)
+    return _plus(node, real_product(node, operands, scale, columns_scale(node, 2)), 4)
 
 
 @contributed("MatMulIntegerToFloat", inputs=7)
 def matmul_integer_to_float(node: OnnxNode) -> str:
     operands = (node.input(0), node.input(1), _given(node, 4), _given(node, 5))
-    return _plus(node, real_product(node, operands, node.reshaped(node.input(2), ()), _scale_of_columns(node, 3)), 6)
+    return _plus(node, real_product(node, operands, node.reshaped(node.input(2), ()), columns_scale(node, 3)), 6)
 
 
 def real_product(node: OnnxNode, operands: tuple[str | None, ...], first: str, second: str) -> str:
@@ -140,7 +140,7 @@ def _plus(node: OnnxNode, name: str, position: int) -> str:
     return node.emit("add", name, node.input(position)) if node.given(position) else name
 
 
-def _scale_of_columns(node: OnnxNode, position: int) -> str:
+def columns_scale(node: OnnxNode, position: int) -> str:
     scale = columns(node, position)
     assert scale is not None  # the scale is no optional input
     return scale

@@ -18,6 +18,8 @@ _NAMES = {
 """Classifiers, and the attribute that holds labels that are numbers."""
 
 
+@contributed("CastMap", inputs=1, domains=ML)
+@contributed("DictVectorizer", inputs=1, domains=ML)
 @contributed("ZipMap", inputs=1, domains=ML)
 @contributed("CategoryMapper", inputs=1, domains=ML)
 def on_the_host(node: OnnxNode) -> str:
