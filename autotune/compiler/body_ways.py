@@ -16,7 +16,7 @@ from autotune.compiler.room import Room
 from autotune.compiler.specialisation import Specialisation
 from autotune.compiler.value_forms import digest
 from autotune.graph.host import HostValue
-from autotune.runtime.executor import Array, Context
+from autotune.runtime.executor import MAX_CONTEXTS, Array, Context
 from autotune.runtime.form import ALIGN
 from autotune.runtime.loop import MAX_LEGS
 from autotune.runtime.process import process_number
@@ -101,7 +101,7 @@ class BodyWays:
 
     @staticmethod
     def taken(special: Specialisation) -> BodyWays:
-        """Ways that begin so and that nobody is on; give them back to `special.ways`."""
+        """Ways that begin so and that nobody is on; give them back."""
         while special.ways:
             try:
                 found = special.ways.pop()
@@ -110,6 +110,12 @@ class BodyWays:
             if found._process == process_number() and found._count < MAX_LEGS:
                 return found
         return BodyWays(special)
+
+    def give_back(self) -> None:
+        """For the next run of the loop."""
+        kept = self.first.special.ways
+        kept.append(self)
+        del kept[:-MAX_CONTEXTS]
 
     @staticmethod
     def takes_part(special: Specialisation) -> bool:

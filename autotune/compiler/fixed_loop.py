@@ -15,13 +15,31 @@ from autotune.compiler.native_steps import NativeSteps, Taken
 from autotune.compiler.specialisation import Specialisation, Watch
 from autotune.compiler.value_forms import is_tensor
 from autotune.graph.host import HostValue
-from autotune.runtime.executor import MAX_CONTEXTS, Array
+from autotune.runtime.executor import Array
 from autotune.tensor.dtype import DType
 
 if TYPE_CHECKING:
     from autotune.compiler.stages import Stages
 
+MOST_PIECES = 1024
+"""Of an element that a step appends: where the axis is not the first one, it is spread in memory."""
+
 Type = tuple[np.dtype[np.generic], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """An input of a body to whose end each step appends an element along an axis; its value has room behind it.
+
+    Attributes:
+        item: the result that is appended.
+        length: of the input in the first step.
+    """
+
+    name: str
+    item: str
+    axis: int
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +52,7 @@ class BodyForm:
         sliced: inputs that are another part of a value in each step, and whether the last part comes first.
         collected: results that become part of an output in each step, and whether the first becomes the last part.
         goes_on: the result that says whether there is a next step; None where none does.
+        grown: inputs that grow, in memory with room. `length`: the input that tells how long they are; it may be none.
     """
 
     number: str | None
@@ -42,6 +61,8 @@ class BodyForm:
     sliced: tuple[tuple[str, bool], ...]
     collected: tuple[tuple[str, bool], ...]
     goes_on: str | None
+    grown: tuple[Growing, ...] = ()
+    length: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +98,11 @@ class FixedLoop:
             dtype, shape = self.type_of(last, goes_on)
             if dtype != np.bool_ or math.prod(shape) != 1:
                 return False
+        for one in self.form.grown:
+            dtype, shape = _type(self.values[one.name])
+            item = dtype, (*shape[: one.axis], 1, *shape[one.axis + 1 :])
+            if self.type_of(last, one.item) != item or math.prod(shape[: one.axis]) > MOST_PIECES:
+                return False
         return all(self.type_of(last, result) == _type(self.values[name]) for name, result in self.form.carried)
 
     def type_of(self, stretch: Stretch, result: str) -> Type:
@@ -109,12 +135,11 @@ class FixedLoop:
             InputError, ModelError: a step had impossible values.
             MemoryLimitError: the guard refuses to take more.
         """
-        ways = BodyWays.taken(self.special)
+        run = NativeSteps(self, steps, exact, guard, watch)
         try:
-            return NativeSteps(self, ways, steps, exact, guard, watch).taken()
+            return run.taken()
         finally:
-            self.special.ways.append(ways)
-            del self.special.ways[:-MAX_CONTEXTS]
+            run.ways.give_back()
 
 
 def _type(array: Array) -> Type:

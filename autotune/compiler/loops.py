@@ -12,12 +12,14 @@ from autotune.compiler.fixed_loop import BodyForm, FixedLoop
 from autotune.compiler.loop_guard import LoopGuard
 from autotune.compiler.native_loop import again, held, native_loop
 from autotune.compiler.native_steps import Taken
+from autotune.compiler.padded_body import PaddedBody
 from autotune.compiler.specialisation import NOBODY, Bound, Observers, ProgramStep, Step
 from autotune.compiler.stages import Stages, Workshop
 from autotune.errors import InputError, ModelError
 from autotune.graph.frontend import OnnxModel
 from autotune.graph.frontend.appended import Appended, appended, without
 from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.frontend.body import body_model
 from autotune.graph.frontend.inputs import declared_type
 from autotune.graph.frontend.part import Body
 from autotune.graph.frontend.unroll import ScanForm, body_of, check_loop
@@ -26,6 +28,7 @@ from autotune.runtime.executor import Array
 from autotune.tensor.dtype import DType
 
 SETTLED = 1  # steps after which nothing new has to be compiled where growing values are only moved
+NOTHING: Mapping[str, HostValue] = {}
 LONGEST = 2**62  # trip counts beyond are how exporters write that there is none
 
 
@@ -38,15 +41,21 @@ class LoopBody:
         stages: give its outputs.
         tails: carried values that are only appended to.
         of_tails: give what is appended instead of the whole; None where there are no tails.
+        grown: carried values that are appended to, and read as a whole.
+        padded: gives what is appended to both; None where nothing is grown.
     """
 
     graph: onnx.GraphProto
     stages: Stages
     tails: tuple[Appended, ...]
     of_tails: Stages | None
+    grown: tuple[Appended, ...]
+    padded: PaddedBody | None
 
     @staticmethod
-    def of(model: OnnxModel, body: Body, stages: Callable[[Body, tuple[str, ...]], Stages]) -> LoopBody:
+    def of(
+        model: OnnxModel, body: Body, stages: Callable[[Body, tuple[str, ...]], Stages], workshop: Workshop
+    ) -> LoopBody:
         node = model.attributes(body.index)
         graph = body_of(node)
         if node.op == "Loop":
@@ -56,9 +65,14 @@ class LoopBody:
         elif len(graph.input) != len(node.proto.input) or len(graph.output) < len(node.proto.output):
             raise ModelError(f"{node.label}: its inputs and outputs do not fit the body")
         results = tuple(info.name for info in graph.output)
-        tails = appended(graph, 2, model.initializers) if node.op == "Loop" else ()
+        found = appended(graph, 2, model.initializers) if node.op == "Loop" else ()
+        tails, grown = tuple(one for one in found if not one.read), tuple(one for one in found if one.read)
         of_tails = stages(body, without(results, tails, 2)) if tails else None
-        return LoopBody(graph, stages(body, results), tails, of_tails)
+        padded = None
+        if grown:
+            items = without(results, found, 2)
+            padded = PaddedBody(*body_model(model, body, items), items, workshop)
+        return LoopBody(graph, stages(body, results), tails, of_tails, grown, padded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +196,21 @@ class LoopRun:
         return place < len(self.call.writes) and bool(self.call.writes[place])
 
     def natively(
-        self, stages: Stages, form: BodyForm, inputs: Sequence[HostValue], steps: int, exact: bool
+        self,
+        stages: Stages,
+        form: BodyForm,
+        inputs: Sequence[HostValue],
+        steps: int,
+        exact: bool,
+        more: Mapping[str, HostValue] = NOTHING,
     ) -> Taken | None:
         """The steps by native code, or those of them that it can take; None where the body is not made for that.
 
         Args:
             inputs: of the body in the first step; of sliced ones all parts; None for those that it does not read.
+            more: that it has beside them, by name.
         """
-        given = {**self.outer, **dict(zip(self.names, inputs))}
+        given = {**self.outer, **dict(zip(self.names, inputs)), **more}
         sliced = {name for name, _ in form.sliced}
         first = {n: v[0, ...] if n in sliced and isinstance(v, np.ndarray) else v for n, v in given.items()}
         special = stages.whole(first)

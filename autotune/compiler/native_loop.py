@@ -3,53 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotune.compiler.fixed_loop import BodyForm
+from autotune.compiler.fixed_loop import BodyForm, Growing
 from autotune.compiler.host import value_bytes
 from autotune.compiler.loop_guard import LoopGuard
-from autotune.compiler.native_steps import Taken
-from autotune.errors import ModelError
+from autotune.compiler.native_steps import Taken, with_room
+from autotune.compiler.padded_body import VALID, PaddedBody
+from autotune.compiler.value_forms import is_tensor
+from autotune.errors import InputError, ModelError
 from autotune.graph.frontend.appended import Appended, without
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array
 
 if TYPE_CHECKING:
     from autotune.compiler.loops import LoopRun
+    from autotune.compiler.stages import Stages
+
+LEAST_ROOM = 64
+"""Elements: below that, room costs less than another program does."""
 
 
 def native_loop(run: LoopRun, steps: int, exact: bool) -> tuple[Taken, list[HostValue]] | None:
     """A Loop whose steps native code takes, or the first of them: what it came to, and the values of its outputs."""
     body, carried = run.call.body, list(run.inputs[2:])
     tails = {tail.place: tail for tail in body.tails}
+    lists = {tail.place for tail in body.tails if tail.axis is None}
+    others = range(1 + len(carried), len(run.results))
+    wanted = [(run.results[n], False) for n in others if run.wants(n)]
     for place, tail in tails.items():
         start = _tail(carried[place], tail)
         if start is None and (tail.axis is not None or not isinstance(carried[place], list)):
             return None
         carried[place] = start
-    results = without(run.results, body.tails, 2)
-    pairs = zip(run.names[2:], results[1:])
-    kept = tuple(pair for place, pair in enumerate(pairs) if place not in tails or tails[place].axis is not None)
-    others = range(1 + len(carried), len(results))
-    wanted = [(results[n], False) for n in others if run.wants(n)]
+    longer = {one.place: one for one in body.grown}
+    results = without(run.results, (*body.tails, *body.grown), 2)
     form = BodyForm(
-        run.names[0], run.names[1], kept, (), (*((tail.item, False) for tail in body.tails), *wanted), results[0]
-    )
+        run.names[0], run.names[1],
+        tuple((run.names[2 + n], results[1 + n]) for n in range(len(carried)) if n not in longer and n not in lists),
+        (), (*((tail.item, False) for tail in body.tails), *wanted), results[0],
+    )  # fmt: skip
+    stages, more = body.of_tails or body.stages, dict[str, HostValue]()
+    if body.padded is not None:
+        found = _with_room(run, body.padded, carried)
+        if found is None:
+            return None
+        stages, form, more = found[0], replace(form, grown=found[1], length=VALID if found[2] else ""), found[2]
     inputs = [np.asarray(0, np.int64), np.asarray(True), *carried]
-    taken = run.natively(body.of_tails or body.stages, form, inputs, steps, exact)
+    taken = run.natively(stages, form, inputs, steps, exact, more)
     if taken is None:
         return None
-    ends, parts = iter(taken.carried), iter(taken.collected)
-    run.guard.hold(taken.steps, held([*taken.carried, *taken.collected]))
+    ends, parts, whole = iter(taken.carried), iter(taken.collected), iter(taken.grown)
+    run.guard.hold(taken.steps, held([*taken.carried, *taken.collected, *taken.grown]))
     grown = {tail.place: _grown(run.inputs[2 + tail.place], tail, next(parts), run.guard) for tail in body.tails}
     values: list[HostValue] = []
     for place in range(len(carried)):
-        end = None if place in tails and tails[place].axis is None else next(ends)
+        end = None if place in lists else next(whole if place in longer else ends)
         values.append(grown[place] if place in tails else end)
     values += [next(parts) if run.wants(n) else None for n in others]
     return taken, values
+
+
+def _with_room(
+    run: LoopRun, padded: PaddedBody, carried: list[HostValue]
+) -> tuple[Stages, tuple[Growing, ...], dict[str, HostValue]] | None:
+    """What runs the body with room behind what grows, for which there is room among the carried values then, and the
+    length if it wants to be told; None where there must be a program for each length."""
+    growing = []
+    for one in run.call.body.grown:
+        value, axis = carried[one.place], one.axis or 0
+        if not is_tensor(value) or not -value.ndim <= axis < value.ndim or not value.shape[axis]:
+            return None
+        axis %= value.ndim
+        growing.append(Growing(run.names[2 + one.place], one.item, axis, value.shape[axis]))
+        carried[one.place] = with_room(value, axis, 1 << max(value.shape[axis], LEAST_ROOM - 1).bit_length())
+    lengths = {one.length for one in growing}
+    if len(lengths) != 1:
+        return None
+    given = {**run.outer, **dict(zip(run.names, [np.asarray(0, np.int64), np.asarray(True), *carried]))}
+    axes = {one.name: one.axis for one in growing}
+    stages = padded.stages(given, axes)
+    if stages is None:
+        return None
+    told = any(declared.name == VALID for declared in stages.model.inputs)
+    more: dict[str, HostValue] = {VALID: np.asarray(lengths.pop(), np.int64)} if told else {}
+    try:
+        stages.whole({**given, **more})
+    except (InputError, ModelError):
+        padded.give_up(given, axes)
+        return None
+    return stages, tuple(growing), more
 
 
 def _tail(value: HostValue, tail: Appended) -> Array | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,13 +13,14 @@ import numpy as np
 from autotune.compiler.body_ways import BodyWays, Found, Stretch
 from autotune.compiler.loop_guard import LoopGuard
 from autotune.compiler.specialisation import ProgramStep, Watch
+from autotune.errors import InputError, ModelError
 from autotune.runtime.address import address
 from autotune.runtime.executor import Array
 from autotune.runtime.loop import MAX_LEGS, Copy, Halt, Leg, Place, StepLoop
 from autotune.runtime.program import INPUT, OUTPUT
 
 if TYPE_CHECKING:
-    from autotune.compiler.fixed_loop import FixedLoop
+    from autotune.compiler.fixed_loop import FixedLoop, Growing
 
 FIRST_CHUNK = 64  # steps before Python looks at the clock and at signals
 SHORT_CHUNK = 0.02  # seconds: after a chunk that took less, the next one is longer
@@ -36,6 +37,7 @@ class Taken:
     Attributes:
         goes: nothing has ended it, but for the number of steps.
         left: native code cannot go on: others have to take the steps that are left.
+        grown: the values that grow, with what was appended.
     """
 
     carried: list[Array]
@@ -43,20 +45,22 @@ class Taken:
     steps: int
     goes: bool
     left: bool
+    grown: list[Array]
 
 
 class NativeSteps:
     """One run of a loop.
 
-    Args:
+    Attributes:
         ways: through the body, for this run alone.
+
+    Args:
         steps, exact, guard, watch: as for `FixedLoop.run`.
     """
 
-    def __init__(
-        self, loop: FixedLoop, ways: BodyWays, steps: int, exact: bool, guard: LoopGuard, watch: Watch | None
-    ) -> None:
-        self._loop, self._ways, self._limit, self._guard, self._watch = loop, ways, steps, guard, watch
+    def __init__(self, loop: FixedLoop, steps: int, exact: bool, guard: LoopGuard, watch: Watch | None) -> None:
+        self._loop, self._limit, self._guard, self._watch = loop, steps, guard, watch
+        self.ways = BodyWays.taken(loop.special)
         form = loop.form
         self._condition = _ON.copy()
         self._number = np.zeros(1, np.int64)
@@ -82,6 +86,7 @@ class NativeSteps:
             array = np.ascontiguousarray(loop.values[name])
             self._parts[name] = array, backwards
             self._inputs[name] = self._part(array, backwards)
+        self._lengthened()
         self._left = not self._begin(0)
 
     def taken(self) -> Taken:
@@ -89,32 +94,35 @@ class NativeSteps:
         goes, chunk = True, FIRST_CHUNK
         while goes and not self._left and self._native.steps < self._limit:
             start = time.perf_counter()
-            end = min(self._native.steps + chunk, self._room, self._limit)
+            end = min(self._native.steps + chunk, self._room, self._full, self._limit)
             halt = self._native.run(end)
             while halt is Halt.ASKED and not self._left:
                 self._left = not self._follow(self._legs[self._native.leg])
                 halt = halt if self._left else self._native.run(end)
             if halt is Halt.FAILED:
-                failed = self._legs[self._native.leg].context
-                assert failed is not None
-                failed.check()
+                self._failed(self._legs[self._native.leg])
             goes = halt is not Halt.ENDED
             self._guard.look(self._native.steps)
             if time.perf_counter() - start < SHORT_CHUNK:
                 chunk *= 4
             if goes and self._native.steps == self._room < self._limit:
                 self._grow(self._native.steps)
+            if goes and not self._left and self._native.steps == self._full < self._limit:
+                self._left = not self._lengthen(self._native.steps)
         steps = self._native.steps
         carried = [turns[steps & 1] for turns in self._turns]
         collected = []
         for (_, turned), parts in zip(self._loop.form.collected, self._collected or ()):
             few = parts[len(parts) - steps :] if turned else parts[:steps]
             collected.append(parts if len(parts) == steps else few.copy())
-        return Taken(carried, collected, steps, goes, self._left)
+        grown = [
+            np.take(self._loop.values[one.name], range(one.length + steps), one.axis) for one in self._loop.form.grown
+        ]
+        return Taken(carried, collected, steps, goes, self._left, grown)
 
     def _may_end(self, result: str) -> bool:
         """Whether the condition may end the loop; one that is known to say so ends it after a step."""
-        found = self._ways.first.found(result)
+        found = self.ways.first.found(result)
         if isinstance(found, tuple):
             return True
         if isinstance(found, str):
@@ -127,6 +135,13 @@ class NativeSteps:
             self._limit = min(self._limit, 1)
         return False
 
+    def _failed(self, stretch: Stretch) -> None:
+        """Values of a step were impossible; where there is padding, that may be in there, and is looked at exactly."""
+        assert stretch.context is not None
+        self._left = bool(self._loop.form.grown)
+        if not self._left:
+            stretch.context.check()
+
     # Programs and what they are bound to ---------------------------------------------------------------
 
     def _begin(self, step: int) -> bool:
@@ -135,19 +150,19 @@ class NativeSteps:
         condition = (address(self._condition), 1) if self._ends else None
         self._native = StepLoop(address(self._number), condition)
         self._native.steps = step
-        return self._add(self._ways.first) is not None
+        return self._add(self.ways.first) is not None
 
     def _follow(self, stretch: Stretch) -> bool:
         """Go on with what the values of this step decide; whether native code can."""
         rest = stretch.rest
         assert rest is not None
         values = {name: self._value(stretch.found(name)) for name in rest.part.inputs}
-        following = stretch.follows.get(self._ways.key(stretch, values))
+        following = stretch.follows.get(self.ways.key(stretch, values))
         if following is None:
             special = self._loop.stages.following(rest, values)
             if stretch.decisive != rest.decisive:  # more was found to decide: what was asked so far tells too little
                 return self._begin(self._native.steps)
-            following = self._ways.follow(stretch, values, special)
+            following = self.ways.follow(stretch, values, special)
             if following is None:
                 return False
             self._must_fit(self._native.steps, self._room)
@@ -207,6 +222,8 @@ class NativeSteps:
             nbytes = math.prod(shape) * dtype.itemsize
             if n not in direct and nbytes:
                 copies.append(Copy(self._place(stretch.found(result), stretch, outputs), place, nbytes))
+        for one in self._loop.form.grown:
+            copies += self._appends(one, self._place(stretch.found(one.item), stretch, outputs))
         own = {n: self._own(stretch, n) for n in (() if context is None else context.direct)}
         return Leg(context, self._reads(stretch), {**own, **outputs}, copies, None)
 
@@ -218,6 +235,16 @@ class NativeSteps:
         if self._ends:
             wanted.append((form.goes_on or "", Place(address(self._condition) + 1, -1, 1)))
         return wanted
+
+    def _appends(self, one: Growing, source: Place) -> list[Copy]:
+        """Put what a step appends behind what there is, in all parts of the memory."""
+        memory = self._loop.values[one.name]
+        nbytes = math.prod(memory.shape[one.axis + 1 :]) * memory.itemsize
+        copies = []
+        for n in range(math.prod(memory.shape[: one.axis])):
+            end = address(memory) + (n * memory.shape[one.axis] + one.length) * nbytes
+            copies.append(Copy(replace(source, address=source.address + n * nbytes), Place(end, nbytes, -1), nbytes))
+        return copies
 
     def _reads(self, stretch: Stretch) -> dict[int, Place]:
         context, names = stretch.context, stretch.special.reads
@@ -269,6 +296,8 @@ class NativeSteps:
             return array[-1 - step if backwards else step, ...]
         if name == form.condition:
             return self._condition[step & 1, ...]
+        if name == form.length:
+            return self._lengths[step, ...]
         return np.asarray(step, np.int64) if name == form.number else self._loop.outer(name)
 
     def _part(self, array: Array, backwards: bool) -> Place:
@@ -303,10 +332,46 @@ class NativeSteps:
         self._collected = moved
         self._left = not self._begin(steps)
 
-    def _must_fit(self, steps: int, parts: int) -> None:
-        """After so many steps, before there is room for so many parts of what is collected."""
+    def _lengthened(self) -> None:
+        """Know how many steps there is room for behind what grows, and tell them how long it is."""
+        self._full, form = self._limit, self._loop.form
+        for one in form.grown:
+            room, memory = self._loop.values[one.name].shape[one.axis], self._loop.values[one.name]
+            self._full = room - one.length
+            self._inputs[one.name] = Place(address(memory))
+            self._lengths = np.arange(one.length, room + 1, dtype=np.int64)
+        if form.length:
+            self._inputs[form.length] = Place(address(self._lengths), 8, -1)
+
+    def _lengthen(self, steps: int) -> bool:
+        """Make more room behind what grows, and go on with a program for that; whether native code can."""
+        loop, values = self._loop, dict(self._loop.values)
+        self._must_fit(steps, self._room, 2 * sum(values[one.name].nbytes for one in loop.form.grown))
+        for one in loop.form.grown:
+            values[one.name] = with_room(values[one.name], one.axis, 2 * values[one.name].shape[one.axis])
+        try:
+            special = loop.stages.whole(values)
+        except (InputError, ModelError):
+            return False  # so long, it is impossible; what is as long as this step may not be
+        if not BodyWays.takes_part(special):
+            return False
+        self.ways.give_back()
+        self._loop, self.ways = replace(loop, special=special, values=values), BodyWays.taken(special)
+        self._lengthened()
+        return self._begin(steps)
+
+    def _must_fit(self, steps: int, parts: int, more: int = 0) -> None:
+        """After so many steps, before there is room for so many parts of what is collected, and more bytes."""
         carried = 2 * sum(self._loop.values[name].nbytes for name, _ in self._loop.form.carried)
-        self._guard.hold(steps, parts * self._each + carried + self._ways.takes)
+        grown = sum(self._loop.values[one.name].nbytes for one in self._loop.form.grown)
+        self._guard.hold(steps, parts * self._each + carried + grown + more + self.ways.takes)
+
+
+def with_room(array: Array, axis: int, room: int) -> Array:
+    """The array with zeros behind it along an axis, so many elements together."""
+    found = np.zeros((*array.shape[:axis], room, *array.shape[axis + 1 :]), array.dtype)
+    found[(slice(None),) * axis + (slice(array.shape[axis]),)] = array
+    return found
 
 
 def _turns(first: Array, second: Array) -> Place:

@@ -403,7 +403,7 @@ class Stages:
         body = stage.bodies[index]
         with self._converting:
             if body not in self._bodies:
-                self._bodies[body] = LoopBody.of(self.model, body, self.of_body)
+                self._bodies[body] = LoopBody.of(self.model, body, self.of_body, self.workshop)
             return LoopCall.of(self.model, body, self._bodies[body], self.workshop)
 
     def of_body(self, body: Body, results: tuple[str, ...]) -> Stages:

@@ -39,7 +39,7 @@ def choice(condition: str, then: Sequence[Node], other: Sequence[Node], result: 
 
 def looped(
     nodes: Sequence[Node], carried: Mapping[str, str], collected: str = "", goes_on: str = "go", extent: int = 5,
-    tensors: Mapping[str, Array] | None = None, starts: Mapping[str, tuple[int, list[int]]] | None = None,
+    tensors: Mapping[str, Array] | None = None, starts: Mapping[str, tuple[int, Any]] | None = None,
 ) -> onnx.ModelProto:  # fmt: skip
     """A Loop of `n` steps; `carried` are the body's inputs and results. The body reads `x` from around it."""
     body = graph(nodes, ["i", "go", *carried], [goes_on, *carried.values(), *collected.split()], tensors)
