@@ -53,6 +53,7 @@ class BodyForm:
         collected: results that become part of an output in each step, and whether the first becomes the last part.
         goes_on: the result that says whether there is a next step; None where none does.
         grown: inputs that grow, in memory with room. `length`: the input that tells how long they are; it may be none.
+        window: the input that is as long as what a step may look up of a slice, and the most elements that one has.
     """
 
     number: str | None
@@ -63,6 +64,7 @@ class BodyForm:
     goes_on: str | None
     grown: tuple[Growing, ...] = ()
     length: str = ""
+    window: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

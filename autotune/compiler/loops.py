@@ -20,6 +20,7 @@ from autotune.graph.frontend import OnnxModel
 from autotune.graph.frontend.appended import Appended, appended, without
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.body import body_model
+from autotune.graph.frontend.cuts import cuts_of
 from autotune.graph.frontend.inputs import declared_type
 from autotune.graph.frontend.part import Body
 from autotune.graph.frontend.unroll import ScanForm, body_of, check_loop
@@ -42,7 +43,7 @@ class LoopBody:
         tails: carried values that are only appended to.
         of_tails: give what is appended instead of the whole; None where there are no tails.
         grown: carried values that are appended to, and read as a whole.
-        padded: gives what is appended to both; None where nothing is grown.
+        padded: gives what is appended to both, and looks up slices in a window; None where there is neither.
     """
 
     graph: onnx.GraphProto
@@ -69,9 +70,11 @@ class LoopBody:
         tails, grown = tuple(one for one in found if not one.read), tuple(one for one in found if one.read)
         of_tails = stages(body, without(results, tails, 2)) if tails else None
         padded = None
-        if grown:
+        if node.op == "Loop":
             items = without(results, found, 2)
-            padded = PaddedBody(*body_model(model, body, items), items, workshop)
+            inner, part = body_model(model, body, items)
+            cuts = () if grown else cuts_of(inner)
+            padded = PaddedBody(inner, part, items, workshop, cuts) if grown or cuts else None
         return LoopBody(graph, stages(body, results), tails, of_tails, grown, padded)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,22 @@ from autotune.compiler.padded_body import VALID, PaddedBody
 from autotune.compiler.value_forms import is_tensor
 from autotune.errors import InputError, ModelError
 from autotune.graph.frontend.appended import Appended, without
+from autotune.graph.frontend.cuts import WINDOW
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array
 
 if TYPE_CHECKING:
     from autotune.compiler.loops import LoopRun
     from autotune.compiler.stages import Stages
+
+Padded = tuple["Stages", dict[str, Any], dict[str, HostValue]]
+"""What runs a body, what is to be said of it in its form, and what it has beside its inputs."""
+
+LEAST_WINDOW = 16
+"""Elements: a slice of fewer is looked up as if it had so many."""
+
+MOST_WINDOW = 1024
+"""Elements: one slice of more would make all steps look up so many, which takes longer than going on one by one."""
 
 LEAST_ROOM = 64
 """Elements: below that, room costs less than another program does."""
@@ -48,10 +58,11 @@ def native_loop(run: LoopRun, steps: int, exact: bool) -> tuple[Taken, list[Host
     )  # fmt: skip
     stages, more = body.of_tails or body.stages, dict[str, HostValue]()
     if body.padded is not None:
-        found = _with_room(run, body.padded, carried)
-        if found is None:
+        found = _windows(run, body.padded, stages, carried) if body.padded.cuts else _room(run, body.padded, carried)
+        if found is not None:
+            stages, form, more = found[0], replace(form, **found[1]), found[2]
+        elif body.grown:
             return None
-        stages, form, more = found[0], replace(form, grown=found[1], length=VALID if found[2] else ""), found[2]
     inputs = [np.asarray(0, np.int64), np.asarray(True), *carried]
     taken = run.natively(stages, form, inputs, steps, exact, more)
     if taken is None:
@@ -67,9 +78,7 @@ def native_loop(run: LoopRun, steps: int, exact: bool) -> tuple[Taken, list[Host
     return taken, values
 
 
-def _with_room(
-    run: LoopRun, padded: PaddedBody, carried: list[HostValue]
-) -> tuple[Stages, tuple[Growing, ...], dict[str, HostValue]] | None:
+def _room(run: LoopRun, padded: PaddedBody, carried: list[HostValue]) -> Padded | None:
     """What runs the body with room behind what grows, for which there is room among the carried values then, and the
     length if it wants to be told; None where there must be a program for each length."""
     growing = []
@@ -90,12 +99,41 @@ def _with_room(
         return None
     told = any(declared.name == VALID for declared in stages.model.inputs)
     more: dict[str, HostValue] = {VALID: np.asarray(lengths.pop(), np.int64)} if told else {}
+    if not _runs(padded, stages, given, axes, more):
+        return None
+    return stages, {"grown": tuple(growing), "length": VALID if told else ""}, more
+
+
+def _windows(run: LoopRun, padded: PaddedBody, exact: Stages, carried: Sequence[HostValue]) -> Padded | None:
+    """What runs the body with a window for its slices; None where there must be a program for each extent, or where
+    their extents are known."""
+    given = {**run.outer, **dict(zip(run.names, [np.asarray(0, np.int64), np.asarray(True), *carried]))}
+    if exact.whole(given).rest is None:
+        return None
+    stages = padded.stages(given, {})
+    if stages is None:
+        return None
+    extents = [extent for value in given.values() if isinstance(value, np.ndarray) for extent in value.shape]
+    more: dict[str, HostValue] = {WINDOW: np.zeros(LEAST_WINDOW, np.int64)}
+    if not _runs(padded, stages, given, {}, more):
+        return None
+    return stages, {"window": (WINDOW, min(max(extents, default=0), MOST_WINDOW))}, more
+
+
+def _runs(
+    padded: PaddedBody,
+    stages: Stages,
+    given: Mapping[str, HostValue],
+    axes: Mapping[str, int],
+    more: Mapping[str, HostValue],
+) -> bool:
+    """Whether there is a program: what is known while compiling may be impossible in the padding."""
     try:
         stages.whole({**given, **more})
     except (InputError, ModelError):
         padded.give_up(given, axes)
-        return None
-    return stages, tuple(growing), more
+        return False
+    return True
 
 
 def _tail(value: HostValue, tail: Appended) -> Array | None:

@@ -138,7 +138,12 @@ class NativeSteps:
     def _failed(self, stretch: Stretch) -> None:
         """Values of a step were impossible; where there is padding, that may be in there, and is looked at exactly."""
         assert stretch.context is not None
-        self._left = bool(self._loop.form.grown)
+        form, values = self._loop.form, dict(self._loop.values)
+        if form.window is not None and len(values[form.window[0]]) < form.window[1]:
+            values[form.window[0]] = np.zeros(2 * len(values[form.window[0]]), np.int64)
+            self._left = not self._go_on(values, self._native.steps)
+            return
+        self._left = bool(form.grown or form.window)
         if not self._left:
             stretch.context.check()
 
@@ -349,6 +354,11 @@ class NativeSteps:
         self._must_fit(steps, self._room, 2 * sum(values[one.name].nbytes for one in loop.form.grown))
         for one in loop.form.grown:
             values[one.name] = with_room(values[one.name], one.axis, 2 * values[one.name].shape[one.axis])
+        return self._go_on(values, steps)
+
+    def _go_on(self, values: Mapping[str, Array], steps: int) -> bool:
+        """Go on with a program for larger values; whether native code can."""
+        loop = self._loop
         try:
             special = loop.stages.whole(values)
         except (InputError, ModelError):
@@ -357,6 +367,8 @@ class NativeSteps:
             return False
         self.ways.give_back()
         self._loop, self.ways = replace(loop, special=special, values=values), BodyWays.taken(special)
+        self._must_fit(steps, self._room)
+        self._outer.clear()
         self._lengthened()
         return self._begin(steps)
 

@@ -1,4 +1,5 @@
-"""The body of a loop that reads all of what it appends to: padded, so that one program serves many lengths."""
+"""The body of a loop that reads all of what it appends to, or slices of any length: padded, so that one program serves
+many lengths."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from autotune.errors import AutotuneError
 from autotune.graph import one_line
 from autotune.graph.frontend import OnnxModel, Part
 from autotune.graph.frontend.buckets import CannotPad, padded_model, padding_of, valid_name
+from autotune.graph.frontend.cuts import Cut, cuts_of, windowed
 from autotune.graph.frontend.part import needed, whole
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import dtype_name
@@ -32,12 +34,14 @@ class PaddedBody:
         model: the body, whose results are what is appended in place of the whole.
         part: all of it.
         results: names of what it gives.
+        cuts: slices for which there is a window, in place of what grows.
     """
 
     model: OnnxModel
     part: Part
     results: tuple[str, ...]
     workshop: Workshop
+    cuts: tuple[Cut, ...] = ()
     _made: dict[Hashable, Stages | None] = field(default_factory=dict)
 
     def stages(self, values: Mapping[str, HostValue], grown: Mapping[str, int]) -> Stages | None:
@@ -66,29 +70,36 @@ class PaddedBody:
         return (*forms, *(digest(values[name]) for name in sorted(self.part.fixed)))
 
     def _padded(self, values: Mapping[str, HostValue], grown: Mapping[str, int]) -> Stages:
-        inputs, known = [], {}
-        for name in self.part.inputs:
-            value = values[name]
-            if value is None:
-                continue
-            if not is_tensor(value):
-                raise CannotPad(f"'{name}' is no tensor of numbers")
-            if name in self.part.fixed:
-                known[name] = value
-                continue
-            axis = grown.get(name)
-            dims = tuple(SYMBOL if n == axis else extent for n, extent in enumerate(value.shape))
-            inputs.append(ModelInput(name, dtype_name(value), dims))
-        model = self.model
-        nodes = [model.nodes[index] for index in needed(model, range(len(model.nodes)))]
-        constants = {**model.initializers, **known}
-        source = replace(model, inputs=tuple(inputs), initializers=constants, nodes=nodes, _expanded={})
-        padding = padding_of(source, SYMBOL)
-        longer = [name for name, axes in padding.outputs.items() if axes]
-        if longer:
-            raise CannotPad(f"'{longer[0]}' is as long as what the loop appends to")
-        padded = padded_model(source, padding)
+        source = _declared(self.model, self.part, values, grown)
+        if self.cuts:
+            padded = windowed(source, cuts_of(source))
+        else:
+            padding = padding_of(source, SYMBOL)
+            longer = [name for name, axes in padding.outputs.items() if axes]
+            if longer:
+                raise CannotPad(f"'{longer[0]}' is as long as what the loop appends to")
+            padded = padded_model(source, padding)
         return Stages(padded, whole(padded), self.results, self.workshop)
+
+
+def _declared(model: OnnxModel, part: Part, values: Mapping[str, HostValue], grown: Mapping[str, int]) -> OnnxModel:
+    """The body for values of such types, open where they grow. Raises CannotPad where one is no tensor."""
+    inputs, known = [], {}
+    for name in part.inputs:
+        value = values[name]
+        if value is None:
+            continue
+        if not is_tensor(value):
+            raise CannotPad(f"'{name}' is no tensor of numbers")
+        if name in part.fixed:
+            known[name] = value
+            continue
+        axis = grown.get(name)
+        dims = tuple(SYMBOL if n == axis else extent for n, extent in enumerate(value.shape))
+        inputs.append(ModelInput(name, dtype_name(value), dims))
+    nodes = [model.nodes[index] for index in needed(model, range(len(model.nodes)))]
+    constants = {**model.initializers, **known}
+    return replace(model, inputs=tuple(inputs), initializers=constants, nodes=nodes, _expanded={})
 
 
 def _open(form: object, axis: int | None) -> object:
