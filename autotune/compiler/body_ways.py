@@ -53,11 +53,12 @@ class Stretch:
         body, by name."""
         at: Stretch | None = self
         while at is not None:
-            name = at.special.stage.aliases.get(name, name)
-            if name in at.special.writes:
-                return at, at.special.writes.index(name)
-            if name in at.special.stage.constants:
-                return at.special.stage.constants[name]
+            special = at.special
+            name = special.stage.aliases.get(name, name)
+            if name in special.writes:
+                return at, special.writes.index(name)
+            if name in special.stage.constants:
+                return special.stage.constants[name]
             at = at.before
         return name
 

@@ -42,18 +42,19 @@ def native_loop(run: LoopRun, steps: int, exact: bool) -> tuple[Taken, list[Host
     body, carried = run.call.body, list(run.inputs[2:])
     tails = {tail.place: tail for tail in body.tails}
     lists = {tail.place for tail in body.tails if tail.axis is None}
-    others = range(1 + len(carried), len(run.results))
-    wanted = [(run.results[n], False) for n in others if run.wants(n)]
+    names, given = run.names, run.results
+    others = range(1 + len(carried), len(given))
+    wanted = [(given[n], False) for n in others if run.wants(n)]
     for place, tail in tails.items():
         start = _tail(carried[place], tail)
         if start is None and (tail.axis is not None or not isinstance(carried[place], list)):
             return None
         carried[place] = start
     longer = {one.place: one for one in body.grown}
-    results = without(run.results, (*body.tails, *body.grown), 2)
+    results = without(given, (*body.tails, *body.grown), 2)
     form = BodyForm(
-        run.names[0], run.names[1],
-        tuple((run.names[2 + n], results[1 + n]) for n in range(len(carried)) if n not in longer and n not in lists),
+        names[0], names[1],
+        tuple((names[2 + n], results[1 + n]) for n in range(len(carried)) if n not in longer and n not in lists),
         (), (*((tail.item, False) for tail in body.tails), *wanted), results[0],
     )  # fmt: skip
     stages, more = body.of_tails or body.stages, dict[str, HostValue]()

@@ -94,8 +94,10 @@ class StepLoop:
             plan, flags = leg.context.plan.address, np.asarray(leg.context.flags(), np.int64)
             for space, places in ((INPUT, leg.inputs), (OUTPUT, leg.outputs)):
                 points += [(entry, p) for n, p in places.items() for entry in leg.context.entries(space, n)]
-        for (place, nbytes), word in zip(leg.asks or (), np.cumsum([0, *sizes])):
-            copies.append((place, Place(address(asked) + 8 * int(word)), nbytes))
+        word = 0
+        for (place, nbytes), size in zip(leg.asks or (), sizes):
+            copies.append((place, Place(address(asked) + 8 * word), nbytes))
+            word += size
         aims = np.asarray([(entry, p.address, p.stride, p.mask) for entry, p in points], np.int64)
         moves = np.asarray(
             [(a.address, a.stride, a.mask, b.address, b.stride, b.mask, nbytes) for a, b, nbytes in copies], np.int64
