@@ -8,15 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx
 
-from autotune.compiler.fixed_loop import BodyForm, FixedLoop, Taken
-from autotune.compiler.host import value_bytes
+from autotune.compiler.fixed_loop import BodyForm, FixedLoop
 from autotune.compiler.loop_guard import LoopGuard
+from autotune.compiler.native_loop import again, held, native_loop
+from autotune.compiler.native_steps import Taken
+from autotune.compiler.padded_body import PaddedBody
 from autotune.compiler.specialisation import NOBODY, Bound, Observers, ProgramStep, Step
 from autotune.compiler.stages import Stages, Workshop
 from autotune.errors import InputError, ModelError
 from autotune.graph.frontend import OnnxModel
 from autotune.graph.frontend.appended import Appended, appended, without
 from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.frontend.body import body_model
+from autotune.graph.frontend.cuts import cuts_of
 from autotune.graph.frontend.inputs import declared_type
 from autotune.graph.frontend.part import Body
 from autotune.graph.frontend.unroll import ScanForm, body_of, check_loop
@@ -25,6 +29,7 @@ from autotune.runtime.executor import Array
 from autotune.tensor.dtype import DType
 
 SETTLED = 1  # steps after which nothing new has to be compiled where growing values are only moved
+NOTHING: Mapping[str, HostValue] = {}
 LONGEST = 2**62  # trip counts beyond are how exporters write that there is none
 
 
@@ -37,15 +42,21 @@ class LoopBody:
         stages: give its outputs.
         tails: carried values that are only appended to.
         of_tails: give what is appended instead of the whole; None where there are no tails.
+        grown: carried values that are appended to, and read as a whole.
+        padded: gives what is appended to both, and looks up slices in a window; None where there is neither.
     """
 
     graph: onnx.GraphProto
     stages: Stages
     tails: tuple[Appended, ...]
     of_tails: Stages | None
+    grown: tuple[Appended, ...]
+    padded: PaddedBody | None
 
     @staticmethod
-    def of(model: OnnxModel, body: Body, stages: Callable[[Body, tuple[str, ...]], Stages]) -> LoopBody:
+    def of(
+        model: OnnxModel, body: Body, stages: Callable[[Body, tuple[str, ...]], Stages], workshop: Workshop
+    ) -> LoopBody:
         node = model.attributes(body.index)
         graph = body_of(node)
         if node.op == "Loop":
@@ -55,9 +66,16 @@ class LoopBody:
         elif len(graph.input) != len(node.proto.input) or len(graph.output) < len(node.proto.output):
             raise ModelError(f"{node.label}: its inputs and outputs do not fit the body")
         results = tuple(info.name for info in graph.output)
-        tails = appended(graph, 2, model.initializers) if node.op == "Loop" else ()
+        found = appended(graph, 2, model.initializers) if node.op == "Loop" else ()
+        tails, grown = tuple(one for one in found if not one.read), tuple(one for one in found if one.read)
         of_tails = stages(body, without(results, tails, 2)) if tails else None
-        return LoopBody(graph, stages(body, results), tails, of_tails)
+        padded = None
+        if node.op == "Loop":
+            items = without(results, found, 2)
+            inner, part = body_model(model, body, items)
+            cuts = () if grown else cuts_of(inner)
+            padded = PaddedBody(inner, part, items, workshop, cuts) if grown or cuts else None
+        return LoopBody(graph, stages(body, results), tails, of_tails, grown, padded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,25 +199,27 @@ class LoopRun:
         return place < len(self.call.writes) and bool(self.call.writes[place])
 
     def natively(
-        self, stages: Stages, form: BodyForm, inputs: Sequence[HostValue], steps: int, exact: bool
+        self,
+        stages: Stages,
+        form: BodyForm,
+        inputs: Sequence[HostValue],
+        steps: int,
+        exact: bool,
+        more: Mapping[str, HostValue] = NOTHING,
     ) -> Taken | None:
-        """The steps by native code; None where the body is not made for that.
+        """The steps by native code, or those of them that it can take; None where the body is not made for that.
 
         Args:
             inputs: of the body in the first step; of sliced ones all parts; None for those that it does not read.
+            more: that it has beside them, by name.
         """
-        given = {**self.outer, **dict(zip(self.names, inputs))}
+        given = {**self.outer, **dict(zip(self.names, inputs)), **more}
         sliced = {name for name, _ in form.sliced}
         first = {n: v[0, ...] if n in sliced and isinstance(v, np.ndarray) else v for n, v in given.items()}
         special = stages.whole(first)
-        found = FixedLoop.of(form, special, stages.initializers, {n: v for n, v in given.items() if v is not None})
-        if found is None:
-            return None
-        watch = self.observers.watch
-        if watch is not None and special.program is not None:
-            feeds = {n: found.values[n][0, ...] if n in sliced else found.values[n] for n in special.reads}
-            watch(ProgramStep(special.program, feeds))
-        return found.run(steps, exact, self.guard)
+        found = FixedLoop.of(form, special, stages, {n: v for n, v in given.items() if v is not None})
+        taken = None if found is None else found.run(steps, exact, self.guard, self.observers.watch)
+        return None if taken is None or (taken.left and not taken.steps) else taken
 
     def moved(self, array: Array | None, result: int, axis: int) -> Array | None:
         """A scan output whose parts lie along another axis than the first."""
@@ -247,17 +267,20 @@ def _loop(run: LoopRun) -> Sequence[HostValue]:
     steps = limit if trips is None else min(trips, limit)
     run.guard.most = limit if trips is None or trips > limit else None
     parts: list[list[Array]] = [[] for _ in run.results[first:]]
+    step = collected = 0
     if not goes or steps <= 0:
         carried = [value.copy() if isinstance(value, np.ndarray) else value for value in carried]
-    elif (done := _native_loop(run, steps, trips is not None and trips <= limit)) is not None:
+    elif (done := native_loop(run, steps, trips is not None and trips <= limit)) is not None:
         taken, values = done
         if taken.goes and taken.steps == limit != trips:
             raise _endless(run, limit)
-        return values
-    step = collected = 0
+        if not taken.left:
+            return values
+        step, carried, stacks = taken.steps, values[: len(carried)], values[len(carried) :]
+        collected = again(parts, stacks)
     growth = _Growth(run.call.body.stages)
     condition: HostValue = np.asarray(True)
-    run.guard.hold(step, _held(carried))
+    run.guard.hold(step, held(carried, collected))
     while goes and (trips is None or step < trips):
         if step >= limit:
             raise _endless(run, limit)
@@ -269,61 +292,8 @@ def _loop(run: LoopRun) -> Sequence[HostValue]:
         collected += _collect(run, parts, found_now[len(carried) :], first)
         carried = found_now[: len(carried)]
         step += 1
-        run.guard.hold(step, _held(carried, collected))
+        run.guard.hold(step, held(carried, collected))
     return [*carried, *(run.stacked(found_parts, first + n) for n, found_parts in enumerate(parts))]
-
-
-def _native_loop(run: LoopRun, steps: int, exact: bool) -> tuple[Taken, list[HostValue]] | None:
-    """A Loop whose steps native code takes: what it came to, and the values of its outputs."""
-    body, carried = run.call.body, list(run.inputs[2:])
-    tails = {tail.place: tail for tail in body.tails}
-    for place, tail in tails.items():
-        start = _tail(carried[place], tail)
-        if start is None and (tail.axis is not None or not isinstance(carried[place], list)):
-            return None
-        carried[place] = start
-    results = without(run.results, body.tails, 2)
-    pairs = zip(run.names[2:], results[1:])
-    kept = tuple(pair for place, pair in enumerate(pairs) if place not in tails or tails[place].axis is not None)
-    others = range(1 + len(carried), len(results))
-    wanted = [(results[n], False) for n in others if run.wants(n)]
-    form = BodyForm(
-        run.names[0], run.names[1], kept, (), (*((tail.item, False) for tail in body.tails), *wanted), results[0]
-    )
-    inputs = [np.asarray(0, np.int64), np.asarray(True), *carried]
-    taken = run.natively(body.of_tails or body.stages, form, inputs, steps, exact)
-    if taken is None:
-        return None
-    ends, parts = iter(taken.carried), iter(taken.collected)
-    run.guard.hold(taken.steps, _held([*taken.carried, *taken.collected]))
-    grown = {tail.place: _grown(run.inputs[2 + tail.place], tail, next(parts), run.guard) for tail in body.tails}
-    values: list[HostValue] = []
-    for place in range(len(carried)):
-        end = None if place in tails and tails[place].axis is None else next(ends)
-        values.append(grown[place] if place in tails else end)
-    values += [next(parts) if run.wants(n) else None for n in others]
-    return taken, values
-
-
-def _tail(value: HostValue, tail: Appended) -> Array | None:
-    """The last element, which is all that the body reads; None where there is none."""
-    if not isinstance(value, np.ndarray) or tail.axis is None or not -value.ndim <= tail.axis < value.ndim:
-        return None
-    moved = np.moveaxis(value, tail.axis, 0)[-1:]
-    return np.moveaxis(moved, 0, tail.axis) if len(moved) else None
-
-
-def _grown(value: HostValue, tail: Appended, parts: Array, guard: LoopGuard) -> HostValue:
-    """A carried value with all that was appended."""
-    if tail.axis is None or not isinstance(value, np.ndarray):
-        if value and value[0].dtype != parts.dtype:
-            raise ModelError(f"'{tail.item}' is {parts.dtype}, what it is appended to {value[0].dtype}")
-        return [*(value or ()), *(parts[step, ...] for step in range(len(parts)))]
-    guard.take(value.nbytes + parts.nbytes)
-    axis = tail.axis % value.ndim
-    shape = list(value.shape)
-    shape[axis] = len(parts)
-    return np.concatenate([value, np.moveaxis(parts, 0, axis).reshape(shape)], axis)
 
 
 def _scan(run: LoopRun) -> Sequence[HostValue]:
@@ -345,6 +315,7 @@ def _scan(run: LoopRun) -> Sequence[HostValue]:
         raise InputError(f"{run.label}: {steps} steps; raise max_loop_steps if that is meant")
     names, results = run.names, run.results
     parts: list[list[Array]] = [[] for _ in form.out_axes]
+    first = collected = 0
     if steps:
         body = BodyForm(
             None, None, tuple(zip(names[:states], results)), tuple(zip(names[states:], map(bool, form.backwards))),
@@ -354,19 +325,21 @@ def _scan(run: LoopRun) -> Sequence[HostValue]:
         if taken is not None:
             found = iter(taken.collected)
             stacks = [next(found) if run.wants(states + n) else None for n in range(len(parts))]
-            return [
-                *taken.carried,
-                *(run.moved(a, states + n, x) for n, (a, x) in enumerate(zip(stacks, form.out_axes))),
-            ]
-    collected = 0
-    run.guard.hold(0, _held(carried))
-    for step in range(steps):
+            if not taken.left:
+                return [
+                    *taken.carried,
+                    *(run.moved(a, states + n, x) for n, (a, x) in enumerate(zip(stacks, form.out_axes))),
+                ]
+            carried, first = list(taken.carried), taken.steps
+            collected = again(parts, [a if a is None or not t else a[::-1] for a, t in zip(stacks, form.out_backwards)])
+    run.guard.hold(first, held(carried, collected))
+    for step in range(first, steps):
         items = (array[-1 - step if turned else step, ...] for array, turned in zip(scanned, form.backwards))
         found_now = run.one_step([*carried, *items])
         run.must_stay(carried, found_now, step, 0)
         collected += _collect(run, parts, found_now[states:], states)
         carried = found_now[:states]
-        run.guard.hold(step + 1, _held(carried, collected))
+        run.guard.hold(step + 1, held(carried, collected))
     stacks = [
         run.stacked(found_parts[::-1] if turned else found_parts, states + n, axis)
         for n, (found_parts, axis, turned) in enumerate(zip(parts, form.out_axes, form.out_backwards))
@@ -439,11 +412,6 @@ def _collect(run: LoopRun, parts: Sequence[list[Array]], results: Sequence[HostV
         found.append(result)
         nbytes += result.nbytes
     return nbytes
-
-
-def _held(carried: Sequence[HostValue], collected: int = 0) -> int:
-    """Bytes that a loop holds: what it collects it joins in the end, which takes as much again."""
-    return 2 * collected + sum(map(value_bytes, carried))
 
 
 def _trip_count(run: LoopRun) -> int | None:

@@ -18,6 +18,7 @@ from autotune.runtime.form import output_bytes
 from autotune.runtime.trace import RunTrace
 
 if TYPE_CHECKING:
+    from autotune.compiler.body_ways import BodyWays
     from autotune.compiler.bucketed import BucketedModel
 
 _FRESH = frozenset(("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
@@ -199,6 +200,7 @@ class Specialisation:
         life: counts its runs.
         opened: those of the calls, the first, that run programs for any extents that data decides.
         look: told of the values of each run that comes here.
+        ways: through the body of a loop, where a step begins with it, for the next run of the loop.
     """
 
     stage: Stage
@@ -211,6 +213,7 @@ class Specialisation:
     life: Life = field(default_factory=Life)
     opened: tuple[Opened, ...] = ()
     look: Callable[[Mapping[str, HostValue]], None] | None = None
+    ways: list[BodyWays] = field(default_factory=list)
 
     @classmethod
     def of(

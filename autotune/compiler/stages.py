@@ -291,6 +291,10 @@ class Stages:
         """What the model begins with for values of these types."""
         return self.first if self.first is not None else self._of(self._whole, values)
 
+    def following(self, room: Room, values: Mapping[str, HostValue]) -> Specialisation:
+        """What a part becomes that was left, for such values."""
+        return self._of(room, values)
+
     @property
     def initializers(self) -> Mapping[str, Array]:
         return self.model.initializers
@@ -399,7 +403,7 @@ class Stages:
         body = stage.bodies[index]
         with self._converting:
             if body not in self._bodies:
-                self._bodies[body] = LoopBody.of(self.model, body, self.of_body)
+                self._bodies[body] = LoopBody.of(self.model, body, self.of_body, self.workshop)
             return LoopCall.of(self.model, body, self._bodies[body], self.workshop)
 
     def of_body(self, body: Body, results: tuple[str, ...]) -> Stages:

@@ -190,10 +190,11 @@ class ThreadPool:
         busy = np.clip(ends - stamps[:-1, np.newaxis], 0, np.diff(stamps)[:, np.newaxis])
         return PlanTimes(np.diff(stamps) * 1e-9, busy * 1e-9)
 
-    def run_loop(self, driver: Callable[[int, int, int, int], int], plan: Plan, loop: int) -> int:
-        """Many passes over the plan: `driver` is `autotune_loop`, `loop` the address of what it needs to know."""
-        with self._checked(plan):
-            return driver(self._native.library.address("autotune_run"), self._open_address(), plan.address, loop)
+    def run_loop(self, driver: Callable[[int, int, int], int], loop: int) -> int:
+        """Many passes over plans of this pool: `driver` is `autotune_loop`, `loop` the address of what it needs to
+        know."""
+        with self._checked(None):
+            return driver(self._native.library.address("autotune_run"), self._open_address(), loop)
 
     def run_function(self, function: int, argument: int = 0) -> None:
         """Call `void function(ptr argument, i64 thread_id, i64 num_threads)` on every thread: one region."""

@@ -257,3 +257,26 @@ def test_sessions_have_the_policies() -> None:
     np.testing.assert_array_equal(strict.run(["z"], {"x": x})[0], right[1])
     with pytest.raises(InputError, match="on_new_shape is one of auto, compile, bucket, error"):
         InferenceSession(source, on_new_shape="guess")
+
+
+def test_the_last_elements_are_those_before_the_padding() -> None:
+    """As exporters write the last token of a prompt."""
+    last = [helper.make_node("Gather", ["p", "minus"], ["a"], axis=1),
+            helper.make_node("Slice", ["p", "minus1", "far", "one"], ["b"])]  # fmt: skip
+    nodes = [helper.make_node("Softmax", ["x"], ["p"], axis=1), *last]
+    tensors = {
+        "minus": np.asarray(-1),
+        "minus1": np.asarray([-1]),
+        "far": np.asarray([2**63 - 1]),
+        "one": np.asarray([1]),
+    }
+    made = model_of(nodes, {"x": (TensorProto.FLOAT, [2, "l", 3])}, ["a", "b"], tensors)
+    compiler = Counting()
+    found = BucketedModel(open_model(made.SerializeToString()), Making(compiler), TARGET)
+    for length in (13, 16, 9, 1):
+        x = data(2, length, 3, seed=length)
+        shares = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+        a, b = found.run({"x": x})
+        np.testing.assert_allclose(a, shares[:, -1], rtol=1e-5)
+        np.testing.assert_allclose(b, shares[:, -1:], rtol=1e-5)
+    assert len(compiler.graphs) == 1

@@ -298,6 +298,31 @@ def test_slices_and_ranges_behind_what_came_before_are_picked() -> None:
             padding(*more, node("Slice", ["x", start, end, "ones"], ["y"]))
 
 
+def test_the_last_elements_are_picked() -> None:
+    """Those that are counted from the end, as exporters write the last token, in a shape of their own."""
+    constants = {"last": np.asarray(-1), "few": np.asarray([[-1, -1]]), "far": np.asarray([2**31 - 1])}
+    for lookup, shape in (
+        (node("Gather", ["x", "last"], ["y"], axis=1), ()),
+        (node("Gather", ["x", "few"], ["y"], axis=1), (1, 2)),
+        (node("Gather", ["x", "minus"], ["y"], axis=1), (1,)),
+        (node("Slice", ["x", "minus", "far", "ones"], ["y"]), (1,)),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(f"{__name__}.WEIGHTS", {**WEIGHTS, **constants})
+            found = padding(lookup)
+        ((axis, told),) = found.picked.values()
+        assert (axis, set(told.elements), told.shape) == (1, {total({"length": 1}, -1)}, shape)
+        assert found.ends and found.mixes and found.outputs == {"y": ()}
+    for start, end in (("two before", "far"), ("minus", "two before"), ("minus", "ones")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(f"{__name__}.WEIGHTS", {**WEIGHTS, **constants, "two before": np.asarray([-2])})
+            source = open_model(model([node("Slice", ["x", start, end, "ones"], ["y"])]))
+        with pytest.raises(CannotPad, match="cuts"):
+            padding_of(source, "length")
+        if end == "far":
+            assert padding_of(source, "length", least=2).picked
+
+
 def test_what_is_written_to_its_own_place_leaves_padding_where_it_is() -> None:
     places = [node("Shape", ["x"], ["s"], start=1, end=2), node("Squeeze", ["s"], ["n"]),
               node("Range", ["zero", "n", "one"], ["places"]), node("Unsqueeze", ["places", "ones"], ["where"]),

@@ -21,12 +21,14 @@ class Appended:
     Attributes:
         place: which one of the carried values.
         item: what a step appends.
-        axis: of a tensor, along which; the body reads no more than the last element of it. None for a sequence.
+        axis: of a tensor, along which. None for a sequence.
+        read: the body reads more of it than the last element.
     """
 
     place: int
     item: str
     axis: int | None
+    read: bool = False
 
 
 def appended(body: onnx.GraphProto, first: int, constants: Mapping[str, Array]) -> tuple[Appended, ...]:
@@ -56,8 +58,8 @@ def appended(body: onnx.GraphProto, first: int, constants: Mapping[str, Array]) 
             found.append(Appended(place, last.input[1], None))
         if last.op_type == "Concat" and len(last.input) == 2 and last.input[1] != name:
             axis = next((a.i for a in last.attribute if a.name == "axis"), 1)
-            if all(_reads_last(node, name, axis, known) for node in others):
-                found.append(Appended(place, last.input[1], axis))
+            read = not all(_reads_last(node, name, axis, known) for node in others)
+            found.append(Appended(place, last.input[1], axis, read))
     return tuple(found)
 
 

@@ -190,8 +190,8 @@ class _Analysis:
                 masks[index, position] = self._mask(at.names[position], at.fact(position), axes, fill)
             told.update({(index, n): self._told(at.names[n], fact) for n, fact in at.told.items()})
             if at.picked is not None:
-                axis, places = at.picked
-                picked[index] = axis, Told(places, "i64", (len(places),))
+                axis, places, shape = at.picked
+                picked[index] = axis, Told(places, "i64", shape)
             mixes |= at.mixes or bool(at.told)
         outputs: dict[str, tuple[int, ...]] = {}
         for name in self.model.outputs:

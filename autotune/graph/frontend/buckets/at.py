@@ -29,7 +29,7 @@ class At:
         within: whether a value, or one component of it, holds places along the open dimension that are no padding.
         masks: what the rule asks for: the padding of an input, by position, along these axes, becomes a number.
         counted: the axis of the open dimension along which a value, or one component of it, is 0, 1, 2, ...
-        picked: in place of a slice, an axis and the elements along it that are its result.
+        picked: an axis and the places along it of the elements that are the result, in this shape.
         told: inputs, by position, whose elements are numbers of the run: what the extents are without padding.
         mixes: elements depend on others along the open dimension, or on their place.
     """
@@ -47,7 +47,7 @@ class At:
     within: Callable[[str, int | None], bool]
     counted: Callable[[str, int | None], int | None]
     masks: dict[int, tuple[tuple[int, ...], float]] = field(default_factory=dict)
-    picked: tuple[int, tuple[Extent, ...]] | None = None
+    picked: tuple[int, tuple[Extent, ...], tuple[int, ...]] | None = None
     told: dict[int, Fact] = field(default_factory=dict)
     mixes: bool = False
 

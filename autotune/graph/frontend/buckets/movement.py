@@ -186,6 +186,8 @@ def slice_(at: At) -> list[Fact]:
             at.mixes = True
         elif dims[place] == at.symbol:
             if not whole or not (end == at.symbol or (isinstance(end, int) and end >= END)):
+                if len(first) == 1 and step == 1 and isinstance(start, int) and isinstance(end, int):
+                    return [_last(at, place, start, end)]
                 raise CannotPad("it cuts the open dimension")
         elif end == at.symbol:
             if not whole:
@@ -200,6 +202,17 @@ def slice_(at: At) -> list[Fact]:
     longer = found.count(at.symbol) > dims.count(at.symbol)
     bound = ANYTHING if longer and given.has(at.symbol) else at.largest(0)
     return [Fact(tuple(found), bound, behind=tuple(behind.items()))]
+
+
+def _last(at: At, axis: int, start: int, end: int) -> Fact:
+    """A slice of some of the last elements along the open dimension, which every extent has."""
+    if at.fact(0).behind or not -at.least <= start < 0 or not (start < end < 0 or end >= END):
+        raise CannotPad("it cuts the open dimension")
+    places = range(start, min(end, 0))
+    at.picked = axis, tuple(plus(at.symbol, n) for n in places), (len(places),)
+    at.mixes = True
+    dims = at.dims(0)
+    return Fact((*dims[:axis], len(places), *dims[axis + 1 :]), at.largest(0))
 
 
 def _window(
@@ -219,7 +232,7 @@ def _window(
         raise CannotPad("the place of a slice is computed")
     if not 0 < count <= SHAPE_ELEMENTS:
         raise CannotPad("a slice at a place of the run is too long")
-    at.picked = axis, tuple(plus(first[0], n) for n in range(count))
+    at.picked = axis, tuple(plus(first[0], n) for n in range(count)), (count,)
     at.mixes = True
     return Fact((*dims[:axis], count, *dims[axis + 1 :]), at.largest(0))
 
@@ -236,6 +249,11 @@ def gather(at: At) -> list[Fact]:
     axis = at.axis(at.node.attr_int("axis", 0), len(dims))
     if dims[axis] == at.symbol:
         at.mixes = True
+        if picked is not None and not given.behind and 0 < picked.size <= SHAPE_ELEMENTS and np.all(picked < 0):
+            if picked.min() < -at.least:
+                raise CannotPad("it looks up further before the end than every extent of the open dimension reaches")
+            at.picked = axis, tuple(plus(at.symbol, int(n)) for n in picked.reshape(-1)), picked.shape
+            return [Fact((*dims[:axis], *places, *dims[axis + 1 :]), at.largest(0))]
         if picked is None or np.any(picked):  # 0 is the first element, which every extent has
             if not at.within(at.names[1], None):
                 raise CannotPad("it looks up along the open dimension")
