@@ -19,7 +19,10 @@ The result is 0 at the end, 1 when the condition says so, 2 + n when check n fai
 
 from __future__ import annotations
 
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.own_objects import own_object
+
+CPU = "x86-64"
+"""What the object is for: every x86-64 CPU."""
 
 POINT_WORDS, COPY_WORDS = 4, 7
 
@@ -135,6 +138,11 @@ ended:
 """
 
 
+def loop_ir() -> str:
+    """The IR text of the driver."""
+    return _IR
+
+
 def loop_object() -> bytes:
     """The driver's object code, the same for every x86-64 CPU."""
-    return compile_ir(_IR, cpu="x86-64", features="").object_code
+    return own_object(loop_ir(), CPU)
