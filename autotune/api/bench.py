@@ -24,9 +24,10 @@ from autotune.machine import core_sets
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.report.coverage import Coverage
-from autotune.runtime.artifact import is_compiled_file, load_artifact
+from autotune.runtime.artifact import load_artifact
 from autotune.runtime.compiled_file import open_compiled
 from autotune.runtime.executor import Executor
+from autotune.runtime.file_head import is_compiled_file
 from autotune.runtime.signature import Trust, unsigned
 from autotune.target import Target
 

@@ -22,9 +22,9 @@ from autotune.api.session_options import SessionOptions, check_readable
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
-from autotune.runtime.artifact import is_compiled_file
 from autotune.runtime.compiled_file import Loaded, open_compiled
 from autotune.runtime.executor import Array, Executor, require_fit
+from autotune.runtime.file_head import is_compiled_file
 from autotune.runtime.program import Program
 from autotune.runtime.signature import KeyFiles, Trust, unsigned
 from autotune.runtime.trace import RunTrace
