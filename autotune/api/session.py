@@ -29,7 +29,6 @@ from autotune.runtime.program import Program
 from autotune.runtime.signature import KeyFiles, Trust, unsigned
 from autotune.runtime.trace import RunTrace
 from autotune.target import Target
-from autotune.tensor.declared import ModelInput, bind_shapes
 
 if TYPE_CHECKING:
     from autotune.api.kept import KeptProgram
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from autotune.compiler.staged import StagedModel
     from autotune.graph.frontend import ModelSource
     from autotune.runtime.shape_use import ShapeUse
+    from autotune.tensor.declared import ModelInput
 
 OWN = "autotune"
 
@@ -109,6 +109,7 @@ class InferenceSession:
             if is_staged_file(path):
                 with needing_all(f"{path} holds a model with the programs of its stages: opening it"):
                     from autotune.api.staged import open_staged
+                    from autotune.tensor.declared import bind_shapes
 
                 staged = open_staged(path, trusted, database, on_new_shape, max_loop_steps)
                 self._model, self._inputs = staged, bind_shapes(staged.inputs, shapes or {})

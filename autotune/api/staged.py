@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from autotune.compiler.foreseen import Extents, Foreseen, foreseen
 from autotune.compiler.programs import Recorder
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.staged_file import StagedFile, open_file
-from autotune.errors import InputError
+from autotune.errors import InputError, ModelError
 from autotune.graph import one_line, open_model
 from autotune.graph.frontend import convert_whole, read_model
 from autotune.graph.frontend.caches import caches_of
@@ -33,6 +34,8 @@ from autotune.tensor.shape_range import ShapeRange, extents_of_range, only_shape
 
 if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
+
+_log = logging.getLogger(__name__)
 
 DRAWN = ((0, 1.0), (1, 0.25), (2, 4.0))
 """Seeds of the inputs that are drawn, and the deviation of their floats, by which more or less of them is found: what
@@ -89,16 +92,12 @@ def compile_staged(
         open_model(source, None, constants), [] if shapes is None else shape_ranges(shapes)
     )  # fmt: skip
     runs = list(_runs(loaded, named, given))
-    ready = Foreseen(*(_unique(run.extents for run in runs if run.ranged is ranged) for ranged in (False, True)))
+    ready = _shapes_of(runs)
     loaded.foresee(ready.exact, ready.ranged)
     for extents in ready.exact:
         loaded.prepare(extents)
-    for run in runs:
-        for seed, deviation in DRAWN if len(run.arrays) < len(run.inputs) else DRAWN[:1]:
-            feeds = complete_feeds([NodeArg.of(declared) for declared in run.inputs], run.arrays, seed, deviation)
-            run_observed(loaded, feeds, run.arrays)
-            loaded.wait()
-    return StagedFile(source, wanted.to_json(), options, constants, ready, recorder.made)
+    done = _made_ready(loaded, runs, named.guessed)
+    return StagedFile(source, wanted.to_json(), options, constants, _shapes_of(done), recorder.made)
 
 
 def open_staged(
@@ -181,9 +180,39 @@ def _runs(model: StagedModel, shapes: Foreseen, given: Sequence[Mapping[str, Arr
             yield _Run(bound, arrays, found if named else None, ranged)
 
 
-def _unique(extents: Iterable[Extents | None]) -> tuple[Extents, ...]:
-    found: list[Extents] = []
-    for one in extents:
-        if one is not None and one not in found:
-            found.append(one)
-    return tuple(found)
+def _made_ready(model: StagedModel, runs: Sequence[_Run], guessed: bool) -> list[_Run]:
+    """Those of the runs that the model is ready for: all, unless they were guessed. Raises as `run_observed`."""
+    done: list[_Run] = []
+    refused: list[Extents] = []
+    for run in runs:
+        extents = run.extents or {}
+        if any(all(extents.get(symbol, -1) >= least for symbol, least in one.items()) for one in refused):
+            continue  # what is larger is too large, too
+        try:
+            _make_ready(model, run)
+            done.append(run)
+        except (InputError, ModelError) as error:
+            if not guessed or (run is runs[-1] and not done):
+                raise
+            refused.append(extents)
+            _log.info("it is not made ready for %s: %s", extents, error)
+    return done
+
+
+def _make_ready(model: StagedModel, run: _Run) -> None:
+    """Have the programs made that a run comes to, those in the background, too. Raises as `run_observed`."""
+    for seed, deviation in DRAWN if len(run.arrays) < len(run.inputs) else DRAWN[:1]:
+        feeds = complete_feeds([NodeArg.of(declared) for declared in run.inputs], run.arrays, seed, deviation)
+        run_observed(model, feeds, run.arrays)
+        model.wait()
+
+
+def _shapes_of(runs: Iterable[_Run]) -> Foreseen:
+    """Each once; those without names are in nobody's list."""
+    exact: list[Extents] = []
+    ranged: list[Extents] = []
+    for run in runs:
+        into = ranged if run.ranged else exact
+        if run.extents is not None and run.extents not in into:
+            into.append(run.extents)
+    return Foreseen(tuple(exact), tuple(ranged))

@@ -27,10 +27,12 @@ class Foreseen:
 
     Attributes:
         exact: that were named one by one. `ranged`: that stand for ranges.
+        guessed: nobody has named any of them, so that the model need not have them all.
     """
 
     exact: tuple[Extents, ...] = ()
     ranged: tuple[Extents, ...] = ()
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def foreseen(model: OnnxModel, wanted: Sequence[ShapeRange]) -> Foreseen:
     count = len(exact) + len(ranged)
     if count > MOST_SHAPES:
         raise ModelError(f"the model is to be made ready for {count} shapes, {MOST_SHAPES} at most: name fewer")
-    return Foreseen(tuple(exact), tuple(ranged))
+    return Foreseen(tuple(exact), tuple(ranged), decoder is not None and not wanted)
 
 
 def _ladder(extents: range) -> list[int]:

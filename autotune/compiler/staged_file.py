@@ -95,7 +95,7 @@ class StagedFile:
             "model": parts.add(to_bytes(self.source)),
             "weights": [[place, parts.add(data)] for place, data in sorted(self.source.weights.items())],
             "fixed": [[name, *_form(a), parts.add(_bytes(a))] for name, a in sorted(self.fixed.items())],
-            "shapes": asdict(self.shapes),
+            "shapes": {"exact": self.shapes.exact, "ranged": self.shapes.ranged},
             "own": [[key, parts.add(code)] for key, code in sorted(host_objects().items())],
             "programs": {key: _to_json(made, parts) for key, made in sorted(self.made.items())},
         }

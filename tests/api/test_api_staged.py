@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import pytest
+from onnx import TensorProto, helper
 
 import autotune
 from autotune.api.session import InferenceSession
+from autotune.compiler.foreseen import Foreseen
+from autotune.compiler.staged_file import StagedFile
+from autotune.errors import CompiledModelError, InputError, ModelError, TargetError
+from autotune.runtime.artifact import load_artifact
+from autotune.runtime.file_head import HEAD
+from autotune.runtime.sealed import MAGIC
+from autotune.target import Target
+from autotune.tensor.shape_range import ShapeRange
 from benchmarks import found
 from benchmarks.decode import Size, gpt2, product_of
 from tests.api.test_api_open_shapes import nonzero_model
+from tests.cli.cli_models import conv_model
+from tests.compiler.test_compiler_growing import decoder as short_decoder
 from tests.compiler.test_compiler_loops import cell_model
-from tests.compiler.test_compiler_staged import data
+from tests.compiler.test_compiler_staged import data, model_of
 
 Array = np.ndarray[Any, Any]
 Feeds = Mapping[str, Array]
@@ -123,6 +137,7 @@ def test_what_is_not_zero(tmp_path: Path) -> None:
     assert compiled == []
 
 
+@pytest.mark.slow
 def test_a_decoder_is_ready_for_prompts_and_steps(tmp_path: Path) -> None:
     """Nobody has named a shape; what is behind the context that is foreseen is compiled."""
     model = decoder().SerializeToString()
@@ -138,6 +153,16 @@ def test_a_decoder_is_ready_for_prompts_and_steps(tmp_path: Path) -> None:
     assert "_parse" in more
 
 
+@pytest.mark.slow
+def test_a_decoder_is_ready_for_no_more_than_it_can(tmp_path: Path) -> None:
+    """It has 64 positions: where nobody names a shape, what it refuses is passed over."""
+    made = autotune.compile_staged(short_decoder().SerializeToString(), TARGET, False)
+    runs = [(shape["past"], shape["tokens"]) for shape in made.shapes.ranged]
+    assert runs == [(32, 1), (0, 16), (0, 32), (0, 64)]
+    with pytest.raises(ModelError, match="an index into axis 0 is outside"):
+        autotune.compile_staged(short_decoder().SerializeToString(), TARGET, False, shapes={"past": (100,)})
+
+
 def test_a_loop_on_the_host(tmp_path: Path) -> None:
     model = cell_model().SerializeToString()
     feeds = {"n": np.asarray(5), "x0": data(2, 8), "h0": data(2, 8, seed=1)}
@@ -145,3 +170,163 @@ def test_a_loop_on_the_host(tmp_path: Path) -> None:
     ours, compiled = opened(tmp_path / "model.at", [feeds], tmp_path / "run")
     equal(ours, right(model, [feeds]))
     assert compiled == []
+
+
+def named_batch() -> bytes:
+    """A layer for a batch of rows, and where its result is not zero."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Relu", ["p"], ["y"]),
+        helper.make_node("NonZero", ["y"], ["where"]),
+    ]
+    model = model_of(nodes, {"x": (TensorProto.FLOAT, ["n", 6])}, ["y", "where"], {"w": data(6, 5)})
+    found: bytes = model.SerializeToString()
+    return found
+
+
+@pytest.fixture(scope="module")
+def ready() -> StagedFile:
+    return autotune.compile_staged(named_batch(), TARGET, False, shapes=[ShapeRange({"n": (n,)}) for n in (4, 7)])
+
+
+@pytest.fixture(scope="module")
+def file(ready: StagedFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("staged") / "model.at"
+    ready.save(path)
+    return path
+
+
+def test_shapes_are_ready_in_whatever_order_they_come(ready: StagedFile, file: Path, tmp_path: Path) -> None:
+    assert ready.shapes == Foreseen(({"n": 4}, {"n": 7}))
+    runs = [{"x": data(7, 6, seed=1)}, {"x": data(4, 6, seed=2)}]
+    ours, compiled = opened(file, runs, tmp_path / "run")
+    equal(ours, right(named_batch(), runs))
+    assert compiled == []
+
+
+def test_equal_models_give_equal_bytes(file: Path, tmp_path: Path) -> None:
+    again = autotune.compile_staged(named_batch(), TARGET, False, shapes=[ShapeRange({"n": (n,)}) for n in (4, 7)])
+    again.save(tmp_path / "again.at")
+    assert (tmp_path / "again.at").read_bytes() == file.read_bytes()
+
+
+def test_a_session_of_a_file_is_one_of_the_model(file: Path) -> None:
+    session = InferenceSession(file, shapes={"n": [7]})
+    assert [(arg.name, arg.shape) for arg in session.get_inputs()] == [("x", [7, 6])]
+    assert session.engine == "autotune" and session.host_nodes == ("node 'where' (NonZero)",)
+    for n in (7, 4, 5, 1):  # two of which were not foreseen
+        equal([session.run(None, {"x": data(n, 6)})], right(named_batch(), [{"x": data(n, 6)}]))
+
+
+def test_shapes_that_were_not_named_can_be_refused(file: Path) -> None:
+    session = InferenceSession(file, on_new_shape="error")
+    session.run(None, {"x": data(4, 6)})
+    with pytest.raises(InputError, match="no program was prepared for n = 5"):
+        session.run(None, {"x": data(5, 6)})
+
+
+def test_inputs_that_are_constants_stay_constants(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["y"]),
+    ]
+    inputs = {"x": (TensorProto.FLOAT, [2, 3]), "shape": (TensorProto.INT64, [1])}
+    model = model_of(nodes, inputs).SerializeToString()
+    made = autotune.compile_staged(model, TARGET, False, fixed={"shape": np.asarray([6])})
+    made.save(tmp_path / "model.at")
+    session = InferenceSession(tmp_path / "model.at")
+    assert [arg.name for arg in session.get_inputs()] == ["x"]
+    np.testing.assert_array_equal(session.run(None, {"x": np.eye(2, 3, dtype=np.float32)})[0], [[0, 4]])
+
+
+def test_external_data_is_folded_in(file: Path, tmp_path: Path) -> None:
+    """The file is as good where the data is not."""
+    model = onnx.load_from_string(named_batch())
+    folder = tmp_path / "with data"
+    folder.mkdir()
+    onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    made = autotune.compile_staged(folder / "m.onnx", TARGET, False, shapes={"n": (4,)})
+    made.save(tmp_path / "model.at")
+    shutil.rmtree(folder)
+    equal([InferenceSession(tmp_path / "model.at").run(None, {"x": data(4, 6)})],
+          right(named_batch(), [{"x": data(4, 6)}]))  # fmt: skip
+
+
+def test_a_single_program_is_no_staged_file() -> None:
+    with pytest.raises(InputError, match=r"single program: autotune\.compile makes its file"):
+        autotune.compile_staged(conv_model(1).SerializeToString(), TARGET, False)
+
+
+def test_shapes_that_nobody_knows_are_asked_for() -> None:
+    with pytest.raises(ModelError, match="no extent is given for n: give --shape n="):
+        autotune.compile_staged(named_batch(), TARGET, False)
+
+
+def other_cpu() -> Target:
+    """One that has what this machine lacks."""
+    here = Target.parse(TARGET)
+    found = replace(here, features=(*here.features, "avx512er"))
+    assert found.missing_features()
+    return found
+
+
+def test_it_is_made_where_it_can_run() -> None:
+    with pytest.raises(TargetError, match="needs avx512er"):
+        autotune.compile_staged(named_batch(), other_cpu(), False, shapes={"n": (4,)})
+
+
+def refused(path: Path, message: str, **more: Any) -> None:
+    with pytest.raises(CompiledModelError, match=message) as raised:
+        InferenceSession(path, **more)
+    assert "\n" not in str(raised.value)
+
+
+def test_any_damaged_byte_is_noticed(file: Path, tmp_path: Path) -> None:
+    whole, damaged = file.read_bytes(), tmp_path / "damaged.at"
+    first = HEAD.size + HEAD.unpack(whole[: HEAD.size])[1]  # of the parts
+    digests = json.loads(whole[HEAD.size : first])["parts"]
+    ends = first + np.cumsum([-(-size // 64) * 64 for size, _ in digests])
+    places = [9, 20, HEAD.size, first - 1, first, *(int(end) - 64 for end in ends)]
+    for place in (place for place in places if place < len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 0x10
+        damaged.write_bytes(flipped)
+        refused(damaged, "is damaged")
+
+
+def test_a_file_that_was_cut_is_refused(file: Path, tmp_path: Path) -> None:
+    whole, cut = file.read_bytes(), tmp_path / "cut.at"
+    for length in (HEAD.size, 200, len(whole) // 2, len(whole) - 1):
+        cut.write_bytes(whole[:length])
+        refused(cut, "is damaged")
+    cut.write_bytes(whole[:20])
+    refused(cut, "is not a compiled model")
+
+
+def test_files_of_other_versions_and_kinds_are_refused(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.at"
+    other.write_bytes(MAGIC[:7] + bytes([MAGIC[7] + 1]) + file.read_bytes()[8:])
+    refused(other, "was written by another version of autotune; compile the model again")
+    with pytest.raises(CompiledModelError, match="holds a model of another kind"):
+        load_artifact(file)
+
+
+def test_a_file_for_another_cpu_is_refused(ready: StagedFile, tmp_path: Path) -> None:
+    replace(ready, target=other_cpu().to_json()).save(tmp_path / "other.at")
+    refused(tmp_path / "other.at", "cannot run here: .*avx512er")
+
+
+def test_signatures_are_those_of_all_files(ready: StagedFile, file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    from tests.runtime.test_runtime_signature import keys
+
+    (private, public), (_, stranger) = keys(tmp_path, "ours"), keys(tmp_path, "theirs")
+    ready.save(tmp_path / "signed.at", sign=private)
+    InferenceSession(tmp_path / "signed.at", trust=public).run(None, {"x": data(4, 6)})
+    InferenceSession(tmp_path / "signed.at")
+    refused(tmp_path / "signed.at", "was signed with another key", trust=stranger)
+    refused(file, "is not signed", trust=public)
+    whole = bytearray((tmp_path / "signed.at").read_bytes())
+    whole[20] ^= 1
+    (tmp_path / "signed.at").write_bytes(whole)
+    refused(tmp_path / "signed.at", "was altered after it was signed", trust=public)
