@@ -18,7 +18,7 @@ from autotune.compiler.compile import CompiledModel
 from autotune.compiler.foreseen import Extents, Foreseen, foreseen
 from autotune.compiler.programs import Recorder
 from autotune.compiler.staged import StagedModel
-from autotune.compiler.staged_file import StagedFile, open_file
+from autotune.compiler.staged_file import StagedFile, open_file, source_of
 from autotune.errors import InputError, ModelError
 from autotune.graph import one_line, open_model
 from autotune.graph.frontend import convert_whole, read_model
@@ -128,8 +128,8 @@ def open_staged(
 
 
 def model_in(path: Path) -> Path | Source:
-    """The model of a staged file, or the file itself where it is another. Raises CompiledModelError as `open_file`."""
-    return open_file(path).source if is_staged_file(path) else path
+    """The model of a staged file, or the file itself where it is another. Raises CompiledModelError as `source_of`."""
+    return source_of(path) if is_staged_file(path) else path
 
 
 def needs_stages(

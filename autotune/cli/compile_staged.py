@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from autotune.runtime.executor import Array
     from autotune.tensor.shape_range import ShapeRange
 
+SHOWN = 4
+
 
 def ranges_of(runs: Sequence[Mapping[str, Array]]) -> list[ShapeRange]:
     """The shapes of the arrays of runs."""
@@ -47,8 +49,7 @@ def show_staged(out: Path, ready: StagedFile, seconds: float, as_json: bool) -> 
         return coverage
     shown = table("program for", "kernels", "memory of a run", right=("kernels", "memory of a run"))
     for one in ready.programs:
-        forms = ", ".join(f"{name} {list(shape)}" for name, shape in _shapes(one).items())
-        shown.add_row(forms or "no inputs", str(len(one.program.calls)), size(one.program.arena_bytes))
+        shown.add_row(_forms(one), str(len(one.program.calls)), size(one.program.arena_bytes))
     print_table(shown)
     every = [*ready.shapes.exact, *ready.shapes.ranged]
     named = [", ".join(f"{symbol} = {extent}" for symbol, extent in one.items()) for one in every if one]
@@ -57,6 +58,13 @@ def show_staged(out: Path, ready: StagedFile, seconds: float, as_json: bool) -> 
     print(f"ready for: {'; '.join(named) or 'what these runs led to'}")
     print("compiled when they come: other shapes, and values that lead to other programs")
     return coverage
+
+
+def _forms(program: CompiledModel) -> str:
+    """What it takes, in few words: a decoder has dozens of caches."""
+    forms = [f"{name} {list(shape)}" for name, shape in _shapes(program).items()]
+    more = f" and {len(forms) - SHOWN} more" if len(forms) > SHOWN else ""
+    return ", ".join(forms[:SHOWN]) + more or "no inputs"
 
 
 def _shapes(program: CompiledModel) -> dict[str, tuple[int, ...]]:

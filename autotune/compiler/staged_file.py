@@ -135,13 +135,12 @@ def open_file(path: Path, trust: Trust | None = None) -> OpenedFile:
     header = sealed.header
     try:
         require_cpu(path, header["target"])
-        weights = {int(place): sealed.parts[number] for place, number in header["weights"]}
         contents = {int(place): bytes.fromhex(sealed.digests[number]) for place, number in header["weights"]}
         fixed = {name: _array(dtype, shape, sealed.parts[number]) for name, dtype, shape, number in header["fixed"]}
         found = PackedWeights()
         programs = {key: partial(_from_json, path, one, sealed) for key, one in header["programs"].items()}
         opened = OpenedFile(
-            from_bytes(sealed.parts[header["model"]].tobytes(), weights), header["target"], header["options"], fixed,
+            _source(sealed), header["target"], header["options"], fixed,
             Foreseen(_extents(header["shapes"]["exact"]), _extents(header["shapes"]["ranged"])),
             Known(programs, found), found, contents,
         )  # fmt: skip
@@ -151,10 +150,24 @@ def open_file(path: Path, trust: Trust | None = None) -> OpenedFile:
     return opened
 
 
+def source_of(path: Path) -> Source:
+    """The model of a staged file, of which nothing is run. Raises as `open_file`, but for the CPU."""
+    sealed = read_sealed(path)
+    try:
+        return _source(sealed)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise damaged(path) from error
+
+
 def target_of(path: Path) -> Target:
     """What the programs of a staged file are for. Raises CompiledModelError as `open_file`, but for the CPU."""
     header, _ = read_header(path)
     return Target.from_json(header["target"])
+
+
+def _source(sealed: Sealed) -> Source:
+    weights = {int(place): sealed.parts[number] for place, number in sealed.header["weights"]}
+    return from_bytes(sealed.parts[sealed.header["model"]].tobytes(), weights)
 
 
 def _to_json(made: Made, parts: Parts) -> dict[str, Any]:
