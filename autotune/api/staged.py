@@ -193,7 +193,12 @@ def _made_ready(model: StagedModel, runs: Sequence[_Run], guessed: bool) -> list
             done.append(run)
         except (InputError, ModelError) as error:
             if not guessed or (run is runs[-1] and not done):
-                raise
+                if len(run.arrays) == len(run.inputs):
+                    raise
+                raise type(error)(
+                    f"{error}, or make the input that decides a constant of the file by --fix NAME=FILE.npy",
+                    values=error.values,
+                ) from error
             refused.append(extents)
             _log.info("it is not made ready for %s: %s", extents, error)
     return done
