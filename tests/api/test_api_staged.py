@@ -316,6 +316,16 @@ def test_a_file_for_another_cpu_is_refused(ready: StagedFile, tmp_path: Path) ->
     refused(tmp_path / "other.at", "cannot run here: .*avx512er")
 
 
+@pytest.mark.parametrize("package", ["llvmlite", "onnx"])
+def test_what_is_not_installed_is_named(file: Path, package: str) -> None:
+    script = f"import sys; sys.modules[{package!r}] = None; import autotune; autotune.InferenceSession({str(file)!r})"
+    env = {**os.environ, "PYTHONPATH": str(Path(autotune.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
+    (*_, last) = done.stderr.splitlines()
+    assert last.startswith(f"autotune.errors.IncompleteInstallError: {file} holds a model with the programs of its")
+    assert f"opening it needs the package {package}, which is not installed: pip install autotune-compiler" in last
+
+
 def test_signatures_are_those_of_all_files(ready: StagedFile, file: Path, tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
     from tests.runtime.test_runtime_signature import keys
