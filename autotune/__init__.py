@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         set_default_logger_severity,
     )
     from autotune.api.shapes import compile_shapes
+    from autotune.api.staged import compile_staged
     from autotune.api.tune import TuneReport, tune
     from autotune.compiler.compile import CompiledModel
     from autotune.compiler.compiled_shapes import CompiledShapes
@@ -82,6 +83,7 @@ _PUBLIC = {
     "best_schedule": "autotune.api.best",
     "compile": "autotune.api.compile",
     "compile_shapes": "autotune.api.shapes",
+    "compile_staged": "autotune.api.staged",
     "disable_telemetry_events": "autotune.api.ort_module",
     "enable_telemetry_events": "autotune.api.ort_module",
     "explain": "autotune.api.explain",
@@ -127,6 +129,7 @@ __all__ = [
     "best_schedule",
     "compile",
     "compile_shapes",
+    "compile_staged",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "explain",

@@ -202,8 +202,13 @@ class Net:
         """Global average pool and a dense layer to 1000 classes."""
         return self.dense(self.node("Flatten", self.node("GlobalAveragePool", x)), channels, CLASSES)
 
+    @property
+    def last(self) -> str:
+        """What the last node gives."""
+        return str(self._nodes[-1].output[0])
+
     def finish(
-        self, result: str, given: tuple[int, ...] = (1, 3, 224, 224), gives: tuple[int, ...] = (1, CLASSES)
+        self, result: str, given: tuple[int, ...] = (1, 3, 224, 224), gives: tuple[int | str, ...] = (1, CLASSES)
     ) -> onnx.ModelProto:
         graph = helper.make_graph(
             self._nodes,

@@ -20,6 +20,7 @@ import autotune
 from autotune.measure.peaks import Peaks, Rate
 from autotune.plugins import GROUP
 from tests.cli.cli_models import invoke
+from tests.compiler.test_compiler_growing import decoder
 from tests.pages import PAGES, ROOT, Block, blocks, name_of
 
 NOT_OURS = ("pip ", "make ", "cc ", "python -m benchmarks", "mkdir ", "cd ")
@@ -48,6 +49,15 @@ def image_model(data: str = "data") -> onnx.ModelProto:
         [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def found_model() -> onnx.ModelProto:
+    """Where a patch embedding is not zero: input `images` f32[1, 3, 224, 224], a result as long as that is often."""
+    model = image_model("images")
+    nodes = [helper.make_node("Relu", ["a"], ["r"]), helper.make_node("NonZero", ["r"], ["where"])]
+    model.graph.node.extend(nodes)
+    model.graph.output.append(helper.make_tensor_value_info("where", TensorProto.INT64, [4, "count"]))
+    return model
 
 
 def token_model() -> onnx.ModelProto:
@@ -80,7 +90,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         onnx.save(image_model(), name)
     onnx.save(image_model("image"), "detector.onnx")
     onnx.save(token_model(), "encoder.onnx")
+    onnx.save(found_model(), "yolo_with_nms.onnx")
+    onnx.save(decoder(), "decoder_with_past.onnx")
     np.save("image.npy", np.zeros((1, 3, 224, 224), np.float32))
+    for number, name in enumerate(("street.npy", "night.npy")):
+        np.save(name, np.random.default_rng(number).standard_normal((1, 3, 224, 224), np.float32))
     with autotune.Database.open(tmp_path / "colleague.sqlite"):
         return tmp_path
 

@@ -12,7 +12,9 @@ from autotune.api.load import Runnable, load
 from autotune.api.locate import DatabaseLike
 from autotune.api.node_arg import NodeArg
 from autotune.api.observe import run_observed
+from autotune.api.staged import open_staged
 from autotune.compiler.compile import CompiledModel
+from autotune.compiler.staged_file import target_of
 from autotune.engines.compare import Comparison, compare
 from autotune.engines.engine import Array, Engine, Ours
 from autotune.engines.float_environment import own_float_environment
@@ -24,11 +26,13 @@ from autotune.machine import core_sets
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.report.coverage import Coverage
-from autotune.runtime.artifact import is_compiled_file, load_artifact
+from autotune.runtime.artifact import load_artifact
 from autotune.runtime.compiled_file import open_compiled
 from autotune.runtime.executor import Executor
+from autotune.runtime.file_head import is_compiled_file, is_staged_file
 from autotune.runtime.signature import Trust, unsigned
 from autotune.target import Target
+from autotune.tensor.declared import bind_shapes
 
 UNTUNED, F32 = "autotune untuned", "autotune f32"
 
@@ -118,7 +122,7 @@ def settings(
         EngineError: the streams cannot share the threads, or a compiled file is asked for what it was not made for.
     """
     if is_compiled_file(model):
-        made = Target.from_json(load_artifact(model).programs[0].target)
+        made = target_of(model) if is_staged_file(model) else Target.from_json(load_artifact(model).programs[0].target)
         target = made.with_threads(made.num_threads * streams)
         for wanted in threads:
             if wanted != target.num_threads:
@@ -229,10 +233,21 @@ def _file(ask: Ask, setting: Setting, note: Callable[[str], None]) -> _Loaded:
         )
     if ask.peers:
         note(f"{ask.model} is a compiled file, which other engines cannot read: they are left out")
+    if is_staged_file(ask.model):
+        return _staged_file(ask)
     opened = open_compiled(ask.model, ask.trust, ask.shapes)
     feeds = complete_feeds([NodeArg.of(spec) for spec in opened.inputs], ask.inputs, 0)
     flops = opened.program.flops if isinstance(opened, Executor) else opened.flops(feeds)
     return _Loaded([lambda number: Ours(open_compiled(ask.model, ask.trust, ask.shapes))], feeds, flops, (), {})
+
+
+def _staged_file(ask: Ask) -> _Loaded:
+    """A run tells its programs."""
+    opened = open_staged(ask.model, ask.trust, ask.database)
+    inputs = bind_shapes(opened.inputs, ask.shapes)
+    feeds = complete_feeds([NodeArg.of(declared) for declared in inputs], ask.inputs, 0)
+    flops = sum(program.program.flops for program in run_observed(opened, feeds, ask.inputs))
+    return _Loaded([lambda number: Ours(open_staged(ask.model, ask.trust, ask.database))], feeds, flops, (), {})
 
 
 class _Ours:

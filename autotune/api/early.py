@@ -9,12 +9,13 @@ from autotune.codegen.beside import Beside
 
 if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
+    from autotune.graph.frontend.source import Source
 
 LARGE = 1 << 20
 """Bytes of a model that has more to build, as a rule, than one process does while another one starts."""
 
 
-def helpers(model: ModelSource) -> Beside:
+def helpers(model: ModelSource | Source) -> Beside:
     """Started for a large model; for others they start when there is much to do."""
     beside = Beside(["autotune.compiler.asked"])
     if _size(model) >= LARGE:
@@ -22,7 +23,7 @@ def helpers(model: ModelSource) -> Beside:
     return beside
 
 
-def _size(model: ModelSource) -> int:
+def _size(model: ModelSource | Source) -> int:
     """Bytes of a file or of its contents; 0 where that takes more than a look."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return len(model)

@@ -12,13 +12,16 @@ from autotune.runtime.executor import Array
 from autotune.runtime.feeds import random_feeds
 
 
-def complete_feeds(wanted: Sequence[NodeArg], given: Mapping[str, object], seed: int | None) -> dict[str, Array]:
+def complete_feeds(
+    wanted: Sequence[NodeArg], given: Mapping[str, object], seed: int | None, deviation: float = 1.0
+) -> dict[str, Array]:
     """All feeds by name.
 
     Args:
         wanted: the model's inputs.
         given: values of some of them.
         seed: to draw the others with; None when all must be given.
+        deviation: of the floats that are drawn.
 
     Raises:
         InputError: a name is unknown, a value is missing, or one that is to be drawn has an open shape.
@@ -33,7 +36,7 @@ def complete_feeds(wanted: Sequence[NodeArg], given: Mapping[str, object], seed:
             f"no value for input {', '.join(arg.name for arg in missing)}; give --input NAME=FILE.npy or"
             f" --random SEED; the model takes {known}"
         )
-    drawn = random_feeds([arg.spec for arg in missing], seed) if seed is not None else {}
+    drawn = random_feeds([arg.spec for arg in missing], seed, deviation) if seed is not None else {}
     return {**drawn, **as_arrays(given)}
 
 

@@ -21,6 +21,7 @@ from autotune.compiler.heap import trim, without_collector
 from autotune.compiler.precise import compile_precisely
 from autotune.compiler.precision import Precision
 from autotune.compiler.prepared import PreparedModel
+from autotune.compiler.programs import Programs
 from autotune.compiler.staged import StagedModel, compile_or_stage
 from autotune.compiler.stages import MAX_LOOP_STEPS, Making
 from autotune.compiler.weights import PackedWeights
@@ -34,13 +35,14 @@ from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
+    from autotune.graph.frontend.source import Source
 
 Runnable = Union[CompiledModel, StagedModel]
 ON_NEW_SHAPE = ("auto", "compile", "bucket", "error")
 
 
 def load(
-    model: ModelSource,
+    model: ModelSource | Source,
     target: str | Target | None = None,
     database: DatabaseLike = None,
     *,
@@ -58,6 +60,8 @@ def load(
     on_new_shape: str = "compile",
     keep: Callable[[CompiledModel], None] | None = None,
     beside: Beside | None = None,
+    programs: Callable[[OnnxModel], Programs] | None = None,
+    is_staged: bool = False,
 ) -> Runnable:
     """Like `compile`, but shapes may be open and may depend on values: such models are compiled while they run.
 
@@ -68,6 +72,8 @@ def load(
             serves others, too, "auto" for exactly that where it is the first or comes often, else as "bucket", "error".
         keep: told of a program that comes from the model alone, not from files that it names.
         beside: `helpers` that were started already.
+        programs: gives those that are known of the parsed model.
+        is_staged: it is known to be no single program.
 
     Raises:
         ModelError, UnsupportedError, TargetError, DatabaseError, InputError: as for `compile`.
@@ -90,7 +96,11 @@ def load(
     making = Making(compiled, Optimizer(skip_passes, dump_graph), steps, max_memory, wanted)
 
     def staged(parsed: OnnxModel) -> StagedModel:
-        sharing = replace(making, compile=functools.partial(compiled, weights=PackedWeights()))
+        sharing = replace(
+            making,
+            compile=functools.partial(compiled, weights=PackedWeights()),
+            programs=None if programs is None else programs(parsed),
+        )
         if on_new_shape == "error":
             return PreparedModel(parsed, sharing)
         written = with_joints(parsed)
@@ -111,7 +121,8 @@ def load(
         idle.append(started)
         opened = [open_model(model, shapes, as_arrays(fixed), extents, denoted)]
         alone = opened[0].folder is None
-        found = compile_or_stage(opened.pop(), making, staged)  # not held here, too
+        # not held here, too
+        found = staged(opened.pop()) if is_staged else compile_or_stage(opened.pop(), making, staged)
     idle.clear()
     trim()
     if keep is not None and alone and isinstance(found, CompiledModel):

@@ -22,9 +22,9 @@ from autotune.api.session_options import SessionOptions, check_readable
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
-from autotune.runtime.artifact import is_compiled_file
 from autotune.runtime.compiled_file import Loaded, open_compiled
 from autotune.runtime.executor import Array, Executor, require_fit
+from autotune.runtime.file_head import is_compiled_file, is_staged_file
 from autotune.runtime.program import Program
 from autotune.runtime.signature import KeyFiles, Trust, unsigned
 from autotune.runtime.trace import RunTrace
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from autotune.compiler.staged import StagedModel
     from autotune.graph.frontend import ModelSource
     from autotune.runtime.shape_use import ShapeUse
+    from autotune.tensor.declared import ModelInput
 
 OWN = "autotune"
 
@@ -44,7 +45,8 @@ class InferenceSession:
     """A model ready to run. Several threads may call `run` at once.
 
     Args:
-        path_or_bytes: an ONNX model (a path, bytes or onnx.ModelProto), or a file that `autotune compile` wrote.
+        path_or_bytes: an ONNX model (a path, bytes or onnx.ModelProto), or a file that `autotune compile` wrote. One
+            of a model whose shapes a run decides compiles what it does not hold, with `database`.
         sess_options: `SessionOptions`, which say what of them is heeded. Of ONNX Runtime's own ones the attributes are
             read alike; dimensions and entries that were added to them cannot be read, which warns, once.
         providers, provider_options: as in ONNX Runtime; another one than the CPU warns, once.
@@ -99,10 +101,20 @@ class InferenceSession:
         check_readable(self._options)
         check_providers(providers)
         self._fallback: Callable[[UnsupportedError], FallbackModel] | None = None
+        self._inputs: tuple[ModelInput, ...] | None = None  # where the user says more about them than the model
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
         if path is not None and is_compiled_file(path):
             trusted = None if trust is None else Trust.load(trust)
-            self._model: Loaded | StagedModel | FallbackModel = open_compiled(path, trusted, shapes, on_new_shape)
+            self._model: Loaded | StagedModel | FallbackModel
+            if is_staged_file(path):
+                with needing_all(f"{path} holds a model with the programs of its stages: opening it"):
+                    from autotune.api.staged import open_staged
+                    from autotune.tensor.declared import bind_shapes
+
+                staged = open_staged(path, trusted, database, on_new_shape, max_loop_steps)
+                self._model, self._inputs = staged, bind_shapes(staged.inputs, shapes or {})
+            else:
+                self._model = open_compiled(path, trusted, shapes, on_new_shape)
         elif trust is not None:
             raise unsigned(path or "the model")
         else:
@@ -204,7 +216,7 @@ class InferenceSession:
         model = self._model
         if isinstance(model, FallbackModel):
             return model.inputs
-        return [NodeArg.of(declared) for declared in model.inputs]
+        return [NodeArg.of(declared) for declared in (model.inputs if self._inputs is None else self._inputs)]
 
     def get_outputs(self) -> list[NodeArg]:
         model = self._model

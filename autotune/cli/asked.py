@@ -84,7 +84,7 @@ class Asked(AskedTarget):
         Args:
             more: values of further options, by their names with _ for -.
         """
-        from autotune.runtime.artifact import is_compiled_file
+        from autotune.runtime.file_head import is_compiled_file
 
         cpu, threads = (word in target_words(self.target) for word in ("--target", "--threads"))
         own = {"target": cpu, "threads": threads, "precision": self.precision != "model", "max_error": self.max_error}

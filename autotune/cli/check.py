@@ -9,7 +9,7 @@ from autotune.cli.asked_target import AskedTarget
 from autotune.cli.options import (
     ImportOption,
     JsonOption,
-    ModelArgument,
+    RunnableArgument,
     ShapeOption,
     load_imports,
     parse_shapes,
@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
 
 def check(
-    model: ModelArgument,
+    model: RunnableArgument,
     *,
     asked: AskedTarget,
     shape: ShapeOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that a model can be compiled; every unsupported operator is named at once."""
+    """Check that a model can be compiled; every unsupported operator is named at once.
+
+    Of a file that `autotune compile` wrote it checks the model in it, if it holds one.
+    """
+    from autotune.api.staged import model_in
     from autotune.compiler.outline import outline
     from autotune.compiler.tasks import kernel_tasks
     from autotune.graph import open_model, optimize
@@ -37,7 +41,7 @@ def check(
     load_imports(imports)
     target = asked.parsed_target()
     with working(f"checking {model}"):
-        parsed = open_model(model, parse_shapes(shape))
+        parsed = open_model(model_in(model), parse_shapes(shape))
         found = outline(parsed)
         tasks = kernel_tasks(optimize(found.graph), target) if found.graph is not None else ()
     kernels = sum(task.uses for task in tasks)

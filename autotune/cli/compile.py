@@ -12,7 +12,7 @@ import typer
 
 from autotune.cli.asked import AskedRanges
 from autotune.cli.asked_target import with_threads
-from autotune.cli.feeds import FixOption, load_arrays
+from autotune.cli.feeds import FixOption, InputsOption, load_arrays, load_runs
 from autotune.cli.options import (
     DbOption,
     DumpGraphOption,
@@ -90,6 +90,7 @@ def compile_model(
     max_error: MaxErrorOption = None,
     max_memory: MaxMemoryOption = None,
     fix: FixOption = None,
+    inputs: InputsOption = None,
     skip_pass: SkipPassOption = None,
     dump_graph: DumpGraphOption = None,
     imports: ImportOption = None,
@@ -103,17 +104,20 @@ def compile_model(
     """Compile a model with the best schedules known: to one file, or, as FILE.so, to a shared library for C.
 
     A library needs no Python to run, and a C compiler to be made. Of several shapes, or ranges of them, a file holds
-    the programs that serve them, and the weights once.
+    the programs that serve them, and the weights once. A model whose shapes a run decides is run here, on inputs that
+    are given or drawn; its file holds the model, and the programs of these runs.
     """
     from autotune.aot import save_library
     from autotune.aot.interface import identifiers
     from autotune.api.compile import compile
+    from autotune.api.staged import compile_staged, needs_stages
+    from autotune.cli.compile_staged import ranges_of, show_staged
     from autotune.report.coverage import Coverage
     from autotune.runtime.signature import Signer
     from autotune.tensor.shape_range import only_shape
 
     out = model.with_suffix(".at") if out is None else out
-    asked = AskedRanges(target, threads, shape, fix, db, layer, precision, max_error, imports)
+    asked = AskedRanges(target, threads, shape, inputs or fix, db, layer, precision, max_error, imports)
     ranges = asked.ranges
     shapes = only_shape(ranges)
     library = out.suffix.lower() in LIBRARY
@@ -139,7 +143,14 @@ def compile_model(
             "fixed": load_arrays(fix, "--fix"), "strict_fp": strict_fp, "max_memory": limit,
             "skip_passes": skip_pass or (), "dump_graph": dump_graph, "precision": precision, "max_error": max_error,
         }  # fmt: skip
-        if shapes is None:
+        arrays = load_runs(inputs, "--input")
+        staged = not library and needs_stages(model, ranges or ranges_of(arrays), options["fixed"])
+        if arrays and not staged:
+            raise InputError(f"--input is for models whose shapes a run decides, and {model} in these shapes is none")
+        if staged:
+            ready = compile_staged(model, asked.target, database, shapes=ranges or None, inputs=arrays, **options)
+            ready.save(out, sign)
+        elif shapes is None:
             from autotune.api.shapes import compile_shapes
 
             every = compile_shapes(model, ranges, asked.target, database, **options)
@@ -154,6 +165,11 @@ def compile_model(
                 compiled.save(out, sign)
     seconds = time.perf_counter() - start
     here = asked.parsed_target().runs_on_host()
+    if staged:
+        coverage = show_staged(out, ready, seconds, as_json)
+        if not as_json:
+            print_coverage(coverage, asked.tune_command(model), here)
+        return
     if shapes is None:
         show_shapes(out, every, seconds, asked.tune_command(model), here, as_json)
         return

@@ -45,7 +45,7 @@ def run(
     """Run a model once."""
     from autotune.api.feeds import complete_feeds
     from autotune.api.session import InferenceSession
-    from autotune.runtime.artifact import is_compiled_file
+    from autotune.runtime.file_head import is_compiled_file
 
     asked.note_compiled(model, untuned=untuned, skip_pass=skip_pass, dump_graph=dump_graph)
     target, given = asked.parsed_target(), asked.arrays()

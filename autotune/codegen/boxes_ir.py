@@ -13,7 +13,10 @@ position; they leave a heap best first, only as long as boxes are wanted. Each i
 
 from __future__ import annotations
 
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.own_objects import own_object
+
+CPU = "x86-64-v3"
+"""What the object is for: every CPU that autotune runs on."""
 
 _HEAP = """
 declare i64 @llvm.umax.i64(i64, i64)
@@ -373,4 +376,4 @@ def boxes_ir() -> str:
 
 def boxes_object() -> bytes:
     """The object code, for every CPU that autotune runs on: those with AVX2."""
-    return compile_ir(boxes_ir(), cpu="x86-64-v3", features="").object_code
+    return own_object(boxes_ir(), CPU)

@@ -25,7 +25,10 @@ tells how many were taken, `leg` which one it was of 2 and 3. The step goes on w
 
 from __future__ import annotations
 
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.own_objects import own_object
+
+CPU = "x86-64"
+"""What the object is for: every x86-64 CPU."""
 
 POINT_WORDS, COPY_WORDS, LEG_WORDS = 4, 7, 11
 
@@ -195,6 +198,11 @@ ended:
 """
 
 
+def loop_ir() -> str:
+    """The IR text of the driver."""
+    return _IR
+
+
 def loop_object() -> bytes:
     """The driver's object code, the same for every x86-64 CPU."""
-    return compile_ir(_IR, cpu="x86-64", features="").object_code
+    return own_object(loop_ir(), CPU)

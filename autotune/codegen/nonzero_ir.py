@@ -17,7 +17,10 @@ room for all of them.
 
 from __future__ import annotations
 
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.own_objects import own_object
+
+CPU = "x86-64-v3"
+"""What the object is for: every CPU that autotune runs on."""
 
 _ROW = """
 declare i64 @llvm.cttz.i64(i64, i1)
@@ -238,4 +241,4 @@ def nonzero_ir() -> str:
 
 def nonzero_object() -> bytes:
     """The object code, for every CPU that autotune runs on: those with AVX2."""
-    return compile_ir(nonzero_ir(), cpu="x86-64-v3", features="").object_code
+    return own_object(nonzero_ir(), CPU)

@@ -13,7 +13,10 @@ are NaN, and its place in the low ones. The sort leaves equal bytes as they are,
 
 from __future__ import annotations
 
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.own_objects import own_object
+
+CPU = "x86-64-v3"
+"""What the object is for: every CPU that autotune runs on."""
 
 _INTEGERS = """
 declare i64 @llvm.smin.i64(i64, i64)
@@ -219,4 +222,4 @@ def unique_ir() -> str:
 
 def unique_object() -> bytes:
     """The object code, for every CPU that autotune runs on: those with AVX2."""
-    return compile_ir(unique_ir(), cpu="x86-64-v3", features="").object_code
+    return own_object(unique_ir(), CPU)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from autotune.compiler.again import OFTEN
 from autotune.compiler.background import Background
@@ -68,8 +68,17 @@ class AdaptiveModel(StagedModel):
     def prepare(self, extents: Mapping[str, int]) -> CompiledModel | None:
         """Make a program for just these extents. Raises as `StagedModel.prepare`."""
         found = super().prepare(extents)
-        self._own.add(tuple((symbol, extents[symbol]) for symbol in OpenAxes(self.inputs, ()).symbols))
+        self._own.add(self._shape(extents))
         return found
+
+    def foresee(self, exact: Sequence[Mapping[str, int]], ranged: Sequence[Mapping[str, int]] = ()) -> None:
+        """See `StagedModel.foresee`."""
+        if self._named:
+            self._own.update(map(self._shape, exact))
+        self._vary = self._vary or bool(ranged)
+
+    def _shape(self, extents: Mapping[str, int]) -> Shape:
+        return tuple((symbol, extents[symbol]) for symbol in OpenAxes(self.inputs, ()).symbols)
 
     def run(
         self, feeds: Mapping[str, object], watch: Watch | None = None, trace: RunTrace | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.compiler.compile import CompiledModel
@@ -25,6 +25,10 @@ class PreparedModel(StagedModel):
         made = super().prepare(extents)
         self._prepared.append(dict(extents))
         return made
+
+    def foresee(self, exact: Sequence[Mapping[str, int]], ranged: Sequence[Mapping[str, int]] = ()) -> None:
+        """Runs of exactly these extents are not refused."""
+        self._prepared += map(dict, exact)
 
     def run(
         self, feeds: Mapping[str, object], watch: Watch | None = None, trace: RunTrace | None = None

@@ -41,20 +41,20 @@ class NewRows:
     @classmethod
     def of(cls, model: OnnxModel, caches: Caches, extents: Mapping[str, int]) -> NewRows:
         """Those of a run with inputs of these extents. Raises CannotPad where nobody knows."""
-        count = _appended(replace(model, inputs=bind_symbols(model.inputs, extents)), caches)
+        count = appended_rows(replace(model, inputs=bind_symbols(model.inputs, extents)), caches)
         if not isinstance(count, int) or count < 1:
             raise CannotPad("how many rows a step appends is not known before it runs")
         beside = {dim for i in model.inputs if caches.symbol in (i.dims or ()) for dim in i.dims or ()}
         whole = extents[caches.symbol] + count
         lengths = frozenset(s for s, extent in extents.items() if extent == whole and s not in beside)
-        symbol = _appended(model, caches)
+        symbol = appended_rows(model, caches)
         if not isinstance(symbol, str) and count > 1:  # whoever takes it for that has to prove it
             alike = [s for s, extent in extents.items() if extent == count and s not in beside and s not in lengths]
             symbol = alike[0] if len(alike) == 1 else None
         return cls(count, symbol if isinstance(symbol, str) and extents.get(symbol) == count else None, lengths)
 
 
-def _appended(model: OnnxModel, caches: Caches) -> Extent:
+def appended_rows(model: OnnxModel, caches: Caches) -> Extent:
     """How many rows go to each cache; None where they differ, or nobody knows. Raises CannotPad: as `dimensions_of`."""
     dims = dimensions_of(model)
     found = {known[cache.axis] if (known := dims.get(cache.new)) else None for cache in caches.each}

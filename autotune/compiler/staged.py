@@ -8,7 +8,7 @@ bounded cache, so a model that sees the same shapes again compiles nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -142,6 +142,13 @@ class StagedModel:
             InputError: an open dimension is not among them. ModelError: they make the model impossible.
         """
         return self.beginning(extents).program
+
+    def foresee(self, exact: Sequence[Mapping[str, int]], ranged: Sequence[Mapping[str, int]] = ()) -> None:
+        """Programs are known for runs of these extents of the open dimensions: no other ones need be made for them.
+
+        Args:
+            exact: for which there are programs of their own; those for `ranged` serve others, too.
+        """
 
     def beginning(self, extents: Mapping[str, int]) -> Specialisation:
         """What a run with inputs of these extents begins with, its program linked. Arguments and errors: `prepare`."""

@@ -20,6 +20,7 @@ from autotune.compiler.compile import CompiledModel
 from autotune.compiler.decided import Decided, MoreValuesError, OpenError
 from autotune.compiler.host import value_bytes
 from autotune.compiler.loop_guard import LoopGuard, LoopLimit
+from autotune.compiler.programs import Programs
 from autotune.compiler.room import Room, Served
 from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
 from autotune.compiler.specialisation import (
@@ -65,6 +66,7 @@ class Making:
         max_loop_steps: a loop that goes on for longer is refused.
         max_memory: bytes that packed weights and the memory of a run may take together; None for all that there is.
         target: what they are for; None where there is to be one for each extent that data decides.
+        programs: those that are known already.
     """
 
     compile: Callable[[Graph], CompiledModel]
@@ -72,6 +74,16 @@ class Making:
     max_loop_steps: int = MAX_LOOP_STEPS
     max_memory: int | None = None
     target: Target | None = None
+    programs: Programs | None = None
+
+    def program(self, graph: Graph) -> CompiledModel:
+        """That of a graph as it was converted."""
+        found = None if self.programs is None else self.programs.recall(graph)
+        if found is None:
+            found = self.compile(self.optimize(graph))
+            if self.programs is not None:
+                self.programs.keep(graph, found)
+        return found
 
 
 @dataclass(eq=False)
@@ -317,10 +329,9 @@ class Stages:
 
     def built(self, stage: Stage) -> Specialisation:
         """A stage with its program."""
-        making = self.workshop.making
         program, start = None, time.perf_counter()
         if stage.graph is not None:
-            program = making.compile(making.optimize(stage.graph))
+            program = self.workshop.making.program(stage.graph)
             forms = ", ".join(f"{value.name} {list(value.shape)}" for value in stage.graph.inputs)
             _log.info("made a program for %s in %.2f s", forms or "what needs no inputs", time.perf_counter() - start)
         return Specialisation.of(stage, program, self.call, self.room, time.perf_counter() - start)

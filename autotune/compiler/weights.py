@@ -41,17 +41,22 @@ class PackedWeights:
 
     def identity(self, array: Array) -> Hashable:
         """What two arrays have in common that have the same elements."""
-        owner = array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        place = (id(owner), array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str)
+        return (self.contents(array), array.shape, array.dtype.str)
+
+    def contents(self, array: Array) -> bytes:
+        """The SHA-256 of an array's elements."""
+        place, owner = _place(array)
         known = self._contents.get(place)
         if known is None or known[0]() is not owner:
-            contents = hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).data).digest()
-            forget = self._contents.pop
-            known = weakref.ref(owner, lambda _: forget(place, None)), contents
-            self._contents[place] = known
-        return (known[1], array.shape, array.dtype.str)
+            return self.tell(array, hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).data).digest())
+        return known[1]
+
+    def tell(self, array: Array, contents: bytes) -> bytes:
+        """Of an array whose `contents` somebody knows; they come back."""
+        place, owner = _place(array)
+        forget = self._contents.pop
+        self._contents[place] = weakref.ref(owner, lambda _: forget(place, None)), contents
+        return contents
 
     def config(self, kind: Hashable, own: Config, alike: Callable[[Config], Config | None]) -> Config:
         """A config for a kernel that reads weights of this kind: one in which they lie as in an earlier one's if
@@ -72,6 +77,15 @@ class PackedWeights:
         """Share a weight that was packed now; the one that is held where another thread was faster."""
         with self._lock:
             return self._held.setdefault(key, packed)
+
+
+def _place(array: Array) -> tuple[Hashable, Array]:
+    """Where the elements of an array are, and who owns the memory."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    place = (id(owner), array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str)
+    return place, owner
 
 
 class Packing:

@@ -14,7 +14,7 @@ from autotune.graph.verify import verify
 
 if TYPE_CHECKING:
     from autotune.graph.frontend.model import OnnxModel
-    from autotune.graph.frontend.source import ModelSource
+    from autotune.graph.frontend.source import ModelSource, Source
 
 __all__ = [
     "PASSES",
@@ -62,7 +62,7 @@ def load_model(
 
 
 def open_model(
-    path_or_bytes: ModelSource,
+    path_or_bytes: ModelSource | Source,
     shapes: Mapping[str, Sequence[int]] | None = None,
     fixed: Mapping[str, Array] | None = None,
     extents: Mapping[str, int] | None = None,

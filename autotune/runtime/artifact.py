@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,33 +18,15 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from autotune.errors import CompiledModelError, TargetError
 from autotune.runtime.constants import Constants
+from autotune.runtime.file_head import HEAD, damaged, magic, mapped_file, require_cpu, write_whole_file
 from autotune.runtime.program import Program
 from autotune.runtime.selection import Selection
-from autotune.runtime.signature import TRAILER_BYTES, Signer, Trust
-from autotune.target import Target
+from autotune.runtime.signature import Signer, Trust
 
-MAGIC = b"ATMODEL\x04"
+MAGIC = magic(4)
 _PAGE = 4096
-_HEAD = struct.Struct("<8sQ32s")
 _LENGTH = struct.Struct("<Q")
-
-
-def is_compiled(data: bytes) -> bool:
-    """Whether the first bytes are those of a compiled model of any version."""
-    return data[:7] == MAGIC[:7]
-
-
-def is_compiled_file(path: Path) -> bool:
-    """Whether the file begins as a compiled model does; False when it cannot be read."""
-    try:
-        if not path.is_file():  # a pipe may never give anything
-            return False
-        with path.open("rb") as file:
-            return is_compiled(file.read(8))
-    except (OSError, ValueError):
-        return False
 
 
 class Alone(NamedTuple):
@@ -89,22 +69,7 @@ def save_artifact(path: Path, artifact: Artifact, signer: Signer | None = None) 
     Raises:
         CompiledModelError: the file cannot be written (no permission, full disk), or `path` is a device or a pipe.
     """
-    path = Path(os.path.realpath(path))  # a link stays one
-    if path.exists() and not path.is_file():
-        raise CompiledModelError(f"cannot write {path}: it is no ordinary file; name another")
-    temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
-    try:
-        output = temporary.open("xb")  # with the permissions that the user's other files have
-    except OSError as error:
-        raise CompiledModelError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        with output as file:
-            write_artifact(file, artifact, signer)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CompiledModelError(f"cannot write {path}: {error.strerror}; free some space and try again") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole_file(path, lambda file: write_artifact(file, artifact, signer))
 
 
 def write_artifact(file: BinaryIO, artifact: Artifact, signer: Signer | None = None) -> None:
@@ -113,7 +78,7 @@ def write_artifact(file: BinaryIO, artifact: Artifact, signer: Signer | None = N
     digest = hashlib.sha256(text)
     for part in _parts(artifact):
         digest.update(part)
-    head = _HEAD.pack(MAGIC, len(text), digest.digest())
+    head = HEAD.pack(MAGIC, len(text), digest.digest())
     file.write(head)
     file.write(text)
     file.writelines(_placed(artifact, len(head) + len(text)))
@@ -194,48 +159,25 @@ def load_artifact(path: Path, trust: Trust | None = None) -> Artifact:
     Raises:
         CompiledModelError: missing, damaged, of another version, made for another CPU, or not signed as `trust` asks.
     """
-    try:
-        mapped = np.memmap(path, dtype=np.uint8, mode="r")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "the file is empty"
-        raise CompiledModelError(f"cannot read compiled model {path}: {reason}") from error
-    if mapped.size < _HEAD.size or not is_compiled(bytes(mapped[:8])):
-        raise CompiledModelError(f"{path} is not a compiled model; make one with: autotune compile MODEL -o FILE")
-    head = bytes(mapped[: _HEAD.size])
-    magic, length, digest = _HEAD.unpack(head)
-    if magic != MAGIC:
-        raise CompiledModelError(f"{path} was written by another version of autotune; compile the model again")
-    if trust is not None:
-        trust.check(path, head, bytes(mapped[-TRAILER_BYTES:]))
-    text = bytes(mapped[_HEAD.size : _HEAD.size + length])
+    mapped, length, digest = mapped_file(path, MAGIC, trust)
+    text = bytes(mapped[HEAD.size : HEAD.size + length])
     try:
         header = json.loads(text)
         sizes = [int(n) for n in header["sizes"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path) from error
+        raise damaged(path) from error
     try:
-        blobs = _blobs(mapped, _HEAD.size + length, sizes)
+        blobs = _blobs(mapped, HEAD.size + length, sizes)
     except ValueError as error:
-        raise _damaged(path) from error
+        raise damaged(path) from error
     check = hashlib.sha256(text)
     for blob in blobs:
         check.update(blob.data)
     if check.digest() != digest:
-        raise _damaged(path)
+        raise damaged(path)
     try:
         artifact = _assembled(header, blobs)
     except (KeyError, ValueError, TypeError) as error:
-        raise _damaged(path) from error
-    _check_cpu(path, artifact.programs[0])
+        raise damaged(path) from error
+    require_cpu(path, artifact.programs[0].target)
     return artifact
-
-
-def _check_cpu(path: Path, program: Program) -> None:
-    try:
-        Target.from_json(program.target).require_host()
-    except TargetError as error:
-        raise CompiledModelError(f"{path} cannot run here: {error}") from error
-
-
-def _damaged(path: Path) -> CompiledModelError:
-    return CompiledModelError(f"{path} is damaged (its checksum does not match); compile the model again")

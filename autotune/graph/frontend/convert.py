@@ -68,8 +68,9 @@ def convert_model(model: OnnxModel) -> Graph:
     if walk.waiting:
         raise UnsupportedError(
             f"{len(walk.waiting)} node(s) depend on values of the run: {'; '.join(walk.waiting.values())};"
-            " such a model is several programs: run it by InferenceSession or `autotune run`, or, where the value of an"
-            " input decides, make it one program by --fix NAME=FILE.npy"
+            " such a model is several programs: run it by InferenceSession or `autotune run`, write it to one file"
+            " by `autotune compile -o FILE.at`, or, where the value of an input decides, make it one program by"
+            " --fix NAME=FILE.npy"
         )
     if not walk.is_whole:
         raise UnsupportedError("an output is no tensor of numbers; such a model is run by InferenceSession")

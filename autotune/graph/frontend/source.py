@@ -59,12 +59,14 @@ class Source:
     weights: Mapping[int, Array] = field(default_factory=dict)
 
 
-def read_model(source: ModelSource) -> Source:
-    """Parse a model.
+def read_model(source: ModelSource | Source) -> Source:
+    """Parse a model; what was read already stays as it is.
 
     Raises:
         ModelError: no such file, unreadable, not ONNX, truncated, or of an opset that is too old or too new.
     """
+    if isinstance(source, Source):
+        return source
     folder, where, weights = None, "the given bytes", dict[int, Array]()
     if isinstance(source, onnx.ModelProto):
         try:
@@ -133,6 +135,11 @@ def _check_text(model: onnx.ModelProto, where: str) -> None:
 
 def _has_external_data(model: onnx.ModelProto) -> bool:
     """Whether some tensor lies in another file."""
+    return any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model))
+
+
+def tensors_of(model: onnx.ModelProto) -> list[TensorProto]:
+    """All tensors, those of nodes and of their bodies included."""
     sparse: list[SparseTensorProto] = []
     tensors: list[TensorProto] = []
     attributes = [attribute for function in model.functions for attribute in function.attribute_proto]
@@ -145,8 +152,7 @@ def _has_external_data(model: onnx.ModelProto) -> bool:
     for attribute in attributes:
         tensors += [attribute.t] if attribute.HasField("t") else attribute.tensors
         sparse += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else attribute.sparse_tensors
-    tensors += [tensor for one in sparse for tensor in (one.values, one.indices)]
-    return any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors)
+    return tensors + [tensor for one in sparse for tensor in (one.values, one.indices)]
 
 
 def _parts(model: onnx.ModelProto) -> Iterator[GraphProto | NodeProto]:
@@ -288,6 +294,15 @@ def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None, where: str
 def shortened(name: str) -> str:
     """A name for a message: one of thousands of letters is damage or attack."""
     return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..."
+
+
+def read_raw(tensor: TensorProto, folder: Path | None, where: str) -> bytes:
+    """External data of a tensor. Raises ModelError as `tensor_array`."""
+    dims = tuple(tensor.dims)
+    if not is_possible(dims):
+        raise ModelError(f"{where} has impossible dimensions {dims if len(dims) <= MAX_RANK else len(dims)}")
+    nbytes = -(-math.prod(dims) * width(dtype_of(tensor.data_type, where)) // 8)
+    return _external_bytes(tensor, folder, nbytes, where)
 
 
 def _external_bytes(tensor: TensorProto, folder: Path | None, nbytes: int, where: str) -> bytes:
