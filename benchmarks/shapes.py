@@ -34,7 +34,7 @@ from benchmarks.transformers import HEADS, INNER, LAYERS, WIDTH, gelu, layer_nor
 WORDS, LONGEST = 30522, 512
 LENGTHS, BATCHES = (16, 384), (1, 8)
 IMAGES = (1, 4, 16, 64)
-OURS, PREPARED, PEER = "bucket", "prepared", "onnxruntime"
+OURS, PREPARED, PEER = "auto", "prepared", "onnxruntime"
 WARM = 50
 FIXED = 12  # shapes that tell how long programs of exactly that shape take beside the peer
 SLOWEST = 0.03  # share of the calls, the slowest by that, of whose very shapes this is measured
@@ -108,7 +108,7 @@ class Caller:
     """An engine in a process of its own.
 
     Args:
-        kind: "bucket" and "compile" are ours by that policy, "prepared" with all buckets made before, "onnxruntime".
+        kind: "auto" and "compile" are ours by that policy, "prepared" with all buckets made before, "onnxruntime".
     """
 
     def __init__(self, kind: str, model: str, path: Path, threads: int, cache: Path) -> None:
@@ -154,7 +154,7 @@ def serve(kind: str, model: str, path: str, threads: str) -> None:
         import autotune.api.load
 
         base = status_bytes("VmRSS")
-        policy = OURS if kind == PREPARED else kind
+        policy = "bucket" if kind == PREPARED else kind
         session = autotune.InferenceSession(
             path, target=f"native -num-cores={threads}", database=False, on_new_shape=policy
         )
