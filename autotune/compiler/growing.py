@@ -238,7 +238,7 @@ class GrowingModel(StagedModel):
     ) -> list[Array]:
         length, first = steps.length(extents), self._caches.each[0]
         held = self._memories.room(values[first.past], first.axis)  # type: ignore[arg-type]  # a step is of arrays
-        special, sizes = self._program(steps, extents, steps.sizes(extents, most, held), most)
+        special, sizes = self._program(steps, extents, most, held)
         size_of = {padding.symbol: size for padding, size in zip(steps.paddings, sizes)}
         there = [length, *(extents[symbol] for symbol in steps.padded)]
         given: dict[str, Array] = {
@@ -274,16 +274,19 @@ class GrowingModel(StagedModel):
         ]
 
     def _program(
-        self, steps: Steps, extents: Mapping[str, int], wanted: Sizes, most: int | None
+        self, steps: Steps, extents: Mapping[str, int], most: int | None, held: int
     ) -> tuple[Specialisation, Sizes]:
-        """The program of a step; one for more of other dimensions does while its own is made."""
-        sizes = wanted
-        if wanted not in steps.programs:
-            sizes = steps.there(extents, wanted) or wanted
+        """The program of a step, for the memory that its caches are in or else for less; one for more does while its
+        own is made."""
+        own = steps.sizes(extents, most)
+        wanted = steps.sizes(extents, most, held)
+        sizes = next((one for one in (wanted, own) if one in steps.programs), None)
+        if sizes is None:
+            sizes = steps.there(extents) or wanted
             if sizes != wanted:
-                self._background.offer(lambda: steps.prepare(wanted))
-        found, room = steps.program(sizes), wanted[0]
-        larger = 2 * room if most is None else min(2 * room, most), *wanted[1:]
+                self._background.offer(lambda: steps.prepare(own))
+        found, room = steps.program(sizes), sizes[0]
+        larger = 2 * room if most is None else min(2 * room, most), *steps.most(room)
         if steps.length(extents) > SOON * room and larger not in steps.programs:
             self._background.offer(lambda: steps.prepare(larger))
         return found, sizes

@@ -28,6 +28,9 @@ LEAST_ROOM = 64
 LEAST_SIZE = 8
 """Of other dimensions that are padded."""
 
+FINER = 32
+"""Behind this size there are others between powers of two: what is padded takes longer there than reading weights."""
+
 Sizes = tuple[int, ...]
 """What a program is for: the room of the caches, and the size of each other dimension that is padded."""
 
@@ -118,9 +121,9 @@ class Steps:
 
         Args:
             most: rows that caches may have; None for any number.
-            held: rows that the memory of the caches has already.
+            held: rows that the memory of the caches has already, and that are to be kept.
         """
-        padded = [max(LEAST_SIZE, _power(extents[symbol])) for symbol in self.padded]
+        padded = [_size(extents[symbol]) for symbol in self.padded]
         length = self.length(extents)
         written = max([length, *(extents[self.past] + n for s, n in zip(self.padded, padded) if s == self.rows)])
         room = max(LEAST_ROOM, held, _power(written))  # padded rows are written, too
@@ -129,15 +132,21 @@ class Steps:
             padded = [extents[s] if s == self.rows and written > most else n for s, n in zip(self.padded, padded)]
         return room, *padded
 
-    def there(self, extents: Mapping[str, int], wanted: Sizes) -> Sizes | None:
-        """The sizes of the least program that there is for caches as large and that serves a step of these extents."""
+    def there(self, extents: Mapping[str, int]) -> Sizes | None:
+        """The sizes of the least program that there is and that serves a step of these extents; caches are copied to
+        more room for it, which takes less time than a program does."""
 
         def serves(sizes: Sizes) -> bool:
             found = dict(zip(self.padded, sizes[1:]))
             large = all(size >= extents[symbol] for symbol, size in found.items())
-            return large and extents[self.past] + found.get(str(self.rows), 0) <= sizes[0] == wanted[0]
+            return large and max(self.length(extents), extents[self.past] + found.get(str(self.rows), 0)) <= sizes[0]
 
-        return min(filter(serves, list(self.programs)), key=np.prod, default=None)
+        return min(filter(serves, list(self.programs)), key=lambda sizes: (sizes[0], np.prod(sizes)), default=None)
+
+    def most(self, room: int) -> Sizes:
+        """The largest sizes of other dimensions than the caches that there are programs for in that room."""
+        found = [sizes[1:] for sizes in list(self.programs) if sizes[0] == room]
+        return tuple(map(max, *found)) if len(found) > 1 else found[0]
 
     def program(self, sizes: Sizes) -> Specialisation:
         """The one that runs all of a step. Raises CannotPad where a step is more than a program."""
@@ -149,6 +158,13 @@ class Steps:
                 raise CannotPad("a step is no single program")
             self.programs[sizes] = found
         return self.programs[sizes]
+
+
+def _size(extent: int) -> int:
+    """What an extent is padded to: a power of two, or the half between two of them."""
+    most = max(LEAST_SIZE, _power(extent))
+    half = most // 4 * 3
+    return half if FINER <= most // 2 and extent <= half else most
 
 
 def _power(extent: int) -> int:
