@@ -14,6 +14,7 @@ import numpy as np
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.specialisation import Life
 from autotune.errors import InputError
+from autotune.runtime.address import address
 from autotune.runtime.executor import Array, Context, Executor
 from autotune.runtime.program import INPUT, OUTPUT
 from autotune.tensor.dtype import DType
@@ -31,10 +32,12 @@ class _Padded:
     """An input of a program, in memory of its own.
 
     Attributes:
+        place: where that is.
         filled: what of it is no padding; all else is zeros.
     """
 
     room: Array
+    place: int
     filled: Window = ()
 
     def take(self, array: Array, window: Window) -> None:
@@ -42,6 +45,11 @@ class _Padded:
             self.room.fill(0)
             self.filled = window
         self.room[window] = array
+
+
+def _padded(form: tuple[int, ...], dtype: np.dtype[np.generic]) -> _Padded:
+    room: Array = np.zeros(form, dtype)
+    return _Padded(room, address(room))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ class _Fit:
                 context.read_one(n, values[name])
             for n, name, padded, window in self.padded:
                 padded.take(values[name], window)
-                context.read_one(n, padded.room)
+                context.read_at(n, padded.place)
             for n, end in self.ends:
                 context.read_one(n, end)
             context.run()
@@ -150,7 +158,7 @@ class BoundOpen:
                 continue
             room = self._rooms.get((name, form))
             if room is None:
-                room = self._rooms[name, form] = _Padded(np.zeros(form, array.dtype))
+                room = self._rooms[name, form] = _padded(form, array.dtype)
             padded.append((n, name, room, tuple(map(slice, array.shape))))
         results: list[tuple[int, Window]] = []
         for position, name in enumerate(names):

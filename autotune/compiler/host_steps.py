@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from autotune.compiler.bound_host import Found
 from autotune.compiler.specialisation import Bound, Call, HostCall
 from autotune.graph.host.eager_steps import LEFT, Operand, Step, step_of
 from autotune.runtime.executor import Array
+from autotune.runtime.nonzero import NonzeroOfEach
 
 Values = dict[str, Any]
 
@@ -62,10 +64,18 @@ class HostSteps:
         steps: list[tuple[Step, Step | None]] = []
         made: set[str] = set()
         types: dict[str, np.dtype[np.generic]] = {}
+        finds: list[tuple[Found, str]] = []  # one after the other
         for call, bound in zip(self._calls, self._bound):
             otherwise = _as_elsewhere(call, bound)
             otherwise(values)
             made.update(call.writes)
+            if isinstance(bound.results, Found):
+                finds.append((bound.results, call.writes[0]))
+                if len(finds) > 1:
+                    steps.pop()
+                steps.append((_finding(finds), None))
+                continue
+            finds = []
             operands = self._operands(call, values) if isinstance(call, HostCall) else None
             found = step_of(call.node, operands) if isinstance(call, HostCall) and operands is not None else None
             if found is None or operands is None:
@@ -91,8 +101,25 @@ class HostSteps:
         return found
 
 
+def _finding(finds: Sequence[tuple[Found, str]]) -> Step:
+    """NonZero of what lies at the same places in every run."""
+    each, names = NonzeroOfEach([(found.of, found.place) for found, _ in finds]), [name for _, name in finds]
+
+    def step(values: Values) -> None:
+        values.update(zip(names, each.run()))
+
+    return step
+
+
 def _as_elsewhere(call: Call, bound: Bound) -> Step:
     names, results = call.writes, bound.results
+    if len(names) == 1:
+        (only,) = names
+
+        def alone(values: Values) -> None:
+            values[only] = results(values)[0]
+
+        return alone
 
     def step(values: Values) -> None:
         for name, found in zip(names, results(values)):

@@ -136,3 +136,21 @@ def test_what_is_impossible_names_the_node(op: str, usual: list[Array], wrong: l
     with pytest.raises(AutotuneError, match=op) as error:
         steps.run(dict(zip(node.proto.input, wrong)))
     assert "\n" not in str(error.value)
+
+
+def test_places_of_several_masks_that_lie_where_they_did() -> None:
+    masks = {"a": np.zeros(9, np.bool_), "b": np.zeros((2, 3), np.float32), "c": np.zeros(4, np.int64)}
+    calls = []
+    for name in masks:
+        node = node_of("NonZero", {}, 1, 1)
+        node.proto.input[:], node.proto.output[:] = [name], [f"{name} found"]
+        calls.append(call_of(node, {}))
+    steps = HostSteps(calls, [call.bind(masks, masks) for call in calls], {})
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        for mask in masks.values():
+            mask[...] = rng.random(mask.shape) < 0.5
+        values: dict[str, Any] = dict(masks)
+        steps.run(values)
+        for name, mask in masks.items():
+            np.testing.assert_array_equal(values[f"{name} found"], np.array(mask.nonzero()))

@@ -193,7 +193,11 @@ def _gather_nd(node: NodeAttributes, given: Operands, out: str) -> Step | None:
         indices = values[places]
         if indices.ndim != 2:
             raise ValueError
-        values[out] = np.asarray(values[x][tuple(indices.T)], order="C")
+        array = values[x]
+        if array.ndim == indices.shape[1]:  # of elements; negative places are for the definition
+            values[out] = array.reshape(-1).take(np.ravel_multi_index(tuple(indices.T), array.shape))
+        else:
+            values[out] = np.asarray(array[tuple(indices.T)], order="C")
 
     return step
 
@@ -212,7 +216,7 @@ def _scatter_nd(node: NodeAttributes, given: Operands, out: str) -> Step | None:
         array, indices, new = values[x], values[places], values[more]
         if indices.ndim != 2 or indices.shape[1] != 1:
             raise ValueError
-        rows = indices[:, 0]
+        rows = indices.reshape(-1)
         if combine is not None:
             named = np.zeros(array.shape[0], np.bool_)
             named[rows] = True
