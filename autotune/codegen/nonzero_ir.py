@@ -12,6 +12,10 @@ The same for elements of any kind, in one call; returned is how many there are. 
 bits of one that count, rows, columns, outer, sizes, place}; `mask` is scratch of a byte for each element, `found` has
 room for all of them.
 
+    void autotune_find_each(ptr frames, i64 count)
+
+The same for so many arrays: a frame is {data, how, mask, found, room for how many there are}.
+
 64 bytes of a row are one word of bits, which are taken one by one; what is left of a row is looked at byte by byte.
 """
 
@@ -202,6 +206,34 @@ write:
 }
 """
 
+_EACH = """
+define void @autotune_find_each(ptr %frames, i64 %count) {
+entry:
+  br label %loop
+loop:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %work ]
+  %more = icmp ult i64 %n, %count
+  br i1 %more, label %work, label %done
+work:
+  %start = mul i64 %n, 5
+  %frame = getelementptr ptr, ptr %frames, i64 %start
+  %data = load ptr, ptr %frame
+  %how.at = getelementptr ptr, ptr %frame, i64 1
+  %how = load ptr, ptr %how.at
+  %mask.at = getelementptr ptr, ptr %frame, i64 2
+  %mask = load ptr, ptr %mask.at
+  %found.at = getelementptr ptr, ptr %frame, i64 3
+  %found = load ptr, ptr %found.at
+  %many = call i64 @autotune_find_nonzero(ptr %data, ptr %how, ptr %mask, ptr %found)
+  %many.at = getelementptr ptr, ptr %frame, i64 4
+  store i64 %many, ptr %many.at
+  %n.next = add i64 %n, 1
+  br label %loop
+done:
+  ret void
+}
+"""
+
 
 def _mark(size: int) -> str:
     """What counts elements of so many bytes and writes the mask."""
@@ -236,7 +268,7 @@ done:
 
 def nonzero_ir() -> str:
     """The IR text of the object."""
-    return _ROW + _ALL + "".join(map(_mark, (1, 2, 4, 8))) + _FIND
+    return _ROW + _ALL + "".join(map(_mark, (1, 2, 4, 8))) + _FIND + _EACH
 
 
 def nonzero_object() -> bytes:

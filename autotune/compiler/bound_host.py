@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Union
 
 import numpy as np
@@ -24,6 +25,18 @@ from autotune.runtime.unique import UniqueOf
 Values = Mapping[str, HostValue]
 OnWay = Callable[[Values], Union[Sequence[HostValue], None]]
 """All values of a run to the node's results; None is for the operator's definition to give, or to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """NonZero of what lies at the same place in every run: several are found by one call, see `NonzeroOfEach`."""
+
+    of: NonzeroOf
+    place: int
+
+    def __call__(self, values: Values) -> Sequence[HostValue]:
+        return (self.of.at(self.place),)
+
 
 FEW = 1 << 13
 """Elements of inputs and results up to which a way keeps room for them; where there are more, what is around the
@@ -80,8 +93,7 @@ def _nonzero(node: NodeAttributes, inputs: Sequence[_Input]) -> tuple[OnWay, boo
         return None
     found = NonzeroOf(form.shape, form.dtype)
     if x.place is not None:
-        here = x.place
-        return (lambda _: (found.at(here),)), True
+        return Found(found, x.place), True
 
     def on_way(values: Values) -> Sequence[HostValue]:
         place = x.where(values)

@@ -19,7 +19,7 @@ from autotune.compiler.buckets import PADDING
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.shapes import extents_in
 from autotune.compiler.sizes import Sizes
-from autotune.compiler.specialisation import Watch
+from autotune.compiler.specialisation import Specialisation, Watch
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
 from autotune.errors import InputError, ModelError
@@ -120,6 +120,24 @@ class BucketedModel(StagedModel):
                 # What is wrong with this run the exact program says; what is wrong with a larger shape is no matter.
                 _log.info("%s runs as it is: %s", extents, error)
         return super().run(feeds, watch, trace)
+
+    def alone(
+        self, values: Mapping[str, HostValue]
+    ) -> tuple[Mapping[str, int], Mapping[str, int], Specialisation] | None:
+        """The extents of the one program that serves runs like this one, those of the run, and the program; None where
+        such a run takes more than one, or a better one is not there yet."""
+        extents = extents_in(self.inputs, values)
+        if not self._serves(extents):
+            return None
+        pieces: Sequence[Piece] = self._sizes.pieces(extents)
+        if len(pieces) == 1 and pieces[0].bucket not in self._made:
+            pieces, longer = self._chosen.get((pieces[0].bucket, pieces[0].length), ((), 0.0))
+            pieces = pieces if longer <= 1 + PADDING else ()
+        if len(pieces) != 1 or self._made.get(pieces[0].bucket) is None:
+            return None
+        bucket = dict(zip(self._axes.open.symbols, pieces[0].bucket))
+        found = self._padded.beginning(bucket)
+        return None if found.calls or found.rest is not None else (bucket, extents, found)
 
     def _serves(self, extents: Mapping[str, int]) -> bool:
         """Whether runs of these extents may go in buckets."""

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from autotune.compiler.bound_open import BoundOpen
 from autotune.compiler.bucketed import BucketedModel
 from autotune.compiler.open_form import OpenForm
 from autotune.compiler.specialisation import NOBODY, Bound, Observers
@@ -81,11 +82,21 @@ class OpenCall:
 
     def bind(self, known: Mapping[str, HostValue], fixed: Collection[str]) -> Bound:
         """The call on a way."""
-        return Bound(self.results, self.fresh, takes=self.takes)
+        alone = BoundOpen(self.model, self.reads, [name for name in self.reads if name in self.form.dims])
+
+        def results(values: Mapping[str, HostValue]) -> Sequence[HostValue]:
+            found = alone.results(values)  # type: ignore[arg-type]  # what a model with open dimensions reads are tensors
+            return self.results(values) if found is None else self._told(found, values)
+
+        return Bound(results, self.fresh, takes=self.takes)
 
     def results(self, values: Mapping[str, HostValue], observers: Observers = NOBODY) -> Sequence[HostValue]:
         """Raises as `StagedModel.run`."""
-        found = self.model.run({name: values[name] for name in self.reads}, observers.watch, observers.trace)
+        feeds = {name: values[name] for name in self.reads}
+        return self._told(self.model.run(feeds, observers.watch, observers.trace), values)
+
+    def _told(self, found: Sequence[HostValue], values: Mapping[str, HostValue]) -> Sequence[HostValue]:
+        """What programs gave, and what extents tell."""
         if not self.tells:
             return found
         extents = self.form.extents(values) or {}

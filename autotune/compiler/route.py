@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from autotune.compiler.host_steps import HostSteps
 from autotune.compiler.loop_guard import LoopGuard
 from autotune.compiler.room import EXACTLY, Room
 from autotune.compiler.specialisation import Bound, Specialisation
@@ -40,7 +41,8 @@ class Stop:
         views: values that lie at the same place in every run, and constants.
         same: other names of values that come from elsewhere.
         lists: names of sequences, and of what they hold.
-        calls: host functions; with each the names of its results, and whether nobody else has what it gives.
+        calls: host functions; with each the names of its results.
+        steps: the same one after the other, for runs that nobody guards.
         plain: there is nothing to do here but to look up the next stop.
         open: what of the rest's inputs has a form that the way here does not tell.
         bound: names of values that lie at the same place whenever a run comes this way.
@@ -59,6 +61,7 @@ class Stop:
     same: tuple[tuple[str, str, tuple[int, ...] | None], ...]
     lists: Mapping[str, tuple[str, ...] | None]
     calls: tuple[tuple[Bound, tuple[str, ...]], ...]
+    steps: HostSteps
     plain: bool
     open: tuple[str, ...]
     bound: frozenset[str]
@@ -155,6 +158,7 @@ class Route:
         known = {**{name: values[name] for name in sure if name in values}, **views}
         fixed = bound.union(views)
         calls = tuple((call.bind(known, fixed), call.writes) for call in special.calls)
+        steps = HostSteps(special.calls, [call for call, _ in calls], special.stage.constants)
         bound = fixed.union(*(names for call, names in calls if call.places))
         certain = {name for name, source, _ in same if source in sure}
         sure = sure.union(views, special.writes, certain)
@@ -163,8 +167,8 @@ class Route:
         lists = special.stage.lists
         plain = context is None and not (views or same or calls or lists)
         return Stop(
-            special, context, tuple(reads), tuple(again), taken, tuple(makes), views, tuple(same), lists, calls, plain,
-            waiting, bound, sure, decisive,
+            special, context, tuple(reads), tuple(again), taken, tuple(makes), views, tuple(same), lists, calls, steps,
+            plain, waiting, bound, sure, decisive,
         )  # fmt: skip
 
     def _arena(self, depth: int, nbytes: int) -> Array:
@@ -245,14 +249,18 @@ def pass_by(stop: Stop, values: dict[str, HostValue], fresh: set[str], guard: Lo
         values[name] = values[source] if shape is None else tensor(values[source]).reshape(shape)
     for name, items in stop.lists.items():
         values[name] = None if items is None else [tensor(values[item]) for item in items]
+    if not stop.calls:
+        return
+    fresh.update(stop.steps.fresh)
     try:
+        if guard is None:
+            stop.steps.run(values)
+            return
         for call, names in stop.calls:
-            if guard is not None and call.takes is not None:
+            if call.takes is not None:
                 guard.take(call.takes(values))
             for name, found in zip(names, call.results(values)):
                 values[name] = found
-            if call.fresh:
-                fresh.update(names)
     except ModelError:
         with one_line():
             raise

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Union
 
-from autotune.compiler.bound_host import bound
+from autotune.compiler.bound_host import Found, bound
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.host import GROWS, Runner, prepared
 from autotune.compiler.room import Room
@@ -162,6 +162,8 @@ class HostCall:
             takes = self.takes if self.node.op in GROWS else None
             return Bound(self._results, self.fresh, takes=takes)
         quick, places = found
+        if isinstance(quick, Found):
+            return Bound(quick, False, places)
 
         def results(values: Mapping[str, HostValue]) -> Sequence[HostValue]:
             given = quick(values)

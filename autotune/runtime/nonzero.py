@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,40 @@ class NonzeroOf:
 
     def at(self, place: int) -> Array:
         """The indices of an array that lies there; they stay until the next call."""
-        count = self._find(place, *self._addresses)
+        return self.first(self._find(place, *self._addresses))
+
+    def frame(self, place: int) -> tuple[int, ...]:
+        """What native code is told of an array that lies there."""
+        return place, *self._addresses, 0
+
+    def first(self, count: int) -> Array:
+        """So many indices, of those that are found."""
         found = self._views.get(count)
         if found is None:
             found = self._room[: self._rank * count].reshape(self._rank, count)
             if len(self._views) < _VIEWS:
                 self._views[count] = found
         return found
+
+
+class NonzeroOfEach:
+    """`NonzeroOf` of several arrays that lie at the same places in every run, in one call of native code.
+
+    Args:
+        found: with the place of each.
+    """
+
+    def __init__(self, found: Sequence[tuple[NonzeroOf, int]]) -> None:
+        self._first = [one.first for one, _ in found]
+        self._frames = np.array([one.frame(place) for one, place in found], np.uint64)
+        self._counts = self._frames.view(np.int64)[:, -1]
+        self._keep, self._arguments = found, (address(self._frames), len(found))
+        self._find = _native().find_each
+
+    def run(self) -> list[Array]:
+        """The indices of each; they stay until the next call."""
+        self._find(*self._arguments)
+        return [first(count) for first, count in zip(self._first, self._counts.tolist())]
 
 
 class _Native:
@@ -74,6 +102,8 @@ class _Native:
         self.find = kind(self.library.address("autotune_nonzero"))
         all_at_once = ctypes.CFUNCTYPE(word, pointer, pointer, pointer, pointer)
         self.find_all = all_at_once(self.library.address("autotune_find_nonzero"))
+        each = ctypes.CFUNCTYPE(None, pointer, word)
+        self.find_each = each(self.library.address("autotune_find_each"))
 
 
 @functools.cache

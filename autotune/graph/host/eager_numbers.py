@@ -15,17 +15,17 @@ from autotune.graph.ir import Array
 # Elementwise ---------------------------------------------------------------------------------------------
 
 _NUMBERS, _FLOATS, _BOOLS = "iuf", "f", "b"
-_SAME: dict[str, tuple[Any, str]] = {
+SAME: dict[str, tuple[Any, str]] = {
     "Add": (np.add, _NUMBERS), "Sub": (np.subtract, _NUMBERS), "Mul": (np.multiply, _NUMBERS),
     "Div": (np.divide, _FLOATS), "And": (np.logical_and, _BOOLS), "Or": (np.logical_or, _BOOLS),
     "Xor": (np.logical_xor, _BOOLS), "Equal": (np.equal, _NUMBERS + _BOOLS), "Greater": (np.greater, _NUMBERS),
     "GreaterOrEqual": (np.greater_equal, _NUMBERS), "Less": (np.less, _NUMBERS),
     "LessOrEqual": (np.less_equal, _NUMBERS),
 }  # fmt: skip
-BROADCAST = frozenset((*_SAME, "Max", "Min", "Clip"))
+BROADCAST = frozenset((*SAME, "Max", "Min", "Clip"))
 """Operators whose result has the extents of all operands together."""
 
-_ONE: dict[str, tuple[Any, str]] = {
+ONE: dict[str, tuple[Any, str]] = {
     "Abs": (np.abs, _FLOATS), "Ceil": (np.ceil, _FLOATS), "Exp": (np.exp, _FLOATS), "Floor": (np.floor, _FLOATS),
     "Log": (np.log, _FLOATS), "Neg": (np.negative, "if"), "Not": (np.logical_not, _BOOLS),
     "Reciprocal": (lambda x: 1 / x, _FLOATS), "Relu": (lambda x: np.maximum(x, x.dtype.type(0)), _FLOATS),
@@ -34,9 +34,9 @@ _ONE: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-@eagerly(*_SAME, inputs=2)
+@eagerly(*SAME, inputs=2)
 def _of_two(node: NodeAttributes) -> Compute | None:
-    function, kinds = quietly(_SAME[node.op][0]), _SAME[node.op][1]
+    function, kinds = quietly(SAME[node.op][0]), SAME[node.op][1]
     if node.opset < 7:  # they broadcast by attributes
         return None
 
@@ -57,9 +57,9 @@ def _divided(one: Array, other: Array) -> Arrays | None:
     return (whole + ((whole < 0) & (whole * other != one)),) if one.dtype.kind == "i" else (whole,)
 
 
-@eagerly(*_ONE)
+@eagerly(*ONE)
 def _of_one(node: NodeAttributes) -> Compute:
-    function, kinds = quietly(_ONE[node.op][0]), _ONE[node.op][1]
+    function, kinds = quietly(ONE[node.op][0]), ONE[node.op][1]
     return lambda given: (np.asarray(function(given[0])),) if given[0].dtype.kind in kinds else None
 
 
