@@ -91,7 +91,7 @@ class Interpreter:
             found = self._element(self.arrays[e.tensor.name], e, e.indices, e.when, otherwise, box)
             return found.astype(self.number(e.dtype), copy=False)
         if isinstance(e, Const):
-            return np.asarray(e.value, dtype=self.number(e.dtype))
+            return np.asarray(e.value).astype(self.number(e.dtype))  # that a type has not may stand where nobody goes
         if isinstance(e, Var):
             if e.name in self.variables:
                 return self.variables[e.name]

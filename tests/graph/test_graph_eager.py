@@ -317,6 +317,7 @@ def test_eager_is_what_evaluation_gives_at_the_ends_of_numbers(op: str, values: 
         ("TopK", {}, [np.zeros(3, np.float32), ints(4)]),
         ("Reshape", {}, [np.zeros(3, np.float32), ints(2)]),
         ("GatherND", {}, [np.zeros((3, 2), np.float32), ints(0, 5)]),
+        ("ScatterND", {}, [np.zeros((3, 2), np.float32), ints(0, 1).reshape(2, 1), np.ones((1, 2), np.float32)]),
         ("Where", {}, [np.ones(3, bool), np.zeros(3, np.float32), np.zeros(3, np.int64)]),
         ("Add", {}, [np.zeros(3, np.float32), np.zeros(2, np.float32)]),
     ],
@@ -334,3 +335,8 @@ def test_halves_are_left_to_the_definition() -> None:
     assert function is not None and function(values) is None
     (found,) = run_on_host(node, values)
     np.testing.assert_array_equal(found, np.asarray([2.25, 4.0], np.float16))
+
+
+def test_the_sign_of_what_has_none() -> None:
+    (found,) = run_on_host(node_of("Sign", {}, 1, 1), [np.asarray([0, 7], np.uint8)])
+    np.testing.assert_array_equal(found, np.asarray([0, 1], np.uint8))

@@ -205,7 +205,8 @@ def _scatter(node: NodeAttributes) -> Compute | None:
         x, indices, more = given
         if more.dtype != x.dtype or more.dtype.kind == "b":
             return None
-        if node.op == "ScatterElements" and more.shape != indices.shape:
+        rows = indices.shape if node.op == "ScatterElements" else (*indices.shape[:-1], *x.shape[indices.shape[-1] :])
+        if more.shape != rows:
             return None
         places = _along(indices, axis) if node.op == "ScatterElements" else _places(indices)
         found = x.copy()

@@ -214,7 +214,7 @@ def _scatter_nd(node: NodeAttributes, given: Operands, out: str) -> Step | None:
 
     def step(values: Values) -> None:
         array, indices, new = values[x], values[places], values[more]
-        if indices.ndim != 2 or indices.shape[1] != 1:
+        if indices.ndim != 2 or indices.shape[1] != 1 or new.shape != (len(indices), *array.shape[1:]):
             raise ValueError
         rows = indices.reshape(-1)
         if combine is not None:
