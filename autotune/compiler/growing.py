@@ -25,7 +25,7 @@ from autotune.compiler.stages import Making
 from autotune.compiler.steps import Sizes, Steps, proved_steps
 from autotune.errors import InputError, MemoryLimitError, ModelError
 from autotune.graph.frontend import OnnxModel
-from autotune.graph.frontend.buckets import CannotPad, valid_name
+from autotune.graph.frontend.buckets import CannotPad
 from autotune.graph.frontend.caches import Caches
 from autotune.graph.host import HostValue
 from autotune.runtime.cache_memory import CacheMemories, CacheMemory
@@ -236,14 +236,10 @@ class GrowingModel(StagedModel):
         watch: Watch | None,
         trace: RunTrace | None,
     ) -> list[Array]:
-        length, first = steps.length(extents), self._caches.each[0]
-        held = self._memories.room(values[first.past], first.axis)  # type: ignore[arg-type]  # a step is of arrays
-        special, sizes = self._program(steps, extents, most, held)
-        size_of = {padding.symbol: size for padding, size in zip(steps.paddings, sizes)}
+        length = steps.length(extents)
+        special, sizes = self._program(steps, values, extents, most)
         there = [length, *(extents[symbol] for symbol in steps.padded)]
-        given: dict[str, Array] = {
-            valid_name(padding.symbol): np.asarray(count, np.int64) for padding, count in zip(steps.paddings, there)
-        }
+        given: dict[str, Array] = {name: np.asarray(count, np.int64) for name, count in zip(steps.ends, there)}
         memories: dict[str, CacheMemory] = {}
         for declared in self.inputs:
             value = values[declared.name]
@@ -253,9 +249,10 @@ class GrowingModel(StagedModel):
                 memory = self._memories.with_rows(value, cache.axis, length - extents[steps.past], sizes[0])
                 given[cache.past], memories[cache.present] = memory.array, memory
             else:
-                dims = (steps.names.get(str(dim), str(dim)) for dim in declared.dims or ())
-                shape = tuple(size_of.get(dim, n) for dim, n in zip(dims, value.shape))
-                given[declared.name] = padded(value, shape)
+                wide = list(value.shape)
+                for axis, number in steps.dims.get(declared.name, ()):
+                    wide[axis] = sizes[number]
+                given[declared.name] = padded(value, tuple(wide))
         assert special.program is not None
         feeds = {name: given[name] for name in special.reads}
         if watch is not None:
@@ -264,29 +261,31 @@ class GrowingModel(StagedModel):
         into = {places[name]: memory.array for name, memory in memories.items()}
         results = special.program.executor.run_checked(list(feeds.values()), into, trace)
         special.life.runs += 1
-        kept: dict[str, dict[int, int]] = {name: {} for name in steps.paddings[0].outputs}
-        for padding, count in zip(steps.paddings, there):
-            for name, axes in padding.outputs.items():
-                kept[name].update(dict.fromkeys(axes, count))
         return [
-            memories[name].rows(length) if name in memories else cropped(results[places[name]], axes)
-            for name, axes in kept.items()
-        ]
+            memories[name].rows(length) if name in memories
+            else cropped(results[places[name]], {axis: there[number] for axis, number in axes.items()})
+            for name, axes in steps.outputs.items()
+        ]  # fmt: skip
 
     def _program(
-        self, steps: Steps, extents: Mapping[str, int], most: int | None, held: int
+        self, steps: Steps, values: Mapping[str, HostValue], extents: Mapping[str, int], most: int | None
     ) -> tuple[Specialisation, Sizes]:
         """The program of a step, for the memory that its caches are in or else for less; one for more does while its
         own is made."""
-        own = steps.sizes(extents, most)
-        wanted = steps.sizes(extents, most, held)
-        sizes = next((one for one in (wanted, own) if one in steps.programs), None)
-        if sizes is None:
-            sizes = steps.there(extents) or wanted
-            if sizes != wanted:
+        own = sizes = steps.sizes(extents, most)
+        if own != steps.last:
+            first = self._caches.each[0]
+            held = self._memories.room(values[first.past], first.axis)  # type: ignore[arg-type]  # they are arrays
+            sizes = steps.sizes(extents, most, held)
+        if sizes not in steps.programs:
+            ready = own if own in steps.programs else steps.there(extents)
+            if ready not in (None, own):
                 self._background.offer(lambda: steps.prepare(own))
+            sizes = ready or sizes
+        steps.last = sizes
         found, room = steps.program(sizes), sizes[0]
-        larger = 2 * room if most is None else min(2 * room, most), *steps.most(room)
-        if steps.length(extents) > SOON * room and larger not in steps.programs:
-            self._background.offer(lambda: steps.prepare(larger))
+        if steps.length(extents) > SOON * room:
+            larger = 2 * room if most is None else min(2 * room, most), *steps.most(room)
+            if larger not in steps.programs:
+                self._background.offer(lambda: steps.prepare(larger))
         return found, sizes

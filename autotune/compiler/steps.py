@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -14,7 +15,14 @@ from autotune.compiler.staged import StagedModel
 from autotune.compiler.stages import Making
 from autotune.errors import InputError, ModelError
 from autotune.graph.frontend import OnnxModel
-from autotune.graph.frontend.buckets import CannotPad, Padding, counted_from_zero, padded_model, padding_of
+from autotune.graph.frontend.buckets import (
+    CannotPad,
+    Padding,
+    counted_from_zero,
+    padded_model,
+    padding_of,
+    valid_name,
+)
 from autotune.graph.frontend.buckets.computed import difference
 from autotune.graph.frontend.caches import Caches, with_room
 from autotune.tensor.declared import bind_symbols, rename_symbols
@@ -52,6 +60,7 @@ class Steps:
         feeds: names and dtypes of the inputs, and which of the forms they have.
         forms: dimensions; symbols of those that differ from step to step.
         programs: by sizes.
+        last: sizes of the one that ran last, in whose room caches most likely are.
     """
 
     extents: Mapping[str, int]
@@ -65,11 +74,36 @@ class Steps:
     feeds: Sequence[tuple[str, np.dtype[np.generic], int]]
     forms: Sequence[tuple[int | str, ...]]
     programs: dict[Sizes, Specialisation] = field(default_factory=dict)
+    last: Sizes = ()
 
-    @property
+    @cached_property
     def padded(self) -> tuple[str, ...]:
         """Symbols of what is padded beside old and new rows together."""
         return tuple(padding.symbol for padding in self.paddings[1:])
+
+    @cached_property
+    def ends(self) -> tuple[str, ...]:
+        """The inputs of programs that are told where padding begins, in the order of the paddings."""
+        return tuple(valid_name(padding.symbol) for padding in self.paddings)
+
+    @cached_property
+    def outputs(self) -> Mapping[str, Mapping[int, int]]:
+        """The axes of each output that are padded, and by which of the paddings."""
+        found: dict[str, dict[int, int]] = {name: {} for name in self.paddings[0].outputs}
+        for number, padding in enumerate(self.paddings):
+            for name, axes in padding.outputs.items():
+                found[name].update(dict.fromkeys(axes, number))
+        return found
+
+    @cached_property
+    def dims(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """The same of the inputs, of those that have such axes."""
+        places = {padding.symbol: number for number, padding in enumerate(self.paddings)}
+        found = {
+            name: [(axis, places[dim]) for axis, dim in enumerate(self.forms[form]) if dim in places]
+            for name, _, form in self.feeds
+        }
+        return {name: axes for name, axes in found.items() if axes}
 
     def prepare(self, sizes: Sizes) -> None:
         """Have a program for these sizes, if there can be one: the step that needs it meets the error itself."""
@@ -123,8 +157,11 @@ class Steps:
             most: rows that caches may have; None for any number.
             held: rows that the memory of the caches has already, and that are to be kept.
         """
-        padded = [_size(extents[symbol]) for symbol in self.padded]
         length = self.length(extents)
+        if not self.padded:  # on the path of every step
+            room = max(LEAST_ROOM, held, _power(length))
+            return (room if most is None else min(room, most),)
+        padded = [_size(extents[symbol]) for symbol in self.padded]
         written = max([length, *(extents[self.past] + n for s, n in zip(self.padded, padded) if s == self.rows)])
         room = max(LEAST_ROOM, held, _power(written))  # padded rows are written, too
         if most is not None and room > most:
