@@ -49,6 +49,7 @@ class AdaptiveModel(StagedModel):
         self._named = all(declared.dims is not None and None not in declared.dims for declared in model.inputs)
         self._lock = threading.Lock()
         self._own: set[Shape] = set()
+        self._foreseen: list[Mapping[str, int]] = []  # shapes whose programs serve others, too
         self._counts: Counter[Shape] = Counter()
         self._buckets: BucketedModel | None = None
         self._background = Background()
@@ -76,6 +77,9 @@ class AdaptiveModel(StagedModel):
         if self._named:
             self._own.update(map(self._shape, exact))
         self._vary = self._vary or bool(ranged)
+        self._foreseen += ranged
+        if self._buckets is not None:
+            self._buckets.foresee((), ranged)
 
     def _shape(self, extents: Mapping[str, int]) -> Shape:
         return tuple((symbol, extents[symbol]) for symbol in OpenAxes(self.inputs, ()).symbols)
@@ -110,6 +114,7 @@ class AdaptiveModel(StagedModel):
         """That knows what a program of the first shape has told."""
         found = BucketedModel(self._model, self._workshop.making, self._target)
         found.want_few()
+        found.foresee((), self._foreseen)
         first = next((one for one in self._workshop.cache.values() if one.program is not None), None)
         if first is not None and first.program is not None and first.rest is None and not first.calls:
             given = {spec.name: spec.shape for spec in first.program.program.inputs}

@@ -8,6 +8,7 @@ larger is answered by that, while a better one is made in the background.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -54,6 +55,7 @@ class BucketedModel(StagedModel):
         self._sizes = Sizes(self._axes.open, target)
         self._making, self._took = making, 0.0
         self._refused: set[Extents] = set()
+        self._foreseen: set[Extents] = set()  # buckets whose programs somebody has
         self._background = Background()
         for symbol, why in self._axes.exact.items():
             _log.info("dimension %s is compiled for each extent: %s", symbol, why)
@@ -88,6 +90,12 @@ class BucketedModel(StagedModel):
         are short, they are padded rather than have programs of their own."""
         places = tuple(extents[symbol] for symbol in self._axes.open.symbols)
         self._sizes, self._took = self._sizes.told(places, workloads).for_few(), seconds
+
+    def foresee(self, exact: Sequence[Mapping[str, int]], ranged: Sequence[Mapping[str, int]] = ()) -> None:
+        """See `StagedModel.foresee`: nobody waits where one of these serves."""
+        symbols = self._axes.open.symbols
+        self._foreseen.update(tuple(one[s] for s in symbols) for one in ranged if all(s in one for s in symbols))
+        self._chosen.clear()
 
     def wait(self) -> None:
         """Until no program is being made in the background."""
@@ -176,7 +184,8 @@ class BucketedModel(StagedModel):
             if chosen is None:
                 chosen = self._chosen[key] = self._found(wanted, piece.length)
             found, longer = chosen
-            if found and (longer - 1) * self._sizes.seconds(wanted, wanted) <= self._took:  # else waiting takes less
+            took = math.inf if self._foreseen else self._took
+            if found and (longer - 1) * self._sizes.seconds(wanted, wanted) <= took:  # else waiting takes less
                 if longer > 1 + PADDING:
                     self._background.offer(lambda: self._make(wanted))
                 return [Piece(bucket, piece.start + start, length) for bucket, start, length in found]
@@ -189,7 +198,7 @@ class BucketedModel(StagedModel):
         symbols, cut, sizes = self._axes.open.symbols, self._axes.open.cut, self._sizes
         at = None if cut is None else symbols.index(cut.symbol)
         fits = [
-            made for made in list(self._made)
+            made for made in {**self._made, **dict.fromkeys(self._foreseen - self._refused)}
             if all(a == b if s in self._axes.exact else a >= b or n == at
                    for n, (s, a, b) in enumerate(zip(symbols, made, wanted)))
         ]  # fmt: skip

@@ -41,13 +41,16 @@ class _Decoder:
     """The open dimensions of a model with caches that grow.
 
     Attributes:
-        past: of old rows. `new`: of new ones, or how many these are. `whole`: of both together; `beside`: of others.
+        past: of old rows. `new`: of new ones, or how many these are. `whole`: of both together.
+        beside: of others of the caches, their batch first.
+        batches: of other inputs, which torch.export names anew for each.
     """
 
     past: str
     new: str | int
     whole: tuple[str, ...]
     beside: tuple[str, ...]
+    batches: tuple[str, ...]
 
     @classmethod
     def of(cls, model: OnnxModel, caches: Caches) -> _Decoder | None:
@@ -60,13 +63,15 @@ class _Decoder:
             return None
         names = {cache.past for cache in caches.each}
         beside = _symbols([i for i in model.inputs if i.name in names], {caches.symbol})
-        whole = _symbols(model.inputs, {caches.symbol, new, *beside})
-        return cls(caches.symbol, new, whole, beside)
+        first = [replace(i, dims=i.dims[:1]) for i in model.inputs if i.dims and len(i.dims) > 1]
+        batches = _symbols(first, {caches.symbol, new, *beside})
+        whole = _symbols(model.inputs, {caches.symbol, new, *beside, *batches})
+        return cls(caches.symbol, new, whole, beside, batches)
 
     def completed(self, given: ShapeRange, known: set[str]) -> list[ShapeRange]:
         """With what it leaves open: one of what there is beside tokens, steps of one token, and prompts."""
         dims: dict[str, Sequence[Extent]] = {**given.dims, **{s: (1,) for s in self.beside if s not in known}}
-        dims |= {s: (0,) for s in self.whole if s not in known}  # see `whole_of`
+        dims |= {s: (0,) for s in (*self.whole, *self.batches) if s not in known}  # see `whole_of`
         steps: dict[str, Sequence[Extent]] = {} if self.past in known else {self.past: (CONTEXT,)}
         if not isinstance(self.new, str):
             return [ShapeRange({**dims, **steps}, given.weight)]
@@ -76,9 +81,11 @@ class _Decoder:
         return [ShapeRange({**dims, **more}, given.weight) for more in ({**steps, self.new: (1,)}, prompts)]
 
     def whole_of(self, extents: Extents, known: set[str]) -> Extents:
-        """What nobody named is as long as old and new rows together."""
+        """What nobody named is as long as old and new rows together; batches are those of the caches."""
         new = extents[self.new] if isinstance(self.new, str) else self.new
-        return {**extents, **{s: extents[self.past] + new for s in self.whole if s not in known}}
+        batch = extents[self.beside[0]] if self.beside else 1
+        found = {**dict.fromkeys(self.whole, extents[self.past] + new), **dict.fromkeys(self.batches, batch)}
+        return {**extents, **{symbol: extent for symbol, extent in found.items() if symbol not in known}}
 
 
 def foreseen(model: OnnxModel, wanted: Sequence[ShapeRange]) -> Foreseen:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -83,6 +83,13 @@ class GrowingModel(StagedModel):
         """Bytes of packed weights of the programs that are kept, by where they are."""
         inner = {place: size for model in self._inner() for place, size in model.weights.items()}
         return {**inner, **super().weights}
+
+    def foresee(self, exact: Sequence[Mapping[str, int]], ranged: Sequence[Mapping[str, int]] = ()) -> None:
+        """See `StagedModel.foresee`: of prompts; what steps find is decided by their room alone."""
+        if self._prompts is not None:
+            self._prompts.foresee(exact, ranged)
+        if self._usual is not None:
+            self._usual.foresee(exact, ranged)
 
     def _inner(self) -> list[StagedModel]:
         """The models that run what it does not run itself."""

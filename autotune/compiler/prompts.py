@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.compiler.staged import StagedModel
@@ -94,10 +94,17 @@ class Prompts:
     def __init__(self, model: OnnxModel, caches: Caches, make: Callable[[OnnxModel], StagedModel]) -> None:
         self._model, self._caches, self._make = model, caches, make
         self._kinds: list[_Kind] = []
+        self._exact: Sequence[Mapping[str, int]] = ()
+        self._ranged: Sequence[Mapping[str, int]] = ()
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[StagedModel]:
         return iter([kind.model for kind in self._kinds if kind.model is not None])
+
+    def foresee(self, exact: Sequence[Mapping[str, int]], ranged: Sequence[Mapping[str, int]]) -> None:
+        """See `StagedModel.foresee`; before the first prompt."""
+        empty = self._caches.symbol
+        self._exact, self._ranged = ([one for one in every if one.get(empty) == 0] for every in (exact, ranged))
 
     def of(self, extents: Mapping[str, int]) -> StagedModel | None:
         """What runs a prompt of these extents; None where that is none, or nothing is known of it."""
@@ -128,7 +135,13 @@ class Prompts:
             model = replace(self._model, inputs=inputs)
             try:
                 padding_of(model, str(length))
-                return _Kind(rows.lengths, fixed, self._make(model))
+                made = self._make(model)
+                exact, ranged = (
+                    [one for one in every if all(one.get(s) == n for s, n in fixed.items())]
+                    for every in (self._exact, self._ranged)
+                )
+                made.foresee(exact, ranged)
+                return _Kind(rows.lengths, fixed, made)
             except CannotPad as error:
                 _log.info("prompts of %s run as they are: %s", fixed or "any batch", error)
         return _Kind(rows.lengths, others)

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 
 import autotune
 from autotune.api.session import InferenceSession
+from autotune.compiler.background import Background
 from autotune.compiler.foreseen import Foreseen
 from autotune.compiler.staged_file import StagedFile
 from autotune.errors import CompiledModelError, InputError, ModelError, TargetError
@@ -151,6 +152,17 @@ def test_a_decoder_is_ready_for_prompts_and_steps(tmp_path: Path) -> None:
     later, more = opened(tmp_path / "model.at", [step(1500, 1)], tmp_path / "later")
     equal(later, right(model, [step(1500, 1)]))
     assert "_parse" in more
+
+
+def test_what_lies_between_what_is_ready_runs_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a program of just that length; one may be made where nobody waits."""
+    model = decoder().SerializeToString()
+    autotune.compile_staged(model, TARGET, False).save(tmp_path / "model.at")
+    monkeypatch.setattr(Background, "offer", lambda self, work: False)
+    session = autotune.InferenceSession(tmp_path / "model.at", database=False)
+    runs = [step(0, tokens, seed) for seed, tokens in enumerate((20, 17, 100, 250))]
+    equal([session.run(None, one) for one in runs], right(model, runs))
+    assert {use.inputs["input_ids"] for use in session.shapes()} == {(1, 32), (1, 128), (1, 256)}
 
 
 @pytest.mark.slow

@@ -48,6 +48,16 @@ def test_a_decoder_goes_through_steps_and_prompts() -> None:
     assert found.ranged == (*(run(past, 1) for past in STEPS), *(run(0, tokens) for tokens in PROMPTS))
 
 
+def test_batches_that_have_names_of_their_own_are_those_of_the_caches() -> None:
+    """As torch.export names them: the first dimension of each input, which is no length."""
+    model = decoder()
+    (mask,) = [declared for declared in model.graph.input if declared.name == "mask"]
+    mask.type.tensor_type.shape.dim[0].dim_param = "masks"
+    assert of(model).ranged == tuple({**run, "masks": 1} for run in of(decoder()).ranged)
+    (one,) = of(model, {"batch": (2,), "past": (8,), "tokens": (3,)}).exact
+    assert one == {**run(8, 3, 2), "masks": 2}
+
+
 def test_what_is_named_of_a_decoder_counts() -> None:
     batches = of(decoder(), {"batch": (2,), "past": (range(5),)})
     assert batches.ranged == tuple(run(past, 1, 2) for past in (0, 1, 2, 4))
