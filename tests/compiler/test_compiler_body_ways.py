@@ -12,7 +12,6 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from autotune.compiler import body_ways, native_steps
-from autotune.compiler.fixed_loop import FixedLoop
 from autotune.compiler.native_steps import Taken
 from autotune.compiler.specialisation import ProgramStep, Step
 from autotune.compiler.staged import StagedModel
@@ -85,20 +84,6 @@ def expected(model: onnx.ModelProto, given: Mapping[str, Array]) -> list[Array]:
             found.append(part)
     turned = next((list(a.ints) for a in around.attribute if a.name == "scan_output_directions"), [0] * len(collected))
     return [*carried, *(np.stack(parts[::-1] if back else parts) for parts, back in zip(collected, turned))]
-
-
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Taken]:
-    """What native code has come to."""
-    found: list[Taken] = []
-    run = FixedLoop.run
-
-    def told(self: FixedLoop, *args: Any) -> Taken:
-        found.append(run(self, *args))
-        return found[-1]
-
-    monkeypatch.setattr(FixedLoop, "run", told)
-    return found
 
 
 def check(

@@ -10,7 +10,6 @@ import onnx
 import pytest
 
 from autotune.compiler import native_loop
-from autotune.compiler.fixed_loop import FixedLoop
 from autotune.compiler.native_steps import Taken
 from autotune.compiler.staged import compile_or_stage
 from autotune.compiler.stages import Making
@@ -26,20 +25,6 @@ ENDS = [
     node("Gather", "starts i", "s", axis=0), node("Gather", "ends i", "e", axis=0),
     node("Unsqueeze", "s axes", "s1"), node("Unsqueeze", "e axes", "e1"),
 ]  # fmt: skip
-
-
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Taken]:
-    """What native code has come to."""
-    found: list[Taken] = []
-    run = FixedLoop.run
-
-    def told(self: FixedLoop, *args: Any) -> Taken:
-        found.append(run(self, *args))
-        return found[-1]
-
-    monkeypatch.setattr(FixedLoop, "run", told)
-    return found
 
 
 def bags(reduction: Sequence[onnx.NodeProto], weighted: bool = False) -> onnx.ModelProto:

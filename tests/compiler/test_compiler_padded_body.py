@@ -9,7 +9,6 @@ import onnx
 import pytest
 
 from autotune.compiler.compile import CompiledModel, compile_graph
-from autotune.compiler.fixed_loop import FixedLoop
 from autotune.compiler.native_steps import Taken
 from autotune.compiler.staged import StagedModel, compile_or_stage
 from autotune.compiler.stages import Making
@@ -51,20 +50,6 @@ def decoder(collected: str = "", goes_on: str = "go", extra: list[onnx.NodeProto
 
 def starts(batch: int, length: int) -> Array:
     return np.random.default_rng(length).integers(0, WORDS, (batch, length))
-
-
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Taken]:
-    """What native code has come to."""
-    found: list[Taken] = []
-    run = FixedLoop.run
-
-    def told(self: FixedLoop, *args: Any) -> Taken:
-        found.append(run(self, *args))
-        return found[-1]
-
-    monkeypatch.setattr(FixedLoop, "run", told)
-    return found
 
 
 class Made:
