@@ -55,9 +55,10 @@ class NewRows:
 
 
 def appended_rows(model: OnnxModel, caches: Caches) -> Extent:
-    """How many rows go to each cache; None where they differ, or nobody knows. Raises CannotPad: as `dimensions_of`."""
+    """How many rows go to each cache, as far as is known of any; None where they differ, or nobody knows. A proof that
+    rests on it looks at each. Raises CannotPad: as `dimensions_of`."""
     dims = dimensions_of(model)
-    found = {known[cache.axis] if (known := dims.get(cache.new)) else None for cache in caches.each}
+    found = {known[cache.axis] for cache in caches.each if (known := dims.get(cache.new))} - {None}
     return found.pop() if len(found) == 1 else None
 
 
