@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from autotune.graph.frontend import OnnxModel
-from autotune.graph.frontend.buckets import CannotPad, Padding, padded_model, padding_of, valid_name
+from autotune.graph.frontend.buckets import CannotPad, Padding, kept_apart, padded_model, padding_of, valid_name
 from autotune.runtime.open_axes import OpenAxes, OpenAxis
 
 
@@ -25,6 +25,14 @@ class Axes:
 
     @classmethod
     def of(cls, model: OnnxModel) -> Axes:
+        """What the model as it is allows, or, where that is more, with dimensions kept apart that it joins."""
+        found = cls._of(model)
+        apart = kept_apart(model, *found.exact) if found.exact else model
+        other = found if apart is model else cls._of(apart)
+        return other if len(other.exact) < len(found.exact) else found
+
+    @classmethod
+    def _of(cls, model: OnnxModel) -> Axes:
         """Each dimension is looked at in the model that the ones before it made. Where one has an end that the program
         is told, those that are cut have one, too: a piece then fits a larger program."""
         inputs = model.inputs

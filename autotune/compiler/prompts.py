@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from autotune.compiler.staged import StagedModel
 from autotune.graph.frontend import OnnxModel
-from autotune.graph.frontend.buckets import CannotPad, dimensions_of, padding_of
+from autotune.graph.frontend.buckets import CannotPad, dimensions_of, kept_apart, padding_of
 from autotune.graph.frontend.buckets.facts import Extent
 from autotune.graph.frontend.caches import Caches
 from autotune.tensor.declared import bind_symbols, rename_symbols
@@ -85,6 +85,17 @@ class _Kind:
         return same and len({extents[symbol] for symbol in self.lengths}) <= 1
 
 
+def _must_pad(model: OnnxModel, symbol: str) -> None:
+    """Raises CannotPad: a dimension may not be padded, as the model is or with joined dimensions kept apart."""
+    try:
+        padding_of(model, symbol)
+    except CannotPad:
+        apart = kept_apart(model, symbol)
+        if apart is model:
+            raise
+        padding_of(apart, symbol)
+
+
 class Prompts:
     """The models of prompts, those that ask for the least first; may be asked from several threads.
 
@@ -135,7 +146,7 @@ class Prompts:
             inputs = bind_symbols(rename_symbols(empty, dict.fromkeys(rows.lengths, str(length))), fixed)
             model = replace(self._model, inputs=inputs)
             try:
-                padding_of(model, str(length))
+                _must_pad(model, str(length))
                 made = self._make(model)
                 exact, ranged = (
                     [one for one in every if all(one.get(s) == n for s, n in fixed.items())]

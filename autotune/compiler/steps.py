@@ -19,6 +19,7 @@ from autotune.graph.frontend.buckets import (
     CannotPad,
     Padding,
     counted_from_zero,
+    kept_apart,
     padded_model,
     padding_of,
     valid_name,
@@ -243,6 +244,18 @@ def proved_steps(
     raise AssertionError
 
 
+def _along_rows(
+    roomy: OnnxModel, rows: NewRows, appended: int | str, length: str, written: Sequence[str]
+) -> tuple[list[Padding], OnnxModel]:
+    """Padded along old and new rows together, and along new ones where their number differs. Raises CannotPad."""
+    paddings = [padding_of(roomy, length, 1 if isinstance(appended, str) else rows.count)]
+    padded = padded_model(roomy, paddings[0])
+    if isinstance(appended, str):
+        paddings.append(padding_of(padded, appended, roomy=written))
+        padded = padded_model(padded, paddings[-1])
+    return paddings, padded
+
+
 def _steps(
     model: OnnxModel,
     making: Making,
@@ -262,12 +275,14 @@ def _steps(
     roomy = with_room(source, caches, appended, length)
     if many:
         roomy = counted_from_zero(roomy, difference(length, appended))
-    paddings = [padding_of(roomy, length, 1 if many else rows.count)]
-    padded = padded_model(roomy, paddings[0])
-    if isinstance(appended, str):
-        written = [model.nodes[cache.joint].proto.input[0] for cache in caches.each]
-        paddings.append(padding_of(padded, appended, roomy=written))
-        padded = padded_model(padded, paddings[-1])
+    written = [model.nodes[cache.joint].proto.input[0] for cache in caches.each]
+    try:
+        paddings, padded = _along_rows(roomy, rows, appended, length, written)
+    except CannotPad:
+        apart = kept_apart(roomy, length, *([appended] if isinstance(appended, str) else []))
+        if apart is roomy:
+            raise
+        paddings, padded = _along_rows(apart, rows, appended, length, written)
     for symbol in opened:
         try:
             found = padding_of(padded, symbol)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -45,13 +44,46 @@ def by_mask() -> onnx.ModelProto:
     return model
 
 
+IN_LINE = [
+    node("Range", ["0", "total", "1"], ["keys"]), node("Unsqueeze", ["keys", "[0,1]"], ["keys3"]),
+    node("Unsqueeze", ["keys3", "[2]"], ["keys4"]), node("Unsqueeze", ["positions", "[0,1]"], ["queries3"]),
+    node("Unsqueeze", ["queries3", "[3]"], ["queries4"]), node("LessOrEqual", ["keys4", "queries4"], ["causal"]),
+    node("Range", ["0", "batch", "1"], ["rows"]), node("Unsqueeze", ["rows", "[1,2]"], ["rows3"]),
+    node("Unsqueeze", ["rows3", "[3]"], ["rows4"]), node("Cast", ["mask"], ["bools"], to=TensorProto.BOOL),
+    node("Shape", ["bools"], ["of_mask"]), node("Gather", ["of_mask", "[1]"], ["long"]),
+    node("Mul", ["rows4", "long"], ["begins"]), node("Add", ["keys4", "begins"], ["where"]),
+    node("Flatten", ["bools"], ["line"], axis=2), node("Gather", ["line", "where"], ["found"]),
+    node("Shape", ["where"], ["form"]), node("Reshape", ["found", "[-1]"], ["all"]),
+    node("Reshape", ["all", "form"], ["given"]),
+    node("And", ["causal", "given"], ["seen"]), node("Where", ["seen", "none", "minus"], ["added"]),
+]  # fmt: skip
+"""A mask that is looked up as one line, as tracing writes `mask[i, j]`."""
+
+
+def by_rows() -> onnx.ModelProto:
+    """A decoder whose products are of the rows of all sequences together, as GPT-2 has them."""
+    model = decoder(other={"mask": IN_LINE})
+    ((place, product),) = [(k, n) for k, n in enumerate(model.graph.node) if "qkv" in n.output]
+    model.graph.node.remove(product)
+    rows = [
+        node("Concat", ["[-1]", "width"], ["lines"], axis=0), node("Reshape", ["x", "lines"], ["x_rows"]),
+        node("Gemm", ["x_rows", "into"], ["qkv_rows"]), node("Shape", ["x"], ["of_x"]),
+        node("Slice", ["of_x", "[0]", "[2]"], ["in_front"]), node("Concat", ["in_front", "[-1]"], ["back"], axis=0),
+        node("Reshape", ["qkv_rows", "back"], ["qkv"]),
+    ]  # fmt: skip
+    for n, one in enumerate(rows):
+        model.graph.node.insert(place + n, one)
+    return model
+
+
 DECODERS: Mapping[str, onnx.ModelProto] = {
     "plain": decoder(), "any mask": decoder(length="anything"), "sliced": decoder(other={"mask": SLICED}),
     "written": decoder(other={"mask": WRITTEN}), "sinks": decoder(other={"softmax": SINKS}), "by mask": by_mask(),
+    "in line": decoder(other={"mask": IN_LINE}), "by rows": by_rows(),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "batch"), list(zip(DECODERS, itertools.cycle([1, 2, 2]))))
+@pytest.mark.parametrize(("kind", "batch"), list(zip(DECODERS, (1, 2, 2, 1, 2, 2, 2, 3), strict=True)))
 def test_turns_of_any_number_of_tokens(kind: str, batch: int) -> None:
     """Each turn of a conversation has other new tokens behind what was said before: two kinds of steps in all."""
     decoding = Decoding(DECODERS[kind], batch)

@@ -14,8 +14,8 @@ from autotune.graph.frontend.buckets import attention, contributed, movement, ru
 from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS, At, Rule, rule_of
 from autotune.graph.frontend.buckets.computed import difference
 from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros
-from autotune.graph.frontend.buckets.types import inferred_types
-from autotune.graph.frontend.model import OnnxModel
+from autotune.graph.frontend.buckets.types import Types, inferred_types
+from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.frontend.source import tensor_array
 from autotune.graph.ir import Array
 from autotune.tensor.dtype import DType
@@ -27,7 +27,7 @@ _SHAPES = {
     "ConstantOfShape": {0}, "Expand": {1}, "Range": {0, 1, 2}, "Reshape": {1}, "Slice": {1, 2}, "Tile": {1},
 }  # fmt: skip
 """Inputs of operators, by position, in which extents are those with padding."""
-_PASSING = {
+PASSING = {
     "Add", "Cast", "Exp", "Identity", "LogSoftmax", "Max", "Min", "Mul", "ReduceMax", "ReduceMin", "ReduceSum", "Slice",
     "Softmax", "Sub", "Where",
 }  # fmt: skip
@@ -104,7 +104,7 @@ def padding_of(model: OnnxModel, symbol: str, least: int = 1, roomy: Collection[
     Raises:
         CannotPad: padding may change other elements; the message names the node.
     """
-    return _Analysis(model, symbol, least, roomy).result()
+    return Analysis(model, symbol, least, roomy).result()
 
 
 def facts_of(model: OnnxModel) -> Mapping[str, Fact]:
@@ -113,7 +113,7 @@ def facts_of(model: OnnxModel) -> Mapping[str, Fact]:
     Raises:
         CannotPad: an input is no tensor of known rank, or ONNX's inference refuses the model.
     """
-    analysis = _Analysis(model, "")  # a symbol that no dimension has
+    analysis = Analysis(model, "")  # a symbol that no dimension has
     analysis.result()
     return analysis.facts
 
@@ -133,16 +133,36 @@ def elements_of(model: OnnxModel, names: Collection[str]) -> Mapping[str, tuple[
     return {name: facts[name].elements for name in names}
 
 
-class _Analysis:
-    def __init__(self, model: OnnxModel, symbol: str, least: int = 1, roomy: Collection[str] = ()) -> None:
+def of_constant(array: Array) -> Fact:
+    """What is known of a constant."""
+    short = array.ndim <= 1 and array.size <= SHAPE_ELEMENTS and array.dtype.kind in "iu"
+    return Fact(array.shape, elements=tuple(int(n) for n in array.reshape(-1)) if short else None)
+
+
+def constant_of(model: OnnxModel, entry: Entry) -> Array | None:
+    """The tensor that a node holds; None where it is no such constant."""
+    if entry.proto.op_type != "Constant" or not entry.writes:
+        return None
+    found = next((a.t for a in entry.proto.attribute if a.name == "value"), None)
+    return None if found is None else tensor_array(found, model.folder, "a constant")
+
+
+class Analysis:
+    """The facts of a model's values, node by node, with an open dimension that may be padded.
+
+    Args:
+        types: of the values, where they are known already.
+    """
+
+    def __init__(
+        self, model: OnnxModel, symbol: str, least: int = 1, roomy: Collection[str] = (), types: Types | None = None
+    ) -> None:
         self.model, self.symbol, self.least, self.roomy = model, symbol, least, frozenset(roomy)
         self.arrays: dict[str, Array] = dict(model.initializers)
         for entry in model.nodes:
-            if entry.proto.op_type == "Constant" and entry.writes:
-                found = next((a.t for a in entry.proto.attribute if a.name == "value"), None)
-                if found is not None:
-                    self.arrays[entry.writes[0]] = tensor_array(found, model.folder, "a constant")
-        self.types = inferred_types(model)
+            if (array := constant_of(model, entry)) is not None:
+                self.arrays[entry.writes[0]] = array
+        self.types = inferred_types(model) if types is None else types
         self.facts: dict[str, Fact] = {}
         self._magnitudes: dict[str, float] = {}
         self.makers = {name: n for n, entry in enumerate(model.nodes) for name in entry.writes}
@@ -159,16 +179,7 @@ class _Analysis:
                 zeroed[name] = self._mask(name, self.facts[name], None, 0.0)
 
     def _pass(self, zeroed: Mapping[str, Mask]) -> Padding:
-        facts: dict[str, Fact] = {}
-        self.facts, self.zeroed = facts, zeroed
-        for name, array in self.arrays.items():
-            short = array.ndim <= 1 and array.size <= SHAPE_ELEMENTS and array.dtype.kind in "iu"
-            elements = tuple(int(n) for n in array.reshape(-1)) if short else None
-            facts[name] = Fact(array.shape, elements=elements)
-        for declared in self.model.inputs:
-            if not declared.is_tensor or declared.dims is None:
-                raise CannotPad(f"input '{declared.name}' is of unknown rank, or no tensor")
-            facts[declared.name] = Fact(declared.dims, bound=0.0)
+        facts = self.begin(zeroed)
         masks: dict[tuple[int, int], Mask] = {}
         told: dict[tuple[int, int], Told] = {}
         picked: dict[int, tuple[int, Told]] = {}
@@ -176,14 +187,14 @@ class _Analysis:
         for index, entry in enumerate(self.model.nodes):
             if all(name in self.arrays for name in entry.writes):
                 continue
-            at = self._at(index)
+            at = self.at(index)
             try:
                 at, found = self._found(at, entry.reads)
             except (CannotPad, AutotuneError) as error:
                 raise CannotPad(f"{at.node.label}: {error}", index) from None
             for name, fact in zip(entry.proto.output, found):
                 if name:
-                    fact = self._completed(name, fact)
+                    fact = self.completed(name, fact)
                     mixes |= (fact.dims or ()).count(self.symbol) > 1
                     facts[name] = fact.with_zeros() if name in zeroed else fact
             for position, (axes, fill) in at.masks.items():
@@ -213,7 +224,19 @@ class _Analysis:
         ends = bool(zeroed or masks or told or picked)
         return Padding(self.symbol, mixes, dict(zeroed), masks, told, picked, outputs, unread, ends)
 
-    def _at(self, index: int) -> At:
+    def begin(self, zeroed: Mapping[str, Mask]) -> dict[str, Fact]:
+        """What is known before the first node. Raises CannotPad."""
+        self.facts, self.zeroed = {}, zeroed
+        for name, array in self.arrays.items():
+            self.facts[name] = of_constant(array)
+        for declared in self.model.inputs:
+            if not declared.is_tensor or declared.dims is None:
+                raise CannotPad(f"input '{declared.name}' is of unknown rank, or no tensor")
+            self.facts[declared.name] = Fact(declared.dims, bound=0.0)
+        return self.facts
+
+    def at(self, index: int) -> At:
+        """A node, to ask its rule."""
         names = list(self.model.nodes[index].proto.input)
         return At(
             self.model.attributes(index),
@@ -327,36 +350,36 @@ class _Analysis:
         A rule that cannot do with the extents by their symbols is asked again with them as numbers of the run.
         """
         reading = [self.facts[name] for name in reads if name in self.facts]
-        if at.node.op not in _PASSING and any(fact.behind for fact in reading):
+        if at.node.op not in PASSING and any(fact.behind for fact in reading):
             raise CannotPad("elements lie behind the padding")
         touched = any(fact.has(self.symbol) or fact.tells(self.symbol) for fact in reading)
         known = rule_of(at.node)
         if known is not None:
             try:
-                found = _asked(known, at)
+                found = asked(known, at)
                 if _reads_numbers(at) and any(fact.elements is None for fact in found):
                     raise CannotPad("it reads the extent of the open dimension as a number")
                 return at, found
             except CannotPad as error:
                 if any(fact.tells(self.symbol) for fact in reading):
                     told = at.with_numbers()
-                    return told, _asked(known, told)
+                    return told, asked(known, told)
                 if touched:
                     raise CannotPad(str(error)) from None
         elif touched:
             raise CannotPad("nobody knows what this operator does with an open dimension")
-        return at, [Fact(self._static(name)) for name in at.node.proto.output]
+        return at, [Fact(self.static(name)) for name in at.node.proto.output]
 
-    def _static(self, name: str) -> tuple[Extent, ...] | None:
+    def static(self, name: str) -> tuple[Extent, ...] | None:
         """The dimensions of a value in which the open dimension has no part."""
         found = self.types.get(name)
         if found is None or found[1] is None:
             return None
         return tuple(extent if isinstance(extent, int) else None for extent in found[1])
 
-    def _completed(self, name: str, fact: Fact) -> Fact:
+    def completed(self, name: str, fact: Fact) -> Fact:
         """With static extents that the rule left to shape inference."""
-        static = self._static(name)
+        static = self.static(name)
         if fact.dims is None or static is None or len(static) != len(fact.dims):
             return fact
         return replace(fact, dims=tuple(b if a is None else a for a, b in zip(fact.dims, static)))
@@ -408,7 +431,7 @@ def _reads_numbers(at: At) -> bool:
     )
 
 
-def _asked(rule: Rule, at: At) -> list[Fact]:
+def asked(rule: Rule, at: At) -> list[Fact]:
     """What a rule says of all results."""
     try:
         found = rule(at)

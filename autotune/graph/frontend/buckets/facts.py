@@ -152,12 +152,12 @@ def reshaped(
     if len(before) != len(after):
         raise CannotPad("the open dimension becomes part of another one")
     for one, other in zip(before, after):
-        if _size(dims[:one]) != _size(found[:other]) or _size(dims[:one]) is None:
+        if size_of(dims[:one]) != size_of(found[:other]) or size_of(dims[:one]) is None:
             raise CannotPad("the open dimension moves among the elements")
     return tuple(found)
 
 
-def _size(extents: Sequence[Extent]) -> tuple[int, tuple[str, ...]] | None:
+def size_of(extents: Sequence[Extent]) -> tuple[int, tuple[str, ...]] | None:
     """The number of elements, as a product of a number and symbols."""
     if None in extents:
         return None
@@ -167,7 +167,7 @@ def _size(extents: Sequence[Extent]) -> tuple[int, tuple[str, ...]] | None:
 
 def _remaining(dims: Sequence[Extent], others: Sequence[Extent]) -> Extent:
     """The extent that a Reshape finds by itself; None where that is no single symbol and no number."""
-    whole, known = _size(dims), _size(others)
+    whole, known = size_of(dims), size_of(others)
     if whole is None or known is None or known[0] == 0 or whole[0] % known[0]:
         return None
     names = list(whole[1])

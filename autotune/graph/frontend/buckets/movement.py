@@ -170,7 +170,7 @@ def slice_(at: At) -> list[Fact]:
         return [_window(at, first, last, axes, steps)]
     axes = axes if axes is not None else tuple(range(len(first)))
     steps = steps if steps is not None else (1,) * len(first)
-    if given.elements is not None and len(first) == 1:
+    if given.elements is not None and len(first) == len(dims) == 1:
         start, end = first[0], last[0]
         if isinstance(start, int) and isinstance(end, int):
             return [Fact((None,), elements=given.elements[slice(start, end, steps[0])])]
@@ -240,7 +240,7 @@ def _window(
 @rule("Gather")
 def gather(at: At) -> list[Fact]:
     given, index, picked = at.fact(0), at.fact(1), at.array(1)
-    if given.elements is not None and picked is not None and at.node.attr_int("axis", 0) == 0:
+    if given.elements is not None and picked is not None and len(at.dims(0)) == 1:
         chosen = tuple(given.elements[int(n)] for n in picked.reshape(-1))
         return [Fact(picked.shape, elements=chosen)]
     if given.tells(at.symbol) or index.tells(at.symbol):
@@ -300,6 +300,22 @@ def roi_align(at: At) -> list[Fact]:
         raise CannotPad("the images of the padding may not be there")
     height, width = (at.node.attr_int(name, 1) for name in ("output_height", "output_width"))
     return [Fact((at.symbol, x[1], height, width))]
+
+
+@rule("OneHot")
+def one_hot(at: At) -> list[Fact]:
+    """A row for each index, whatever that is; exporters make a list with one other element of a constant index."""
+    index, depth, values = at.array(0), at.fact(1).elements, at.fact(2).elements
+    if depth is None or len(depth) != 1 or not isinstance(depth[0], int) or at.node.attr_int("axis", -1) != -1:
+        raise CannotPad("the dimension that it adds is computed, or not the last one")
+    dims = (*at.dims(0), depth[0])
+    known = index is not None and index.size * depth[0] <= SHAPE_ELEMENTS and values is not None and len(values) == 2
+    if known and index is not None and values is not None:
+        places = [int(n) % depth[0] if -depth[0] <= n < depth[0] else -1 for n in index.reshape(-1)]
+        return [Fact(dims, elements=tuple(values[n == place] for place in places for n in range(depth[0])))]
+    if at.fact(2).tells(at.symbol):
+        raise CannotPad("it makes elements of the extent of the open dimension")
+    return [Fact(dims)]
 
 
 @rule("Trilu")

@@ -60,7 +60,7 @@ def _bound(at: At, dims: Sequence[Extent]) -> float:
     return ANYTHING
 
 
-@rule(
+ELEMENTWISE = (
     "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "BitwiseAnd", "BitwiseNot", "BitwiseOr",
     "BitwiseXor", "Cast", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Div", "Dropout", "Elu", "Equal", "Erf", "Exp",
     "Floor", "Gelu", "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN",
@@ -68,6 +68,10 @@ def _bound(at: At, dims: Sequence[Extent]) -> float:
     "PRelu", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
     "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Where", "Xor",
 )  # fmt: skip
+"""Operators of ONNX that work element by element."""
+
+
+@rule(*ELEMENTWISE)
 def elementwise(at: At) -> list[Fact]:
     same = at.node.op in ("Identity", "Dropout", "Cast")
     given = [fact for fact in at.facts if fact is not None]
@@ -136,6 +140,8 @@ def matmul(at: At) -> list[Fact]:
 def gemm(at: At) -> list[Fact]:
     a = at.dims(0)[::-1] if at.node.attr_int("transA", 0) else at.dims(0)
     b = at.dims(1)[::-1] if at.node.attr_int("transB", 0) else at.dims(1)
+    if len(a) != 2 or len(b) != 2:
+        raise CannotPad("it multiplies other things than matrices")
     if at.symbol in (a[1], b[0]):
         raise CannotPad("it sums along the open dimension")
     shapes = [(a[0], b[1]), *([at.dims(2)] if len(at.facts) > 2 and at.facts[2] is not None else [])]
@@ -206,6 +212,9 @@ def normalize(at: At) -> list[Fact]:
     axis = at.axis(at.node.attr_int("axis", -1), len(dims))
     if at.symbol in dims[axis:] or any(fact is not None and fact.has(at.symbol) for fact in at.facts[1:]):
         raise CannotPad("it normalises over the open dimension")
+    for fact in at.facts[1:]:
+        if fact is not None and broadcast([dims, fact.dims or ()], "") != dims:
+            raise CannotPad("what it multiplies by is of another shape")
     reduced = tuple(1 if n >= axis else extent for n, extent in enumerate(dims))
     return [Fact(dims), Fact(reduced), Fact(reduced)]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Union
+
 import numpy as np
 import onnx
 from onnx import helper
@@ -26,7 +29,11 @@ _OF_BYTES = {(MICROSOFT, "DynamicQuantizeMatMul"), (MICROSOFT, "MatMulIntegerToF
 """Products of bytes with results in f32."""
 
 
-def inferred_types(model: OnnxModel) -> dict[str, tuple[str | None, tuple[Extent, ...] | None]]:
+Types = Mapping[str, tuple[str | None, Union[tuple[Extent, ...], None]]]
+"""dtype and dimensions of values by their names."""
+
+
+def inferred_types(model: OnnxModel) -> Types:
     """dtype and dimensions of values, as far as ONNX's own inference knows them."""
     inputs, tensors = [], []
     for declared in model.inputs:
