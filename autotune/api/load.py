@@ -108,13 +108,14 @@ def load(
         parsed = parsed if caches is None else written
         if on_new_shape == "compile":
             return StagedModel(parsed, sharing) if caches is None else GrowingModel(parsed, sharing, caches)
+        looked_at = replace(sharing, looked_at=True)
         if on_new_shape == "bucket":
             usual = BucketedModel(parsed, sharing, wanted)
-            bucketed = functools.partial(BucketedModel, making=sharing, target=wanted)
+            bucketed = functools.partial(BucketedModel, making=looked_at, target=wanted)
             return usual if caches is None else GrowingModel(parsed, sharing, caches, usual, bucketed)
         if caches is None:
             return AdaptiveModel(parsed, sharing, wanted)
-        adaptive = functools.partial(AdaptiveModel, making=sharing, target=wanted, vary=True)
+        adaptive = functools.partial(AdaptiveModel, making=looked_at, target=wanted, vary=True)
         return GrowingModel(parsed, sharing, caches, prompted=adaptive)
 
     with without_collector(), beside or helpers(model) as started:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from autotune.compiler.again import OFTEN
 from autotune.compiler.background import Background
@@ -112,7 +113,7 @@ class AdaptiveModel(StagedModel):
 
     def _bucketed(self) -> BucketedModel:
         """That knows what a program of the first shape has told."""
-        found = BucketedModel(self._model, self._workshop.making, self._target)
+        found = BucketedModel(self._model, replace(self._workshop.making, looked_at=True), self._target)
         found.want_few()
         found.foresee((), self._foreseen)
         first = next((one for one in self._workshop.cache.values() if one.program is not None), None)

@@ -49,7 +49,7 @@ class BucketedModel(StagedModel):
     def __init__(self, model: OnnxModel, making: Making, target: Target) -> None:
         super().__init__(model, making)
         self._axes = Axes.of(model)
-        self._padded = StagedModel(self._axes.masked, making)
+        self._padded = StagedModel(self._axes.masked, replace(making, looked_at=True))
         self._made: dict[Extents, CompiledModel | None] = {}
         self._chosen: dict[tuple[Extents, int], tuple[Sequence[Piece], float]] = {}  # by bucket and length of a piece
         self._sizes = Sizes(self._axes.open, target)

@@ -17,7 +17,7 @@ import numpy as np
 
 from autotune.compiler.background import Background
 from autotune.compiler.compile import CompiledModel
-from autotune.compiler.prompts import NewRows, Prompts
+from autotune.compiler.prompts import Appending, Prompts
 from autotune.compiler.shapes import extents_in
 from autotune.compiler.specialisation import ProgramStep, Specialisation, Watch
 from autotune.compiler.staged import StagedModel
@@ -66,7 +66,8 @@ class GrowingModel(StagedModel):
         self._caches = caches
         self._by_past = {cache.past: cache for cache in caches.each}
         self._usual = usual
-        self._prompts = None if prompted is None else Prompts(model, caches, prompted)
+        self._appending = Appending(model, caches)
+        self._prompts = None if prompted is None else Prompts(self._appending, prompted)
         self._memories = CacheMemories()
         self._kinds: list[Steps] = []
         self._refused: list[Mapping[str, int]] = []
@@ -189,7 +190,7 @@ class GrowingModel(StagedModel):
         """Steps like a run of these extents; any number of rows is appended by the same programs, if it may. Raises
         CannotPad."""
         model, making, caches = self._model, self._making, self._caches
-        rows = NewRows.of(model, caches, extents)
+        rows = self._appending.new_rows(extents)
         for kind in self._kinds:  # more dimensions may be as long by chance
             if kind.lengths <= rows.lengths:
                 rows = replace(rows, lengths=kind.lengths)

@@ -6,6 +6,7 @@ do, so a prompt of another length need not wait for a program of its own.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,20 +39,34 @@ class NewRows:
     symbol: str | None
     lengths: frozenset[str]
 
-    @classmethod
-    def of(cls, model: OnnxModel, caches: Caches, extents: Mapping[str, int]) -> NewRows:
+
+@dataclass(frozen=True)
+class Appending:
+    """A model that appends rows to caches."""
+
+    model: OnnxModel
+    caches: Caches
+
+    @functools.cached_property
+    def rows(self) -> Extent:
+        """How many it appends, as far as that is known of any run."""
+        return appended_rows(self.model, self.caches)
+
+    def new_rows(self, extents: Mapping[str, int]) -> NewRows:
         """Those of a run with inputs of these extents. Raises CannotPad where nobody knows."""
-        count = appended_rows(replace(model, inputs=bind_symbols(model.inputs, extents)), caches)
+        model, caches, symbol = self.model, self.caches, self.rows
+        count: Extent = extents.get(symbol, 0) if isinstance(symbol, str) else symbol
+        if not isinstance(count, int):  # a sum, or nobody knows
+            count = appended_rows(replace(model, inputs=bind_symbols(model.inputs, extents)), caches)
         if not isinstance(count, int) or count < 1:
             raise CannotPad("how many rows a step appends is not known before it runs")
         beside = {dim for i in model.inputs if caches.symbol in (i.dims or ()) for dim in i.dims or ()}
         whole = extents[caches.symbol] + count
         lengths = frozenset(s for s, extent in extents.items() if extent == whole and s not in beside)
-        symbol = appended_rows(model, caches)
         if not isinstance(symbol, str) and count > 1:  # whoever takes it for that has to prove it
             alike = [s for s, extent in extents.items() if extent == count and s not in beside and s not in lengths]
             symbol = alike[0] if len(alike) == 1 else None
-        return cls(count, symbol if isinstance(symbol, str) and extents.get(symbol) == count else None, lengths)
+        return NewRows(count, symbol if isinstance(symbol, str) and extents.get(symbol) == count else None, lengths)
 
 
 def appended_rows(model: OnnxModel, caches: Caches) -> Extent:
@@ -85,26 +100,29 @@ class _Kind:
         return same and len({extents[symbol] for symbol in self.lengths}) <= 1
 
 
-def _must_pad(model: OnnxModel, symbol: str) -> None:
-    """Raises CannotPad: a dimension may not be padded, as the model is or with joined dimensions kept apart."""
+def _that_pads(model: OnnxModel, symbol: str) -> OnnxModel:
+    """The model, with joined dimensions kept apart where that takes it. Raises CannotPad: it may not be padded."""
     try:
         padding_of(model, symbol)
+        return model
     except CannotPad:
         apart = kept_apart(model, symbol)
         if apart is model:
             raise
         padding_of(apart, symbol)
+        return apart
 
 
 class Prompts:
     """The models of prompts, those that ask for the least first; may be asked from several threads.
 
     Args:
-        model: with its caches. `make`: what runs a model of which those are empty.
+        appending: the model with its caches. `make`: what runs a model of which those are empty.
     """
 
-    def __init__(self, model: OnnxModel, caches: Caches, make: Callable[[OnnxModel], StagedModel]) -> None:
-        self._model, self._caches, self._make = model, caches, make
+    def __init__(self, appending: Appending, make: Callable[[OnnxModel], StagedModel]) -> None:
+        self._appending, self._make = appending, make
+        self._model, self._caches = appending.model, appending.caches
         self._kinds: list[_Kind] = []
         self._exact: Sequence[Mapping[str, int]] = ()
         self._ranged: Sequence[Mapping[str, int]] = ()
@@ -135,7 +153,7 @@ class Prompts:
     def _kind(self, extents: Mapping[str, int]) -> _Kind:
         """What prompts like these have in common: as little as possible."""
         try:
-            rows = NewRows.of(self._model, self._caches, extents)
+            rows = self._appending.new_rows(extents)
         except CannotPad as error:
             _log.info("prompts run as they are: %s", error)
             return _Kind()
@@ -146,8 +164,7 @@ class Prompts:
             inputs = bind_symbols(rename_symbols(empty, dict.fromkeys(rows.lengths, str(length))), fixed)
             model = replace(self._model, inputs=inputs)
             try:
-                _must_pad(model, str(length))
-                made = self._make(model)
+                made = self._make(_that_pads(model, str(length)))
                 exact, ranged = (
                     [one for one in every if all(one.get(s) == n for s, n in fixed.items())]
                     for every in (self._exact, self._ranged)

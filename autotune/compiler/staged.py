@@ -8,6 +8,7 @@ bounded cache, so a model that sees the same shapes again compiles nothing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -20,7 +21,7 @@ from autotune.compiler.specialisation import NOBODY, Observers, Specialisation, 
 from autotune.compiler.stages import Making, Stages, Workshop
 from autotune.compiler.value_feeds import as_value
 from autotune.graph import one_line, verify
-from autotune.graph.frontend import OnnxModel, convert_whole, known_types, whole
+from autotune.graph.frontend import OnnxModel, Stage, convert_whole, known_types, whole
 from autotune.graph.host import HostValue
 from autotune.metadata import ModelMetadata
 from autotune.runtime.executor import Array, as_feed, dtype_name
@@ -70,10 +71,15 @@ class StagedModel:
         workshop = Workshop(making, LoopLimit.of(making.max_memory))
         self._workshop = workshop
         self._stages = Stages(model, whole(model), tuple(model.outputs), workshop)
-        types = known_types(model.inputs)
-        self._start = self._stages.outline(types)
-        if len(types) == len(model.inputs):
-            self._stages.first = self._stages.built(self._start)
+        whole_form = len(known_types(model.inputs)) == len(model.inputs)
+        if whole_form or not making.looked_at:
+            start = self._start
+            self._stages.first = self._stages.built(start) if whole_form else None
+
+    @functools.cached_property
+    def _start(self) -> Stage:
+        """What it becomes as far as no run decides it."""
+        return self._stages.outline(known_types(self._model.inputs))
 
     @property
     def inputs(self) -> tuple[ModelInput, ...]:

@@ -67,6 +67,7 @@ class Making:
         max_memory: bytes that packed weights and the memory of a run may take together; None for all that there is.
         target: what they are for; None where there is to be one for each extent that data decides.
         programs: those that are known already.
+        looked_at: the model is another form of one that was looked at whole, so nothing is refused before it runs.
     """
 
     compile: Callable[[Graph], CompiledModel]
@@ -75,6 +76,7 @@ class Making:
     max_memory: int | None = None
     target: Target | None = None
     programs: Programs | None = None
+    looked_at: bool = False
 
     def program(self, graph: Graph) -> CompiledModel:
         """That of a graph as it was converted."""

@@ -300,5 +300,5 @@ def _steps(
     feeds = [(i.name, DType(i.dtype).numpy, kinds.index(forms[i.name])) for i in model.inputs]
     differ = (caches.symbol, *(padding.symbol for padding in paddings[1:]))
     places = {s: next((name, form.index(s)) for name, form in forms.items() if s in form) for s in differ}
-    staged = StagedModel(padded, making)
+    staged = StagedModel(padded, replace(making, looked_at=True))
     return Steps(fixed, caches.symbol, appended, rows.lengths, names, paddings, staged, places, feeds, kinds)

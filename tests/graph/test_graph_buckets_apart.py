@@ -146,6 +146,19 @@ def test_what_joins_nothing_stays_itself() -> None:
         assert kept_apart(model, "length") is model
 
 
+def test_places_of_another_form_stay_in_their_line() -> None:
+    """32 bits, which GatherND does not take, and more dimensions than what they are made of has."""
+    narrow = [node("Cast", [name], [f"{name}32"], to=TensorProto.INT32) for name in ("i3", "j2", "long1")]
+    small = [node("Mul", ["i332", "long132"], ["begins"]), node("Add", ["j232", "begins"], ["places"])]
+    wide = [node("Unsqueeze", ["long1", "[1,2]"], ["long3"]), node("Unsqueeze", ["long3", "[0]"], ["long4"]),
+            node("Mul", ["i3", "long4"], ["begins"])]  # fmt: skip
+    for nodes in ([*IN_LINE[:8], *narrow, *small, *IN_LINE[10:]], [*IN_LINE[:8], *wide, *IN_LINE[9:]]):
+        model = source(nodes)
+        apart = kept_apart(model, "length")
+        assert "GatherND" not in {entry.proto.op_type for entry in apart.nodes}
+        np.testing.assert_array_equal(value(apart, 2, 3), value(model, 2, 3))
+
+
 def test_a_number_beyond_a_line_is_looked_up_in_it() -> None:
     """Places that may be another row's are no places of two dimensions."""
     beyond = [*IN_LINE[:6], node("Range", ["1", "long", "1"], ["j"]), *IN_LINE[7:]]

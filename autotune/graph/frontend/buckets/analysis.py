@@ -168,42 +168,52 @@ class Analysis:
         self.makers = {name: n for n, entry in enumerate(model.nodes) for name in entry.writes}
 
     def result(self) -> Padding:
-        zeroed: dict[str, Mask] = {}
-        while True:
-            try:
-                return self._pass(zeroed)
-            except NeedsZeros as error:
-                name = error.name
-                if name in zeroed:
-                    raise CannotPad(f"'{name}' may not be finite where it is padded") from None
-                zeroed[name] = self._mask(name, self.facts[name], None, 0.0)
-
-    def _pass(self, zeroed: Mapping[str, Mask]) -> Padding:
-        facts = self.begin(zeroed)
+        """What padding takes. Raises CannotPad."""
+        facts = self.begin()
+        zeroed = self.zeroed
         masks: dict[tuple[int, int], Mask] = {}
         told: dict[tuple[int, int], Told] = {}
         picked: dict[int, tuple[int, Told]] = {}
-        mixes = False
-        for index, entry in enumerate(self.model.nodes):
+        mixing: set[int] = set()
+        index, nodes = 0, self.model.nodes
+        while index < len(nodes):
+            entry = nodes[index]
             if all(name in self.arrays for name in entry.writes):
+                index += 1
                 continue
             at = self.at(index)
             try:
                 at, found = self._found(at, entry.reads)
+            except NeedsZeros as error:
+                name = error.name
+                if name in zeroed or name not in self.makers:
+                    raise CannotPad(f"'{name}' may not be finite where it is padded") from None
+                zeroed[name] = self._mask(name, facts[name], None, 0.0)
+                facts[name] = facts[name].with_zeros()
+                index = self.makers[name] + 1  # what is known before that stays as it is
+                continue
             except (CannotPad, AutotuneError) as error:
                 raise CannotPad(f"{at.node.label}: {error}", index) from None
+            mixing.discard(index)
             for name, fact in zip(entry.proto.output, found):
                 if name:
                     fact = self.completed(name, fact)
-                    mixes |= (fact.dims or ()).count(self.symbol) > 1
+                    if (fact.dims or ()).count(self.symbol) > 1:
+                        mixing.add(index)
                     facts[name] = fact.with_zeros() if name in zeroed else fact
+            for n in range(len(entry.proto.input)):
+                masks.pop((index, n), None)
+                told.pop((index, n), None)
+            picked.pop(index, None)
             for position, (axes, fill) in at.masks.items():
                 masks[index, position] = self._mask(at.names[position], at.fact(position), axes, fill)
             told.update({(index, n): self._told(at.names[n], fact) for n, fact in at.told.items()})
             if at.picked is not None:
                 axis, places, shape = at.picked
                 picked[index] = axis, Told(places, "i64", shape)
-            mixes |= at.mixes or bool(at.told)
+            if at.mixes or at.told:
+                mixing.add(index)
+            index += 1
         outputs: dict[str, tuple[int, ...]] = {}
         for name in self.model.outputs:
             fact = facts[name]
@@ -222,11 +232,11 @@ class Analysis:
             and self.types.get(name, (None,))[0] in _FLOATS
         }
         ends = bool(zeroed or masks or told or picked)
-        return Padding(self.symbol, mixes, dict(zeroed), masks, told, picked, outputs, unread, ends)
+        return Padding(self.symbol, bool(mixing), dict(zeroed), masks, told, picked, outputs, unread, ends)
 
-    def begin(self, zeroed: Mapping[str, Mask]) -> dict[str, Fact]:
+    def begin(self) -> dict[str, Fact]:
         """What is known before the first node. Raises CannotPad."""
-        self.facts, self.zeroed = {}, zeroed
+        self.facts, self.zeroed = {}, dict[str, Mask]()
         for name, array in self.arrays.items():
             self.facts[name] = of_constant(array)
         for declared in self.model.inputs:

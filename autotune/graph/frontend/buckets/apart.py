@@ -39,7 +39,19 @@ def kept_apart(model: OnnxModel, *symbols: str) -> OnnxModel:
     for name in model.outputs:
         written.as_it_was(name)
     found = written.known.model
-    return replace(model, initializers=found.initializers, nodes=found.nodes, _expanded={}) if written.apart else model
+    if not written.apart:
+        return model
+    return replace(model, initializers=found.initializers, nodes=_read(found), _expanded={})
+
+
+def _read(model: OnnxModel) -> list[Entry]:
+    """The nodes whose results are read."""
+    needed, kept = set(model.outputs), list[Entry]()
+    for entry in reversed(model.nodes):
+        if needed.intersection(entry.writes):
+            needed.update(entry.reads)
+            kept.append(entry)
+    return kept[::-1]
 
 
 def _write(written: Written, node: NodeAttributes, entry: Entry) -> None:
@@ -52,7 +64,7 @@ def _write(written: Written, node: NodeAttributes, entry: Entry) -> None:
             RULES[node.op](written, node)
             return
         except CannotPad:
-            pass  # what was written for it is read by nobody
+            pass  # what was written for it is read by nobody, and goes
     for name in entry.reads:
         written.as_it_was(name)
     written.append(entry)

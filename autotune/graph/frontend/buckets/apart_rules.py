@@ -184,6 +184,9 @@ def _look_up(w: Written, data: Apart, index: str, out: str) -> None:
     line = w.in_line(index, data.dims[1])
     if line is None or not all(w.counted(name, extent) for name, extent in zip(line, data.dims)):
         raise CannotPad("it looks up along the joined dimension")
+    as_wide = max(len(w.dims(name)) for name in line) == len(w.dims(index))
+    if not as_wide or any(w.known.dtype(name) != "i64" for name in line):
+        raise CannotPad("its places are of another form than what they are made of")
     zero, last, parts = w.constant(0), w.constant([-1]), []
     for one, other in (line, line[::-1]):
         wide = w.node("Add", [one, w.node("Mul", [other, zero])])  # both are as wide as each other

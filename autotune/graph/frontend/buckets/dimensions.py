@@ -12,6 +12,7 @@ from autotune.graph.frontend.buckets.facts import CannotPad, Extent, Fact, Needs
 from autotune.graph.frontend.buckets.types import inferred_types
 from autotune.graph.frontend.model import Entry, OnnxModel
 from autotune.graph.ir import Array
+from autotune.tensor.dtype import DType
 
 
 class Dimensions:
@@ -28,10 +29,10 @@ class Dimensions:
 
     def __init__(self, model: OnnxModel, symbols: Collection[str]) -> None:
         self.model = replace(model, initializers=dict(model.initializers), nodes=[], _expanded={})
-        types = inferred_types(model)
-        self._each = [Analysis(self.model, symbol, types=types) for symbol in ("", *symbols)]
+        self._types = inferred_types(model)
+        self._each = [Analysis(self.model, symbol, types=self._types) for symbol in (symbols or ("",))]
         for one in self._each:
-            one.begin({})
+            one.begin()
 
     def constant(self, name: str, array: Array) -> None:
         self.model.initializers[name] = array
@@ -66,6 +67,11 @@ class Dimensions:
         """What a list of integers holds."""
         found = (one.facts[name].elements for one in self._each if name in one.facts)
         return min((e for e in found if e is not None), key=lambda e: e.count(None), default=None)
+
+    def dtype(self, name: str) -> str | None:
+        """Of a value of the model as it was; None where nobody knows."""
+        array = self.array(name)
+        return self._types.get(name, (None, None))[0] if array is None else DType.of(array.dtype).value
 
     def array(self, name: str) -> Array | None:
         """Of a constant."""
