@@ -53,6 +53,13 @@ def padded_size(extent: int, cost: float = 1.0) -> int:
     return -(-extent // step) * step
 
 
+def power_or_half(extent: int, finer: int) -> int:
+    """A power of two from an extent on; from `finer` on, the half between two of them, too."""
+    power = 1 << (extent - 1).bit_length()
+    half = power // 4 * 3
+    return half if 2 * finer <= power and extent <= half else power
+
+
 def pieces(extent: int, most: int, whole: bool = False) -> list[int]:
     """What an extent is cut into, none larger than `most`, the largest first: powers of two, unless what remains behind
     the largest may stay `whole`."""

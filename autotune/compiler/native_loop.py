@@ -11,7 +11,7 @@ import numpy as np
 from autotune.compiler.fixed_loop import BodyForm, Growing
 from autotune.compiler.host import value_bytes
 from autotune.compiler.loop_guard import LoopGuard
-from autotune.compiler.native_steps import Taken, with_room
+from autotune.compiler.native_steps import Taken, room_for, with_room
 from autotune.compiler.padded_body import VALID, PaddedBody
 from autotune.compiler.value_forms import is_tensor
 from autotune.errors import InputError, ModelError
@@ -32,9 +32,6 @@ LEAST_WINDOW = 16
 
 MOST_WINDOW = 1024
 """Elements: one slice of more would make all steps look up so many, which takes longer than going on one by one."""
-
-LEAST_ROOM = 64
-"""Elements: below that, room costs less than another program does."""
 
 
 def native_loop(run: LoopRun, steps: int, exact: bool) -> tuple[Taken, list[HostValue]] | None:
@@ -89,7 +86,7 @@ def _room(run: LoopRun, padded: PaddedBody, carried: list[HostValue]) -> Padded 
             return None
         axis %= value.ndim
         growing.append(Growing(run.names[2 + one.place], one.item, axis, value.shape[axis]))
-        carried[one.place] = with_room(value, axis, 1 << max(value.shape[axis], LEAST_ROOM - 1).bit_length())
+        carried[one.place] = with_room(value, axis, room_for(value.shape[axis] + 1))
     lengths = {one.length for one in growing}
     if len(lengths) != 1:
         return None

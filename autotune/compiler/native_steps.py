@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.compiler.body_ways import BodyWays, Found, Stretch
+from autotune.compiler.buckets import power_or_half
 from autotune.compiler.loop_guard import LoopGuard
 from autotune.compiler.specialisation import ProgramStep, Watch
 from autotune.errors import InputError, ModelError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 FIRST_CHUNK = 64  # steps before Python looks at the clock and at signals
 SHORT_CHUNK = 0.02  # seconds: after a chunk that took less, the next one is longer
 ROOM = 64  # steps that outputs have room for at first where nobody knows how many there will be
+LEAST_ROOM = 64  # elements of what grows: below that, room costs less than another program does
+FINER_ROOM = 128  # from here on there are programs between powers of two: what is padded takes longer than they do
 MOST_ASKED = 512  # bytes of the values that decide what follows a program
 _ON = np.ones(2, np.bool_)
 _NOWHERE: Mapping[int, Place] = {}
@@ -353,7 +356,7 @@ class NativeSteps:
         loop, values = self._loop, dict(self._loop.values)
         self._must_fit(steps, self._room, 2 * sum(values[one.name].nbytes for one in loop.form.grown))
         for one in loop.form.grown:
-            values[one.name] = with_room(values[one.name], one.axis, 2 * values[one.name].shape[one.axis])
+            values[one.name] = with_room(values[one.name], one.axis, room_for(values[one.name].shape[one.axis] + 1))
         return self._go_on(values, steps)
 
     def _go_on(self, values: Mapping[str, Array], steps: int) -> bool:
@@ -377,6 +380,11 @@ class NativeSteps:
         carried = 2 * sum(self._loop.values[name].nbytes for name, _ in self._loop.form.carried)
         grown = sum(self._loop.values[one.name].nbytes for one in self._loop.form.grown)
         self._guard.hold(steps, parts * self._each + carried + grown + more + self.ways.takes)
+
+
+def room_for(extent: int) -> int:
+    """Places for what grows: for as many, and for some more."""
+    return power_or_half(max(extent, LEAST_ROOM), FINER_ROOM)
 
 
 def with_room(array: Array, axis: int, room: int) -> Array:

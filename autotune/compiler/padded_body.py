@@ -12,7 +12,7 @@ from autotune.compiler.value_forms import digest, form_of, is_tensor
 from autotune.errors import AutotuneError
 from autotune.graph import one_line
 from autotune.graph.frontend import OnnxModel, Part
-from autotune.graph.frontend.buckets import CannotPad, padded_model, padding_of, valid_name
+from autotune.graph.frontend.buckets import CannotPad, padded_model, that_pads, valid_name
 from autotune.graph.frontend.cuts import Cut, cuts_of, windowed
 from autotune.graph.frontend.part import needed, whole
 from autotune.graph.host import HostValue
@@ -74,7 +74,7 @@ class PaddedBody:
         if self.cuts:
             padded = windowed(source, cuts_of(source))
         else:
-            padding = padding_of(source, SYMBOL)
+            source, padding = that_pads(source, SYMBOL)
             longer = [name for name, axes in padding.outputs.items() if axes]
             if longer:
                 raise CannotPad(f"'{longer[0]}' is as long as what the loop appends to")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from autotune.compiler.staged import StagedModel
 from autotune.graph.frontend import OnnxModel
-from autotune.graph.frontend.buckets import CannotPad, dimensions_of, kept_apart, padding_of
+from autotune.graph.frontend.buckets import CannotPad, dimensions_of, that_pads
 from autotune.graph.frontend.buckets.facts import Extent
 from autotune.graph.frontend.caches import Caches
 from autotune.tensor.declared import bind_symbols, rename_symbols
@@ -100,19 +100,6 @@ class _Kind:
         return same and len({extents[symbol] for symbol in self.lengths}) <= 1
 
 
-def _that_pads(model: OnnxModel, symbol: str) -> OnnxModel:
-    """The model, with joined dimensions kept apart where that takes it. Raises CannotPad: it may not be padded."""
-    try:
-        padding_of(model, symbol)
-        return model
-    except CannotPad:
-        apart = kept_apart(model, symbol)
-        if apart is model:
-            raise
-        padding_of(apart, symbol)
-        return apart
-
-
 class Prompts:
     """The models of prompts, those that ask for the least first; may be asked from several threads.
 
@@ -164,7 +151,7 @@ class Prompts:
             inputs = bind_symbols(rename_symbols(empty, dict.fromkeys(rows.lengths, str(length))), fixed)
             model = replace(self._model, inputs=inputs)
             try:
-                made = self._make(_that_pads(model, str(length)))
+                made = self._make(that_pads(model, str(length))[0])
                 exact, ranged = (
                     [one for one in every if all(one.get(s) == n for s, n in fixed.items())]
                     for every in (self._exact, self._ranged)

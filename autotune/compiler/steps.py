@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from autotune.compiler.buckets import power_or_half
 from autotune.compiler.prompts import NewRows
 from autotune.compiler.specialisation import Specialisation
 from autotune.compiler.staged import StagedModel
@@ -199,10 +200,8 @@ class Steps:
 
 
 def _size(extent: int) -> int:
-    """What an extent is padded to: a power of two, or the half between two of them."""
-    most = max(LEAST_SIZE, _power(extent))
-    half = most // 4 * 3
-    return half if FINER <= most // 2 and extent <= half else most
+    """What an extent is padded to."""
+    return power_or_half(max(extent, LEAST_SIZE), FINER)
 
 
 def _power(extent: int) -> int:

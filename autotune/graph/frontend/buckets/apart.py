@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.buckets import apart_rules  # noqa: F401  they register themselves
+from autotune.graph.frontend.buckets.analysis import Padding, padding_of
 from autotune.graph.frontend.buckets.dimensions import Dimensions
 from autotune.graph.frontend.buckets.facts import CannotPad, Extent, size_of
 from autotune.graph.frontend.buckets.joined import RULES, Written, with_inputs
@@ -42,6 +43,21 @@ def kept_apart(model: OnnxModel, *symbols: str) -> OnnxModel:
     if not written.apart:
         return model
     return replace(model, initializers=found.initializers, nodes=_read(found), _expanded={})
+
+
+def that_pads(model: OnnxModel, symbol: str) -> tuple[OnnxModel, Padding]:
+    """The model as it is, or with joined dimensions kept apart where that takes it, and how a dimension is padded then.
+
+    Raises:
+        CannotPad: it may not be padded either way.
+    """
+    try:
+        return model, padding_of(model, symbol)
+    except CannotPad:
+        apart = kept_apart(model, symbol)
+        if apart is model:
+            raise
+        return apart, padding_of(apart, symbol)
 
 
 def _read(model: OnnxModel) -> list[Entry]:
