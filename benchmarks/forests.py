@@ -26,13 +26,13 @@ FEATURES, SAMPLES = 30, 5000
 ROWS = (1, 1000)
 ROUNDS = 30
 CALLS = 64
-"""Calls of an engine in its turn, at most; each has rows of its own, so that no branch is known from the call before."""
+"""Calls of an engine in its turn, at most; each has rows of its own: no branch is known from the call before."""
 BLOCK_SECONDS = 0.005
 PROMISED = 2.0
 METHOD = (
-    "Both engines in one process, one thread each, blocks of runs in turn, other data in every run of a block; medians. "
-    f"Random separable data of {FEATURES} features, models trained on {SAMPLES} rows. Error: largest difference over "
-    "the largest value."
+    "Both engines in one process, one thread each, blocks of runs in turn, other data in every run of a block; "
+    f"medians. Random separable data of {FEATURES} features, models trained on {SAMPLES} rows. Error: largest "
+    "difference over the largest value."
 )
 
 
