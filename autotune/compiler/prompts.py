@@ -147,7 +147,7 @@ class Prompts:
         empty = bind_symbols(self._model.inputs, {self._caches.symbol: 0})
         length = next((dim for i in empty for dim in i.dims or () if dim in rows.lengths), None)
         others = {s: n for s, n in extents.items() if s != self._caches.symbol and s not in rows.lengths}
-        for fixed in ({}, others):  # the older exporter's mask is padded for a batch of one, but for no other
+        for fixed in ({}, others):  # where batches are not known to be alike, for this one
             inputs = bind_symbols(rename_symbols(empty, dict.fromkeys(rows.lengths, str(length))), fixed)
             model = replace(self._model, inputs=inputs)
             try:

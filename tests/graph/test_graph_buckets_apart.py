@@ -91,6 +91,7 @@ REFUSED: Mapping[str, list[onnx.NodeProto]] = {
     "along rows": [JOIN, node("Softmax", ["rows"], ["done"], axis=0), *BACK],
     "turned rows": [JOIN, node("Transpose", ["rows"], ["t"], perm=[1, 0]), node("MatMul", ["t", "rows"], ["y"])],
     "two of a line": [node("Reshape", ["mask", "line"], ["w"]), node("Gather", ["w", "[1]"], ["y"])],
+    "nothing": [JOIN, node("Slice", ["rows", "[0]", "[0]", "[1]"], ["none"]), node("Transpose", ["none"], ["y"])],
     "an output": [JOIN, node("Abs", ["rows"], ["y"])],
     "more than a product": [JOIN, node("Gemm", ["rows", "square"], ["done"], alpha=0.5), *BACK],
 }  # fmt: skip

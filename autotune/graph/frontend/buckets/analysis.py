@@ -191,20 +191,19 @@ class Analysis:
                 zeroed[name] = self._mask(name, facts[name], None, 0.0)
                 facts[name] = facts[name].with_zeros()
                 index = self.makers[name] + 1  # what is known before that stays as it is
+                masks = {place: mask for place, mask in masks.items() if place[0] < index}
+                told = {place: fact for place, fact in told.items() if place[0] < index}
+                picked = {n: chosen for n, chosen in picked.items() if n < index}
+                mixing = {n for n in mixing if n < index}
                 continue
             except (CannotPad, AutotuneError) as error:
                 raise CannotPad(f"{at.node.label}: {error}", index) from None
-            mixing.discard(index)
             for name, fact in zip(entry.proto.output, found):
                 if name:
                     fact = self.completed(name, fact)
                     if (fact.dims or ()).count(self.symbol) > 1:
                         mixing.add(index)
                     facts[name] = fact.with_zeros() if name in zeroed else fact
-            for n in range(len(entry.proto.input)):
-                masks.pop((index, n), None)
-                told.pop((index, n), None)
-            picked.pop(index, None)
             for position, (axes, fill) in at.masks.items():
                 masks[index, position] = self._mask(at.names[position], at.fact(position), axes, fill)
             told.update({(index, n): self._told(at.names[n], fact) for n, fact in at.told.items()})

@@ -73,14 +73,15 @@ def _read(model: OnnxModel) -> list[Entry]:
 def _write(written: Written, node: NodeAttributes, entry: Entry) -> None:
     """A node, or what is computed in its place."""
     plain = node.proto.domain in ("", "ai.onnx")
-    if plain and node.op in JOINING and _reshaped(written, node, entry):
-        return
-    if plain and node.op in RULES and any(one is not None for one in written.given(node)):
-        try:
+    try:
+        if plain and node.op in JOINING and _reshaped(written, node, entry):
+            return
+        if plain and node.op in RULES and any(one is not None for one in written.given(node)):
             RULES[node.op](written, node)
             return
-        except CannotPad:
-            pass  # what was written for it is read by nobody, and goes
+    except CannotPad:  # what was written for it is read by nobody, and goes
+        for name in entry.writes:
+            written.apart.pop(name, None)
     for name in entry.reads:
         written.as_it_was(name)
     written.append(entry)

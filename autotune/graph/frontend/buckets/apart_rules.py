@@ -6,8 +6,6 @@ rules of padding (`Dimensions`).
 
 from __future__ import annotations
 
-import numpy as np
-
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.buckets.facts import CannotPad
 from autotune.graph.frontend.buckets.joined import Apart, Written, rule
@@ -49,12 +47,7 @@ def gemm(w: Written, node: NodeAttributes) -> None:
         raise CannotPad("the joined dimension meets another one")
     if node.attr_int("transB", 0):
         array = w.known.array(factor)
-        turned = f"autotune.apart/{factor}/turned"
-        if array is None:
-            factor = w.node("Transpose", [factor], perm=[1, 0])
-        else:
-            w.known.constant(turned, np.ascontiguousarray(array.T))
-            factor = turned
+        factor = w.node("Transpose", [factor], perm=[1, 0]) if array is None else w.constant(array.T)  # a view: no copy
     product = w.node("MatMul", [rows.name, factor])
     w.keep(out, w.node("Add", [product, bias]) if bias else product, rows.lead)
 

@@ -14,6 +14,7 @@ from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.buckets.dimensions import Dimensions
 from autotune.graph.frontend.buckets.facts import CannotPad, Extent
 from autotune.graph.frontend.model import Entry
+from autotune.graph.ir import Array
 
 OPSET = 17
 """Of the nodes that are written here."""
@@ -83,10 +84,11 @@ class Written:
             self.reshape(apart.name, (-1, *self.target(apart.name, apart.dims)[apart.lead :]), name)
 
     def keep(self, name: str, apart: str, lead: int) -> None:
-        """`apart` is what is computed in place of `name`. Raises CannotPad: nothing is known of it."""
+        """`apart` is what is computed in place of `name`. Raises CannotPad: too little is known of it, or it is empty,
+        and a Reshape cannot ask for that beside a dimension that it finds by itself."""
         dims = self.known.dims(apart)
-        if dims is None:
-            raise CannotPad("its rank is not known")
+        if dims is None or None in dims[:lead] or 0 in dims:
+            raise CannotPad("what is joined in it is not known")
         self.apart[name] = Apart(apart, dims, lead)
 
     # -- what is known
@@ -172,10 +174,10 @@ class Written:
             if name:
                 self.keep(name, made, lead)
 
-    def constant(self, value: int | Sequence[int]) -> str:
+    def constant(self, value: int | Sequence[int] | Array) -> str:
         self._fresh += 1
         name = f"autotune.apart/constant{self._fresh}"
-        self.known.constant(name, np.asarray(value, np.int64))
+        self.known.constant(name, value if isinstance(value, np.ndarray) else np.asarray(value, np.int64))
         return name
 
     def extent(self, name: str, axis: int) -> str:
