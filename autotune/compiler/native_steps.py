@@ -354,9 +354,11 @@ class NativeSteps:
     def _lengthen(self, steps: int) -> bool:
         """Make more room behind what grows, and go on with a program for that; whether native code can."""
         loop, values = self._loop, dict(self._loop.values)
-        self._must_fit(steps, self._room, 2 * sum(values[one.name].nbytes for one in loop.form.grown))
+        rooms = {one.name: room_for(values[one.name].shape[one.axis] + 1) for one in loop.form.grown}
+        rows = {one.name: values[one.name].nbytes // values[one.name].shape[one.axis] for one in loop.form.grown}
+        self._must_fit(steps, self._room, sum(rows[name] * room for name, room in rooms.items()))
         for one in loop.form.grown:
-            values[one.name] = with_room(values[one.name], one.axis, room_for(values[one.name].shape[one.axis] + 1))
+            values[one.name] = with_room(values[one.name], one.axis, rooms[one.name])
         return self._go_on(values, steps)
 
     def _go_on(self, values: Mapping[str, Array], steps: int) -> bool:
