@@ -31,7 +31,7 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
         x, weight = (types[i].shape for i in anchor.inputs[:2])
         size = Conv.of(anchor.op, x, weight, dict(anchor.attrs))
         terms, amplified = (
-            winograd.channels(size),
+            winograd.terms(size),
             winograd.amplification(winograd.TILES[algorithm], winograd.taps(size)),
         )
     part = min(terms, TERMS)

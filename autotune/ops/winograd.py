@@ -5,11 +5,15 @@ is a batch of matrix products. The transforms' matrices are tables: unrolled, th
 
 With a stride the image is taken apart: every stride-th row and column, once from each start, are channels of their own,
 and so are the taps that they meet. That leaves a convolution without stride, of fewer taps over more channels.
+
+A volume is images one behind the other. Each is transformed once, and taps along the depth are more terms of the sums
+over channels.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +23,11 @@ from autotune.ops.checks import floating, require, same_dtype
 from autotune.ops.conv import Conv
 from autotune.ops.precision import accumulator
 from autotune.ops.registry import algorithm
-from autotune.ops.window import image_element, overhang
+from autotune.ops.window import image_element, overhang, position
 from autotune.ops.winograd_transforms import Matrix, halves, transforms
 from autotune.ops.workload import TensorType
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, cast, read
+from autotune.tensor.expr import Expr, cast, const, read
 from autotune.tensor.stage import Axis, Tensor, compute, reduce_axis, sum_, table
 
 MOST = {2: 4, 4: 8, 5: 8, 6: 8}
@@ -46,6 +50,9 @@ TILES = {
     "winograd_f4x2": Tile(4, 2),  # 3 times fewer, and two thirds of the weights of 4 x 4
 }
 """The algorithms."""
+
+OPERATORS = ("conv2d", "conv3d")
+"""Whose algorithms they are."""
 
 
 class Side(NamedTuple):
@@ -73,14 +80,62 @@ class Arithmetic(NamedTuple):
     output: Callable[[Expr], Expr]
 
 
+class Depth(NamedTuple):
+    """The images of a volume; of one that has no depth, itself.
+
+    Attributes:
+        images: how many windows read, padding included; those between them where the depth has taps but no others.
+        outputs: images of the result.
+        taps: along the depth.
+        unit, front: image i lies at depth `i * unit - front`.
+        stride, dilation: images between neighbouring outputs, and between neighbouring taps.
+        overhang: whether there is padding before the volume, and behind it.
+    """
+
+    images: int
+    outputs: int
+    taps: int
+    unit: int
+    front: int
+    stride: int
+    dilation: int
+    overhang: tuple[bool, bool]
+
+    @staticmethod
+    def of(size: Conv) -> Depth:
+        if size.rank < 3:
+            return Depth(1, 1, 1, 1, 0, 1, 1, (False, False))
+        outputs, many, stride, dilation = size.out[0], size.window[0], size.stride[0], size.dilation[0]
+        front, sides = size.pad[0], size.sides[0]
+        if many == 1:
+            return Depth(outputs, outputs, 1, stride, front, 1, 1, sides)
+        images = (outputs - 1) * stride + (many - 1) * dilation + 1
+        return Depth(images, outputs, many, 1, front, stride, dilation, sides)
+
+
 def taps(size: Conv) -> int:
     """Taps along one side that are left of a square window when its stride, the same both ways, is taken apart."""
-    return -(-size.r // size.stride[0])
+    return -(-size.r // size.stride[-1])
 
 
 def channels(size: Conv) -> int:
     """Channels of the image taken apart."""
-    return size.c * math.prod(size.stride)
+    return size.c * math.prod(size.stride[-2:])
+
+
+def terms(size: Conv) -> int:
+    """Products that are summed to one of the transformed results."""
+    return channels(size) * Depth.of(size).taps
+
+
+def flat(size: Conv) -> Conv:
+    """The convolution of as many images as a volume has results, which has no depth."""
+    if size.rank < 3:
+        return size
+    return replace(
+        size, n=size.n * size.out[0], image=size.image[1:], window=size.window[1:], out=size.out[1:],
+        stride=size.stride[1:], pad=(*size.pad[1:3], *size.pad[4:]), dilation=size.dilation[1:],
+    )  # fmt: skip
 
 
 def edges(size: Conv, tile: Tile) -> tuple[int, int]:
@@ -89,18 +144,19 @@ def edges(size: Conv, tile: Tile) -> tuple[int, int]:
 
 
 def apart(size: Conv) -> Conv:
-    """The convolution that is left when the stride is taken apart; of its image, what is read, padding included."""
+    """The convolution of images that is left when stride and depth are taken apart, whose channels are the terms; of
+    its image, what is read, padding included."""
+    size, many = replace(flat(size), c=size.c * Depth.of(size).taps), taps(size)
     if set(size.stride) == {1}:
         return size
-    image = tuple(extent + taps(size) - 1 for extent in size.out)
-    window = (taps(size), taps(size))
-    return replace(size, c=channels(size), image=image, window=window, stride=(1, 1), pad=(0, 0, 0, 0))
+    image = tuple(extent + many - 1 for extent in size.out)
+    return replace(size, c=channels(size), image=image, window=(many, many), stride=(1, 1), pad=(0, 0, 0, 0))
 
 
 def applies(size: Conv, tile: Tile) -> bool:
-    """Whether such tiles compute this convolution: a square window, dense, and points enough."""
-    square = size.r == size.s and size.stride[0] == size.stride[1]
-    dense = size.dilation == (1, 1) and size.groups == 1
+    """Whether such tiles compute this convolution: images, square windows of them, dense, and points enough."""
+    square = size.rank > 1 and size.r == size.s and size.stride[-2] == size.stride[-1]
+    dense = set(size.dilation[-2:]) == {1} and size.groups == 1
     return square and dense and 1 < taps(size) and taps(size) <= most_taps(tile)
 
 
@@ -127,7 +183,7 @@ def most_error(tile: Tile) -> float:
 def multiplications(size: Conv, tile: Tile) -> int:
     """Of whole tiles."""
     tiles = -(-size.oh // tile.rows) * -(-size.ow // tile.columns)
-    return size.n * size.k * channels(size) * tiles * math.prod(edges(size, tile))
+    return flat(size).n * size.k * terms(size) * tiles * math.prod(edges(size, tile))
 
 
 def transposed(matrix: Matrix) -> Matrix:
@@ -143,14 +199,14 @@ def _rounding(size: Conv, tile: Tile, data: DType) -> Arithmetic:
     return Arithmetic(total, total, down, across, lambda y: cast(data, y))
 
 
-def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+def _winograd(op: str, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     x, weight = inputs
-    same_dtype("conv2d", inputs)
-    size, tile = Conv.of("conv2d", x.shape, weight.shape, attrs), TILES[name]
-    floating("conv2d winograd", x)
+    same_dtype(op, inputs)
+    size, tile = Conv.of(op, x.shape, weight.shape, attrs), TILES[name]
+    floating(f"{op} winograd", x)
     require(
         applies(size, tile),
-        f"conv2d: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
+        f"{op}: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
         "dilation 1 and groups 1",
     )
     return convolved(x, weight, size, tile, _rounding(size, tile, x.dtype))
@@ -160,34 +216,38 @@ def convolved(x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic
     """The stages wino_x (with a stride only), wino_u (constants only), wino_tp, wino_t, wino_vp, wino_v, wino_m,
     wino_sp, wino_s, wino_yp, wino_y and conv: the image taken apart; weights; inputs down and across the tile;
     products; outputs down and across. `p` is the sparse first half of a transform."""
-    edge, step, inner = edges(size, tile), size.stride[0], channels(size)
+    edge, step, inner, depth = edges(size, tile), size.stride[-1], channels(size), Depth.of(size)
     rows, columns = -(-size.oh // tile.rows), -(-size.ow // tile.columns)
-    top, left = size.pad[:2]
+    (top, left), results = flat(size).pad[:2], flat(size).n
 
     def phase(q: Expr) -> tuple[Expr, Expr, Expr]:
         """Channel, first row and first column of channel q of the image taken apart."""
         return q % size.c, q // (step * size.c), q // size.c % step
 
     g, h = (table(f"G{n}", side.taps, use.factor) for n, side in enumerate((use.down, use.across)))
-    r, s = reduce_axis(taps(size), "r"), reduce_axis(taps(size), "s")
+    r, s, c = reduce_axis(taps(size), "r"), reduce_axis(taps(size), "s"), reduce_axis(inner, "c")
+    along = [reduce_axis(depth.taps, "q")] if depth.taps > 1 else []
+    lone = [const(0, DType.i64)] if size.rank > 2 and not along else []
 
-    def tap(k: Expr, q: Expr) -> Expr:
+    def tap(k: Expr, channel: Expr, deep: Sequence[Expr]) -> Expr:
+        before = [*deep, *lone]
         if step == 1:
-            return weight[k, q, r, s]
-        c, row, column = phase(q)
+            return weight[(k, channel, *before, r, s)]
+        c, row, column = phase(channel)
         at = r.var * step + row, s.var * step + column
-        return read(weight, (k, c, *at), when=(at[0] < size.r) & (at[1] < size.s) if size.r % step else None)
+        known = (at[0] < size.r) & (at[1] < size.s) if size.r % step else None
+        return read(weight, (k, c, *before, *at), when=known)
 
     u = compute(
-        (*edge, size.k, inner),
-        lambda xi, nu, k, c: sum_(g(xi, r) * cast(use.factor, tap(k, c)) * h(nu, s), (r, s)),
+        (*edge, size.k, *(axis.extent for axis in along), inner),
+        lambda xi, nu, k, *term: sum_(g(xi, r) * cast(use.factor, tap(k, term[-1], term[:-1])) * h(nu, s), (r, s)),
         name="wino_u",
     )
 
-    def down(name: str, matrix: Matrix, image: Callable[..., Expr], channels: int, dtype: DType) -> Tensor:
-        """Columns of the tiles by the rows of a matrix."""
+    def down(name: str, matrix: Matrix, image: Callable[..., Expr], many: tuple[int, int], dtype: DType) -> Tensor:
+        """Columns of the tiles of `many` (images, channels) by the rows of a matrix."""
         at, i = table(f"{name}_m", matrix, dtype), reduce_axis(len(matrix[0]), "i")
-        shape = (size.n, channels, rows, columns, len(matrix), edge[1])
+        shape = (*many, rows, columns, len(matrix), edge[1])
         return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(xi, i) * image(n, k, th, tw, i, nu), i), name=name)
 
     def across(name: str, matrix: Matrix, image: Tensor) -> Tensor:
@@ -200,15 +260,30 @@ def convolved(x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic
         return lambda *at: tensor[at]
 
     over = (
+        *([depth.overhang] if size.rank > 2 else []),
         overhang(size.h, rows, edge[0] * step, tile.rows * step, 1, top),
         overhang(size.w, columns, edge[1] * step, tile.columns * step, 1, left),
     )
+
+    def element(i: Expr, channel: Expr, row: Expr, column: Expr) -> Expr:
+        """Of image i of all volumes."""
+        if size.rank < 3:
+            return image_element(x, i, channel, (row, column), over, size.pad_value)
+        at = position(i % depth.images, depth.unit, const(0, DType.i64), 1, depth.front)
+        return image_element(x, i // depth.images, channel, (at, row, column), over, size.pad_value)
+
+    def image(result: Expr) -> Expr:
+        """Which one a result reads at a tap along the depth."""
+        if not along:
+            return result
+        first = result // depth.outputs * depth.images
+        return first + position(result % depth.outputs, depth.stride, along[0].var, depth.dilation, 0)
+
+    images = size.n * depth.images
     if step > 1:
         apart = compute(
-            (size.n, inner, (rows - 1) * tile.rows + edge[0], (columns - 1) * tile.columns + edge[1]),
-            lambda n, q, i, j: image_element(
-                x, n, phase(q)[0], (i * step + phase(q)[1] - top, j * step + phase(q)[2] - left), over, size.pad_value
-            ),
+            (images, inner, (rows - 1) * tile.rows + edge[0], (columns - 1) * tile.columns + edge[1]),
+            lambda n, q, i, j: element(n, phase(q)[0], i * step + phase(q)[1] - top, j * step + phase(q)[2] - left),
             name="wino_x",
         )
 
@@ -216,42 +291,42 @@ def convolved(x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic
         at = th * tile.rows + i.var, tw * tile.columns + j
         if step > 1:
             return cast(use.factor, apart[(n, c, *at)])
-        return cast(use.factor, image_element(x, n, c, (at[0] - top, at[1] - left), over, size.pad_value))
+        return cast(use.factor, element(n, c, at[0] - top, at[1] - left))
 
     (signs, parts), (signs_across, parts_across) = use.down.inputs, use.across.inputs
-    t = down("wino_t", signs, of(down("wino_tp", parts, pixel, inner, use.factor)), inner, use.factor)
+    given, made = (images, inner), (results, size.k)
+    t = down("wino_t", signs, of(down("wino_tp", parts, pixel, given, use.factor)), given, use.factor)
     v = across("wino_v", signs_across, across("wino_vp", parts_across, t))
-    c = reduce_axis(inner, "c")
     products = compute(
-        (size.n, size.k, rows, columns, *edge),
+        (*made, rows, columns, *edge),
         lambda n, k, th, tw, xi, nu: sum_(
-            cast(use.total, u[xi, nu, k, c]) * cast(use.total, v[n, c, th, tw, xi, nu]), c
+            cast(use.total, u[(xi, nu, k, *along, c)]) * cast(use.total, v[image(n), c, th, tw, xi, nu]), (*along, c)
         ),
         name="wino_m",
     )
     (sums, weights), (sums_across, weights_across) = use.down.products, use.across.products
-    part = down("wino_sp", transposed(sums), of(products), size.k, use.total)
-    half = down("wino_s", transposed(weights), of(part), size.k, use.total)
+    part = down("wino_sp", transposed(sums), of(products), made, use.total)
+    half = down("wino_s", transposed(weights), of(part), made, use.total)
     y = across("wino_y", transposed(weights_across), across("wino_yp", transposed(sums_across), half))
-    return compute(
-        (size.n, size.k, size.oh, size.ow),
-        lambda n, k, oh, ow: use.output(
-            y[n, k, oh // tile.rows, ow // tile.columns, oh % tile.rows, ow % tile.columns]
-        ),
-        name="conv",
-    )
+
+    def output(n: Expr, k: Expr, *at: Expr) -> Expr:
+        *deep, oh, ow = at
+        result = n * depth.outputs + deep[0] if deep else n
+        return use.output(y[result, k, oh // tile.rows, ow // tile.columns, oh % tile.rows, ow % tile.columns])
+
+    return compute((size.n, size.k, *size.out), output, name="conv")
 
 
-def _count(name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
-    size, tile = Conv.of("conv2d", types[0].shape, types[1].shape, attrs), TILES[name]
+def _count(op: str, name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
+    size, tile = Conv.of(op, types[0].shape, types[1].shape, attrs), TILES[name]
     return multiplications(size, tile) if DType(types[0].dtype).is_float and applies(size, tile) else None
 
 
-for _name, _tile in TILES.items():
+for _op, (_name, _tile) in itertools.product(OPERATORS, TILES.items()):
     algorithm(
-        "conv2d",
+        _op,
         _name,
-        multiplications=functools.partial(_count, _name),
+        multiplications=functools.partial(_count, _op, _name),
         error=functools.partial(most_error, _tile),
         strict=False,
-    )(functools.partial(_winograd, _name))
+    )(functools.partial(_winograd, _op, _name))

@@ -8,6 +8,7 @@ odd factor by its inverse modulo 2^32, a power of two by a shift, which leaves t
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,17 @@ from typing import Any
 from autotune.ops.checks import factors, require
 from autotune.ops.conv import Conv
 from autotune.ops.registry import algorithm
-from autotune.ops.winograd import Arithmetic, Side, Tile, applies, convolved, multiplications, taps, transposed
+from autotune.ops.winograd import (
+    OPERATORS,
+    Arithmetic,
+    Side,
+    Tile,
+    applies,
+    convolved,
+    multiplications,
+    taps,
+    transposed,
+)
 from autotune.ops.winograd_transforms import WHOLE_POINTS, Integers, halves, whole
 from autotune.ops.workload import TensorType
 from autotune.tensor.dtype import DType
@@ -41,7 +52,7 @@ def applies_exactly(size: Conv, tile: Tile, data: DType, weight: DType) -> bool:
     on the way, whatever the bytes are."""
     points = {m + taps(size) - 2 for m in tile}
     known = {data, weight} <= LARGEST.keys() and points <= WHOLE_POINTS.keys()
-    if not known or not applies(size, tile) or size.stride != (1, 1):
+    if not known or not applies(size, tile) or set(size.stride[-2:]) != {1}:
         return False
     sides = [whole(m, taps(size)) for m in tile]
     inputs = LARGEST[data] * math.prod(_growth(side.BT) for side in sides)
@@ -80,27 +91,27 @@ def _exact(size: Conv, tile: Tile) -> Arithmetic:
     return Arithmetic(FACTOR, TOTAL, down, across, output)
 
 
-def _winograd(name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+def _winograd(op: str, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     x, weight = inputs
-    factors("conv2d", x, weight)
-    size, tile = Conv.of("conv2d", x.shape, weight.shape, attrs), TILES[name]
+    factors(op, x, weight)
+    size, tile = Conv.of(op, x.shape, weight.shape, attrs), TILES[name]
     require(
         applies_exactly(size, tile, x.dtype, weight.dtype),
-        f"conv2d: {name} needs bytes, a square kernel of 3 taps without strides, dilation or groups, and so few "
+        f"{op}: {name} needs bytes, a square kernel of 3 taps without strides, dilation or groups, and so few "
         "channels that no output can lose its sign",
     )
     return convolved(x, weight, size, tile, _exact(size, tile))
 
 
-def _count(name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
+def _count(op: str, name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
     data, weight = (DType(entry.dtype) for entry in types[:2])
-    size, tile = Conv.of("conv2d", types[0].shape, types[1].shape, attrs), TILES[name]
+    size, tile = Conv.of(op, types[0].shape, types[1].shape, attrs), TILES[name]
     return multiplications(size, tile) if applies_exactly(size, tile, data, weight) else None
 
 
-for _name in TILES:
-    algorithm("conv2d", _name, multiplications=functools.partial(_count, _name), factor=FACTOR)(
-        functools.partial(_winograd, _name)
+for _op, _name in itertools.product(OPERATORS, TILES):
+    algorithm(_op, _name, multiplications=functools.partial(_count, _op, _name), factor=FACTOR)(
+        functools.partial(_winograd, _op, _name)
     )
 
 BITS_LEFT = tuple(sorted({_bits_left(tile, 3) for tile in TILES.values()}))

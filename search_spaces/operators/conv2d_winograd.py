@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 
 from autotune.ops import winograd, winograd_exact
 from autotune.ops.registry import lookup
@@ -21,7 +22,7 @@ from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.afar import comes_from_afar
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import unrolled_steps
-from autotune.search_spaces.operators.conv2d_shape import image_layout, operand_layouts, sizes
+from autotune.search_spaces.operators.conv2d_shape import halo, image_layout, operand_layouts, sizes
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost, pairs
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
@@ -59,7 +60,7 @@ class Winograd:
 
     def applies(self, workload: Workload, target: Target) -> bool:
         anchor = workload.anchor
-        if anchor is None or anchor.op != "conv2d":
+        if anchor is None or anchor.op not in winograd.OPERATORS:
             return False
         types = workload.types()
         p = sizes(workload)
@@ -134,23 +135,27 @@ class Winograd:
         anchor = workload.anchor
         assert anchor is not None
         rows, columns = self.cost(workload, target).tiles
+        images = winograd.flat(p)
         bottom, right = (
-            ((tiles - 1) * m + edge) * p.stride[0] - before - extent
+            ((tiles - 1) * m + edge) * p.stride[-1] - before - extent
             for tiles, m, edge, before, extent in zip(
-                (rows, columns), self.tile, winograd.edges(p, self.tile), p.pad, (p.h, p.w), strict=False
+                (rows, columns), self.tile, winograd.edges(p, self.tile), images.pad, images.image, strict=False
             )
         )
         types = {f"in{n}": i.type for n, i in enumerate(workload.inputs)}
         types["out0"] = workload.types()[workload.outputs[0]]
         layouts = {name: image_layout(types[name], target) for name in operand_layouts(workload, lanes, p.k)}
-        halo = ((0, 0), (0, 0), (p.pad[0], max(bottom, 0)), (p.pad[1], max(right, 0)))
+        across = halo(p)[:-2]  # of a volume, and before and behind it
+        border = (*across, (images.pad[0], max(bottom, 0)), (images.pad[1], max(right, 0)))
         source = workload.source(anchor.inputs[0])
         data, image = f"in{source}", workload.types()[source]
-        layouts[data] = image_layout(image, target).with_halo(halo, p.pad_value)
+        layouts[data] = image_layout(image, target).with_halo(border, p.pad_value)
         s = with_layouts(a.schedule, interface, layouts)
         # As the products read them, panel after panel, so that the next ones lie behind those that are read.
-        beside = [(3, DOT_PRODUCTS[PAIRS].extent)] if self.exact else []
-        panels = Layout.blocked(4, [(2, config.get_int("oc_vectors") * lanes), *beside], order=(2, 0, 1, 3))
+        terms = s.state.stage("wino_m").stage.reduce_axes
+        beside = [(len(terms) + 2, DOT_PRODUCTS[PAIRS].extent)] if self.exact else []
+        panel = (2, config.get_int("oc_vectors") * lanes)
+        panels = Layout.blocked(len(terms) + 3, [panel, *beside], order=(2, 0, 1, *range(3, len(terms) + 3)))
         s = s.precompute("wino_u").layout("wino_u", panels)
         s = s.cache_write("wino_m")
         s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
@@ -159,14 +164,14 @@ class Winograd:
         s = small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
         s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns, pairs(target) if self.exact else "")
-        distant = p.n * p.c * p.h * p.w * DType(image.dtype).bytes > target.l2_bytes
+        distant = p.n * p.c * math.prod(p.image) * DType(image.dtype).bytes > target.l2_bytes
         return self._input_transform(s, a.output, block[0], lanes, data if distant else "")
 
     def _output(
         self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int
     ) -> tuple[Schedule, tuple[str, str, str]]:
         """Loops of the output; returns where input transform, products and output transform are computed."""
-        n, k, oh, ow = axes
+        n, k, *deep, oh, ow = axes
         s = s.split(out, oh, self.tile.rows).split(out, f"{oh}.0", config.get_int("rows"))
         s = s.split(out, ow, self.tile.columns)
         s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
@@ -174,10 +179,12 @@ class Winograd:
         first, second = (f"{k}.0", f"{oh}.0.0") if once else (f"{oh}.0.0", f"{k}.0")
         # Along a row, products and outputs follow each other in memory; a channel's vectors lie planes apart.
         inner = (f"{oh}.0.1", f"{k}.1.0", f"{ow}.0", f"{oh}.1", f"{ow}.1", f"{k}.1.1")
-        s = s.reorder(out, n, first, second, *inner)
+        s = s.reorder(out, n, *deep, first, second, *inner)
         s = s.unroll(out, f"{oh}.1").unroll(out, f"{ow}.1").vectorize(out, f"{k}.1.1")
-        shared = f"{n}*{first}"
-        s = s.fuse(out, n, first)
+        shared = n
+        for loop in (*deep, first):
+            s = s.fuse(out, shared, loop)
+            shared = f"{shared}*{loop}"
         if once:
             s = s.fuse(out, shared, second)
             shared = f"{shared}*{second}"
@@ -220,14 +227,14 @@ class Winograd:
         s = s.vectorize(m, f"{k}.1")
         if columns % width:
             s = s.partition(m, f"{tw}.0")
-        (c,) = (x.name for x in s.state.stage(acc).stage.reduce_axes)
+        *deep, c = (x.name for x in s.state.stage(acc).stage.reduce_axes)
         folded = DOT_PRODUCTS[dot].extent if dot else 1
         s = s.split(acc, c, config.get_int("ic_unroll") * folded).split(acc, k, lanes)
         turns, pair = f"{c}.1", ""
         if dot:
             s = s.split(acc, turns, folded)
             turns, pair = f"{c}.1.0", f"{c}.1.1"
-        s = s.reorder(acc, xi, nu, n, f"{c}.0", turns, th, tw, f"{k}.0", f"{k}.1", *([pair] if dot else []))
+        s = s.reorder(acc, xi, nu, n, *deep, f"{c}.0", turns, th, tw, f"{k}.0", f"{k}.1", *([pair] if dot else []))
         for loop in (turns, th, tw, f"{k}.0"):
             s = s.unroll(acc, loop)
         if config.get_bool("stream"):
@@ -290,7 +297,7 @@ def _rules(name: str) -> type[Winograd]:
     return Rules
 
 
-for _name in winograd.TILES:
-    template(f"conv2d.{_name}", op="conv2d", strict=False)(_rules(_name))
-for _name in winograd_exact.TILES:
-    template(f"conv2d.{_name}", op="conv2d")(_rules(_name))
+for _op, _name in itertools.product(winograd.OPERATORS, winograd.TILES):
+    template(f"{_op}.{_name}", op=_op, strict=False)(_rules(_name))
+for _op, _name in itertools.product(winograd.OPERATORS, winograd_exact.TILES):
+    template(f"{_op}.{_name}", op=_op)(_rules(_name))

@@ -66,6 +66,35 @@ def test_winograd_of_bytes_is_exact(
     assert np.array_equal(run("conv2d", arrays, algorithm=algorithm, **attrs), run("conv2d", arrays, **attrs))
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    algorithm=st.sampled_from([*winograd.TILES, *winograd_exact.TILES]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    deep=st.tuples(*[st.integers(1, 3)] * 3), side=st.integers(1, 2), data=st.data(),
+)  # fmt: skip
+def test_volumes_are_direct(
+    algorithm: str, sizes: tuple[int, int, int], deep: tuple[int, int, int], side: int, data: st.DataObject, run: Call,
+    same: Call,
+) -> None:  # fmt: skip
+    """Whatever taps, stride and dilation along the depth are; of bytes exactly."""
+    exact, (n, c, k), (taps, stride, dilation) = algorithm in winograd_exact.TILES, sizes, deep
+    across = 1 if exact else side
+    window = 3 if exact else 3 * across
+    pad = data.draw(st.tuples(*[st.integers(0, 3)] * 6))
+    depth = data.draw(st.integers(max(1, (taps - 1) * dilation + 1 - pad[0] - pad[3]), 7))
+    shapes = (n, c, depth, *data.draw(st.tuples(*[st.integers(window, 13)] * 2))), (k, c, taps, window, window)
+    rng = np.random.default_rng(0)
+    attrs = {"stride": (stride, across, across), "pad": pad, "dilation": (dilation, 1, 1), "groups": 1}
+    arrays: list[Any] = [rng.standard_normal(shape) for shape in shapes]
+    if exact:
+        arrays = [rng.integers(0, 256, shapes[0]).astype(np.uint8), rng.integers(-128, 128, shapes[1]).astype(np.int8)]
+        attrs["pad_value"] = 131
+    found, wanted = (run("conv3d", arrays, algorithm=name, **attrs) for name in (algorithm, "direct"))
+    if exact:
+        assert np.array_equal(found, wanted)
+    else:
+        same(found, wanted, 1e-10)
+
+
 @pytest.mark.parametrize("algorithm, channels", [("winograd_exact_f4", 114), ("winograd_exact_f4x2", 456)])
 def test_sums_of_bytes_that_could_lose_their_sign_are_refused(algorithm: str, channels: int, run: Call) -> None:
     """Just before, all bytes at their ends are right still."""

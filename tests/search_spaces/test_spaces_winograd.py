@@ -39,8 +39,10 @@ def check(
     workload: Workload, algorithm: str, config: Config | None, target: Target, interface: Interface | None = None
 ) -> None:
     """A kernel of the config, None for the default, against the definition."""
-    config = config or lookup(f"conv2d.{algorithm}").default(workload, target)
-    schedule = make_schedule(workload, config.replace(template=f"conv2d.{algorithm}"), target, interface)
+    assert workload.anchor is not None
+    entry = lookup(f"{workload.anchor.op}.{algorithm}")
+    config = config or entry.default(workload, target)
+    schedule = make_schedule(workload, config.replace(template=entry.name), target, interface)
     pools = [ThreadPool(1), ThreadPool(2)]
     with Bench(build_kernel(schedule, target), TaskData(make_reference(workload)), 2) as bench:
         found = verify(bench, pools, error_factor(workload, algorithm_of(workload, schedule)))
@@ -62,6 +64,38 @@ def test_random_configs_of_random_sizes(seed: int) -> None:
     entry = lookup(f"conv2d.{algorithm}")
     if entry.applies(workload, target):
         check(workload, algorithm, entry.space(workload, target).sample(rng), target)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_configs_of_volumes(seed: int) -> None:
+    """Images one behind the other: with and without taps along the depth."""
+    rng = random.Random(seed)
+    target = Target.parse(rng.choice(TARGETS))
+    taps, stride, pad = rng.choice((1, 1, 3, 2)), rng.choice((1, 1, 2)), rng.choice((0, 1))
+    n, c, k, depth = rng.choice((1, 2)), rng.choice((16, 32)), rng.choice((16, 32)), rng.choice((3, 4, 6))
+    h, w = rng.choice((4, 7, 13)), rng.choice((6, 9, 16))
+    exact = rng.random() < 0.3
+    types, names = ((":u8", ":i8"), winograd_exact.TILES) if exact else (("", ""), winograd.TILES)
+    shapes = f"data={n},{c},{depth},{h},{w}{types[0]} weight={k},{c},{taps},3,3{types[1]}"
+    epilogue = "" if exact else rng.choice(("", "+ bias + relu", "+ residual"))
+    workload = parse_workload(f"conv3d {shapes} pad={pad},1,1,{pad},1,1 stride={stride},1,1 {epilogue}")
+    algorithm = rng.choice(list(names))
+    entry = lookup(f"conv3d.{algorithm}")
+    if entry.applies(workload, target):
+        check(workload, algorithm, rng.choice((entry.space(workload, target).sample(rng), None)), target)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data=1,64,16,32,32 weight=144,64,1,3,3 pad=0,1,1",  # of R(2+1)D
+        "data=1,64,16,32,32 weight=64,64,3,3,3 pad=1",  # of R3D
+    ],
+)
+def test_winograd_is_the_default_of_volumes(text: str) -> None:
+    found = templates_for(parse_workload(f"conv3d {text}"), fixed("x86 -mcpu=znver3 -num-cores=1"))
+    assert found[0].name.startswith("conv3d.winograd_")
 
 
 @pytest.mark.parametrize("target", TARGETS)

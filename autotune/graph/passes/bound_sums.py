@@ -14,13 +14,14 @@ import numpy as np
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.ops.conv import Conv
+from autotune.ops.winograd import OPERATORS
 from autotune.ops.winograd_exact import BITS_LEFT, LARGEST, TILES, applies_exactly
 from autotune.tensor.dtype import DType
 
 
 def bound_sums(graph: Graph) -> Graph:
     """`conv2d(x: u8, w: i8)` --> `conv2d(x, w, sum_bits=26)`."""
-    return rewrite(graph, _bounded, ("conv2d",))
+    return rewrite(graph, _bounded, OPERATORS)
 
 
 def _bounded(sweep: Sweep, node: Node) -> str | None:
