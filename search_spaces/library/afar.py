@@ -1,4 +1,4 @@
-"""Where constants come from when a kernel runs inside a model, and how early tiles ask for those that come late."""
+"""Where operands come from when a kernel runs inside a model, and how early tiles ask for those that come late."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ ROOM_AHEAD = 4
 ROOM_AHEAD_OF_L2 = 16
 """The same of what the second cache has, which answers sooner than memory."""
 
+FOLLOWED = 16
+"""Runs of memory, read a little of each in turn, that CPUs are sure to fetch ahead by themselves. Zen 3 follows 16 to
+24: of more of them a quarter as many bytes come from L3. Intel's manuals say one or two in each of 32 pages."""
+TILES_AHEAD = 2
+"""Tiles by which an image of more runs is asked for: one or four are as good within 5 %."""
+
 
 def comes_from_afar(size: int, target: Target) -> bool:
     """Whether constants of so many bytes come from behind the core's own caches, which also hold what is multiplied
     with them; a model reads its other weights between two runs of a kernel."""
     return 2 * size > target.l2_bytes
+
+
+def is_lost_sight_of(size: int, runs: int, target: Target) -> bool:
+    """Whether an image of so many bytes comes from behind the core's own caches, in more runs than the CPU follows."""
+    return size > target.l2_bytes and runs > FOLLOWED
 
 
 def turns_ahead(rows: int, vectors: int, stream: bool, target: Target) -> int:

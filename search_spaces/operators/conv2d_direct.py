@@ -15,7 +15,7 @@ from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
-from autotune.search_spaces.library.afar import comes_from_afar, turns_ahead
+from autotune.search_spaces.library.afar import TILES_AHEAD, comes_from_afar, is_lost_sight_of, turns_ahead
 from autotune.search_spaces.library.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import Steps, registers, tiles
 from autotune.search_spaces.operators.conv2d_shape import (
@@ -238,6 +238,12 @@ class RegisterTiles:
         s = self._sum(self._output(s, a, config, workload, apart), a, config, inputs, p.rank)
         if afar:
             s = self._ask(s, a, config, weight, target, apart)
+        # With strides most of what lies ahead is never read, and few lines are read again.
+        runs = (
+            -(-p.c // p.groups // target.lanes(DType.f32.bytes)) * math.prod(p.window[:-1]) * config.get_int("oh_tile")
+        )
+        if p.stride[-1] == 1 and is_lost_sight_of(p.n * data * DType.f32.bytes, runs, target):
+            s = s.prefetch(a.anchor, x, a.axes(a.anchor)[1 + p.rank], TILES_AHEAD * config.get_int("ow_tile"), 2)
         rows = self.padded_rows(workload) if config.get_bool("skip_rows") else []
         for d in (*self.skipped, *(2 + row for row in rows)):
             s = s.skip_padding(a.anchor, x, d)

@@ -15,6 +15,7 @@ from autotune.search_spaces import default_config, lookup, make_schedule, templa
 from autotune.search_spaces.operators.conv2d_shape import padded_share, sizes
 from autotune.target import Target
 from tests.search_spaces.conv_cases import TARGETS, check, check_random
+from tests.targets import fixed
 
 NAMES = (
     "conv1d.direct", "conv3d.direct", "conv1d.grouped_across",
@@ -38,6 +39,23 @@ def test_random_workloads_configs_and_layouts(name: str, target: str, seed: int)
 def test_weights_that_all_come_from_afar_are_asked_for_and_change_no_answer(name: str, target: str, seed: int) -> None:
     small = replace(Target.parse(f"{target} -num-cores=1"), l2_bytes=256)
     check_random(random.Random(seed), name, "dense" if name == "conv2d.direct" else name.split(".")[0], small)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("conv2d data=1,256,56,56 weight=64,256,1,1", True),
+        ("conv3d data=1,144,16,32,32 weight=64,144,3,1,1 pad=1,0,0", True),
+        ("conv2d data=1,256,56,56 weight=512,256,1,1 stride=2", False),  # most of what lies ahead is never read
+        ("conv2d data=1,256,14,14 weight=64,256,1,1", False),  # the second cache has it
+        ("conv2d data=1,64,112,112 weight=64,64,1,1", False),  # eight runs, which the CPU follows itself
+    ],
+)
+def test_images_of_many_runs_of_memory_are_asked_for(text: str, asked: bool) -> None:
+    workload, on = parse_workload(text), fixed("x86 -mcpu=znver3 -num-cores=1")
+    entry = lookup(f"{text.split()[0]}.direct")
+    schedule = make_schedule(workload, entry.default(workload, on).replace(template=entry.name), on)
+    assert ("prefetch to L2 in0" in print_program(lower(schedule))) == asked
 
 
 @pytest.mark.parametrize("window", [2, 3, 4])
