@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.graph.frontend.learned.forest import FIRST, MIXED, MODES, SECOND, Forest, Key, Split, forest
-from autotune.graph.frontend.learned.leaves import Leaves, masked
+from autotune.graph.frontend.learned.leaves import UNIT, Leaves, masked
 from autotune.ops.leaf_masks import ALL, WORD
 
 FEATURES = 5
@@ -89,7 +89,7 @@ def test_trees_of_many_splits_are_walked_and_fill_no_group() -> None:
     groups, rest = masked(found, 3)
     assert found.nan == SECOND and rest is not None
     assert sum(len(group.numbers) for group in groups) + len(rest.roots) == 6
-    assert all(len(group.masks) % (16 * group.words) == 0 for group in groups)
+    assert all(len(group.masks) % (UNIT * group.words) == 0 for group in groups)
 
 
 def test_branches_that_meet_again_and_again_are_walked() -> None:

@@ -12,8 +12,8 @@ from autotune.graph.frontend.learned.forest import Forest
 from autotune.graph.ir import Array
 from autotune.ops.leaf_masks import ALL, WORD
 
-UNIT = 16
-"""Trees of a group are a multiple, so that vectors of trees are whole: lanes of f32 with AVX-512."""
+UNIT = 32
+"""Trees of a group are a multiple, so that vectors of trees are whole, some at once: two of f32 with AVX-512."""
 
 
 @dataclass(frozen=True, slots=True)
