@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autotune.ops.checks import flag, integer, require, word
+from autotune.ops.checks import integer, require, word
 from autotune.ops.registry import operator
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Expr, Reinterpret, Unary, binary, cast, const, select
+from autotune.tensor.expr import Expr, Reinterpret, binary, cast, const, select
 from autotune.tensor.reducer import Reducer
 from autotune.tensor.stage import Tensor, compute, max_, min_, reduce, reduce_axis, sum_
 
@@ -30,7 +30,7 @@ BOTH = Reducer("both", (DType.u32,), (const(ALL, DType.u32),),
 
 
 @operator(
-    "leaf_masks", operands="data limits features masks weights", weights="limits features masks weights", nan=False,
+    "leaf_masks", operands="data limits features masks weights", weights="limits features masks weights",
     across="rows", reduction="sum", words=1,
 )  # fmt: skip
 def leaf_masks(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
@@ -41,14 +41,14 @@ def leaf_masks(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
             every tree its splits: limits of the data's type, features in i32 or u8 and the leaves that remain if the
             feature is more, in u32, each (trees * words, splits), or (splits, trees * words) across trees; weights
             (trees, words * 32, targets).
-        attrs: `nan`: NaN is no more than any limit, not more; `words` of each tree.
+        attrs: `words` of each tree.
 
     Returns:
         (targets, rows) across rows, else (rows, targets).
     """
     x, limits, features, masks, weights = inputs
     across = word("leaf_masks", attrs, "across", ("rows", "trees"))
-    by_rows, first = across == "rows", flag("leaf_masks", attrs, "nan")
+    by_rows = across == "rows"
     words, reduction = integer("leaf_masks", attrs, "words", 1), word("leaf_masks", attrs, "reduction", (*REDUCERS,))
     require(x.dtype in (DType.f32, DType.f64) and len(x.shape) == 2, "leaf_masks: the data is no matrix of floats")
     count, splits = limits.shape if by_rows else limits.shape[::-1]
@@ -63,8 +63,7 @@ def leaf_masks(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         at = (place, split.var) if by_rows else (split.var, place)
         feature = cast(DType.i64, features[at])
         value = x[(feature, row) if by_rows else (row, feature)]
-        goes = Unary("not", value > limits[at], DType.bool) if first else value <= limits[at]
-        return reduce(BOTH, [select(goes, const(ALL, DType.u32), masks[at])], split)
+        return reduce(BOTH, [select(value <= limits[at], const(ALL, DType.u32), masks[at])], split)
 
     def leaf(tree: Expr, left: Callable[[Expr], Expr]) -> Expr:
         return min_(_number(left(tree * words + part.var), part.var, words), part)

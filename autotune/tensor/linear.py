@@ -14,7 +14,7 @@ from typing import Union
 
 from autotune.errors import LoweringError
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Binary, Cast, Const, Expr, Reinterpret, Table, Unary, Var, binary, cast
+from autotune.tensor.expr import Binary, Cast, Const, Expr, Table, Unary, Var, binary, cast
 
 Range = tuple[int, int]
 """Inclusive bounds."""
@@ -244,22 +244,22 @@ def clamp(e: Expr, hi: int) -> Expr:
     return binary("min", binary("max", e, 0), hi)
 
 
-def clamp_unsigned(e: Expr, hi: int) -> Expr:
-    """An i32 that should be in 0..hi as an index in 0..hi: one comparison, since what is negative is large unsigned."""
-    return binary("min", cast(DType.i64, Reinterpret(e, DType.u32)), hi)
+def low_bits(e: Expr, extent: int) -> Expr:
+    """What is left of an unsigned integer modulo a power of two, as an index below it: no comparison."""
+    return cast(DType.i64, binary("and", e, Const(extent - 1, e.dtype)))
 
 
 def _clamped(e: Expr) -> Range | None:
-    """The bounds of an expression that `clamp` made, of constants, or of narrow integers."""
+    """The bounds of an expression that `clamp` or `low_bits` made, of constants, or of narrow integers."""
     if isinstance(e, Cast) and e.a.dtype in (DType.u8, DType.u16):
         return 0, 2**e.a.dtype.bits - 1
+    if isinstance(e, Cast) and isinstance(e.a, Binary) and e.a.op == "and" and isinstance(e.a.b, Const):
+        return (0, int(e.a.b.value)) if e.a.b.value >= 0 else None
     if isinstance(e, Table) and e.values:
         return int(min(e.values)), int(max(e.values))
     if not (isinstance(e, Binary) and e.op == "min" and isinstance(e.b, Const)):
         return None
     inner = e.a
-    if isinstance(inner, Cast) and inner.a.dtype is DType.u32:
-        return 0, int(e.b.value)
     if not (isinstance(inner, Binary) and inner.op == "max" and isinstance(inner.b, Const)):
         return None
     return int(inner.b.value), int(e.b.value)

@@ -78,6 +78,15 @@ def test_large_trees_are_walked_some_at_a_time(monkeypatch: pytest.MonkeyPatch) 
         as_reference(proto, {"x": x})
 
 
+def test_more_features_and_nodes_than_a_word_names() -> None:
+    """2^21 columns and more than 2^11 nodes: they are walked in f64, and the result is of f32."""
+    rng = np.random.default_rng(7)
+    x = data(rng, 2, 2**20)
+    trees = random_trees(rng, 40, 8, 2**20, (0,), "target")
+    proto = model("TreeEnsembleRegressor", {"x": (FLOAT, x.shape)}, {"y": FLOAT}, n_targets=1, **trees)
+    as_reference(proto, {"x": x})
+
+
 def test_trees_in_f64_and_of_many_rows() -> None:
     rng = np.random.default_rng(5)
     x = data(rng, 300, 6).astype(np.float64)

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.graph.frontend.learned.forest import MODES, Forest, Key, Split, forest
-from autotune.graph.frontend.learned.leaves import Leaves, masked
+from autotune.graph.frontend.learned.forest import FIRST, MIXED, MODES, SECOND, Forest, Key, Split, forest
+from autotune.graph.frontend.learned.leaves import UNIT, Leaves, masked
 from autotune.ops.leaf_masks import ALL, WORD
-from autotune.tensor.trees import FIRST, MIXED, SECOND, tree_leaves
 
 FEATURES = 5
 
@@ -32,7 +31,7 @@ def grown(rng: np.random.Generator, trees: int, depth: int, modes: tuple[str, ..
     roots: list[Key] = [(tree,) for tree in range(trees)]
     for root in roots:
         grow(root, depth)
-    return forest("trees", splits, roots, np.dtype(np.float32))
+    return forest("trees", splits, roots, FEATURES, np.dtype(np.float32))
 
 
 def data(rng: np.random.Generator, rows: int) -> np.ndarray:
@@ -41,13 +40,24 @@ def data(rng: np.random.Generator, rows: int) -> np.ndarray:
     return x
 
 
-def remaining(group: Leaves, x: np.ndarray, nan: int) -> np.ndarray:
+def asked(grown: Forest, x: np.ndarray) -> np.ndarray:
+    """The columns that nodes ask for."""
+    least = np.where(np.isnan(x), np.float32(-np.inf), x)
+    return {SECOND: x, FIRST: least, MIXED: np.concatenate([x, least], axis=1)}[grown.nan]
+
+
+def ends(grown: Forest, x: np.ndarray) -> np.ndarray:
+    """Leaves by number, (rows, trees)."""
+    here, rows = np.broadcast_to(grown.roots, (len(x), len(grown.roots))), np.arange(len(x))[:, None]
+    for _ in range(grown.depth):
+        goes = x[rows, grown.features[here]] <= grown.limits[here]
+        here = np.where(grown.below[here] < 0, here, grown.below[here] + ~goes)
+    return here
+
+
+def remaining(group: Leaves, x: np.ndarray) -> np.ndarray:
     """Leaves by number, (rows, trees), as the operator's definition has them."""
-    if nan == MIXED:
-        x = np.concatenate([np.where(np.isnan(x), np.inf, x), np.where(np.isnan(x), -np.inf, x)], axis=1)
-    value = x[:, group.features]
-    goes = ~(value > group.limits) if nan == FIRST else value <= group.limits
-    left = np.bitwise_and.reduce(np.where(goes, np.uint32(ALL), group.masks), axis=2)
+    left = np.bitwise_and.reduce(np.where(x[:, group.features] <= group.limits, np.uint32(ALL), group.masks), axis=2)
     bits = (left[:, :, None] >> np.arange(WORD, dtype=np.uint32)) & 1
     numbers: np.ndarray = bits.reshape(len(x), -1, group.words * WORD).argmax(2)
     return numbers
@@ -62,31 +72,30 @@ def test_what_remains_is_where_a_walk_ends(
 ) -> None:
     rng = np.random.default_rng(seed)
     found = grown(rng, trees, depth, MODES[:-1] if all_modes else MODES[:1], nan)
-    x = data(rng, 9)
-    groups, rest = masked(found, FEATURES, 1000)
-    ends = tree_leaves([x, found.nodes, found.roots], {"depth": found.depth, "nan": found.nan})[0]
+    x = asked(found, data(rng, 9))
+    groups, rest = masked(found, 1000)
     told = [np.zeros((len(x), 0), int)]
     for group in groups:
-        numbers = remaining(group, x, found.nan)
+        numbers = remaining(group, x)
         told += [np.array([group.numbers[t][n] for n in numbers[:, t]])[:, None] for t in range(len(group.numbers))]
     if rest is not None:
-        told.append(tree_leaves([x, rest.nodes, rest.roots], {"depth": rest.depth, "nan": rest.nan})[0])
-    assert sorted(map(tuple, np.concatenate(told, 1).T)) == sorted(map(tuple, ends.T))
+        told.append(ends(rest, x))
+    assert sorted(map(tuple, np.concatenate(told, 1).T)) == sorted(map(tuple, ends(found, x).T))
 
 
 def test_trees_of_many_splits_are_walked_and_fill_no_group() -> None:
     rng = np.random.default_rng(0)
     found = grown(rng, 6, 9, MODES[:1], False)
-    groups, rest = masked(found, FEATURES, 3)
+    groups, rest = masked(found, 3)
     assert found.nan == SECOND and rest is not None
     assert sum(len(group.numbers) for group in groups) + len(rest.roots) == 6
-    assert all(len(group.masks) % (16 * group.words) == 0 for group in groups)
+    assert all(len(group.masks) % (UNIT * group.words) == 0 for group in groups)
 
 
 def test_branches_that_meet_again_and_again_are_walked() -> None:
     """Written out, this tree has 2^40 leaves."""
     splits: dict[Key, Split] = {(n,): Split("BRANCH_LEQ", 0, 0.0, (n + 1,), (n + 1,)) for n in range(40)}
-    groups, rest = masked(forest("trees", splits, [(0,)], np.dtype(np.float32)), 1, 16)
+    groups, rest = masked(forest("trees", splits, [(0,)], 1, np.dtype(np.float32)), 16)
     assert not groups and rest is not None and rest.depth == 40
 
 

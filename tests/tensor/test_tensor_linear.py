@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Var, cast
-from autotune.tensor.linear import Linear, clamp, clamp_unsigned, to_linear, undivided
+from autotune.tensor.linear import Linear, clamp, low_bits, to_linear, undivided
 
 X = Linear.var("x")
 
@@ -32,8 +32,8 @@ def test_what_is_more_than_one_quotient_stays() -> None:
 
 def test_narrow_and_clamped_integers_have_bounds() -> None:
     """As indices they need no test of their own where a tensor is that long."""
-    byte, word = Var("byte", DType.u8), Var("word", DType.i32)
+    byte, word, bits = Var("byte", DType.u8), Var("word", DType.i32), Var("bits", DType.u32)
     assert to_linear(cast(DType.i64, byte), {}).range({}) == (0, 255)
-    assert to_linear(clamp_unsigned(word, 9), {}).range({}) == (0, 9)
+    assert to_linear(low_bits(bits, 16), {}).range({}) == (0, 15)
     assert to_linear(clamp(cast(DType.i64, word), 9), {}).range({}) == (0, 9)
     assert to_linear(cast(DType.i64, word), {}).range({})[0] < 0

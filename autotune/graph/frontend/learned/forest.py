@@ -1,17 +1,24 @@
-"""Forest: decision trees as tables of nodes, every comparison as "no more than", siblings side by side."""
+"""Forest: decision trees as columns of nodes, every comparison as "no more than", siblings side by side.
+
+NaN, which compares with nothing, takes the second branch; where it should take the first, a node asks for a copy of its
+feature in which NaN is the least number.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from autotune.errors import ModelError
 from autotune.graph.ir import Array
-from autotune.tensor.trees import BELOW, CODE, FIRST, LIMIT, MIXED, NAN_GOES_ON, SECOND, STEP
 
 Key = tuple[object, ...]
+SECOND, FIRST, MIXED = range(3)
+"""The branch that NaN takes: in all nodes of a forest, or each has its own."""
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 
 
@@ -33,14 +40,30 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """What the operator `tree_ensemble` reads: see there. `order`: which leaf each node is, None for splits."""
+    """A node has an element of each column.
 
-    nodes: Array
+    Attributes:
+        features: what it asks for; of MIXED those of the copy are behind all others.
+        limits: what that is no more than on the first branch.
+        below: the node there, which the one on the second branch follows; -1 of leaves.
+        order: which leaf it is, None for splits.
+        roots: nodes, one per tree.
+        depth: steps to the lowest leaf.
+        nan: which copies of its features are asked for: as they are, the one for the first branch, or both.
+    """
+
+    features: Array
+    limits: Array
+    below: Array
+    order: tuple[Key | None, ...]
     roots: Array
     depth: int
     nan: int
-    dtype: np.dtype[np.floating]
-    order: tuple[Key | None, ...]
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """Of the data and of limits."""
+        return self.limits.dtype
 
     def weights(self, weights: Mapping[Key, Sequence[tuple[int, float]]], targets: int) -> Array:
         """A row per node: what a leaf adds to each target, the sum where a target is named twice."""
@@ -51,12 +74,15 @@ class Forest:
         return found
 
 
-def forest(label: str, splits: Mapping[Key, Split], roots: Sequence[Key], dtype: np.dtype[np.floating]) -> Forest:
+def forest(
+    label: str, splits: Mapping[Key, Split], roots: Sequence[Key], features: int, dtype: np.dtype[np.floating]
+) -> Forest:
     """
     Args:
         label: of the ONNX node, for messages.
         splits: by key; every other key is a leaf.
         roots: one per tree.
+        features: of the data.
         dtype: of the data and of thresholds.
 
     Raises:
@@ -71,24 +97,33 @@ def forest(label: str, splits: Mapping[Key, Split], roots: Sequence[Key], dtype:
         key = todo.pop()
         if key in plain and key not in pair:
             pair[key] = len(slots)
-            slots += plain[key][2:]
-            todo += plain[key][2:]
-    nodes = np.zeros((len(slots), LIMIT + dtype.itemsize // 4), np.int32)
-    nodes[:, BELOW] = np.arange(len(slots))  # a leaf leads to itself, on both branches
-    limits = np.zeros(len(slots), dtype)
+            slots += plain[key].ways
+            todo += plain[key].ways
+    asked, below, limits = np.zeros(len(slots), np.int64), np.full(len(slots), -1), np.zeros(len(slots), dtype)
+    ways = {one.nan_first for one in plain.values()}
+    nan = MIXED if len(ways) > 1 else FIRST if ways == {True} else SECOND
     for number, key in enumerate(slots):
         if key in plain:
-            nodes[number, CODE], limits[number] = plain[key][:2]
-            nodes[number, BELOW], nodes[number, STEP] = pair[key], 1
-    nodes[:, LIMIT:] = limits.view(np.int32).reshape(len(slots), -1)
-    ways = {code & NAN_GOES_ON for code, *_ in plain.values()}
-    nan = MIXED if len(ways) > 1 else FIRST if ways == {NAN_GOES_ON} else SECOND
+            one = plain[key]
+            asked[number] = one.feature + (features if nan == MIXED and one.nan_first else 0)
+            limits[number], below[number] = one.limit, pair[key]
     order = tuple(None if key in plain else key for key in slots)
-    return Forest(nodes, np.arange(len(roots), dtype=np.int32), _depth(label, plain, roots), nan, dtype, order)
+    depth = _depth(label, plain, roots)
+    return Forest(asked, limits, below, order, np.arange(len(roots)), depth, nan)
 
 
-_Plain = tuple[int, float, Key, Key]
-"""Code, threshold, and where a feature that is no more than it leads, and any other."""
+class _Plain(NamedTuple):
+    """Where a feature leads that is no more than a limit, and any other."""
+
+    feature: int
+    limit: float
+    first: Key
+    second: Key
+    nan_first: bool
+
+    @property
+    def ways(self) -> tuple[Key, Key]:
+        return self.first, self.second
 
 
 def _plain(name: Key, s: Split, dtype: np.dtype[np.floating]) -> dict[Key, _Plain]:
@@ -96,9 +131,12 @@ def _plain(name: Key, s: Split, dtype: np.dtype[np.floating]) -> dict[Key, _Plai
     value = _exact(s.value, dtype)
 
     def node(nan_first: bool, limit: float, first: Key, second: Key) -> _Plain:
-        return (s.feature << 1 | (NAN_GOES_ON if nan_first else 0), limit, first, second)
+        if nan_first and math.isnan(limit):  # Even the least number is not: all numbers lead elsewhere than NaN.
+            return _Plain(s.feature, math.inf, second, first, False)
+        return _Plain(s.feature, limit, first, second, nan_first)
 
-    if s.mode == "BRANCH_LEQ":
+    ordered = s.mode in ("BRANCH_LT", "BRANCH_GT", "BRANCH_GTE")
+    if s.mode == "BRANCH_LEQ" or (ordered and math.isnan(value)):  # all the same to NaN, which nothing compares with
         return {name: node(s.nan, value, s.yes, s.no)}
     if s.mode == "BRANCH_LT":
         return {name: node(s.nan, _before(value, dtype), s.yes, s.no)}
@@ -144,10 +182,10 @@ def _depth(label: str, plain: Mapping[Key, _Plain], roots: Sequence[Key]) -> int
             depths[key] = 0
         elif done:
             open_.discard(key)
-            depths[key] = 1 + max(depths[below] for below in plain[key][2:])
+            depths[key] = 1 + max(depths[below] for below in plain[key].ways)
         elif key not in depths:
             if key in open_:
                 raise ModelError(f"{label}: the nodes of a tree lead in a circle")
             open_.add(key)
-            todo += [(key, True), *((below, False) for below in plain[key][2:])]
+            todo += [(key, True), *((below, False) for below in plain[key].ways)]
     return max(depths[root] for root in roots)

@@ -11,10 +11,9 @@ import numpy as np
 from autotune.graph.frontend.learned.forest import Forest
 from autotune.graph.ir import Array
 from autotune.ops.leaf_masks import ALL, WORD
-from autotune.tensor.trees import BELOW, CODE, MIXED, NAN_GOES_ON, STEP, limits
 
-UNIT = 16
-"""Trees of a group are a multiple, so that vectors of trees are whole: lanes of f32 with AVX-512."""
+UNIT = 32
+"""Trees of a group are a multiple, so that vectors of trees are whole, some at once: two of f32 with AVX-512."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,42 +64,32 @@ class _Tree:
                 yield node, ALL & ~((1 << last) - (1 << first))
 
 
-def masked(grown: Forest, features: int, most: int) -> tuple[tuple[Leaves, ...], Forest | None]:
+def masked(grown: Forest, most: int) -> tuple[tuple[Leaves, ...], Forest | None]:
     """Trees as masks, in groups, and those to walk.
 
     Args:
-        features: of the data. Where NaN goes differs from split to split, those that it passes read features behind
-            these, in which it is the least number; in the others it is the greatest.
         most: splits to look at for each step of a walk.
     """
     groups, rest, depth = defaultdict[tuple[int, int], list[_Tree]](list), list[int](), 0
-    all_limits = limits(grown.nodes, grown.dtype)
     for root in map(int, grown.roots):
         tree = _tree(grown, root, most * grown.depth + 1)
-        if tree is not None and tree.looked_at() <= most * tree.depth and _exact(grown, all_limits, tree):
+        if tree is not None and tree.looked_at() <= most * tree.depth:
             groups[tree.words, tree.looked_at().bit_length()].append(tree)
         else:
             rest.append(root)
             depth = max(depth, grown.depth if tree is None else tree.depth)
-    walked = replace(grown, roots=np.array(rest, np.int32), depth=depth) if rest else None
-    return tuple(_group(grown, all_limits, trees, features) for trees in groups.values()), walked
+    walked = replace(grown, roots=np.array(rest), depth=depth) if rest else None
+    return tuple(_group(grown, trees) for trees in groups.values()), walked
 
 
-def _exact(grown: Forest, all_limits: Array, tree: _Tree) -> bool:
-    """Whether NaN may stand for the greatest or the least number."""
-    return grown.nan != MIXED or all(np.isfinite(all_limits[node]) for node, _, _ in tree.splits)
-
-
-def _group(grown: Forest, all_limits: Array, trees: Sequence[_Tree], features: int) -> Leaves:
+def _group(grown: Forest, trees: Sequence[_Tree]) -> Leaves:
     words = trees[0].words
     lists = [list(tree.of_word(word)) for tree in trees for word in range(words)]
     shape = (-(-len(trees) // UNIT) * UNIT * words, max(1, *map(len, lists)))
     limit, feature, mask = np.zeros(shape, grown.dtype), np.zeros(shape, np.int32), np.full(shape, ALL, np.uint32)
     for place, found in enumerate(lists):
         for n, (node, left) in enumerate(found):
-            code = int(grown.nodes[node, CODE])
-            behind = features if grown.nan == MIXED and code & NAN_GOES_ON else 0
-            limit[place, n], feature[place, n], mask[place, n] = all_limits[node], (code >> 1) + behind, left
+            limit[place, n], feature[place, n], mask[place, n] = grown.limits[node], grown.features[node], left
     return Leaves(limit, feature, mask, words, tuple(tree.leaves for tree in trees))
 
 
@@ -112,12 +101,12 @@ def _tree(grown: Forest, root: int, most: int) -> _Tree | None:
     while todo and len(leaves) <= most:
         node, above, entering = todo.pop()
         depth = max(depth, above)
-        if not grown.nodes[node, STEP]:
+        below = int(grown.below[node])
+        if below < 0:
             leaves.append(node)
         elif entering:
             begins.setdefault(node, []).append(len(leaves))
-            below, step = int(grown.nodes[node, BELOW]), int(grown.nodes[node, STEP])
-            todo += [(below + step, above + 1, True), (node, above, False), (below, above + 1, True)]
+            todo += [(below + 1, above + 1, True), (node, above, False), (below, above + 1, True)]
         else:
             splits.append((node, begins[node].pop(), len(leaves)))
     return None if todo else _Tree(tuple(leaves), tuple(splits), depth)

@@ -10,24 +10,24 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from autotune.errors import ModelError
-from autotune.graph.frontend.learned.forest import MODES, Forest, Key, Split, forest
+from autotune.graph.frontend.learned.forest import FIRST, MODES, SECOND, Forest, Key, Split, forest
 from autotune.graph.frontend.learned.leaves import Leaves, masked
 from autotune.graph.frontend.learned.scores import best, check_transform, chosen, transformed
+from autotune.graph.frontend.learned.walks import columns, parted, walk
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.ir import Array
 from autotune.ops.leaf_masks import NEUTRAL
 from autotune.tensor import DType
-from autotune.tensor.trees import FIRST, MIXED
 
 ML = ("ai.onnx.ml",)
 REDUCTIONS = {"SUM": "sum", "AVERAGE": "sum", "MIN": "min", "MAX": "max"}
 ROWS = 8
 """Rows from which they fill vectors; of fewer, trees do."""
 BYTES = 256
-NEAR = 1 << 15
-"""Nodes that are walked together by many rows: half a MiB."""
-SPLITS_BY_ROWS, SPLITS_BY_TREES = 16, 5
-"""Splits that take as long as a step of a walk, at least: measured on a Cascade Lake."""
+NEAR = 1 << 14
+"""Nodes that are walked together by many rows: 128 KiB."""
+SPLITS_BY_ROWS, SPLITS_BY_TREES = 8, 4
+"""Splits that take as long as a step of a walk, at least: measured on a Zen 3."""
 Weights = dict[Key, list[tuple[int, float]]]
 
 
@@ -94,7 +94,7 @@ def ensemble(node: OnnxNode) -> str:
     }
     _must_be_targets(node, weights, targets)
     aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[_one_of(node, "aggregate_function", 1, 4)]
-    sums = _aggregated(node, x, forest(node.label, splits, roots, dtype), weights, targets, aggregate)
+    sums = _aggregated(node, x, forest(node.label, splits, roots, node.shape()[1], dtype), weights, targets, aggregate)
     transform = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[_one_of(node, "post_transform", 0, 5)]
     return node.converted(transformed(node, sums, transform), DType(node.value().dtype))
 
@@ -169,7 +169,8 @@ def _grown(node: OnnxNode) -> Forest:
     firsts: dict[int, Key] = {}
     for key, tree in zip(keys, trees):
         firsts.setdefault(tree, key)  # the first node of a tree is its root
-    return forest(node.label, splits, [firsts[tree] for tree in sorted(firsts)], _float(node, node.input(0)))
+    ordered = [firsts[tree] for tree in sorted(firsts)]
+    return forest(node.label, splits, ordered, node.shape()[1], _float(node, node.input(0)))
 
 
 def _must_be_features(node: OnnxNode, splits: Iterable[Split]) -> None:
@@ -202,53 +203,64 @@ def _aggregated(node: OnnxNode, x: str, grown: Forest, weights: Weights, targets
     if how not in REDUCTIONS:
         raise ModelError(f"{node.label}: aggregate_function is '{how}', not {', '.join(REDUCTIONS)}")
     reduction, weight = REDUCTIONS[how], grown.weights(weights, targets)
-    rows, features = node.builder.values[x].shape
-    by_rows = rows >= ROWS
-    groups, rest = masked(grown, features, SPLITS_BY_ROWS if by_rows else SPLITS_BY_TREES)
+    by_rows = node.builder.values[x].shape[0] >= ROWS
+    groups, rest = masked(grown, SPLITS_BY_ROWS if by_rows else SPLITS_BY_TREES)
+    data = _for_nan(node, x, grown.nan)
     parts = []
     if groups:
-        data = _ordered(node, x) if grown.nan == MIXED else x
-        data = node.emit("transpose", data, perm=(1, 0)) if by_rows else _of_bytes(node, data)
-        parts = [_by_masks(node, data, group, weight, by_rows, grown.nan == FIRST, reduction) for group in groups]
+        ordered = node.emit("transpose", data, perm=(1, 0)) if by_rows else _wider(node, data, BYTES)
+        parts = [_by_masks(node, ordered, group, weight, by_rows, reduction) for group in groups]
     if by_rows and parts:
         parts = [node.emit("transpose", _together(node, parts, reduction), perm=(1, 0))]
     if rest is not None:
-        nodes, weighed = node.new_constant(rest.nodes), node.new_constant(weight)
-        # All rows walk some trees, then the next: nodes that the second cache holds are read again from there.
-        pieces = min(-(-len(rest.nodes) // NEAR), len(rest.roots)) if by_rows else 1
-        for roots in np.array_split(rest.roots, pieces):
-            names = (nodes, node.new_constant(roots), weighed)
-            parts.append(node.emit("tree_ensemble", x, *names, depth=rest.depth, nan=rest.nan, reduction=reduction))
+        parts += _by_walks(node, data, rest, weight, by_rows, reduction)
     found = _together(node, parts, reduction)
     if how == "AVERAGE":
         found = node.emit("div", found, node.scalar(float(len(grown.roots)), found))
     return found
 
 
-def _ordered(node: OnnxNode, x: str) -> str:
-    """The data twice, side by side: NaN as the greatest number, and as the least."""
-    nan = node.emit("isnan", x)
-    both = [node.emit("where", nan, node.scalar(end, x), x) for end in (math.inf, -math.inf)]
-    return node.emit("concat", *both, axis=1)
-
-
-def _of_bytes(node: OnnxNode, x: str) -> str:
-    """The data with as many columns as a byte can number, if it has fewer: such an index needs no test."""
-    rows, columns = node.builder.values[x].shape
-    if columns >= BYTES:
+def _for_nan(node: OnnxNode, x: str, nan: int) -> str:
+    """The data as nodes ask for it: as it is, with the least number for NaN, or both side by side."""
+    if nan == SECOND:
         return x
-    rest = np.zeros((rows, BYTES - columns), _float(node, x))
+    least = node.emit("where", node.emit("isnan", x), node.scalar(-math.inf, x), x)
+    return least if nan == FIRST else node.emit("concat", x, least, axis=1)
+
+
+def _wider(node: OnnxNode, x: str, width: int) -> str:
+    """The data with as many columns, if it has fewer, NaN in the others: some indices then need no test."""
+    rows, features = node.builder.values[x].shape
+    if features >= width:
+        return x
+    rest = np.full((rows, width - features), np.nan, _float(node, x))
     return node.emit("concat", x, node.new_constant(rest), axis=1)
 
 
-def _by_masks(node: OnnxNode, data: str, group: Leaves, weight: Array, by_rows: bool, nan: bool, reduction: str) -> str:
+def _by_masks(node: OnnxNode, data: str, group: Leaves, weight: Array, by_rows: bool, reduction: str) -> str:
     """What a group of trees says: (targets, rows) by rows, else (rows, targets)."""
     short = not by_rows and node.builder.values[data].shape[1] == BYTES
     tables = (group.limits, group.features.astype(np.uint8) if short else group.features, group.masks)
     names = [node.new_constant(np.ascontiguousarray(table if by_rows else table.T)) for table in tables]
     names.append(node.new_constant(group.weights(weight, NEUTRAL[reduction])))
     across = "rows" if by_rows else "trees"
-    return node.emit("leaf_masks", data, *names, across=across, nan=nan, reduction=reduction, words=group.words)
+    return node.emit("leaf_masks", data, *names, across=across, reduction=reduction, words=group.words)
+
+
+def _by_walks(node: OnnxNode, x: str, grown: Forest, weight: Array, by_rows: bool, reduction: str) -> list[str]:
+    """What trees say that are walked, (rows, targets). All rows walk some, then the next: nodes that the second cache
+    holds are read again from there."""
+    features, dtype = node.builder.values[x].shape[1], DType(node.builder.values[x].dtype)
+    found, data = [], {dtype: _wider(node, x, columns(features))}
+    for part in parted(grown, NEAR) if by_rows else (grown,):
+        one = walk(part, weight, features)
+        width = DType.f64 if one.nodes.dtype.itemsize == DType.f64.bytes else DType.f32
+        if width not in data:
+            data[width] = node.converted(data[dtype], width)
+        names = [node.new_constant(table) for table in (one.nodes, one.roots, one.weights) if table is not None]
+        said = node.emit("tree_ensemble", data[width], *names, depth=one.depth, reduction=reduction)
+        found.append(node.converted(said, dtype))
+    return found
 
 
 def _together(node: OnnxNode, parts: Sequence[str], reduction: str) -> str:
