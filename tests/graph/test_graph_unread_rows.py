@@ -69,6 +69,37 @@ def test_products_end_where_everybody_stops_reading() -> None:
     assert unread_rows(free) is free
 
 
+def last(shift: int, factor: int = 1, bounded: bool = False) -> Graph:
+    """The row at `end` and a shift of what a product gives."""
+    g = GraphBuilder("last")
+    x, end = g.input(Value("x", "f32", (1, LENGTH, WIDTH))), g.input(Value("end", "i64", ()))
+    y = g.emit("tanh", (g.emit("matmul", (x, g.constant(values(WIDTH, WIDTH), "w")), trans_a=False, trans_b=False),))
+    if bounded:
+        below = g.emit("less", (g.constant(np.arange(LENGTH), "places"), end))
+        zero = g.constant(np.asarray(0, np.float32), "zero")
+        y = g.emit("where", (g.emit("reshape", (below,), shape=(1, LENGTH, 1)), y, zero))
+    index = g.emit("mul", (g.emit("reshape", (end,), shape=(1,)), g.constant(np.asarray(factor), "factor")))
+    index = g.emit("add", (index, g.constant(np.asarray([shift]), "shift")))
+    return g.build([Output("y", g.emit("gather", (y, index), axis=1))])
+
+
+def test_a_row_before_the_end_is_read_up_to_there() -> None:
+    for graph, ends in ((last(-1), 1), (last(-3), 1), (last(0), 0), (last(-1, 2), 0)):
+        found = optimize(graph, skip=["raise-slices"])
+        assert sum(node.op == "until" for node in found.nodes) == ends
+    feeds = {"x": values(1, LENGTH, WIDTH), "end": np.asarray(7)}
+    (right,) = evaluate_graph(last(-1), feeds).values()
+    feeds["x"][:, 7:] = np.nan
+    (run,) = compile_graph(optimize(last(-1), skip=["raise-slices"]), Target.parse("native -num-cores=2")).run(feeds)
+    np.testing.assert_allclose(run, right, rtol=1e-4, atol=1e-5)
+
+
+def test_what_ends_already_is_not_ended_again() -> None:
+    """A row of what is zero from the end on."""
+    graph = optimize(last(-1, bounded=True), skip=["raise-slices"])
+    assert sum(node.op == "until" for node in graph.nodes) == 1
+
+
 @pytest.mark.parametrize("end", [1, 6, 20, LENGTH])
 def test_what_is_left_out_is_not_looked_at(end: int) -> None:
     """Whatever stands in the padding, NaN too; and the kernels agree."""

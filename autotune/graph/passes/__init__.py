@@ -36,6 +36,7 @@ from autotune.graph.passes.merge_projections import merge_projections
 from autotune.graph.passes.merge_reductions import merge_reductions
 from autotune.graph.passes.merge_slices import merge_slices
 from autotune.graph.passes.multiply_by_reciprocals import multiply_by_reciprocals
+from autotune.graph.passes.raise_slices import raise_slices
 from autotune.graph.passes.recognize_activations import recognize_activations
 from autotune.graph.passes.recognize_attention import recognize_attention
 from autotune.graph.passes.recognize_norms import recognize_norms
@@ -74,6 +75,7 @@ PASSES: dict[str, Pass] = {
     "recognize-rotary": recognize_rotary,
     "recognize-attention": recognize_attention,
     "attention-views": attention_views,
+    "raise-slices": raise_slices,
     "merge-projections": merge_projections,
     "merge-slices": merge_slices,
     "drop-expands": drop_expands,

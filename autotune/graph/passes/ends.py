@@ -24,6 +24,22 @@ def position_below(graph: Graph, name: str) -> tuple[int, str] | None:
     return (axes[0], end) if len(axes) == 1 and end is not None else None
 
 
+def index_below(graph: Graph, name: str) -> str | None:
+    """The input without dimensions that each element of an index is below: it less some constants. What would be less
+    than nothing is no place, and such a run is refused."""
+    shift = 0
+    while (node := graph.producers.get(name)) is not None and node.op in ("add", "mul", "reshape", "expand"):
+        known = [graph.constants[operand] for operand in node.inputs if operand in graph.constants]
+        others = [operand for operand in node.inputs if operand not in graph.constants]
+        if len(others) != 1 or not all(array.size for array in known):
+            return None
+        if node.op == "mul" and not all((array == 1).all() for array in known):
+            return None
+        shift += sum(int(array.max()) for array in known) if node.op == "add" else 0
+        (name,) = others
+    return scalar_source(graph, name) if shift < 0 else None
+
+
 def scalar_source(graph: Graph, name: str) -> str | None:
     """The input without dimensions that all elements of a value are; None where there is none."""
     inputs = {value.name: value for value in graph.inputs}

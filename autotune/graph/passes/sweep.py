@@ -10,7 +10,7 @@ import numpy as np
 
 from autotune.graph.builder import make_attrs
 from autotune.graph.infer import infer
-from autotune.graph.ir import Array, FreshNames, Graph, Node, Value, constant_value
+from autotune.graph.ir import Array, Attrs, FreshNames, Graph, Node, Value, constant_value
 from autotune.ops.workload import AttrValue
 
 
@@ -60,15 +60,23 @@ class Sweep:
         It stands for the ONNX nodes of all of them, and of those that only the first reads, superfluous now.
         """
         first, *others = [like] if isinstance(like, Node) else like
-        dtype, shape = infer(op, [self.values[name] for name in inputs], attrs)
-        value = Value(self._fresh(first.name), dtype, shape)
+        covered = (*self._covered(op, first, inputs), *others)
+        return self._append(
+            op, first, inputs, make_attrs(**attrs), tuple(name for one in covered for name in one.origins)
+        )
+
+    def again(self, node: Node, inputs: Sequence[str], **attrs: AttrValue) -> str:
+        """Append this node on other operands, where it stands for the same ONNX nodes; gives its result's name."""
+        return self._append(node.op, node, inputs, make_attrs(**attrs), node.origins)
+
+    def _append(self, op: str, like: Node, inputs: Sequence[str], attrs: Attrs, origins: Sequence[str]) -> str:
+        dtype, shape = infer(op, [self.values[name] for name in inputs], dict(attrs))
+        value = Value(self._fresh(like.name), dtype, shape)
         self.values[value.name] = value
         self._uses[value.name] = 0
         for name in dict.fromkeys(inputs):
             self._uses[name] += 1
-        covered = (*self._covered(op, first, inputs), *others)
-        origins = tuple(dict.fromkeys(name for node in covered for name in node.origins))
-        self.keep(Node(op, tuple(inputs), value, make_attrs(**attrs), origins))
+        self.keep(Node(op, tuple(inputs), value, attrs, tuple(dict.fromkeys(origins))))
         return value.name
 
     def _covered(self, op: str, like: Node, inputs: Sequence[str]) -> list[Node]:

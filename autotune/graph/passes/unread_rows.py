@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.partition import partition
-from autotune.graph.passes.ends import position_below, scalar_source
+from autotune.graph.passes.ends import index_below, position_below, scalar_source
 from autotune.graph.passes.match import number
 from autotune.graph.passes.sweep import Sweep, rewrite
 from autotune.graph.reach import Limits, reach
@@ -39,7 +39,8 @@ def unread_rows(graph: Graph) -> Graph:
         sweep.keep(node)
         result = node.name
         for axis, names in sorted(ends.get(node.name, {}).items()):
-            if node.output.shape[axis] > 1:
+            ended = node.op == "until" and node.attr("axis") == axis and node.inputs[1] in names
+            if node.output.shape[axis] > 1 and not ended:
                 result = sweep.emit(node, "until", (result, min(names)), axis=axis, rest="any")
         if result != node.name:
             sweep.replace(node, result)
@@ -75,8 +76,12 @@ def _wanted(graph: Graph, scalars: set[str]) -> Mapping[str, Ends]:
 
 def _operands(graph: Graph, node: Node, own: Ends) -> list[Ends]:
     """Where a node stops to read each operand, along each dimension, for what is wanted of its result."""
-    return [{d: _resolved(graph, node, limits, own) for d, limits in enumerate(dims)}
-            for dims in reach(node, graph.values)]  # fmt: skip
+    found = [{d: _resolved(graph, node, limits, own) for d, limits in enumerate(dims)}
+             for dims in reach(node, graph.values)]  # fmt: skip
+    if node.op == "gather" and (end := index_below(graph, node.inputs[1])) is not None:
+        axis = int(node.number("axis")) % len(found[0])
+        found[0][axis] |= {end}
+    return found
 
 
 def _resolved(graph: Graph, node: Node, limits: Limits, own: Ends) -> frozenset[str]:
