@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autotune.compiler.bound_host import Found
-from autotune.compiler.native_calls import NativeCall, NativeCalls, Threads, is_native
+from autotune.compiler.native_calls import NativeCall, NativeCalls, Threads, is_native, is_worth
 from autotune.compiler.specialisation import Bound, Call, HostCall
 from autotune.graph.host.eager_steps import LEFT, Operand, Step, step_of
 from autotune.runtime.executor import Array, Executor
@@ -119,7 +119,7 @@ class HostSteps:
             several = list(group)
             alone = [(one.step, one.otherwise) for one in several]
             calls = [one.native for one in several if one.native is not None]
-            if not native or len(calls) < 2:
+            if not native or not is_worth(calls):
                 found += alone
                 continue
             inside = Counter(name for call in calls for name in call.reads)

@@ -32,6 +32,9 @@ from autotune.runtime.threads import ThreadPool, aligned_empty
 SHOWN = 4
 """Runs from which is learned what differs: extents that are equal by chance seldom are so often."""
 
+LEAST_CALLS = 8
+"""Operators from which one call of native code takes less time than they do by NumPy; a program is worth as many."""
+
 LEAST_ROOM = 16
 """Rows that there is room for, at least."""
 
@@ -66,6 +69,11 @@ class NativeCall:
 def is_native(node: NodeAttributes) -> bool:
     """Whether there may be native code for a node."""
     return node.op in MAKERS and len(node.proto.output) == 1
+
+
+def is_worth(calls: Sequence[NativeCall]) -> bool:
+    """Whether native code that takes these calls together saves time."""
+    return len(calls) >= LEAST_CALLS or (len(calls) > 1 and any(call.open for call in calls))
 
 
 class NativeCalls:
