@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.codegen import boxes_ir, loop_ir, nonzero_ir, unique_ir
+from autotune.codegen import boxes_ir, loop_ir, moves_ir, nonzero_ir, unique_ir
 from autotune.codegen.own_objects import own_key, own_object
 
 
@@ -11,6 +11,7 @@ def host_objects() -> dict[str, bytes]:
     texts = [
         (boxes_ir.boxes_ir(), boxes_ir.CPU),
         (loop_ir.loop_ir(), loop_ir.CPU),
+        (moves_ir.moves_ir(), moves_ir.CPU),
         (nonzero_ir.nonzero_ir(), nonzero_ir.CPU),
         (unique_ir.unique_ir(), unique_ir.CPU),
     ]

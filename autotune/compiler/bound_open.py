@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotune.compiler.bucketed import BucketedModel
+from autotune.compiler.shapes import extents_in
 from autotune.compiler.specialisation import Life
 from autotune.errors import InputError
 from autotune.runtime.address import address
 from autotune.runtime.executor import Array, Context, Executor
 from autotune.runtime.program import INPUT, OUTPUT
 from autotune.tensor.dtype import DType
+
+if TYPE_CHECKING:
+    from autotune.compiler.bucketed import BucketedModel
 
 MOST_FITS = 256
 """Forms of runs whose programs are remembered."""
@@ -53,7 +57,7 @@ def _padded(form: tuple[int, ...], dtype: np.dtype[np.generic]) -> _Padded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
+class OpenFit:
     """What serves runs of one form.
 
     Attributes:
@@ -62,6 +66,7 @@ class _Fit:
         padded: of those that are padded, with what is theirs.
         ends: inputs that say where padding begins.
         results: of the model, in its order: the program's output, and what of it is no padding.
+        late: a better program is to come; the model, when it runs, sees to that.
     """
 
     executor: Executor
@@ -70,6 +75,7 @@ class _Fit:
     padded: Sequence[tuple[int, str, _Padded, Window]]
     ends: Sequence[tuple[int, Array]]
     results: Sequence[tuple[int, Window]]
+    late: bool
 
     def run(self, values: Values) -> list[Array] | None:
         """None where it takes more than this."""
@@ -107,31 +113,41 @@ class BoundOpen:
     model: BucketedModel
     reads: Sequence[str]
     open: Sequence[str]
-    _fits: dict[Shapes, _Fit] = field(default_factory=dict)
+    _fits: dict[Shapes, OpenFit] = field(default_factory=dict)
     _rooms: dict[tuple[str, tuple[int, ...]], _Padded] = field(default_factory=dict)
 
     def results(self, values: Values) -> list[Array] | None:
         """The outputs in the model's order, as new arrays; None is for the model to give, or to refuse."""
-        shapes = tuple([values[name].shape for name in self.open])
+        fit = self.fit(values)
+        if fit is None or fit.late:
+            return None
+        found = fit.run(values)
+        if found is None:
+            self._fits.pop(self._shapes(values), None)
+        return found
+
+    def fit(self, values: Values) -> OpenFit | None:
+        """What serves runs like this one now; None where that is not one program that is there."""
+        shapes = self._shapes(values)
         fit = self._fits.get(shapes)
         if fit is None:
             fit = self._fit({name: values[name] for name in self.reads})
-            if fit is None:
-                return None
+            if fit is None or fit.late:
+                return fit
             if len(self._fits) >= MOST_FITS:
                 self._fits.clear()
             self._fits[shapes] = fit
-        found = fit.run(values)
-        if found is None:
-            self._fits.pop(shapes, None)
-        return found
+        return fit
 
-    def _fit(self, values: Values) -> _Fit | None:
-        """What serves runs like this one; None where that is not one program that is there."""
-        found = self.model.alone(values)
+    def _shapes(self, values: Values) -> Shapes:
+        return tuple([values[name].shape for name in self.open])
+
+    def _fit(self, values: Values) -> OpenFit | None:
+        extents = extents_in(self.model.inputs, values)
+        found = self.model.alone(extents)
         if found is None:
             return None
-        bucket, extents, special = found
+        bucket, special, late = found
         program, names = special.program, [output.name for output in self.model.outputs]
         if program is None or not set(names) <= set(special.writes):
             return None
@@ -170,4 +186,4 @@ class BoundOpen:
                     for place in axis.outputs[position]:
                         window[place] = slice(extents[axis.symbol])
             results.append((n, tuple(window)))
-        return _Fit(executor, special.life, given, padded, ends, results)
+        return OpenFit(executor, special.life, given, padded, ends, results, late)

@@ -129,23 +129,29 @@ class BucketedModel(StagedModel):
                 _log.info("%s runs as it is: %s", extents, error)
         return super().run(feeds, watch, trace)
 
-    def alone(
-        self, values: Mapping[str, HostValue]
-    ) -> tuple[Mapping[str, int], Mapping[str, int], Specialisation] | None:
-        """The extents of the one program that serves runs like this one, those of the run, and the program; None where
-        such a run takes more than one, or a better one is not there yet."""
-        extents = extents_in(self.inputs, values)
+    def alone(self, extents: Mapping[str, int]) -> tuple[Mapping[str, int], Specialisation, bool] | None:
+        """The one program that serves runs of these extents now, with its own, and whether a better one is to come.
+
+        None where such a run takes more than one, or nobody has looked for one yet.
+        """
         if not self._serves(extents):
             return None
         pieces: Sequence[Piece] = self._sizes.pieces(extents)
+        longer = 1.0
         if len(pieces) == 1 and pieces[0].bucket not in self._made:
-            pieces, longer = self._chosen.get((pieces[0].bucket, pieces[0].length), ((), 0.0))
-            pieces = pieces if longer <= 1 + PADDING else ()
+            pieces, longer = self._chosen.get((pieces[0].bucket, pieces[0].length), ((), 1.0))
         if len(pieces) != 1 or self._made.get(pieces[0].bucket) is None:
             return None
         bucket = dict(zip(self._axes.open.symbols, pieces[0].bucket))
         found = self._padded.beginning(bucket)
-        return None if found.calls or found.rest is not None else (bucket, extents, found)
+        return None if found.calls or found.rest is not None else (bucket, found, longer > 1 + PADDING)
+
+    def is_better(self, extents: Mapping[str, int]) -> bool:
+        """Whether the better program for such runs is there; where it is not, it is made in the background."""
+        bucket = self._sizes.pieces(extents)[0].bucket
+        if bucket not in self._made and bucket not in self._refused:
+            self._background.offer(lambda: self._make(bucket))
+        return bucket in self._made
 
     def _serves(self, extents: Mapping[str, int]) -> bool:
         """Whether runs of these extents may go in buckets."""

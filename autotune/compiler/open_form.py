@@ -106,11 +106,11 @@ class OpenForm:
         found: dict[str, int] = {}
         for name, pattern in self.dims.items():
             value = values[name]
-            if not isinstance(value, np.ndarray) or not _fits(pattern, value.shape, found):
+            if not isinstance(value, np.ndarray) or not fits(pattern, value.shape, found):
                 return None
         for name, pattern in self.elements.items():
             value = values[name]
-            if not isinstance(value, np.ndarray) or not _fits(pattern, value.reshape(-1).tolist(), found):
+            if not isinstance(value, np.ndarray) or not fits(pattern, value.reshape(-1).tolist(), found):
                 return None
         return found
 
@@ -118,11 +118,11 @@ class OpenForm:
         """The same of a run that it was made from."""
         found: dict[str, int] = {}
         for name, pattern in self.dims.items():
-            _fits(pattern, form.shapes[name], found)
+            fits(pattern, form.shapes[name], found)
         return found
 
 
-def _fits(pattern: Pattern, given: Sequence[int], found: dict[str, int]) -> bool:
+def fits(pattern: Pattern, given: Sequence[int], found: dict[str, int]) -> bool:
     """Whether these are such extents; those of symbols are added."""
     if len(pattern) != len(given):
         return False

@@ -88,7 +88,7 @@ class OpenCall:
             found = alone.results(values)  # type: ignore[arg-type]  # what a model with open dimensions reads are tensors
             return self.results(values) if found is None else self._told(found, values)
 
-        return Bound(results, self.fresh, takes=self.takes)
+        return Bound(results, self.fresh, takes=self.takes, open=None if self.tells else alone)
 
     def results(self, values: Mapping[str, HostValue], observers: Observers = NOBODY) -> Sequence[HostValue]:
         """Raises as `StagedModel.run`."""

@@ -19,7 +19,7 @@ from autotune.compiler.value_forms import digest
 from autotune.errors import ModelError
 from autotune.graph import one_line
 from autotune.graph.host import HostValue, described
-from autotune.runtime.executor import Array, Context
+from autotune.runtime.executor import Array, Context, Executor
 from autotune.runtime.form import ALIGN, Form
 from autotune.runtime.process import process_number
 from autotune.runtime.program import INPUT, OUTPUT
@@ -127,10 +127,7 @@ class Route:
                 same.append((name, source, None))
         if special.program is not None:
             executor = special.program.executor
-            threads = executor.program.num_threads
-            if threads not in self._pools:
-                self._pools[threads] = executor.pool()
-            context = executor.bound(self._pools[threads], self._arena(depth, executor.program.arena_bytes))
+            context = executor.bound(self._pool(executor), self._arena(depth, executor.program.arena_bytes))
             for n, name in enumerate(special.reads):
                 if not context.is_read(n):  # it was asked for its form or its value, or is passed on
                     continue
@@ -158,7 +155,9 @@ class Route:
         known = {**{name: values[name] for name in sure if name in values}, **views}
         fixed = bound.union(views)
         calls = tuple((call.bind(known, fixed), call.writes) for call in special.calls)
-        steps = HostSteps(special.calls, [call for call, _ in calls], special.stage.constants)
+        wanted = self._results.union(() if rest is None else rest.part.inputs)
+        bound_calls = [call for call, _ in calls]
+        steps = HostSteps(special.calls, bound_calls, special.stage.constants, wanted, self._pool)
         bound = fixed.union(*(names for call, names in calls if call.places))
         certain = {name for name, source, _ in same if source in sure}
         sure = sure.union(views, special.writes, certain)
@@ -170,6 +169,13 @@ class Route:
             special, context, tuple(reads), tuple(again), taken, tuple(makes), views, tuple(same), lists, calls, steps,
             plain, waiting, bound, sure, decisive,
         )  # fmt: skip
+
+    def _pool(self, executor: Executor) -> ThreadPool:
+        """The threads that run a program."""
+        threads = executor.program.num_threads
+        if threads not in self._pools:
+            self._pools[threads] = executor.pool()
+        return self._pools[threads]
 
     def _arena(self, depth: int, nbytes: int) -> Array:
         """Memory for the intermediate values of a stop. Stops that have a smaller one keep that."""

@@ -19,6 +19,7 @@ from autotune.runtime.trace import RunTrace
 
 if TYPE_CHECKING:
     from autotune.compiler.body_ways import BodyWays
+    from autotune.compiler.bound_open import BoundOpen
     from autotune.compiler.bucketed import BucketedModel
 
 _FRESH = frozenset(("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
@@ -85,12 +86,14 @@ class Bound:
         fresh: the arrays that it gives are nobody else's.
         places: they lie at the same place in every run.
         takes: bytes of what it is about to make, see `Call.takes`; None where that is never more than it is given.
+        open: what runs the programs of which it gives the results, and nothing else.
     """
 
     results: Callable[[Mapping[str, HostValue]], Sequence[HostValue]]
     fresh: bool
     places: bool = False
     takes: Callable[[Mapping[str, HostValue]], int] | None = None
+    open: BoundOpen | None = None
 
 
 class Call(Protocol):
