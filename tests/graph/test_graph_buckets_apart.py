@@ -25,7 +25,8 @@ TENSORS: Mapping[str, Array] = {
     "lines": np.asarray([-1, 8]), "line": np.asarray([-1]), "pairs": np.asarray([-1, 2, 8]), "two": np.asarray([2]),
     "heads": np.asarray([-1, 2, 4]), "[0]": np.asarray([0]), "[1]": np.asarray([1]), "[4]": np.asarray([4]),
     "[6]": np.asarray([6]), "[1,2,1]": np.asarray([1, 2, 1]), "0": np.asarray(0), "1": np.asarray(1),
-    "3": np.asarray(3), "[1,2]": np.asarray([1, 2]), "once and twice": np.asarray([1, 2]),
+    "3": np.asarray(3), "[1,2]": np.asarray([1, 2]), "least": np.asarray(-9, np.float32),
+    "once and twice": np.asarray([1, 2]),
 }  # fmt: skip
 INPUTS: Mapping[str, tuple[int, Sequence[str | int]]] = {
     "x": (TensorProto.FLOAT, ("batch", "length", 8)), "mask": (TensorProto.INT64, ("batch", "length")),
@@ -80,6 +81,14 @@ CHAINS: Mapping[str, list[onnx.NodeProto]] = {
         node("Reshape", ["positive_rows", "of_rows"], ["done"]), *BACK,
     ],
     "experts": [JOIN, *TO_EXPERTS],
+    "second best": [
+        JOIN, node("ArgMax", ["rows"], ["best"], axis=-1), node("Shape", ["best"], ["each"]),
+        node("Expand", ["least", "each"], ["lows"]),
+        node("ScatterElements", ["rows", "best", "lows"], ["rest"], axis=-1),
+        node("ArgMax", ["rest"], ["next"], axis=1), node("ConstantOfShape", ["each"], ["none"]),
+        node("GatherElements", ["rest", "next"], ["score"], axis=1), node("Add", ["score", "none"], ["told"]),
+        node("Mul", ["told", "rows"], ["done"]), *BACK,
+    ],
     "in line": IN_LINE,
     "words": [
         node("Reshape", ["mask", "line"], ["all_words"]), node("Gather", ["table", "all_words"], ["rows"]),
@@ -93,6 +102,9 @@ REFUSED: Mapping[str, list[onnx.NodeProto]] = {
     "two of a line": [node("Reshape", ["mask", "line"], ["w"]), node("Gather", ["w", "[1]"], ["y"])],
     "nothing": [JOIN, node("Slice", ["rows", "[0]", "[0]", "[1]"], ["none"]), node("Transpose", ["none"], ["y"])],
     "an output": [JOIN, node("Abs", ["rows"], ["y"])],
+    "best of all": [
+        JOIN, node("ArgMax", ["rows"], ["best"], axis=0, keepdims=0), node("Gather", ["rows", "best"], ["y"]),
+    ],
     "more than a product": [JOIN, node("Gemm", ["rows", "square"], ["done"], alpha=0.5), *BACK],
 }  # fmt: skip
 

@@ -76,6 +76,8 @@ FORMS: Sequence[Form] = (
     (["Trilu"], [[ANY]], {"upper": (0, 1)}),
     (["ConstantOfShape"], [[ANY]], {"value": [numpy_helper.from_array(np.asarray([n])) for n in (0, 1, 0.5)]}),
     (["ScatterND"], [[ANY], [ANY], [ANY]], {}),
+    (["GatherElements"], [[ANY], [ANY]], {"axis": (0, 1, -1)}),
+    (["ScatterElements"], [[ANY], [ANY], [ANY]], {"axis": (0, 1, -1)}),
     (["Flatten"], [[ANY]], {"axis": (0, 1, 2)}),
     (["TopK"], [[ANY], ["[1]", "[2]", ANY]], {"axis": (0, 1, -1)}),
     (["LayerNormalization"], [[ANY], ["vector"]], {}),

@@ -21,6 +21,8 @@ from autotune.graph.frontend.buckets.joined import RULES, Written, with_inputs
 from autotune.graph.frontend.model import Entry, OnnxModel
 
 JOINING = ("Flatten", "Reshape")
+SHAPED = ("ConstantOfShape", "Expand")
+"""Operators whose last input is the shape of the result."""
 
 
 def kept_apart(model: OnnxModel, *symbols: str) -> OnnxModel:
@@ -76,7 +78,8 @@ def _write(written: Written, node: NodeAttributes, entry: Entry) -> None:
     try:
         if plain and node.op in JOINING and _reshaped(written, node, entry):
             return
-        if plain and node.op in RULES and any(one is not None for one in written.given(node)):
+        read = [name for name in entry.reads if name in written.apart or (name in written.shapes and node.op in SHAPED)]
+        if plain and node.op in RULES and read:
             RULES[node.op](written, node)
             return
     except CannotPad:  # what was written for it is read by nobody, and goes

@@ -85,6 +85,12 @@ def parts(w: Written, node: NodeAttributes) -> None:
     w.again(node, [one.name, *node.proto.input[1:]], one.lead, axis=axis)
 
 
+@rule("ArgMax", "ArgMin")
+def place(w: Written, node: NodeAttributes) -> None:
+    one = w.only(node)
+    w.again(node, [one.name], one.lead, axis=w.axis(one, node.attr_int("axis", 0)))
+
+
 @rule("ReduceL2", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 def reduce(w: Written, node: NodeAttributes) -> None:
     one, axes = w.only(node), w.ints(node, 1, "axes")
@@ -135,8 +141,24 @@ def transpose(w: Written, node: NodeAttributes) -> None:
     w.again(node, [one.name], one.lead, perm=[*range(one.lead), *(n + one.lead - 1 for n in order[1:])])
 
 
+@rule("ConstantOfShape")
+def constant(w: Written, node: NodeAttributes) -> None:
+    _as_wide(w, node, [])
+
+
+def _as_wide(w: Written, node: NodeAttributes, data: list[str]) -> None:
+    """What has the shape of a value that is kept apart."""
+    like = w.shapes.get(node.proto.input[-1])
+    if like is None or (data and len(w.dims(data[0])) > len(like.rest)):
+        raise CannotPad("it repeats along the joined dimension")
+    w.again(node, [*data, w.shape(w.target(like.name, like.dims))], like.lead)
+
+
 @rule("Expand", "Tile")
 def repeated(w: Written, node: NodeAttributes) -> None:
+    if node.op == "Expand" and w.given(node)[0] is None:
+        _as_wide(w, node, [node.proto.input[0]])
+        return
     one, times = w.only(node), w.ints(node, 1, "repeats")
     if not times or len(times) > one.rank or (len(times) == one.rank and times[0] != 1):
         raise CannotPad("it repeats along the joined dimension")
@@ -195,12 +217,12 @@ def gather_nd(w: Written, node: NodeAttributes) -> None:
     w.again(node, [node.proto.input[0], index.name], index.lead)
 
 
-@rule("GatherElements")
-def gather_elements(w: Written, node: NodeAttributes) -> None:
-    data, index = w.given(node)
-    if data is None or index is None or data.joined != index.joined or data.rank != index.rank:
+@rule("GatherElements", "ScatterElements")
+def elements(w: Written, node: NodeAttributes) -> None:
+    known = [one for one in w.given(node) if one is not None]
+    if len(known) < len(node.proto.input) or len({(one.joined, one.rank) for one in known}) > 1:
         raise CannotPad("it looks up along the joined dimension")
-    w.again(node, [data.name, index.name], data.lead, axis=w.axis(data, node.attr_int("axis", 0)))
+    w.again(node, [one.name for one in known], known[0].lead, axis=w.axis(known[0], node.attr_int("axis", 0)))
 
 
 @rule("Shape")
@@ -215,3 +237,5 @@ def shape(w: Written, node: NodeAttributes) -> None:
     if not found:
         raise CannotPad("it asks for no dimension")
     w.node("Concat", found, node.proto.output[0], axis=0)
+    if len(found) == one.rank:
+        w.shapes[node.proto.output[0]] = one

@@ -61,6 +61,7 @@ class Written:
     def __init__(self, known: Dimensions) -> None:
         self.known = known
         self.apart: dict[str, Apart] = {}
+        self.shapes: dict[str, Apart] = {}  # by the name of a list, the value whose dimensions it holds
         self._there: set[str] = set()
         self._made: dict[str, Entry] = {}
         self._fresh = 0
@@ -188,13 +189,15 @@ class Written:
         """The dimensions of a value, to be asked for in a Reshape."""
         return [extent if isinstance(extent, int) else self.extent(name, axis) for axis, extent in enumerate(dims)]
 
-    def reshape(self, data: str, target: Target, name: str = "") -> str:
+    def shape(self, target: Target) -> str:
+        """A list of dimensions."""
         if all(isinstance(extent, int) for extent in target):
-            shape = self.constant([n for n in target if isinstance(n, int)])
-        else:
-            parts = [extent if isinstance(extent, str) else self.constant([extent]) for extent in target]
-            shape = self.node("Concat", parts, axis=0)
-        return self.node("Reshape", [data, shape], name)
+            return self.constant([n for n in target if isinstance(n, int)])
+        parts = [extent if isinstance(extent, str) else self.constant([extent]) for extent in target]
+        return self.node("Concat", parts, axis=0)
+
+    def reshape(self, data: str, target: Target, name: str = "") -> str:
+        return self.node("Reshape", [data, self.shape(target)], name)
 
 
 def _both_ways(entry: Entry | None, op: str) -> list[tuple[str, str]]:

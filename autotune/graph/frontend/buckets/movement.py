@@ -277,6 +277,18 @@ def gather_elements(at: At) -> list[Fact]:
     return [Fact(places)]
 
 
+@rule("ScatterElements")
+def scatter_elements(at: At) -> list[Fact]:
+    """To each place along the open dimension what comes from the same place."""
+    dims = at.dims(0)
+    axis = at.axis(at.node.attr_int("axis", 0), len(dims))
+    along = [n for n, extent in enumerate(dims) if extent == at.symbol]
+    alike = all(along == [n for n, extent in enumerate(at.dims(k)) if extent == at.symbol] for k in (1, 2))
+    if not alike or axis in along:
+        raise CannotPad("it scatters along the open dimension")
+    return [Fact(dims)]
+
+
 @rule("TopK")
 def top_k(at: At) -> list[Fact]:
     dims = at.dims(0)
