@@ -17,7 +17,7 @@ REDUCERS = {"sum": sum_, "max": max_, "min": min_}
 
 
 @operator(
-    "tree_ensemble", operands="data nodes roots weights?", weights="nodes roots weights", depth=1, reduction="sum",
+    "tree_ensemble", operands="data nodes roots weights?", weights="nodes roots weights?", depth=1, reduction="sum",
 )  # fmt: skip
 def tree_ensemble(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """What the leaves of all trees weigh together, for each row of data and each target.

@@ -35,6 +35,7 @@ from tests.search_spaces import (
     recurrent_cases,
     rows_cases,
 )
+from tests.search_spaces.volume_cases import random_volume
 
 THREADS = (1, 2, 3)
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
@@ -101,6 +102,8 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
     if entry.name == "conv2d.winograd_image":
         workload = _image(rng)
         return workload, None if rng.random() < 0.4 else conv_cases.random_interface(rng, workload, target.lanes(4))
+    if entry.name.startswith("conv3d.winograd"):
+        return random_volume(rng, "exact" in entry.name), None
     if "winograd_exact" in entry.name:
         return bytes_cases.random_windows_of_three(rng), None
     if "winograd" in entry.name:

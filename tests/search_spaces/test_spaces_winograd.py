@@ -25,6 +25,7 @@ from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 from tests.search_spaces import bytes_cases
+from tests.search_spaces.volume_cases import random_volume
 from tests.targets import fixed
 
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
@@ -72,14 +73,8 @@ def test_random_configs_of_volumes(seed: int) -> None:
     """Images one behind the other: with and without taps along the depth."""
     rng = random.Random(seed)
     target = Target.parse(rng.choice(TARGETS))
-    taps, stride, pad = rng.choice((1, 1, 3, 2)), rng.choice((1, 1, 2)), rng.choice((0, 1))
-    n, c, k, depth = rng.choice((1, 2)), rng.choice((16, 32)), rng.choice((16, 32)), rng.choice((3, 4, 6))
-    h, w = rng.choice((4, 7, 13)), rng.choice((6, 9, 16))
     exact = rng.random() < 0.3
-    types, names = ((":u8", ":i8"), winograd_exact.TILES) if exact else (("", ""), winograd.TILES)
-    shapes = f"data={n},{c},{depth},{h},{w}{types[0]} weight={k},{c},{taps},3,3{types[1]}"
-    epilogue = "" if exact else rng.choice(("", "+ bias + relu", "+ residual"))
-    workload = parse_workload(f"conv3d {shapes} pad={pad},1,1,{pad},1,1 stride={stride},1,1 {epilogue}")
+    workload, names = random_volume(rng, exact), winograd_exact.TILES if exact else winograd.TILES
     algorithm = rng.choice(list(names))
     entry = lookup(f"conv3d.{algorithm}")
     if entry.applies(workload, target):
