@@ -32,20 +32,22 @@ class Architecture:
     Attributes:
         name: "family/network", unique.
         make: builds it; called in a process of its own, after the random generator was seeded.
+        by: the exporter of one that is exported by both, with open axes.
     """
 
     name: str
     make: Callable[[], Sample]
+    by: str = ""
 
     @property
     def dynamo(self) -> bool:
         """Exported by torch.export, else by tracing to TorchScript: about half of all, always the same half."""
-        return bool(self._draw & 1)
+        return self.by == "torch.export" if self.by else bool(self._draw & 1)
 
     @property
     def open(self) -> bool:
         """Exported with open axes, where the sample has any: about half of all, of both exporters."""
-        return bool(self._draw & 2)
+        return bool(self.by) or bool(self._draw & 2)
 
     @property
     def _draw(self) -> int:

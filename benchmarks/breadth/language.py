@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -59,6 +60,7 @@ CACHED = (
     "gpt2", "gpt_neox", "gptj", "opt", "llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "phi",
     "phi3", "falcon", "stablelm", "starcoder2", "olmo", "cohere", "granite", "smollm3", "glm", "gpt_oss",
 )  # fmt: skip
+TALKING = (*CACHED, "bloom", "granitemoe", "olmoe", "phimoe", "qwen2_moe")
 TRANSLATORS: Mapping[str, Mapping[str, Any]] = {
     "t5": {}, "mt5": {}, "bart": {}, "mbart": {}, "pegasus": {}, "marian": {}, "blenderbot": {}, "m2m_100": {},
     "switch_transformers": {}, "led": {"attention_window": 16}, "umt5": {}, "plbart": {}, "longt5": {
@@ -168,16 +170,27 @@ def _decoder(kind: str, options: Mapping[str, Any]) -> Sample:
 
 
 def _step(kind: str, options: Mapping[str, Any]) -> Sample:
+    sample = _behind_others(kind, options, batch=1, new=1)
+    return replace(sample, axes={name: named for name, named in sample.axes.items() if name != "ids"})
+
+
+def _turn(kind: str, options: Mapping[str, Any]) -> Sample:
+    """Any number of new tokens of any number of sequences."""
+    sample = _behind_others(kind, options, batch=2, new=5)
+    return replace(sample, axes={name: {0: "batch", **named} for name, named in sample.axes.items()})
+
+
+def _behind_others(kind: str, options: Mapping[str, Any], batch: int, new: int) -> Sample:
     model = _model(kind, options, "AutoModelForCausalLM").eval()
-    held = model(_words(1, PAST), use_cache=True).past_key_values
+    held = model(_words(batch, PAST), use_cache=True).past_key_values
     past = {
         f"past.{n}.{part}": getattr(layer, part).detach()
         for n, layer in enumerate(held.layers)
         for part in ("keys", "values")
     }
-    mask = torch.ones(1, PAST + 1, dtype=torch.int64)
-    axes = {"mask": {1: "total"}, **{name: {2: "past"} for name in past}}
-    return Sample(Step(model), {"ids": _words(1, 1), "mask": mask, **past}, axes)
+    mask = torch.ones(batch, PAST + new, dtype=torch.int64)
+    axes = {"ids": {1: "new"}, "mask": {1: "total"}, **{name: {2: "past"} for name in past}}
+    return Sample(Step(model), {"ids": _words(batch, new), "mask": mask, **past}, axes)
 
 
 def _translator(kind: str, options: Mapping[str, Any]) -> Sample:
@@ -248,6 +261,9 @@ def architectures() -> Iterator[Architecture]:
     for family, listed, make in kinds:
         for kind, options in listed.items():
             yield Architecture(f"{family}/{kind}", partial(make, kind, options))
+    for kind in TALKING:
+        for label, exporter in (("exported", "torch.export"), ("traced", "TorchScript")):
+            yield Architecture(f"turn/{kind}-{label}", partial(_turn, kind, DECODERS[kind]), exporter)
     yield Architecture("sound/whisper", _whisper)
     for kind in ("detr", "conditional_detr", "deformable_detr"):
         yield Architecture(f"image/{kind}", partial(_detr, kind))

@@ -14,9 +14,11 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from benchmarks.breadth import conversation
 from benchmarks.breadth.__main__ import Folder, main, succeeded
 from benchmarks.breadth.isolated import isolated
-from benchmarks.breadth.judge import STEPS, Decoding, grown
+from benchmarks.breadth.judge import STEPS, Decoding, check, grown
+from tests.compiler.test_compiler_growing import decoder
 
 MEMORY = 1 << 40
 
@@ -57,6 +59,28 @@ def test_steps_go_on_from_what_came_out_and_begin_again() -> None:
     wanted = [((1, 3 + n, 2), (1, 4 + n)) for n in range(STEPS)]
     assert engine.shapes == [*wanted, wanted[0]]
     assert feeds["past"].shape == (1, 3, 2)
+
+
+@pytest.mark.parametrize("few", [None, 1])
+def test_a_conversation_is_right_in_few_programs(
+    few: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(conversation, "TURNS", (3, 1, 4, 1))
+    monkeypatch.setattr(conversation, "FEW", few or conversation.FEW)
+    model = decoder()
+    onnx.save(model, tmp_path / "model.onnx")
+    caches = {value.name: {"0": "batch", "2": "past"} for value in model.graph.input if value.name.startswith("past")}
+    axes = {"ids": {"0": "batch", "1": "new"}, "mask": {"0": "batch", "1": "total"}, **caches}
+    shapes = {value.name: [d.dim_value or 1 for d in value.type.tensor_type.shape.dim] for value in model.graph.input}
+    feeds: dict[str, NDArray[Any]] = {
+        name: np.ones(shape, np.float32 if name in caches else np.int64) for name, shape in shapes.items()
+    }
+    feeds["ids"] = np.asarray([[0, 1, 2]])
+    np.savez(tmp_path / "feeds.npz", allow_pickle=False, **feeds)
+    found = check(tmp_path, axes)
+    assert found["right"] == (few is None) and 1 < found["programs"] <= 8
+    assert len(found["errors"]) == found["runs"] == 4 and max(one["peer"] for one in found["errors"].values()) < 1e-4
 
 
 def _dies() -> dict[str, object]:
