@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.core import LINE
+from autotune.core import FOLLOWED, LINE
 from autotune.target import Target
 
 AHEAD = (0, 4, 8, 16, 32, 64)
@@ -10,10 +10,6 @@ ROOM_AHEAD = 4
 """What is asked for before it is used may take one of so many parts of the first-level cache."""
 ROOM_AHEAD_OF_L2 = 16
 """The same of what the second cache has, which answers sooner than memory."""
-
-FOLLOWED = 16
-"""Runs of memory, read a little of each in turn, that CPUs are sure to fetch ahead by themselves. Zen 3 follows 16 to
-24: of more of them a quarter as many bytes come from L3. Intel's manuals say one or two in each of 32 pages."""
 TILES_AHEAD = 2
 """Tiles by which an image of more runs is asked for: one or four are as good within 5 %."""
 
