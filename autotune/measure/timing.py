@@ -5,7 +5,8 @@
   minimum would follow the one round whose clock was misread (ADR 0017).
 - A model's latency is the *median* of interleaved rounds: what a user sees.
 - A speed-up is peer time / our time, both from the same interleaved rounds; where a decision hangs on it, the median
-  of the rounds' ratios with its interval (`Ratio`).
+  of the rounds' ratios with its interval (`Ratio`). Kernels that are timed in turn are compared likewise: by the
+  *median* of their rounds, of each what it took by what the turn it was in did to all of them (`levels`).
 - Spread says how much to trust a number: how far the median lies above the minimum, relative to the minimum.
 
 Batches are short and follow each other in compiled code, so that some of them fall between two disturbances. A few
@@ -19,9 +20,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
+
+import numpy as np
+
+from autotune.measure.levels import slowness
 
 Sample = TypeVar("Sample")
 
@@ -207,10 +212,17 @@ class Timing:
     disturbed: bool = False
 
     @staticmethod
-    def of(rounds: Sequence[Round], number: int, gauge: GaugeLike, wanted: int) -> Timing:
+    def of(
+        rounds: Sequence[Round],
+        number: int,
+        gauge: GaugeLike,
+        wanted: int,
+        statistic: Callable[[Sequence[float]], float] = kernel_seconds,
+    ) -> Timing:
         """What the quiet ones of some rounds say, or, marked as disturbed, all of them.
 
         Args:
+            statistic: of the rounds, that is the time.
             wanted: how many should be quiet. With less than half of them, or when they, or the batches, disagree, it is
                 disturbed.
         """
@@ -222,7 +234,7 @@ class Timing:
         disagree = spread(batches)
         few = 2 * len(good) < min(wanted, len(rounds))
         mark = few or uncertainty(best) > _MARKED_UNCERTAIN or disagree > HIGH_SPREAD
-        return Timing(kernel_seconds(best), disagree, len(batches), number, probe, mark)
+        return Timing(float(statistic(best)), disagree, len(batches), number, probe, mark)
 
 
 def needed(
@@ -282,35 +294,52 @@ def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPol
     """
     wanted = min(policy.compared_rounds, most)
     shapes = [policy.batches(min(loop(1, 2))) for loop in loops]
-    rounds: list[list[Round]] = [[] for _ in loops]
+    taken: list[dict[int, Round]] = [{} for _ in loops]
     least = [wanted for _ in loops]
-    moment = gauge.look()
+    moment, number_of_turn = gauge.look(), 0
 
     def turn(place: int) -> None:
         nonlocal moment
         batches, number = shapes[place]
         before, samples = moment, tuple(loops[place](number, batches))
         moment = gauge.look()
-        rounds[place].append(Round(samples, before, moment))
+        taken[place][number_of_turn] = Round(samples, before, moment)
 
     def goes_on(place: int, quiet: Sequence[Sequence[float]]) -> bool:
-        fastest = min((kernel_seconds(found) for found in quiet if found), default=None)
+        fastest = min((statistics.median(found) for found in quiet if found), default=None)
         least[place], allowed = needed(quiet[place], fastest, policy, wanted, _CLOSE)
         enough = len(quiet[place]) >= least[place] and uncertainty(quiet[place]) <= allowed
-        return len(rounds[place]) < most and not enough
+        return len(taken[place]) < most and not enough
 
-    forwards = True
     while True:
+        rounds = _levelled(taken, gauge.ghz)
         quiet = [[min(one.at(gauge.ghz)) for one in found if one.quiet(gauge)] for found in rounds]
         left = [place for place in range(len(loops)) if goes_on(place, quiet)]
         if not left:
             break
-        for place in left if forwards else left[::-1]:
+        for place in left if number_of_turn % 2 == 0 else left[::-1]:
             turn(place)
-        forwards = not forwards
+        number_of_turn += 1
     return [
-        Timing.of(taken, number, gauge, enough)
-        for taken, (_, number), enough in zip(rounds, shapes, least, strict=True)
+        Timing.of(found, number, gauge, enough, statistics.median)
+        for found, (_, number), enough in zip(rounds, shapes, least, strict=True)
+    ]
+
+
+def _levelled(taken: Sequence[Mapping[int, Round]], ghz: float) -> list[list[Round]]:
+    """The rounds of each kernel, by turn, as they would have been in calm turns."""
+    turns = max((turn for rounds in taken for turn in rounds), default=-1) + 1
+    seconds = np.full((len(taken), turns), np.nan)
+    for place, rounds in enumerate(taken):
+        for turn, one in rounds.items():
+            seconds[place, turn] = min(one.at(ghz))
+    slow = slowness(seconds) if turns else ()
+    return [
+        [
+            replace(one, batches=tuple(float(batch / slow[turn]) for batch in one.batches))
+            for turn, one in rounds.items()
+        ]
+        for rounds in taken
     ]
 
 

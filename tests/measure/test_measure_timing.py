@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from autotune.measure.timing import (
@@ -227,10 +229,31 @@ def test_kernels_in_turn_go_on_until_each_is_known() -> None:
 
     assert rounds((1.0,), (1.0,)) == ([POLICY.rounds] * 2, [False] * 2)
     assert rounds((2.0,), (1.0,)) == ([POLICY.loser_rounds, POLICY.rounds], [False] * 2), "a trial's rule"
-    assert rounds((1.0,), (1.0, 1.02, 1.02)) == ([POLICY.rounds, 20], [False] * 2), "it may be the fastest"
+    noisy = (1.02, 1.01, 0.98, 1.0)
+    assert rounds((1.0,), (1.0,), noisy) == ([POLICY.rounds, POLICY.rounds, 20], [False] * 3), "it may be the fastest"
     assert rounds((1.0,), looks=80.0) == ([20], [True])
     assert rounds((1.0,), most=2) == ([2], [False])
     assert time_in_turn([], FakeGauge(), POLICY, 20) == []
+
+
+def test_what_makes_all_kernels_slower_for_a_while_does_not_count_between_them() -> None:
+    """A host that is slow half of the time, for some turns each time, and spikes of single kernels."""
+    rng = np.random.default_rng(0)
+    slow, calls = np.repeat(np.where(rng.random(12) < 0.5, 1.7, 1.0), 2), [0] * 6
+
+    def kernel(place: int) -> TimedLoop:
+        def run(number: int, batches: int) -> list[float]:
+            calls[place] += 1
+            spike = 2.0 if rng.random() < 0.15 else 1.0
+            return [
+                0.001 * (1 + place / 50) * slow[min(calls[place] - 2, 23)] * spike * rng.uniform(1, 1.005)
+            ] * batches
+
+        return run
+
+    policy = replace(POLICY, compared_rounds=16)
+    found = [timing.seconds for timing in time_in_turn([kernel(n) for n in range(6)], FakeGauge(), policy, 24)]
+    assert found == pytest.approx([0.001 * (1 + place / 50) for place in range(6)], rel=0.01)
 
 
 def test_kernels_in_turn_alternate_direction() -> None:
