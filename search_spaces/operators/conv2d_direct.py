@@ -236,6 +236,8 @@ class RegisterTiles:
         # Requests for the next block cost more than they save where the image, which nobody asks for, comes late, too.
         apart = afar and target.num_threads == 1 and weights > data
         s = self._sum(self._output(s, a, config, workload, apart), a, config, inputs, p.rank)
+        around = s.state.stage(a.anchor).at
+        assert around is not None
         if afar:
             s = self._ask(s, a, config, weight, target, apart)
         # With strides most of what lies ahead is never read, and few lines are read again.
@@ -244,6 +246,8 @@ class RegisterTiles:
         )
         if p.stride[-1] == 1 and is_lost_sight_of(p.n * data * DType.f32.bytes, runs, target):
             s = s.prefetch(a.anchor, x, a.axes(a.anchor)[1 + p.rank], TILES_AHEAD * config.get_int("ow_tile"), 2)
+        for name in self._added(s, a, target):
+            s = s.prefetch(a.output, name, around[1], 1)  # it comes while the next tile's sum is computed
         rows = self.padded_rows(workload) if config.get_bool("skip_rows") else []
         for d in (*self.skipped, *(2 + row for row in rows)):
             s = s.skip_padding(a.anchor, x, d)
@@ -256,6 +260,15 @@ class RegisterTiles:
         if has_room(s, p, x, weight, block, self.filters, sum_only=True):
             s = s.pad(a.anchor, a.axes(a.anchor)[1])
         return s
+
+    def _added(self, s: Schedule, a: Anchored, target: Target) -> list[str]:
+        """What is added to the sum, as large as the result, and comes from afar."""
+        stage = s.state.stage(a.output)
+        (result,) = stage.stage.outputs
+        read = {r.tensor.name: r.tensor for r in stage.reads() if r.tensor.name != a.anchor}
+        large = [name for name, tensor in read.items() if tensor.shape == result.shape]
+        size = math.prod(result.shape) * result.dtype.bytes
+        return large if comes_from_afar(size, target) and a.output != a.anchor else []
 
     def _output(self, s: Schedule, a: Anchored, config: Config, workload: Workload, apart: bool) -> Schedule:
         """Loops over tiles, and writing a tile back; `apart` for nobody to share them with."""

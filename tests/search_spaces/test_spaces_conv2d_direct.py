@@ -66,14 +66,18 @@ def on_a_megabyte(threads: int) -> Target:
 
 
 def test_weights_from_afar_are_asked_for_before_they_are_used() -> None:
-    def requests(k: int, size: int, threads: int) -> list[str]:
-        workload, on = conv(512, size, size, k, 1, pad=(0, 0, 0, 0)), on_a_megabyte(threads)
+    def requests(k: int, size: int, threads: int, *epilogue: str) -> list[str]:
+        workload = conv(512, size, size, k, 1, pad=(0, 0, 0, 0), epilogue=epilogue)
+        on = on_a_megabyte(threads)
         config = lookup(NAME).default(workload, on).replace(template=NAME)
         lines = print_program(lower(make_schedule(workload, config, on))).splitlines()
         return sorted({line.split("[")[0].strip() for line in lines if "prefetch" in line})
 
     assert requests(2048, 7, 1) == ["prefetch in1", "prefetch to L2 in1"]  # the next turns', and the next block's
     assert requests(2048, 7, 2) == ["prefetch in1"]
+    # What is added, too, if it is large.
+    assert requests(2048, 7, 1, "residual") == ["prefetch in1", "prefetch to L2 in1"]
+    assert requests(64, 56, 1, "bias", "residual") == ["prefetch in3", "prefetch to L2 in0"]
     # The image is not small beside them, but more runs of memory than the CPU follows.
     assert requests(768, 28, 1) == ["prefetch in1", "prefetch to L2 in0"]
     assert requests(64, 28, 1) == ["prefetch to L2 in0"]
