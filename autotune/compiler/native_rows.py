@@ -73,7 +73,7 @@ class RowMoves:
 
     def constant(self, array: Array) -> Rows:
         """A value that is the same in every run."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # ascontiguousarray makes a row of a number
         self._keep.append(array)
         return Rows(self.moves.number(address(array)), array.shape, array.dtype, known=array)
 
@@ -234,8 +234,8 @@ def _squeeze(rows: RowMoves, node: NodeAttributes, given: Sequence[Rows]) -> Row
 
 def _unsqueeze(rows: RowMoves, node: NodeAttributes, given: Sequence[Rows]) -> Rows:
     x, dims = given[0], iter(given[0].dims)
-    number = len(node.attr_ints("axes") or ()) or (math.prod(map(int, given[1].dims)) if len(given) == 2 else 0)
-    whole = len(x.dims) + number
+    told = given[1].known if len(given) == 2 else None
+    whole = len(x.dims) + (len(node.attr_ints("axes") or ()) if told is None else told.size)
     axes = _axes(node, given, whole)
     return rows.shaped(x, tuple(1 if axis in axes else next(dims) for axis in range(whole)))
 
