@@ -245,7 +245,7 @@ class _Programs:
         threads: Threads,
     ) -> None:
         assert call.open is not None
-        self._open, self._rows, self._threads = call.open, rows, threads
+        self._open, self._rows, self._threads, self._writes = call.open, rows, threads, call.writes
         self._given = {name: known[name] for name in call.open.reads}
         model = call.open.model
         axes = model.axes.open.free
@@ -280,6 +280,8 @@ class _Programs:
     def ran(self, extents: Mapping[str, int]) -> None:
         """Count a run."""
         extent = self._extent(extents)
+        if not extent:
+            return
         made = self._made[extent]
         made.life.runs += 1
         if made.late and self._open.model.is_better({self._symbol: extent}):
@@ -289,7 +291,12 @@ class _Programs:
 
     def make(self, values: Values) -> None:
         """Have the program for such a number of rows where it is there, for all numbers that it serves."""
-        if next(values[name].shape[0] for name in self._padded) in self._made:
+        extent = next(values[name].shape[0] for name in self._padded)
+        if extent in self._made:
+            return
+        if not extent:  # a run has shown that it is possible, and what comes of it
+            self._made[0] = _Made(Life(), [values[name] for name in self._writes], False)
+            self._fits.add_nothing()
             return
         fit = self._open.fit(values)
         if fit is None:

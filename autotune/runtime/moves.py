@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.codegen.link import Library, load_objects
-from autotune.codegen.moves_ir import MOVE_WORDS, moves_object
+from autotune.codegen.moves_ir import MOVE_WORDS, NOTHING, moves_object
 from autotune.runtime.address import address
 from autotune.runtime.executor import Array, Context
 from autotune.runtime.program import INPUT
@@ -64,6 +64,10 @@ class Fits:
         row = np.asarray([context.plan.address, *(word for t in tables for word in (address(t), len(t)))], np.int64)
         self._keep += [fit, row, *tables]
         self.rows[list(extents)] = address(row)
+
+    def add_nothing(self) -> None:
+        """Runs of no rows have nothing to compute from now on; the cells of results stay as they are."""
+        self.rows[0] = NOTHING
 
 
 class Moves:
