@@ -93,7 +93,7 @@ class NativeCalls:
         for call in calls:
             self._reads += [name for name in call.reads if name not in made]
             made.update(call.writes)
-        self._forms: list[Form] | None = []  # None once there is nothing to learn
+        self._forms: list[Form] | None = []  # None once native code is given up
         self._runs = 0
         self._plan: _Plan | None = None
 
@@ -107,6 +107,8 @@ class NativeCalls:
         """Take a run that was taken call by call."""
         try:
             if self._plan is None or not self._plan.holds(values):
+                if len(forms) > MOST_FORMS:
+                    return
                 form = Form.of({name: values[name] for name in self._reads}, ())
                 self._runs += 1
                 if form not in forms:
@@ -116,9 +118,7 @@ class NativeCalls:
                 self._plan = _Plan(self._calls, *_dims(forms), values, self._wanted, self._threads)
             self._plan.make(values)
         except (NotNative, ModelError):
-            self._forms = None
-        if len(forms) > MOST_FORMS:
-            self._forms = None
+            self._forms = self._plan = None
 
 
 def _dims(forms: Sequence[Form]) -> tuple[Mapping[str, Dims], Mapping[str, int]]:
@@ -254,7 +254,9 @@ class _Programs:
         opened = [one for one in model.inputs if any(isinstance(dim, str) for dim in one.dims or ())]
         self._padded = {one.name for one in opened}
         numbers = {known[one.name].dims[0] for one in opened}
-        if len(numbers) != 1 or any(isinstance(dim, str) for one in opened for dim in known[one.name].dims[1:]):
+        others = [dim for name in self._given if name not in self._padded for dim in known[name].dims]
+        others += [dim for one in opened for dim in known[one.name].dims[1:]]
+        if len(numbers) != 1 or any(isinstance(dim, str) for dim in others):
             raise NotNative
         (self._dim,), (self._symbol,) = numbers, model.axes.open.symbols
         self._fits = Fits(rows.extent(self._dim), 1 + (most[self._dim] if isinstance(self._dim, str) else self._dim))
