@@ -6,7 +6,6 @@ How many rows there are, and where values lie, is in cells of memory, which the 
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from autotune.codegen.link import Library, load_objects
 from autotune.codegen.moves_ir import MOVE_WORDS, NOTHING, moves_object
 from autotune.runtime.address import address
 from autotune.runtime.executor import Array, Context
+from autotune.runtime.once import once
 from autotune.runtime.program import INPUT
 from autotune.runtime.threads import ThreadPool
 
@@ -153,7 +153,7 @@ class _Native:
         self.run = kind(self.library.address("autotune_moves"))
 
 
-@functools.cache
+@once
 def _native() -> _Native:
     """Compiled once per process, by the first who asks."""
     return _Native()
