@@ -4,6 +4,7 @@ points, and what a program registers by itself."""
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
@@ -35,6 +36,12 @@ def extended() -> bool:
 
 def plugin_modules() -> tuple[str, ...]:
     """The modules that plugins name, imported or not."""
+    return _modules(tuple(sys.path))
+
+
+@functools.cache
+def _modules(_: tuple[str, ...]) -> tuple[str, ...]:
+    """Once for the folders that packages are in: all of them are opened, and every compiled program asks."""
     return tuple(sorted(entry.module for entry in entry_points(group=GROUP)))
 
 

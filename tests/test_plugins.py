@@ -8,7 +8,7 @@ import pytest
 
 from autotune.errors import ExtensionError, WorkloadError
 from autotune.ops.registry import lookup
-from autotune.plugins import GROUP, load_plugins
+from autotune.plugins import GROUP, load_plugins, plugin_modules
 
 
 @pytest.fixture
@@ -39,3 +39,9 @@ def test_a_broken_plugin_is_named_with_its_package(install: Path, text: str) -> 
     (install / "my_plugin_module.py").write_text(text)
     with pytest.raises(ExtensionError, match=r"plugin mine cannot be imported: .*; repair it, or pip uninstall mine"):
         lookup("no_operator_of_anybody")
+
+
+def test_a_folder_that_comes_later_is_looked_through(request: pytest.FixtureRequest) -> None:
+    assert "my_plugin_module" not in plugin_modules()
+    request.getfixturevalue("install")
+    assert "my_plugin_module" in plugin_modules()

@@ -56,7 +56,8 @@ class InferenceSession:
             by the inputs of each run; see `on_new_shape`.
         fixed, strict_fp, max_memory, skip_passes, dump_graph, precision, max_error: as for `autotune.compile`; a
             compiled file has been made. A loop whose end the run decides may take `max_memory` for itself, or half of
-            the machine's memory; caches that grow by Concat may take `max_memory`, too.
+            the machine's memory; caches that grow by Concat may take `max_memory`, too. Rows of which data decides how
+            many there are run natively where the memory for that fits into it beside all else of a run.
         max_loop_steps: a loop whose end the run decides and that goes on for longer is refused; None is 2**24 steps,
             which take minutes: the logger `autotune` warns of such a loop after 10 s, and Ctrl-C says where it was.
         trust: public Ed25519 keys (PEM files), one of which must have signed the compiled file; a model that is none is

@@ -12,7 +12,8 @@ addresses of *cells*, which hold a number or the address of a value; a value lie
             gather     target, source, places, rows, bytes of a row, rank, extents
             scatter    the same: rows of the source go to places of the target; `_add_` of a type are added there
             transpose  target, source, rows, columns              of elements of 8 bytes
-            program    extent, fits, number of fits               the fit of an extent has its number; null: none
+            program    extent, fits, number of fits               the fit of an extent has its number; null: none; 1:
+                       there is nothing to compute
     extents cells, `rank` of them: a place is so many i64, counted from the end where they are negative
     fit     plan, inputs, their number, points, their number, flags, their number, results, their number
     input   source, where the program reads it, bytes of a row, rows there: what is there beyond `extent` becomes zeros
@@ -32,6 +33,9 @@ CPU = "x86-64-v3"
 """What the object is for: every CPU that autotune runs on."""
 
 MOVE_WORDS = 8
+NOTHING = 1
+"""In the place of a fit: there is nothing to compute."""
+
 ADDS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 """The types that `autotune_scatter_add_` knows, as LLVM calls them."""
 
@@ -181,7 +185,10 @@ entry:
 look:
   %fit = call ptr @cell(ptr %fits, i64 %extent)
   %none = icmp eq ptr %fit, null
-  br i1 %none, label %bad, label %fill
+  br i1 %none, label %bad, label %some
+some:
+  %nothing = icmp eq ptr %fit, inttoptr (i64 NOTHING to ptr)
+  br i1 %nothing, label %done, label %fill
 fill:
   %given = load %Fit, ptr %fit
   %plan = extractvalue %Fit %given, 0
@@ -330,7 +337,13 @@ def moves_ir() -> str:
         for name, kind in ADDS.items()
     )
     gather = _rows("gather", _COPIED.format(to="%here", of="%there"))
-    return _DRIVER + _PROGRAM + gather + _rows("scatter", _COPIED.format(to="%there", of="%here")) + adds
+    return (
+        _DRIVER
+        + _PROGRAM.replace("NOTHING", str(NOTHING))
+        + gather
+        + _rows("scatter", _COPIED.format(to="%there", of="%here"))
+        + adds
+    )
 
 
 def moves_object() -> bytes:

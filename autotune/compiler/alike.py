@@ -27,7 +27,7 @@ def as_packed(untuned: Untuned, weights: PackedWeights, target: Target) -> Untun
         own, kind = untuned(workload, strict), _weights(workload)
         if kind is None:
             return own
-        return weights.config(kind, own, functools.partial(_alike, workload, target, own))
+        return weights.config(kind, workload, own, functools.partial(_alike, workload, target, own))
 
     return chosen
 

@@ -15,7 +15,7 @@ from autotune.runtime.process import process_number
 _log = logging.getLogger(__name__)
 
 GIVES_WAY = 10
-"""Nice value of the thread."""
+"""What is added to the nice value of the thread: a process that is nice itself has threads that still give way."""
 
 HANDS_OVER = 5e-4
 """Seconds until the thread hands Python's lock to a run that waits for it, a tenth of what is usual: a run waits behind
@@ -53,7 +53,8 @@ class Background:
 def _give_way() -> None:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(threading.get_native_id(), os.SCHED_OTHER, os.sched_param(0))  # runs may be real-time
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVES_WAY)
+        usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), usual + GIVES_WAY)  # 19 is the most, and is taken
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.compiler.bound_host import Found
 from autotune.compiler.native_calls import NativeCall, NativeCalls, Threads, is_native, is_worth
+from autotune.compiler.native_rows import RowMemory, Take
 from autotune.compiler.specialisation import Bound, Call, HostCall
 from autotune.graph.host.eager_steps import LEFT, Operand, Step, step_of
 from autotune.runtime.executor import Array, Executor
@@ -35,7 +36,7 @@ class HostSteps:
         calls: as the specialisation has them. `bound`: the same on the way.
         constants: values that are the same in every run.
         wanted: names of what somebody else reads; None where nobody knows, so that all of it is.
-        threads: for programs that native code runs.
+        threads: for programs that native code runs. `take`: told of the memory that this takes.
 
     Attributes:
         fresh: names of the results that nobody else has.
@@ -48,9 +49,10 @@ class HostSteps:
         constants: Mapping[str, Array],
         wanted: frozenset[str] | None = None,
         threads: Threads = Executor.pool,
+        take: Take | None = None,
     ) -> None:
         self._calls, self._bound, self._constants = calls, bound, constants
-        self._wanted, self._threads = wanted, threads
+        self._wanted, self._threads, self._memory = wanted, threads, take or RowMemory().take
         self._steps: list[tuple[Step, Step | None]] | None = None
         self._given: dict[str, Array] = {}  # initializers that steps read
         self._types: list[tuple[str, np.dtype[np.generic]]] = []  # of what steps read and others have written
@@ -124,7 +126,7 @@ class HostSteps:
                 continue
             inside = Counter(name for call in calls for name in call.reads)
             wanted = self._wanted.union(reads - inside)
-            found.append((NativeCalls(calls, partial(_take, alone), wanted, self._threads), None))
+            found.append((NativeCalls(calls, partial(_take, alone), wanted, self._threads, self._memory), None))
             self.fresh -= {name for call in calls for name in call.writes}  # others have what lies in memory of ours
         return found
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autotune.compiler.bound_open import BoundOpen, OpenFit
-from autotune.compiler.native_rows import MAKERS, Dims, NotNative, RowMoves, Rows
+from autotune.compiler.native_rows import MAKERS, Dims, NotNative, RowMoves, Rows, Take
 from autotune.compiler.open_form import Form, OpenForm, fits
 from autotune.compiler.room import MOST_FORMS
 from autotune.compiler.specialisation import Life
@@ -25,7 +25,7 @@ from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host.eager_steps import Operand
 from autotune.runtime.address import place_of
 from autotune.runtime.executor import Array, Executor
-from autotune.runtime.form import ALIGN
+from autotune.runtime.form import ALIGN, spec_bytes
 from autotune.runtime.moves import Cell, Fit, Fits
 from autotune.runtime.threads import ThreadPool, aligned_empty
 
@@ -82,18 +82,24 @@ class NativeCalls:
     Args:
         calls: one behind the other. `alone`: takes them one by one.
         wanted: names of what somebody else reads.
+        take: told of memory before it is taken.
     """
 
     def __init__(
-        self, calls: Sequence[NativeCall], alone: Callable[[Values], None], wanted: Collection[str], threads: Threads
+        self,
+        calls: Sequence[NativeCall],
+        alone: Callable[[Values], None],
+        wanted: Collection[str],
+        threads: Threads,
+        take: Take,
     ) -> None:
-        self._calls, self._alone, self._wanted, self._threads = calls, alone, wanted, threads
+        self._calls, self._alone, self._wanted, self._threads, self._take = calls, alone, wanted, threads, take
         made: set[str] = set()
         self._reads: list[str] = []
         for call in calls:
             self._reads += [name for name in call.reads if name not in made]
             made.update(call.writes)
-        self._forms: list[Form] | None = []  # None once there is nothing to learn
+        self._forms: list[Form] | None = []  # None once native code is given up
         self._runs = 0
         self._plan: _Plan | None = None
 
@@ -107,18 +113,19 @@ class NativeCalls:
         """Take a run that was taken call by call."""
         try:
             if self._plan is None or not self._plan.holds(values):
+                if len(forms) > MOST_FORMS:
+                    return
                 form = Form.of({name: values[name] for name in self._reads}, ())
                 self._runs += 1
                 if form not in forms:
                     forms.append(form)
                 if self._runs < SHOWN:
                     return
-                self._plan = _Plan(self._calls, *_dims(forms), values, self._wanted, self._threads)
+                self._plan = None  # its memory is free before there is more
+                self._plan = _Plan(self._calls, *_dims(forms), values, self._wanted, self._threads, self._take)
             self._plan.make(values)
         except (NotNative, ModelError):
-            self._forms = None
-        if len(forms) > MOST_FORMS:
-            self._forms = None
+            self._forms = self._plan = None
 
 
 def _dims(forms: Sequence[Form]) -> tuple[Mapping[str, Dims], Mapping[str, int]]:
@@ -141,6 +148,7 @@ class _Plan:
     Args:
         dims: of what is read. `shown`: what symbols were at most.
         values: of a run; results included.
+        take: told of memory before it is taken.
     """
 
     def __init__(
@@ -151,11 +159,12 @@ class _Plan:
         values: Values,
         wanted: Collection[str],
         threads: Threads,
+        take: Take,
     ) -> None:
         most = {symbol: 1 << max(extent, LEAST_ROOM).bit_length() for symbol, extent in shown.items()}
         reads = Counter(name for call in calls for name in call.reads)
         reads.update(wanted)
-        self._rows = RowMoves(most, reads)
+        self._rows = RowMoves(most, reads, take)
         self._symbols = [(symbol, cell, most[symbol]) for symbol, cell in self._rows.symbols.items()]
         self._programs: list[_Programs] = []
         known: dict[str, Rows] = {}
@@ -217,6 +226,7 @@ class _Plan:
             values[name] = views.of(values, extents)
         for programs in self._programs:
             programs.ran(extents)
+        self._rows.runs += 1
         return True
 
 
@@ -245,7 +255,7 @@ class _Programs:
         threads: Threads,
     ) -> None:
         assert call.open is not None
-        self._open, self._rows, self._threads = call.open, rows, threads
+        self._open, self._rows, self._threads, self._writes = call.open, rows, threads, call.writes
         self._given = {name: known[name] for name in call.open.reads}
         model = call.open.model
         axes = model.axes.open.free
@@ -254,7 +264,9 @@ class _Programs:
         opened = [one for one in model.inputs if any(isinstance(dim, str) for dim in one.dims or ())]
         self._padded = {one.name for one in opened}
         numbers = {known[one.name].dims[0] for one in opened}
-        if len(numbers) != 1 or any(isinstance(dim, str) for one in opened for dim in known[one.name].dims[1:]):
+        others = [dim for name in self._given if name not in self._padded for dim in known[name].dims]
+        others += [dim for one in opened for dim in known[one.name].dims[1:]]
+        if len(numbers) != 1 or any(isinstance(dim, str) for dim in others):
             raise NotNative
         (self._dim,), (self._symbol,) = numbers, model.axes.open.symbols
         self._fits = Fits(rows.extent(self._dim), 1 + (most[self._dim] if isinstance(self._dim, str) else self._dim))
@@ -268,18 +280,13 @@ class _Programs:
             if not is_open:
                 raise NotNative
             dims: Dims = (self._dim, *values[name].shape[1:])
-            yield Rows(self._rows.moves.cell(), dims, values[name].dtype, partial(self._array, n))
-
-    def _extent(self, extents: Mapping[str, int]) -> int:
-        return self._dim if isinstance(self._dim, int) else extents[self._dim]
-
-    def _array(self, number: int, extents: Mapping[str, int]) -> Array:
-        extent = self._extent(extents)
-        return self._made[extent].results[number][:extent]
+            yield Rows(self._rows.moves.cell(), dims, values[name].dtype, partial(_found, self._made, self._dim, n))
 
     def ran(self, extents: Mapping[str, int]) -> None:
         """Count a run."""
-        extent = self._extent(extents)
+        extent = _extent(self._dim, extents)
+        if not extent:
+            return
         made = self._made[extent]
         made.life.runs += 1
         if made.late and self._open.model.is_better({self._symbol: extent}):
@@ -289,7 +296,12 @@ class _Programs:
 
     def make(self, values: Values) -> None:
         """Have the program for such a number of rows where it is there, for all numbers that it serves."""
-        if next(values[name].shape[0] for name in self._padded) in self._made:
+        extent = next(values[name].shape[0] for name in self._padded)
+        if extent in self._made:
+            return
+        if not extent:  # a run has shown that it is possible, and what comes of it
+            self._made[0] = _Made(Life(), [values[name] for name in self._writes], False)
+            self._fits.add_nothing()
             return
         fit = self._open.fit(values)
         if fit is None:
@@ -310,7 +322,10 @@ class _Programs:
         pool, nbytes = self._threads(executor), executor.program.arena_bytes + ALIGN
         if not self._rows.moves.runs_on(pool):
             raise NotNative
-        if self._arena.nbytes < nbytes:
+        specs = [*executor.inputs, *(spec for spec, _ in executor.program.outputs)]
+        own = sum(spec_bytes(spec) + ALIGN for spec in specs)  # of values that lie in memory of the context
+        self._rows.take(own + (nbytes if self._arena.nbytes < nbytes else 0))
+        if self._arena.nbytes < nbytes:  # a smaller one is kept by the programs that have it
             self._arena = aligned_empty(nbytes)
         context = executor.bound(pool, self._arena)
         padded: list[tuple[int, Cell, int, int]] = []
@@ -330,6 +345,16 @@ class _Programs:
                 raise NotNative
             results.append((result.cell, array))
         return Fit(context, padded, given, [n for n, _ in fit.ends], results)
+
+
+def _extent(dim: int | str, extents: Mapping[str, int]) -> int:
+    return dim if isinstance(dim, int) else extents[dim]
+
+
+def _found(made: Mapping[int, _Made], dim: int | str, number: int, extents: Mapping[str, int]) -> Array:
+    """A result of the programs. What they have is asked, not they: no cycle keeps the memory of those that are gone."""
+    extent = _extent(dim, extents)
+    return made[extent].results[number][:extent]
 
 
 class _Views:

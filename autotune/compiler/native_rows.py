@@ -7,7 +7,10 @@ lies where that does.
 
 from __future__ import annotations
 
+import logging
 import math
+import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +23,10 @@ from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.ir import Array
 from autotune.runtime.address import address
 from autotune.runtime.moves import Cell, Moves
+from autotune.runtime.shape_use import ShapeUse
 from autotune.runtime.threads import aligned_empty
+
+_log = logging.getLogger(__name__)
 
 Dims = tuple[Union[int, str], ...]
 
@@ -53,18 +59,62 @@ class Rows:
     name: str = ""
 
 
+class RowMemory:
+    """The memory in which native code of a session moves rows, all of it counted.
+
+    Args:
+        limit: bytes that this may be with what else a run takes; None for as many as there are.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit, self._lock = limit, threading.Lock()
+        self._held: weakref.WeakSet[RowMoves] = weakref.WeakSet()
+
+    def take(self, moves: RowMoves, nbytes: int, others: int = 0) -> None:
+        """Before moves take so much more; `others` is what the run takes beside this.
+
+        Raises:
+            NotNative: that is more than there may be.
+        """
+        with self._lock:
+            whole = sum(one.nbytes for one in self._held) + nbytes + others
+            if self._limit is not None and whole > self._limit:
+                _log.info(
+                    "rows are moved operator by operator: natively, a run would take %d bytes, more than the %d that"
+                    " max_memory allows", whole, self._limit,
+                )  # fmt: skip
+                raise NotNative
+            moves.nbytes += nbytes
+            self._held.add(moves)
+
+    def uses(self) -> list[ShapeUse]:
+        """One entry for all that follow one another at a stop, on each way that runs take."""
+        with self._lock:
+            return [one.use() for one in self._held]
+
+
+Take = Callable[["RowMoves", int], None]
+"""`RowMemory.take` of a run."""
+
+
 class RowMoves:
     """Writes operators down.
 
     Args:
         most: what symbols are at most.
         reads: how often each name is read.
+        take: told of memory before it is taken.
+
+    Attributes:
+        nbytes: of the memory that was taken. `runs`: that have moved rows in it.
     """
 
-    def __init__(self, most: Mapping[str, int], reads: Counter[str]) -> None:
+    def __init__(self, most: Mapping[str, int], reads: Counter[str], take: Take) -> None:
         self.moves = Moves()
         self.symbols = {symbol: self.moves.cell() for symbol in most}
-        self._most, self._reads = most, reads
+        self.nbytes = self.runs = 0
+        self._most, self._reads, self._take = most, reads, take
+        self._given: dict[str, tuple[int, ...]] = {}
         self._sizes: dict[tuple[Dims, int], Cell] = {}
         self._keep: list[Array] = []  # what native code has the addresses of
 
@@ -73,12 +123,13 @@ class RowMoves:
 
     def constant(self, array: Array) -> Rows:
         """A value that is the same in every run."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # ascontiguousarray makes a row of a number
         self._keep.append(array)
         return Rows(self.moves.number(address(array)), array.shape, array.dtype, known=array)
 
     def given(self, name: str, dims: Dims, dtype: np.dtype[Any]) -> Rows:
         """A value of somebody else, whose cell is to be set in every run."""
+        self._given[name] = self._room(dims)
         return Rows(self.moves.cell(), dims, dtype, name=name)
 
     def add(self, node: NodeAttributes, given: Sequence[Rows]) -> Rows:
@@ -93,13 +144,25 @@ class RowMoves:
 
     def fresh(self, dims: Dims, dtype: np.dtype[Any]) -> Rows:
         """Memory for a value."""
-        nbytes = math.prod(self._most[d] if isinstance(d, str) else d for d in dims) * dtype.itemsize
+        nbytes = math.prod(self._room(dims)) * dtype.itemsize
         if nbytes > MOST_BYTES:
             raise NotNative
+        self.take(nbytes)
         memory, cell = aligned_empty(nbytes), self.moves.cell()
         cell.value = address(memory)
         self._keep.append(memory)
         return Rows(cell, dims, dtype, memory, True)
+
+    def take(self, nbytes: int) -> None:
+        """Before so much more memory is taken. Raises NotNative: it must not be."""
+        self._take(self, nbytes)
+
+    def use(self) -> ShapeUse:
+        """What is taken for values that are as large as there is room for."""
+        return ShapeUse(dict(self._given), self.runs, 0.0, 0, 0, self.nbytes)
+
+    def _room(self, dims: Dims) -> tuple[int, ...]:
+        return tuple(self._most[dim] if isinstance(dim, str) else dim for dim in dims)
 
     def size(self, dims: Dims, factor: int = 1) -> Cell:
         """The product of extents, so many times."""
@@ -234,8 +297,8 @@ def _squeeze(rows: RowMoves, node: NodeAttributes, given: Sequence[Rows]) -> Row
 
 def _unsqueeze(rows: RowMoves, node: NodeAttributes, given: Sequence[Rows]) -> Rows:
     x, dims = given[0], iter(given[0].dims)
-    number = len(node.attr_ints("axes") or ()) or (math.prod(map(int, given[1].dims)) if len(given) == 2 else 0)
-    whole = len(x.dims) + number
+    told = given[1].known if len(given) == 2 else None
+    whole = len(x.dims) + (len(node.attr_ints("axes") or ()) if told is None else told.size)
     axes = _axes(node, given, whole)
     return rows.shaped(x, tuple(1 if axis in axes else next(dims) for axis in range(whole)))
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from autotune.compiler.host_steps import HostSteps
 from autotune.compiler.loop_guard import LoopGuard
+from autotune.compiler.native_rows import RowMemory, RowMoves
 from autotune.compiler.room import EXACTLY, Room
 from autotune.compiler.specialisation import Bound, Specialisation
 from autotune.compiler.value_forms import digest
@@ -75,20 +76,21 @@ class Route:
 
     Args:
         results: names of what a run gives.
+        memory: in which native code moves rows.
 
     Attributes:
         begun: where runs of the last known types begin, and what tells these from others.
         nbytes: what is kept for it: packed weights and arenas.
     """
 
-    def __init__(self, results: tuple[str, ...], version: int) -> None:
+    def __init__(self, results: tuple[str, ...], version: int, memory: RowMemory) -> None:
         self.version, self.process = version, process_number()
         self.starts: dict[Hashable, Stop] = {}
         self.begun: tuple[object, Stop | None] = (None, None)
         self.count = self.nbytes = 0
         self._weights: dict[int, int] = {}
         self._arenas: list[Array] = []  # one for each stop of a way; ways share them, since one runs at a time
-        self._results = frozenset(results)
+        self._results, self._memory = frozenset(results), memory
         self._pools: dict[int, ThreadPool] = {}
 
     def stop(
@@ -157,7 +159,7 @@ class Route:
         calls = tuple((call.bind(known, fixed), call.writes) for call in special.calls)
         wanted = self._results.union(() if rest is None else rest.part.inputs)
         bound_calls = [call for call, _ in calls]
-        steps = HostSteps(special.calls, bound_calls, special.stage.constants, wanted, self._pool)
+        steps = HostSteps(special.calls, bound_calls, special.stage.constants, wanted, self._pool, self._take)
         bound = fixed.union(*(names for call, names in calls if call.places))
         certain = {name for name, source, _ in same if source in sure}
         sure = sure.union(views, special.writes, certain)
@@ -169,6 +171,10 @@ class Route:
             special, context, tuple(reads), tuple(again), taken, tuple(makes), views, tuple(same), lists, calls, steps,
             plain, waiting, bound, sure, decisive,
         )  # fmt: skip
+
+    def _take(self, moves: RowMoves, nbytes: int) -> None:
+        """Before native code takes more memory to move rows in."""
+        self._memory.take(moves, nbytes, self.nbytes)
 
     def _pool(self, executor: Executor) -> ThreadPool:
         """The threads that run a program."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.loop_guard import LoopLimit
+from autotune.compiler.native_rows import RowMemory
 from autotune.compiler.outline import label, least_segments, possible_hosts
 from autotune.compiler.shapes import shape_uses, zeros
 from autotune.compiler.specialisation import NOBODY, Observers, Specialisation, Watch
@@ -68,7 +69,7 @@ class StagedModel:
         self._dtypes = {i.name: DType(i.dtype).numpy for i in model.inputs if i.is_tensor}
         self._others = {i.name: i for i in model.inputs if not i.is_tensor}
         self._fed: list[tuple[str, np.dtype[np.generic], tuple[int, ...]]] = []  # of the last feeds that were right
-        workshop = Workshop(making, LoopLimit.of(making.max_memory))
+        workshop = Workshop(making, LoopLimit.of(making.max_memory), RowMemory(making.max_memory))
         self._workshop = workshop
         self._stages = Stages(model, whole(model), tuple(model.outputs), workshop)
         whole_form = len(known_types(model.inputs)) == len(model.inputs)
@@ -121,10 +122,11 @@ class StagedModel:
         return len(self._workshop.cache)
 
     def shapes(self) -> list[ShapeUse]:
-        """The programs that are kept, by the shapes of their inputs; the first one of all runs included."""
+        """The programs that are kept, by the shapes of their inputs; the first one of all runs included; then the
+        memory in which native code moves rows between them."""
         first, kept = self._stages.first, self._workshop.cache.values()
         inner = [use for special in kept for call in special.opened for use in call.model.shapes()]
-        return [*shape_uses([*([first] if first is not None else []), *kept]), *inner]
+        return [*shape_uses([*([first] if first is not None else []), *kept]), *inner, *self._workshop.rows.uses()]
 
     @property
     def weights(self) -> dict[int, int]:

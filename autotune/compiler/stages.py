@@ -20,6 +20,7 @@ from autotune.compiler.compile import CompiledModel
 from autotune.compiler.decided import Decided, MoreValuesError, OpenError
 from autotune.compiler.host import value_bytes
 from autotune.compiler.loop_guard import LoopGuard, LoopLimit
+from autotune.compiler.native_rows import RowMemory
 from autotune.compiler.programs import Programs
 from autotune.compiler.room import Room, Served
 from autotune.compiler.route import MAX_STOPS, Route, Stop, begins, key, pass_by, tensor
@@ -94,10 +95,12 @@ class Workshop:
 
     Attributes:
         limit: of the memory of one loop.
+        rows: the memory in which native code moves rows.
     """
 
     making: Making
     limit: LoopLimit
+    rows: RowMemory
     cache: BoundedCache[Specialisation] = field(
         default_factory=lambda: BoundedCache(MAX_SPECIALISATIONS, MAX_SPECIALISED_BYTES, nbytes_of)
     )
@@ -184,10 +187,10 @@ class Stages:
                 if self._made_routes == MAX_CONTEXTS:
                     return None
                 self._made_routes += 1
-            return Route(self._results, self._version)
+            return Route(self._results, self._version, self.workshop.rows)
         full = route.count > MAX_STOPS or route.nbytes > MAX_SPECIALISED_BYTES
         if full or route.version != self._version or route.process != process_number():
-            return Route(self._results, self._version)
+            return Route(self._results, self._version, self.workshop.rows)
         return route
 
     def _along(

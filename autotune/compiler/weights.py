@@ -37,6 +37,7 @@ class PackedWeights:
         self._lock = threading.Lock()
         self._held: weakref.WeakValueDictionary[Hashable, Array] = weakref.WeakValueDictionary()
         self._configs: dict[Hashable, list[Config]] = {}
+        self._alike: dict[Hashable, Config] = {}
         self._contents: dict[Hashable, tuple[weakref.ref[Array], bytes]] = {}
 
     def identity(self, array: Array) -> Hashable:
@@ -58,16 +59,20 @@ class PackedWeights:
         self._contents[place] = weakref.ref(owner, lambda _: forget(place, None)), contents
         return contents
 
-    def config(self, kind: Hashable, own: Config, alike: Callable[[Config], Config | None]) -> Config:
+    def config(self, kind: Hashable, kernel: Hashable, own: Config, alike: Callable[[Config], Config | None]) -> Config:
         """A config for a kernel that reads weights of this kind: one in which they lie as in an earlier one's if
-        `alike` finds it, else its own, which counts for later ones."""
+        `alike` finds it, else its own, which counts for later ones. It is the same for the same kernel of other
+        programs: `alike` takes longer than everything else that is done for a kernel that is there."""
         with self._lock:
             known = list(self._configs.get(kind, ()))
+            kept = self._alike.get((kernel, own))
+        if kept is not None:
+            return kept
         found = next((config for like in known if (config := alike(like)) is not None), None)
-        if found is None:
-            with self._lock:
+        with self._lock:
+            if found is None:
                 self._configs.setdefault(kind, []).append(own)
-        return own if found is None else found
+            return self._alike.setdefault((kernel, own), own if found is None else found)
 
     def get(self, key: Hashable) -> Array | None:
         """A weight that is packed already."""

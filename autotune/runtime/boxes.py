@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from autotune.codegen.boxes_ir import boxes_object
 from autotune.codegen.link import Library, load_objects
 from autotune.runtime.address import address
+from autotune.runtime.once import once
 
 Array = npt.NDArray[Any]
 _LANES = 16
@@ -85,7 +85,7 @@ class _Native:
         self.keep = kind(self.library.address("autotune_keep_boxes"))
 
 
-@functools.cache
+@once
 def _native() -> _Native:
     """Compiled once per process, by the first who asks."""
     return _Native()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +13,7 @@ from autotune.codegen.link import Library, load_objects
 from autotune.codegen.loop_ir import LEG_WORDS, loop_object
 from autotune.runtime.address import address
 from autotune.runtime.executor import Array, Context
+from autotune.runtime.once import once
 from autotune.runtime.program import INPUT, OUTPUT
 from autotune.runtime.threads import ThreadPool
 
@@ -152,7 +152,7 @@ class NativeLoop:
         self.run = kind(self.library.address("autotune_loop"))
 
 
-@functools.cache
+@once
 def _native() -> NativeLoop:
     """Compiled once per process, by the first who asks."""
     return NativeLoop()

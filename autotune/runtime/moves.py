@@ -6,16 +6,16 @@ How many rows there are, and where values lie, is in cells of memory, which the 
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.codegen.link import Library, load_objects
-from autotune.codegen.moves_ir import MOVE_WORDS, moves_object
+from autotune.codegen.moves_ir import MOVE_WORDS, NOTHING, moves_object
 from autotune.runtime.address import address
 from autotune.runtime.executor import Array, Context
+from autotune.runtime.once import once
 from autotune.runtime.program import INPUT
 from autotune.runtime.threads import ThreadPool
 
@@ -64,6 +64,10 @@ class Fits:
         row = np.asarray([context.plan.address, *(word for t in tables for word in (address(t), len(t)))], np.int64)
         self._keep += [fit, row, *tables]
         self.rows[list(extents)] = address(row)
+
+    def add_nothing(self) -> None:
+        """Runs of no rows have nothing to compute from now on; the cells of results stay as they are."""
+        self.rows[0] = NOTHING
 
 
 class Moves:
@@ -149,7 +153,7 @@ class _Native:
         self.run = kind(self.library.address("autotune_moves"))
 
 
-@functools.cache
+@once
 def _native() -> _Native:
     """Compiled once per process, by the first who asks."""
     return _Native()

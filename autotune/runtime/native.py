@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.codegen.link import Library, load_objects
+from autotune.runtime.once import once
 
 CALLED = ("autotune_barrier", "autotune_claim")
 """What kernels call; a file that was compiled before a function was there calls it nowhere."""
@@ -35,7 +35,7 @@ class NativeRuntime:
     imports: Mapping[str, int]
 
 
-@functools.cache
+@once
 def native_runtime() -> NativeRuntime:
     """The runtime, compiled and loaded once per process."""
     from autotune.codegen.jit import compile_ir  # a compiled model brings its own, and needs no LLVM
@@ -44,7 +44,7 @@ def native_runtime() -> NativeRuntime:
     return load_runtime(runtime_object(compile_ir))
 
 
-@functools.cache
+@once
 def load_runtime(object_code: bytes) -> NativeRuntime:
     """A runtime object, loaded once per process and never unloaded: helper threads live in its code.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from autotune.codegen.link import Library, load_objects
 from autotune.codegen.nonzero_ir import nonzero_object
 from autotune.runtime.address import address
+from autotune.runtime.once import once
 
 Array = npt.NDArray[Any]
 _VIEWS = 256  # that are kept: making one takes as long as finding few elements
@@ -106,7 +106,7 @@ class _Native:
         self.find_each = each(self.library.address("autotune_find_each"))
 
 
-@functools.cache
+@once
 def _native() -> _Native:
     """Compiled once per process, by the first who asks."""
     return _Native()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShapeUse:
-    """A program that a session keeps.
+    """A program that a session keeps, or memory in which native code moves rows between programs.
 
     Attributes:
         inputs: shapes of what it reads, by name.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from autotune.codegen.link import Library, load_objects
 from autotune.codegen.unique_ir import unique_object
 from autotune.runtime.address import address
+from autotune.runtime.once import once
 
 Array = npt.NDArray[Any]
 _BYTES = 256  # what a byte may be
@@ -74,7 +74,7 @@ class _Native:
         self.of_floats = kind(self.library.address("autotune_unique_f32"))
 
 
-@functools.cache
+@once
 def _native() -> _Native:
     """Compiled once per process, by the first who asks."""
     return _Native()

@@ -62,6 +62,22 @@ def test_the_first_kernel_decides_and_what_reads_no_weights_is_left_alone() -> N
     assert asked == [product(384), product(48), free]
 
 
+def test_the_same_kernel_of_other_programs_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of experts, which have their own programs of the same kernels."""
+    weights, looked = PackedWeights(), list[Workload]()
+
+    def found(workload: Workload, like: Config, target: Target, gap: float, own: Config) -> Config | None:
+        looked.append(workload)
+        return None if workload == product(24) else like
+
+    monkeypatch.setattr(alike_module, "alike", found)
+    for _ in range(3):
+        chosen = as_packed(lambda workload, strict: default_config(workload, ZEN, strict_fp=strict), weights, ZEN)
+        assert chosen(product(384), False) == chosen(product(48), False) == default_config(product(384), ZEN)
+        assert chosen(product(24), False) == default_config(product(24), ZEN)
+    assert looked == [product(48), product(24)]
+
+
 def test_programs_of_many_shapes_hold_one_copy_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike_module, "GAP", 100.0)  # whatever models expect of this CPU
     w = np.random.default_rng(0).standard_normal((256, 384)).astype(np.float32)

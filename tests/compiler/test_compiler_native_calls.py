@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,10 @@ from autotune.api.session import InferenceSession
 from autotune.compiler import native_calls
 from autotune.compiler.host import prepared
 from autotune.compiler.host_steps import HostSteps
+from autotune.compiler.native_calls import LEAST_ROOM
+from autotune.compiler.native_rows import NotNative
 from autotune.compiler.specialisation import HostCall
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, InputError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.ir import Array
 
@@ -176,6 +180,29 @@ def test_few_views_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     compare(CHAIN, [{"x": rng.standard_normal((24, 5)), "found": found(rng, n)} for n in range(3, 10)], WANTED)
 
 
+def test_what_cannot_be_made_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs do not move rows in vain up to a program that there will never be."""
+    rng = np.random.default_rng(9)
+    runs = [{"x": rng.standard_normal((24, 5)), "found": found(rng, n)} for n in (3, 7, 5, 4, 6)]
+
+    def make(plan: native_calls._Plan, values: Values) -> None:
+        raise NotNative
+
+    monkeypatch.setattr(native_calls._Plan, "make", make)
+    assert not taken(compare(CHAIN, runs, WANTED), runs[0], monkeypatch)
+
+
+def test_after_many_forms_what_was_learned_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_calls, "MOST_FORMS", 4)
+    rng = np.random.default_rng(10)
+    runs = [{"x": rng.standard_normal((24, 5)), "found": found(rng, n)} for n in (3, 7, 5, 4, 6)]
+    one = compare(CHAIN, runs, WANTED)
+    wide = [{"x": rng.standard_normal((24 + n, 5)), "found": found(rng, n)} for n in range(4)]
+    for feeds in wide:
+        one.run(dict(feeds))
+    assert all(taken(one, feeds, monkeypatch) for feeds in [*runs, *wide])  # the first of them was learned from
+
+
 def mixture(experts: int, tokens: int, width: int) -> onnx.ModelProto:
     """A layer whose experts each take the tokens that chose them."""
     rng = np.random.default_rng(7)
@@ -209,18 +236,151 @@ def mixture(experts: int, tokens: int, width: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-@settings(max_examples=3, deadline=None)
+EXPERTS, TOKENS, WIDTH = 3, 20, 8
+
+
+def drawn(rng: np.random.Generator, share: Sequence[float] | None = None) -> dict[str, Array]:
+    """Feeds of a mixture. `share`: of tokens that each expert takes."""
+    return {
+        "x": rng.standard_normal((TOKENS, WIDTH)).astype(np.float32),
+        "share": rng.random((TOKENS, 2)).astype(np.float32),
+        "chosen": rng.choice(EXPERTS, (TOKENS, 2), p=share),
+    }
+
+
+class Ran:
+    """A session of a mixture, and how its runs went."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, max_memory: int) -> None:
+        model, self.took = mixture(EXPERTS, TOKENS, WIDTH), Counter[bool]()
+        self.evaluator = ReferenceEvaluator(model)
+        self.session = InferenceSession(
+            model.SerializeToString(), target="native -num-cores=1", database=False, max_memory=max_memory
+        )
+        ran = native_calls._Plan.run
+
+        def run(plan: native_calls._Plan, values: Values) -> bool:
+            found = ran(plan, values)
+            self.took[found] += 1
+            return found
+
+        monkeypatch.setattr(native_calls._Plan, "run", run)
+
+    def check(self, feeds: Mapping[str, Array]) -> Array:
+        (wanted,) = map(np.asarray, self.evaluator.run(None, dict(feeds)))
+        found: Array = self.session.run(None, feeds)[0]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        return found
+
+    def moved(self) -> int:
+        """Bytes in which rows are moved, of all ways together."""
+        return sum(use.arena_bytes for use in self.session.shapes() if not use.weight_bytes)
+
+
+@pytest.fixture(scope="module")
+def settled() -> Iterator[Ran]:
+    """A session whose programs are there."""
+    with pytest.MonkeyPatch.context() as patch:
+        rng, one = np.random.default_rng(11), Ran(patch, 2**24)
+        for _ in range(16):
+            one.check(drawn(rng))
+        assert one.took[True] > 8
+        yield one
+
+
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_a_mixture_of_experts(seed: int) -> None:
-    rng, model = np.random.default_rng(seed), mixture(3, 20, 8)
+def test_a_mixture_of_experts(settled: Ran, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(4):
+        feeds = drawn(rng)
+        kept = settled.check(feeds)
+        wanted = kept.copy()
+        settled.check({**feeds, "x": -feeds["x"]})
+        np.testing.assert_array_equal(kept, wanted)  # nobody writes over a result
+
+
+def test_an_expert_that_nobody_chose_has_nothing_to_compute(settled: Ran) -> None:
+    rng = np.random.default_rng(12)
+    for shares in ([0.0, 0.5, 0.5], [0.5, 0.5, 0.0]) * 2:
+        settled.check(drawn(rng, shares))
+    before = settled.took[False]
+    for shares in ([0.0, 0.5, 0.5], [0.5, 0.5, 0.0], [0.3, 0.3, 0.4]) * 2:
+        settled.check(drawn(rng, shares))
+    assert settled.took[False] == before
+
+
+def test_inputs_that_are_not_contiguous_and_one_for_all(settled: Ran) -> None:
+    rng = np.random.default_rng(13)
+    for _ in range(3):
+        feeds = drawn(rng, [1.0, 0.0, 0.0])  # more than there was room for
+        settled.check({**feeds, "x": np.asfortranarray(feeds["x"])})
+        feeds = drawn(rng)
+        settled.check({**feeds, "x": np.repeat(feeds["x"], 2, 1)[:, ::2], "chosen": feeds["chosen"][::-1]})
+        settled.check({**feeds, "share": np.broadcast_to(np.float32(0.5), (TOKENS, 2))})
+
+
+def test_threads_may_run_one_session_at_once(settled: Ran) -> None:
+    wrong: list[BaseException] = []
+
+    def runs(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(10):
+                settled.check(drawn(rng))
+        except BaseException as error:  # noqa: BLE001  told by the thread that waits
+            wrong.append(error)
+
+    threads = [threading.Thread(target=runs, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_memory_in_which_rows_are_moved_is_the_session_s(settled: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of `max_memory` beside the programs bounds it; without room, operators run one by one."""
+    taken = settled.moved()
+    assert 2 * EXPERTS * LEAST_ROOM * WIDTH * 4 < taken < 2**24
+    rng, few = np.random.default_rng(14), Ran(monkeypatch, 4096)
+    for _ in range(8):
+        few.check(drawn(rng))
+    assert not few.took[True] and not few.moved()
+
+
+INDEXED = {
+    "Gather": helper.make_node("Gather", ["x", "places"], ["y"], "bad"),
+    "GatherND": helper.make_node("GatherND", ["x", "targets"], ["y"], "bad"),
+    "ScatterND": helper.make_node("ScatterND", ["x", "targets", "rows"], ["y"], "bad"),
+    "add": helper.make_node("ScatterND", ["x", "targets", "rows"], ["y"], "bad", reduction="add"),
+}
+
+
+@pytest.mark.parametrize("kind", INDEXED)
+def test_places_outside_are_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_calls, "LEAST_CALLS", 2)
+    parts = [
+        ("NonZero", ["mask"], "found"), ("Gather", ["found", "row"], "first"), ("Gather", ["at", "first"], "places"),
+        ("Gather", ["x", "first"], "rows"), ("Unsqueeze", ["places", "one"], "targets"),
+    ]  # fmt: skip
+    nodes = [helper.make_node(op, reads, [result]) for op, reads, result in parts]
+    inputs = {"x": (TensorProto.FLOAT, (8, 3)), "mask": (TensorProto.BOOL, (8,)), "at": (TensorProto.INT64, (8,))}
+    graph = helper.make_graph(
+        [*nodes, INDEXED[kind]], "indexed", [helper.make_tensor_value_info(n, t, f) for n, (t, f) in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(array, name) for name, array in CONSTANTS.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     session, evaluator = InferenceSession(model.SerializeToString(), database=False), ReferenceEvaluator(model)
-    for _ in range(24):
-        feeds: dict[str, Array] = {
-            "x": rng.standard_normal((20, 8)).astype(np.float32),
-            "share": rng.random((20, 2)).astype(np.float32),
-            "chosen": rng.integers(0, 3, (20, 2)),
-        }
-        (wanted,), kept = map(np.asarray, evaluator.run(None, feeds)), session.run(None, feeds)[0]
-        np.testing.assert_allclose(kept, wanted, rtol=1e-4, atol=1e-5)
-        session.run(None, {**feeds, "x": -feeds["x"]})
-        np.testing.assert_allclose(kept, wanted, rtol=1e-4, atol=1e-5)  # nobody writes over a result
+    rng = np.random.default_rng(15)
+    for n in range(8):
+        feeds = {"x": rng.random((8, 3), np.float32), "mask": rng.random(8) < n / 6 + 0.1, "at": rng.integers(-8, 8, 8)}
+        (wanted,) = map(np.asarray, evaluator.run(None, feeds))
+        np.testing.assert_allclose(session.run(None, feeds)[0], wanted)
+    for place in (8, -9, 2**62, -(2**63)):
+        at, last = feeds["at"].copy(), session.run(None, feeds)[0]
+        at[5] = place
+        with pytest.raises(InputError, match=rf"^node 'bad' .*is outside of -8..7; give others \({place} is one\)$"):
+            session.run(None, {**feeds, "mask": np.ones(8, bool), "at": at})
+        np.testing.assert_array_equal(session.run(None, feeds)[0], last)

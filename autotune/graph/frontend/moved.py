@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autotune.errors import InputError
 from autotune.graph.builder import GraphBuilder
 from autotune.graph.evaluate import evaluate_graph
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.checks import convert_node
-from autotune.graph.frontend.node import OnnxNode
+from autotune.graph.frontend.node import OnnxNode, OutsideError
 from autotune.graph.host import HostValue
 from autotune.graph.ir import Array, Output
 
@@ -42,7 +43,10 @@ def evaluated(node: NodeAttributes, values: Sequence[HostValue]) -> list[Array |
     """
     builder = GraphBuilder("node")
     names = [builder.constant(value) if isinstance(value, np.ndarray) else None for value in values]
-    results = convert_node(OnnxNode(node.proto, node.opset, node.folder, tuple(names), builder))
+    try:
+        results = convert_node(OnnxNode(node.proto, node.opset, node.folder, tuple(names), builder))
+    except OutsideError as error:  # the indices are those of a run
+        raise InputError(str(error)) from error
     graph = builder.build([Output(name, name) for name in dict.fromkeys(results) if name])
     found = evaluate_graph(graph, {})
     return [found[name] if name else None for name in results]

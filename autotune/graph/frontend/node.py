@@ -20,6 +20,10 @@ from autotune.plugins import load_plugins, registered
 from autotune.tensor import DType
 
 
+class OutsideError(ModelError):
+    """Indices that are known are outside of what they are for."""
+
+
 class RunTimeValueError(UnsupportedError):
     """A converter needs a value that is known at run time only."""
 
@@ -218,18 +222,24 @@ class OnnxNode(NodeAttributes):
             ModelError: the indices are constant, and some are outside.
         """
         bounds = [f"{a}..{b - 1}" for a, b in zip(low, high, strict=True)]
-        self.refuse_outside(indices, low, high, f"{self.label}: {what} is outside of {' × '.join(bounds)}; give others")
+        complaint = f"{self.label}: {what} is outside of {' × '.join(bounds)}; give others"
+        self.refuse_outside(indices, low, high, complaint, named=True)
 
-    def refuse_outside(self, indices: str, low: Sequence[int], high: Sequence[int], complaint: str) -> None:
-        """`must_lie` with a message of the caller's."""
+    def refuse_outside(
+        self, indices: str, low: Sequence[int], high: Sequence[int], complaint: str, named: bool = False
+    ) -> None:
+        """`must_lie` with a message of the caller's; `named`: one of those that are outside is told where it is
+        known."""
         if 0 in self.builder.values[indices].shape:
             return
         array = self.builder.constants.get(indices)
         if array is None:
             found = self.emit("any_outside", indices, low=tuple(low), high=tuple(high))
             self.builder.check(found, complaint)
-        elif ((array < np.asarray(low)) | (array >= np.asarray(high))).any():
-            raise ModelError(complaint)
+            return
+        outside = (array < np.asarray(low)) | (array >= np.asarray(high))
+        if outside.any():
+            raise OutsideError(f"{complaint} ({array[outside][0]} is one)" if named else complaint)
 
     def scalar(self, number: float, like: str) -> str:
         """A scalar constant of the dtype of value `like`."""

@@ -33,8 +33,10 @@ def gather(node: HostNode) -> tuple[Array]:
         return (x[(slice(None),) * axis + (indices, ...)],)
     except IndexError as error:
         extent = x.shape[axis]
+        outside = indices[(indices < -extent) | (indices >= extent)]
         raise InputError(
             f"{node.label}: an index into axis {axis} is outside of {-extent}..{extent - 1}; give others"
+            f" ({outside[0]} is one)"
         ) from error
 
 
