@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 
 from autotune import machine, plugins
+from autotune.api import allowance, verdict
+from autotune.api import tune as tuning
 from autotune.graph.frontend import node as nodes
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
@@ -80,6 +82,20 @@ def usual_rounding() -> None:
 def own_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers makes no later test's process one that is extended: no helper would build for that."""
     monkeypatch.setattr(plugins, "_registered", list(plugins._registered))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def hasty() -> Iterator[None]:
+    """Tuning in this process waits for no quiet moment, and the verdict on a model takes the rounds that it needs.
+
+    Beside other tests no moment is quiet and no verdict clear: all of both times passes, in every test that tunes.
+    What is about them is a module with a `hasty` of its own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "PEAK_SECONDS", 0.0)
+        patch.setattr(allowance, "MODEL_ROUNDS", (8, 8))  # with fewer there is no interval
+        patch.setattr(verdict, "MOST_LOOKS", 1)
+        yield
 
 
 @pytest.fixture

@@ -30,6 +30,11 @@ TARGET = Target.parse("native -num-cores=1")
 Sample = Callable[[str], float]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def hasty() -> None:
+    """Here, rounds are what users get."""
+
+
 class FakeClock:
     """Stands in for a racer: a program's rounds take what `sample` says of its name."""
 
