@@ -13,8 +13,6 @@ import pytest
 from hypothesis import settings
 
 from autotune import machine, plugins
-from autotune.api import allowance, verdict
-from autotune.api import tune as tuning
 from autotune.graph.frontend import node as nodes
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
@@ -23,6 +21,7 @@ from autotune.ops import registry as operators
 from autotune.plugins import load_plugins
 from autotune.schedule import Schedule
 from autotune.search_spaces.space import registry as templates
+from tests.hasty import be_hasty
 
 Right = Callable[..., None]
 Golden = Callable[[str], None]
@@ -86,15 +85,9 @@ def own_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def hasty() -> Iterator[None]:
-    """Tuning in this process waits for no quiet moment, and the verdict on a model takes the rounds that it needs.
-
-    Beside other tests no moment is quiet and no verdict clear: all of both times passes, in every test that tunes.
-    What is about them is a module with a `hasty` of its own.
-    """
+    """For the tests of a module that tune in this process; one about what is waited for has a `hasty` of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "PEAK_SECONDS", 0.0)
-        patch.setattr(allowance, "MODEL_ROUNDS", (8, 8))  # with fewer there is no interval
-        patch.setattr(verdict, "MOST_LOOKS", 1)
+        be_hasty(patch.setattr)
         yield
 
 

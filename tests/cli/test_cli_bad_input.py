@@ -47,7 +47,7 @@ def refused_process(*args: str | Path, limit_bytes: int) -> str:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
 
     done = subprocess.run(
-        [sys.executable, "-m", "autotune", *map(str, args)],
+        [sys.executable, "-m", "tests.hasty", *map(str, args)],
         capture_output=True, text=True, cwd=ROOT, timeout=120, check=False, preexec_fn=limit,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr

@@ -23,7 +23,7 @@ from autotune.records import Database, SessionState
 from tests.cli.cli_models import conv_model, save
 
 ROOT = Path(__file__).parents[2]
-AUTOTUNE = (sys.executable, "-m", "autotune")
+AUTOTUNE = (sys.executable, "-m", "tests.hasty")
 TARGET = ("--threads", "1")
 OP = ("--op", "conv2d data=1,16,12,12 weight=32,16,3,3 pad=1")
 
