@@ -15,7 +15,7 @@ from autotune.graph.passes.raise_slices import raise_slices
 from tests.property.fuzz import GRAPHS, every, failures
 from tests.property.random_models import random_model
 
-CASES = 60
+CASES = 40
 
 
 def test_random_models_are_right() -> None:

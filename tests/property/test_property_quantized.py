@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.property.fuzz import QUANTIZED, every, failures
 
-CASES = 40
+CASES = 25
 
 
 def test_quantised_graphs_and_products_of_bytes_are_exact() -> None:

@@ -13,7 +13,7 @@ from autotune.measure.worker import Worker
 from autotune.schedule import Schedule
 from tests.property.kernel_check import case
 
-BATCHES, SIZE = 10, 20
+BATCHES, SIZE = 10, 12
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

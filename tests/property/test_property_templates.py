@@ -16,7 +16,7 @@ from tests.property.fuzz import TEMPLATES, every, failures
 from tests.property.in_place_check import differs_in_place
 from tests.property.template_check import case, templates
 
-CASES_PER_TEMPLATE = 5
+CASES_PER_TEMPLATE = 3
 
 
 def test_random_configs_of_every_template_are_right() -> None:

@@ -30,7 +30,7 @@ def slow_to_fold() -> Target:
     return replace(FOLDS, core=replace(FOLDS.core, pipes=tuple(pipes)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_products_of_halves(seed: int) -> None:
     rng = random.Random(seed)

@@ -54,14 +54,14 @@ def check_sample(workload: Workload, target: Target, rng: random.Random) -> None
     assert failure is None, f"{workload.to_json()} {config.to_json()} {interface and interface.to_json()}: {failure}"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_nests_of_maps(seed: int) -> None:
     rng = random.Random(seed)
     check_sample(parse_workload(rng.choice(MAPS)), Target.parse(rng.choice(TARGETS)), rng)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_nests_of_random_workloads(seed: int) -> None:
     rng = random.Random(seed)

@@ -25,7 +25,7 @@ WIDE = fixed("x86 -mcpu=x86-64-v4")
 NAME = "sketch.scaled"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_tiles_of_random_products(seed: int) -> None:
     rng = random.Random(seed)

@@ -40,7 +40,7 @@ def check(workload: Workload, config: Config, target: Target, interface: Interfa
     assert failure is None, f"{workload.to_json()} {config.to_json()} {interface and interface.to_json()}: {failure}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_workloads_layouts_and_knobs(seed: int) -> None:
     rng = random.Random(seed)

@@ -52,7 +52,7 @@ def check(
     assert not isinstance(found, Failure), f"{workload.describe()} {config.to_json()} {target}: {found}"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_configs_of_random_sizes(seed: int) -> None:
     rng = random.Random(seed)
@@ -67,7 +67,7 @@ def test_random_configs_of_random_sizes(seed: int) -> None:
         check(workload, algorithm, entry.space(workload, target).sample(rng), target)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_configs_of_volumes(seed: int) -> None:
     """Images one behind the other: with and without taps along the depth."""
@@ -101,7 +101,7 @@ def test_defaults(algorithm: str, target: str) -> None:
         check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, parsed), parsed)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_configs_of_bytes_are_exact(seed: int) -> None:
     rng = random.Random(seed)
