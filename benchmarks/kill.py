@@ -32,6 +32,7 @@ from benchmarks.report import ROOT, Report, Row, parser, progress
 
 OPERATOR = "conv2d data=1,64,56,56 weight=64,64,3,3 pad=1"
 RESUME_BOUND = 2.0
+CHILD = (sys.executable, "-m", "benchmarks.kill")
 GONE_SECONDS = 5.0  # in which the workers of a killed tuner must have noticed
 PATIENCE = 120.0
 METHOD = (
@@ -74,7 +75,7 @@ class Tuner:
         self.begun = time.monotonic()
         options = json.dumps([self.subject, self.target, str(self.database)])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.kill", "--child", options],
+            [*CHILD, "--child", options],
             cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from autotune.__main__ import main
 from autotune.api import allowance, verdict
 from autotune.api import tune as tuning
+from autotune.measure import peaks
 
 
 def be_hasty(change: Callable[[object, str, object], None] = setattr) -> None:
@@ -18,6 +19,7 @@ def be_hasty(change: Callable[[object, str, object], None] = setattr) -> None:
     change(tuning, "PEAK_SECONDS", 0.0)
     change(allowance, "MODEL_ROUNDS", (8, 8))  # with fewer there is no interval
     change(verdict, "MOST_LOOKS", 1)
+    change(peaks, "_SETTLE_SECONDS", 0.0)
 
 
 if __name__ == "__main__":

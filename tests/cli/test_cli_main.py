@@ -84,7 +84,7 @@ def test_a_real_interrupt_ends_the_process() -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_command_in_one_line(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """A search is what runs for long."""
-    command = [sys.executable, "-m", "autotune", "tune", "--op", "relu data=64", "--budget", "10m", "--db"]
+    command = [sys.executable, "-m", "tests.hasty", "tune", "--op", "relu data=64", "--budget", "10m", "--db"]
     process = subprocess.Popen(
         [*command, str(tmp_path / "t.sqlite")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )

@@ -36,6 +36,11 @@ HOST = replace(Target.parse("native"), num_threads=1)
 AVX2 = Target.parse("x86 -mcpu=haswell -num-cores=1")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def hasty() -> None:
+    """Here, limits are measured as they are for users."""
+
+
 @pytest.fixture(autouse=True)
 def nothing_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No peak that this machine was seen to reach."""
