@@ -18,6 +18,8 @@ from autotune.graph import open_model
 from tests.compiler.test_compiler_bucketed import attention
 from tests.compiler.test_compiler_staged import TARGET, Array, Counting, data, model_of
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 ATTENTION = attention().SerializeToString()
 
 

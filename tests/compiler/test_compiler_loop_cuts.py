@@ -19,7 +19,10 @@ from tests.compiler.test_compiler_body_ways import expected, looped, node
 from tests.compiler.test_compiler_loops import FLOAT, INT, scalar
 from tests.compiler.test_compiler_staged import Array, Counting, data
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*(empty slice|invalid value).*:RuntimeWarning")
+pytestmark = [
+    pytest.mark.usefixtures("kept"),
+    pytest.mark.filterwarnings("ignore:.*(empty slice|invalid value).*:RuntimeWarning"),
+]
 CONSTANTS = {"axes": np.asarray([0]), "ones": np.asarray([1]), "table": data(30, 4), "zero": scalar(0)}
 ENDS = [
     node("Gather", "starts i", "s", axis=0), node("Gather", "ends i", "e", axis=0),

@@ -18,6 +18,8 @@ from tests.compiler.test_compiler_body_ways import choice, expected, looped, nod
 from tests.compiler.test_compiler_loops import FLOAT, INT, scalar
 from tests.compiler.test_compiler_staged import TARGET, Array, data
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 WORDS, WIDTH = 11, 6
 TENSORS = {
     "table": data(WORDS, WIDTH), "wo": data(WIDTH, WORDS, seed=1), "last": np.asarray([-1]), "zero": scalar(0),

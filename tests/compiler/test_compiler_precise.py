@@ -28,6 +28,8 @@ from tests.compiler.test_compiler_program import fire_graph as nameless
 from tests.graph.graph_models import random
 from tests.targets import fixed
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 NATIVE = Target.parse("native -num-cores=1")
 
 

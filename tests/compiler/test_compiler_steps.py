@@ -20,6 +20,8 @@ from autotune.compiler.growing import GrowingModel
 from autotune.compiler.staged import StagedModel
 from tests.compiler.test_compiler_growing import HEAD, HEADS, SINKS, SLICED, WORDS, WRITTEN, Decoding, decoder, node
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 SUMMED = [
     node("CumSum", ["mask", "1"], ["seen_so_far"]), node("Sub", ["seen_so_far", "1"], ["all_positions"]),
     node("Unsqueeze", ["past", "[0]"], ["begin"]), node("Slice", ["all_positions", "begin", "end", "[1]"], ["later"]),
