@@ -15,7 +15,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.status import working
 from autotune.cli.text import facts, print_json, print_table, size, table
-from autotune.report.text import duration
+from autotune.report.text import duration, work
 
 if TYPE_CHECKING:
     from autotune.report.explain import Explanation
@@ -102,7 +102,7 @@ def _summary(e: Explanation, target: Target) -> None:
     rows = [
         ("kernel", e.workload.describe()),
         ("target", str(target)),
-        ("work", f"{e.workload.flops / 1e6:.2f} MFLOP, at least {duration(least.seconds)} by {bound}"),
+        ("work", f"{work(e.workload.flops)}, at least {duration(least.seconds)} by {bound}"),
         ("schedule", f"{e.choice.config.template or 'stored steps'}, {e.choice.tier.value}: {e.choice.reason}"),
     ]
     if e.choice.seconds is not None:

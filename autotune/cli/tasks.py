@@ -11,7 +11,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.status import working
 from autotune.cli.text import cell, percents, print_json, print_prose, print_table, table
-from autotune.report.text import counted, duration
+from autotune.report.text import counted, duration, work
 
 
 def tasks(
@@ -33,7 +33,7 @@ def tasks(
             model, parsed, shapes=asked.shapes, inputs=asked.arrays(),
             precision=asked.precision, max_error=asked.max_error, database=asked.database,
         )  # fmt: skip
-    total = sum(task.uses * task.workload.flops for task in found) or 1
+    total = sum(task.uses * task.workload.flops for task in found)
     rows: list[dict[str, Any]] = []
     with reading(asked.database) as database:
         choose = Chooser(parsed, database)
@@ -46,7 +46,7 @@ def tasks(
                     "nodes": task.origins,
                     "uses": task.uses,
                     "flops": task.workload.flops,
-                    "share": task.uses * task.workload.flops / total,
+                    "share": task.uses * task.workload.flops / (total or 1),
                     "templates": [template.name for template in templates_for(task.workload, parsed)],
                     "tier": choice.tier.value,
                     "reason": choice.reason,
@@ -76,5 +76,5 @@ def tasks(
     print_table(shown)
     uses = sum(row["uses"] for row in rows)
     print_prose(
-        f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {total / 1e9:.2f} GFLOP; share: of the model's FLOP"
+        f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {work(total)}; share: of the model's FLOP"
     )
