@@ -34,13 +34,14 @@ def check(
 
     Of a file that `autotune compile` wrote it checks the model in it, if it holds one.
     """
-    from autotune.api.staged import model_in
-    from autotune.compiler.outline import outline
-    from autotune.compiler.tasks import kernel_tasks
-    from autotune.graph import open_model, optimize
+    with working("starting"):
+        from autotune.api.staged import model_in
+        from autotune.compiler.outline import outline
+        from autotune.compiler.tasks import kernel_tasks
+        from autotune.graph import open_model, optimize
 
-    load_imports(imports)
-    target = asked.parsed_target()
+        load_imports(imports)
+        target = asked.parsed_target()
     with working(f"checking {model}"):
         parsed = open_model(model_in(model), parse_shapes(shape))
         found = outline(parsed)

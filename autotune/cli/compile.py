@@ -107,14 +107,15 @@ def compile_model(
     the programs that serve them, and the weights once. A model whose shapes a run decides is run here, on inputs that
     are given or drawn; its file holds the model, and the programs of these runs.
     """
-    from autotune.aot import save_library
-    from autotune.aot.interface import identifiers
-    from autotune.api.compile import compile
-    from autotune.api.staged import compile_staged, needs_stages
-    from autotune.cli.compile_staged import ranges_of, show_staged
-    from autotune.report.coverage import Coverage
-    from autotune.runtime.signature import Signer
-    from autotune.tensor.shape_range import only_shape
+    with working("starting"):
+        from autotune.aot import save_library
+        from autotune.aot.interface import identifiers
+        from autotune.api.compile import compile
+        from autotune.api.staged import compile_staged, needs_stages
+        from autotune.cli.compile_staged import ranges_of, show_staged
+        from autotune.report.coverage import Coverage
+        from autotune.runtime.signature import Signer
+        from autotune.tensor.shape_range import only_shape
 
     out = model.with_suffix(".at") if out is None else out
     asked = AskedRanges(target, threads, shape, inputs or fix, db, layer, precision, max_error, imports)

@@ -54,12 +54,13 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Say why a kernel is as fast as it is: its loops beside the caches, its code, what the cost model makes of it."""
-    from autotune.api.explain import explain as find
-    from autotune.search_spaces import Config, default_config
+    with working("starting"):
+        from autotune.api.explain import explain as find
+        from autotune.search_spaces import Config, default_config
 
+        wanted = asked.parsed_target()
     if (model is None) == (op is None):
         raise typer.BadParameter('give one thing: MODEL, or --op TEXT such as --op "matmul a=128,768 b=768,3072"')
-    wanted = asked.parsed_target()
     chosen = None if config is None else Config.from_json(config)
     what = str(op) if model is None else model
     with working(f"compiling {what}"):

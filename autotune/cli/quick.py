@@ -43,10 +43,11 @@ def quick(
     It compares where ONNX Runtime is installed. The same command, repeated, continues to tune. `autotune MODEL` is
     short for it.
     """
-    from autotune.compiler.outline import outline
-    from autotune.compiler.precision import Precision
-    from autotune.graph import open_model
-    from autotune.search.budget import Budget
+    with working("starting"):
+        from autotune.compiler.outline import outline
+        from autotune.compiler.precision import Precision
+        from autotune.graph import open_model
+        from autotune.search.budget import Budget
 
     Precision.parse(asked.precision, asked.max_error)
     if Budget.parse(budget).seconds is None:

@@ -21,13 +21,14 @@ def tasks(
     as_json: JsonOption = False,
 ) -> None:
     """List the distinct kernels of a model: how much of it they are, and what is known about them."""
-    from autotune.api.compile import tasks as find_tasks
-    from autotune.api.locate import reading
-    from autotune.compiler.choose import Chooser
-    from autotune.report.naming import task_name
-    from autotune.search_spaces import templates_for
+    with working("starting"):
+        from autotune.api.compile import tasks as find_tasks
+        from autotune.api.locate import reading
+        from autotune.compiler.choose import Chooser
+        from autotune.report.naming import task_name
+        from autotune.search_spaces import templates_for
 
-    parsed = asked.parsed_target()
+        parsed = asked.parsed_target()
     with working(f"finding the kernels of {model}"):
         found = find_tasks(
             model, parsed, shapes=asked.shapes, inputs=asked.arrays(),
@@ -75,6 +76,4 @@ def tasks(
         )
     print_table(shown)
     uses = sum(row["uses"] for row in rows)
-    print_prose(
-        f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {work(total)}; share: of the model's FLOP"
-    )
+    print_prose(f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {work(total)}; share: of the model's FLOP")
