@@ -262,6 +262,18 @@ def test_called_wrongly(text: str, named: str, files: dict[str, str], tmp_path: 
     assert not os.listdir(tmp_path)
 
 
+def test_files_that_nobody_may_read_or_write_are_refused_not_called_wrongly(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """typer would look whether a file may be read, and call it a wrong call."""
+    monkeypatch.setattr(os, "access", lambda *args, **more: False)
+    assert invoke("check", files["model"]).exit_code == 0
+    assert invoke("db", "list", "--db", files["db"]).exit_code == 0
+    refused = invoke("compile", files["model"], "-o", tmp_path / "m.at")
+    assert refused.exit_code == 1 and refused.stderr.count("\n") == 1
+    assert f"cannot write {tmp_path / 'm.at'}: Permission denied in the folder {tmp_path}" in refused.stderr
+
+
 def test_options_without_effect_on_a_compiled_file_are_named(files: dict[str, str]) -> None:
     more = ("--precision", "bf16", "--skip-pass", "fold-scale", "--untuned", "-t", "1", "--target", "x86 -mcpu=haswell")
     done = invoke("run", files["at"], "--random", "0", *more)
