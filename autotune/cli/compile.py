@@ -176,7 +176,7 @@ def compile_model(
         return
     coverage = Coverage.of(compiled.kernels)
     if as_json:
-        print_json(_values(out, compiled, coverage, seconds))
+        print_json(file_values(out, compiled, coverage, seconds))
         return
     show_file(out, compiled, seconds)
     print_coverage(coverage, asked.tune_command(model), here)
@@ -275,7 +275,8 @@ def reason_lines(coverage: Coverage, command: str | None, here: bool = True) -> 
     return lines if coverage.complete or command is None else [*lines, f"to tune them{where}: {command}"]
 
 
-def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:
+def file_values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:
+    """What was written, as JSON."""
     program = compiled.program
     return {
         "file": str(out),

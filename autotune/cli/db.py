@@ -316,12 +316,16 @@ def stats(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption = 
     text.print_table(text.facts(*rows))
 
 
-def upgrade(db: DbOption = None) -> None:
+def upgrade(db: DbOption = None, as_json: JsonOption = False) -> None:
     """Bring the file of an older autotune to this version's schema."""
     from autotune import records
 
     with records.Database.open(_existing(db)) as database:
-        print(f"{database.path}: schema {database.connection.schema}")
+        found = {"path": str(database.path), "schema": database.connection.schema}
+    if as_json:
+        text.print_json(found)
+    else:
+        print(f"{found['path']}: schema {found['schema']}")
 
 
 def _knobs(config: str) -> str:
