@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from autotune.errors import IncompleteInstallError
@@ -13,9 +14,12 @@ def main() -> None:
     try:
         with needing_all("the command line"):
             from autotune.cli import main as cli
+        cli.main()
     except IncompleteInstallError as error:
         sys.exit(f"error: {error}")
-    cli.main()
+    except KeyboardInterrupt:  # before a command had begun, or when it had ended: no command tells it
+        sys.stderr.write("interrupted\n")
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from autotune.records.database import Database, WorkloadSummary
 from autotune.records.difference import TaskDifference, compare
-from autotune.records.exchange import MergeReport, export_lines, export_records, import_records, merge_database
+from autotune.records.exchange import (
+    MergeReport,
+    export_lines,
+    export_records,
+    import_records,
+    merge_database,
+    read_items,
+)
 from autotune.records.layer import Layer
 from autotune.records.layered import LayeredDatabase
 from autotune.records.maintenance import Stats, prune, stats, verify
@@ -40,6 +47,7 @@ __all__ = [
     "import_records",
     "merge_database",
     "prune",
+    "read_items",
     "repair",
     "silent",
     "stats",

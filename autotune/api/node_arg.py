@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autotune.errors import InputError
 from autotune.runtime.program import TensorSpec
-from autotune.tensor.declared import ModelInput, ModelOutput
+from autotune.tensor.declared import ModelInput, ModelOutput, listed
 from autotune.tensor.formats import MINIFLOATS
 
 _ONNX_TYPES = {
@@ -51,7 +51,7 @@ class NodeArg:
         if len(shape) != len(self.shape):
             example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in self.shape) or "1,3,224,224"
             raise InputError(
-                f"input '{self.name}' has open dimensions {self.shape}: give --shape {self.name}={example},"
+                f"input '{self.name}' has open dimensions ({listed(self.shape)}): give --shape {self.name}={example},"
                 f" or its value by --input {self.name}=FILE.npy"
             )
         return TensorSpec(self.name, dtype, shape)

@@ -27,6 +27,7 @@ from autotune.report.coverage import Coverage
 from autotune.report.history import Difference, History, differences, history
 from autotune.report.page import Contender, Page, Quality, render
 from autotune.report.profile import Profile, profile
+from autotune.report.text import work
 from autotune.search.learning import lessons_of
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 from autotune.target import Target
@@ -125,7 +126,7 @@ def _facts(target: Target, passed: Profile, flops: int) -> tuple[tuple[str, str]
     return (
         ("CPU", this_machine().model),
         ("target", str(target)),
-        ("work", f"{flops / 1e9:.2f} GFLOP a run"),
+        ("work", f"{work(flops)} a run"),
         ("limits", f"{passed.fp32:.0f} GFLOP/s in f32" + (f", {levels}" if levels else "")),
         ("autotune", installed_version() or "a checkout"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from enum import IntEnum
 from typing import Any, ClassVar
@@ -43,7 +44,15 @@ def tell_once(what: str, why: str) -> None:
     """Warn that something a script asks for is not done, the first time that it is asked for."""
     if what not in _told:
         _told.add(what)
-        warnings.warn(f"{what} has no effect in autotune: {why}", stacklevel=4)
+        warnings.warn(f"{what} has no effect in autotune: {why}", stacklevel=_level_of_the_script())
+
+
+def _level_of_the_script() -> int:
+    """For a warning of the calling function: the level of the first caller that is no part of autotune."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "autotune":
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def set_default_logger_severity(severity: int) -> None:

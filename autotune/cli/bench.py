@@ -61,14 +61,15 @@ def bench(
         raise typer.BadParameter("--json and --csv exclude each other: give one of them")
     if asked.threads is not None and sweep_threads is not None:
         raise typer.BadParameter("--threads and --sweep-threads exclude each other: give one of them")
-    from autotune.api.bench import Ask, bench_model, settings
-    from autotune.api.feeds import shapes_with
-    from autotune.engines.peers import peer_names
-    from autotune.runtime.signature import Trust
+    with working("starting"):
+        from autotune.api.bench import Ask, bench_model, settings
+        from autotune.api.feeds import shapes_with
+        from autotune.engines.peers import peer_names
+        from autotune.runtime.signature import Trust
 
-    asked.note_compiled(model, threads=False)  # those are checked
-    counts = [asked.threads] if asked.threads is not None else _numbers("--sweep-threads", sweep_threads)
-    every = settings(model, asked.parsed_target(), counts, streams, _numbers("--sweep-batch", sweep_batch))
+        asked.note_compiled(model, threads=False)  # those are checked
+        counts = [asked.threads] if asked.threads is not None else _numbers("--sweep-threads", sweep_threads)
+        every = settings(model, asked.parsed_target(), counts, streams, _numbers("--sweep-batch", sweep_batch))
     given = asked.arrays()
     ask = Ask(
         model, asked.database, shapes_with(asked.shapes, given), given, peer_names(against), rounds,

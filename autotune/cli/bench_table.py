@@ -12,7 +12,7 @@ from autotune.cli.compile import reason_lines
 from autotune.cli.table import Table
 from autotune.cli.text import print_prose, print_table, table
 from autotune.machine import cpu_features
-from autotune.report.text import duration, percent
+from autotune.report.text import duration, percent, work
 
 if TYPE_CHECKING:
     from autotune.api.bench import Timing
@@ -116,7 +116,7 @@ def show_comparison(
         _add(shown, found, one)
     print_table(shown)
     threads = "1 thread" if target.num_threads == 1 else f"{target.num_threads} threads"
-    print_prose(f"{threads} on {_machine_line(found, streams)}; {flops / 1e9:.2f} GFLOP")
+    print_prose(f"{threads} on {_machine_line(found, streams)}; {work(flops)}")
     checked = any(one.max_error is not None for one in found.results)
     errors = f"; errors are relative to {right}'s range" if checked else ""
     doubt = f", in doubt: {found.peak_doubt}" if found.peak_doubt else ""

@@ -16,6 +16,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.status import working
 from autotune.cli.text import facts, print_json, print_table
+from autotune.report.text import work
 
 if TYPE_CHECKING:
     from autotune.tensor.declared import ModelInput, ModelOutput
@@ -33,13 +34,14 @@ def check(
 
     Of a file that `autotune compile` wrote it checks the model in it, if it holds one.
     """
-    from autotune.api.staged import model_in
-    from autotune.compiler.outline import outline
-    from autotune.compiler.tasks import kernel_tasks
-    from autotune.graph import open_model, optimize
+    with working("starting"):
+        from autotune.api.staged import model_in
+        from autotune.compiler.outline import outline
+        from autotune.compiler.tasks import kernel_tasks
+        from autotune.graph import open_model, optimize
 
-    load_imports(imports)
-    target = asked.parsed_target()
+        load_imports(imports)
+        target = asked.parsed_target()
     with working(f"checking {model}"):
         parsed = open_model(model_in(model), parse_shapes(shape))
         found = outline(parsed)
@@ -66,7 +68,7 @@ def check(
             ("model", f"{model}: every operator is supported"),
             ("inputs", ", ".join(f"{name}: {form}" for name, form in inputs.items()) or "none"),
             ("outputs", ", ".join(f"{name}: {form}" for name, form in outputs.items())),
-            ("kernels", _kernels(unknown) if unknown else f"{kernels} of {len(tasks)} kinds, {flops / 1e9:.2f} GFLOP"),
+            ("kernels", _kernels(unknown) if unknown else f"{kernels} of {len(tasks)} kinds, {work(flops)}"),
             ("programs", f"{found.segments}{' at least: the run decides the shapes' if found.open else ''}"),
             ("on the host", ", ".join(found.host_nodes) or "nothing"),
         )

@@ -107,14 +107,15 @@ def compile_model(
     the programs that serve them, and the weights once. A model whose shapes a run decides is run here, on inputs that
     are given or drawn; its file holds the model, and the programs of these runs.
     """
-    from autotune.aot import save_library
-    from autotune.aot.interface import identifiers
-    from autotune.api.compile import compile
-    from autotune.api.staged import compile_staged, needs_stages
-    from autotune.cli.compile_staged import ranges_of, show_staged
-    from autotune.report.coverage import Coverage
-    from autotune.runtime.signature import Signer
-    from autotune.tensor.shape_range import only_shape
+    with working("starting"):
+        from autotune.aot import save_library
+        from autotune.aot.interface import identifiers
+        from autotune.api.compile import compile
+        from autotune.api.staged import compile_staged, needs_stages
+        from autotune.cli.compile_staged import ranges_of, show_staged
+        from autotune.report.coverage import Coverage
+        from autotune.runtime.signature import Signer
+        from autotune.tensor.shape_range import only_shape
 
     out = model.with_suffix(".at") if out is None else out
     asked = AskedRanges(target, threads, shape, inputs or fix, db, layer, precision, max_error, imports)
@@ -175,7 +176,7 @@ def compile_model(
         return
     coverage = Coverage.of(compiled.kernels)
     if as_json:
-        print_json(_values(out, compiled, coverage, seconds))
+        print_json(file_values(out, compiled, coverage, seconds))
         return
     show_file(out, compiled, seconds)
     print_coverage(coverage, asked.tune_command(model), here)
@@ -274,7 +275,8 @@ def reason_lines(coverage: Coverage, command: str | None, here: bool = True) -> 
     return lines if coverage.complete or command is None else [*lines, f"to tune them{where}: {command}"]
 
 
-def _values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:
+def file_values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:
+    """What was written, as JSON."""
     program = compiled.program
     return {
         "file": str(out),

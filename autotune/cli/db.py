@@ -182,7 +182,11 @@ def import_file(
     """Add records from a file of JSON lines; the newer of two trials of the same config stays."""
     from autotune import records
 
-    with records.Database.open(database_path(db), make_parents=db is None) as database:
+    path = database_path(db)
+    if not path.exists():  # what is refused makes no database
+        for _ in records.read_items(file):
+            pass
+    with records.Database.open(path, make_parents=db is None) as database:
         _report(records.import_records(database, file), as_json)
 
 
@@ -195,7 +199,11 @@ def merge(
     from autotune import records
 
     total = records.MergeReport(0, 0, 0)
-    with records.Database.open(database_path(db), make_parents=db is None) as database:
+    path = database_path(db)
+    if not path.exists():  # what is refused makes no database
+        for other in others:
+            records.Database.open(other, read_only=True).close()
+    with records.Database.open(path, make_parents=db is None) as database:
         for other in others:
             with records.Database.open(other, read_only=True) as source:
                 one = records.merge_database(database, source)
@@ -308,12 +316,16 @@ def stats(db: DbOption = None, layer: LayerOption = None, as_json: JsonOption = 
     text.print_table(text.facts(*rows))
 
 
-def upgrade(db: DbOption = None) -> None:
+def upgrade(db: DbOption = None, as_json: JsonOption = False) -> None:
     """Bring the file of an older autotune to this version's schema."""
     from autotune import records
 
     with records.Database.open(_existing(db)) as database:
-        print(f"{database.path}: schema {database.connection.schema}")
+        found = {"path": str(database.path), "schema": database.connection.schema}
+    if as_json:
+        text.print_json(found)
+    else:
+        print(f"{found['path']}: schema {found['schema']}")
 
 
 def _knobs(config: str) -> str:

@@ -6,7 +6,6 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ParamSpec
 
 import typer
@@ -46,13 +45,18 @@ def ending(command: Callable[Args, None]) -> Callable[Args, None]:
             print(f"error: {message}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as error:
-            message = _line(error) or "interrupted"
-            if as_json:
-                print_json(failure("KeyboardInterrupt", message))
-            print(message, file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
+            raise _interrupted(error, as_json) from None
 
     return run
+
+
+def _interrupted(error: KeyboardInterrupt, as_json: bool) -> typer.Exit:
+    """Says that it was interrupted, and is how the command ends."""
+    message = _line(error) or "interrupted"
+    if as_json:
+        print_json(failure("KeyboardInterrupt", message))
+    print(message, file=sys.stderr)
+    return typer.Exit(INTERRUPTED)
 
 
 def _told(error: AutotuneError, as_json: bool) -> typer.Exit:
@@ -80,14 +84,14 @@ class Root(TyperGroup):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         self._as_json, self._words, self._settings = "--json" in args, tuple(args), None
-        if args and _ASIDE.isdisjoint(args) and not extra.get("resilient_parsing"):  # that is for completion
-            try:
-                self._settings = find_settings(Path.cwd())
-                if self._settings is not None:
-                    extra["default_map"] = self._settings.defaults(self)
-            except AutotuneError as error:
-                raise _told(error, self._as_json) from None
         with self._telling():
+            if args and _ASIDE.isdisjoint(args) and not extra.get("resilient_parsing"):  # that is for completion
+                try:
+                    self._settings = find_settings()
+                    if self._settings is not None:
+                        extra["default_map"] = self._settings.defaults(self)
+                except AutotuneError as error:
+                    raise _told(error, self._as_json) from None
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
@@ -109,3 +113,5 @@ class Root(TyperGroup):
             if self._as_json:
                 print_json(failure("UsageError", error.format_message()))
             raise
+        except KeyboardInterrupt as error:  # before the command itself began, which typer would not tell
+            raise _interrupted(error, self._as_json) from None

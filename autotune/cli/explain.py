@@ -15,7 +15,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.status import working
 from autotune.cli.text import facts, print_json, print_table, size, table
-from autotune.report.text import duration
+from autotune.report.text import duration, work
 
 if TYPE_CHECKING:
     from autotune.report.explain import Explanation
@@ -54,12 +54,13 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Say why a kernel is as fast as it is: its loops beside the caches, its code, what the cost model makes of it."""
-    from autotune.api.explain import explain as find
-    from autotune.search_spaces import Config, default_config
+    with working("starting"):
+        from autotune.api.explain import explain as find
+        from autotune.search_spaces import Config, default_config
 
+        wanted = asked.parsed_target()
     if (model is None) == (op is None):
         raise typer.BadParameter('give one thing: MODEL, or --op TEXT such as --op "matmul a=128,768 b=768,3072"')
-    wanted = asked.parsed_target()
     chosen = None if config is None else Config.from_json(config)
     what = str(op) if model is None else model
     with working(f"compiling {what}"):
@@ -102,7 +103,7 @@ def _summary(e: Explanation, target: Target) -> None:
     rows = [
         ("kernel", e.workload.describe()),
         ("target", str(target)),
-        ("work", f"{e.workload.flops / 1e6:.2f} MFLOP, at least {duration(least.seconds)} by {bound}"),
+        ("work", f"{work(e.workload.flops)}, at least {duration(least.seconds)} by {bound}"),
         ("schedule", f"{e.choice.config.template or 'stored steps'}, {e.choice.tier.value}: {e.choice.reason}"),
     ]
     if e.choice.seconds is not None:

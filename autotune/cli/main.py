@@ -7,16 +7,18 @@ interrupted, 143 terminated. A model in the place of a command stands for `autot
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, get_args
 
 import typer
 from typer.core import TyperGroup
+from typer.models import ParameterInfo
 
 from autotune.cli.asked import expanded
 from autotune.cli.ending import INTERRUPTED, TERMINATED, Root, ending
@@ -66,8 +68,18 @@ def _typer(commands: Mapping[str, Command], kind: type[TyperGroup] = TyperGroup)
         if isinstance(command, Group):
             app.add_typer(_typer(command.commands), name=name, help=command.help, short_help=command.help.rstrip("."))
         else:
-            app.command(name, short_help=short_help(command))(loud(ending(expanded(command))))
+            app.command(name, short_help=short_help(command))(_reading_itself(loud(ending(expanded(command)))))
     return app
+
+
+def _reading_itself(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, whose files typer does not look at: one that cannot be read is refused as any other that is wrong,
+    not as a wrong call."""
+    for one in inspect.signature(command).parameters.values():
+        for mark in get_args(one.annotation)[1:]:
+            if isinstance(mark, ParameterInfo):
+                mark.readable = False
+    return command
 
 
 def short_help(command: Callable[..., None]) -> str:

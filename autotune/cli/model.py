@@ -124,11 +124,14 @@ def explain(as_json: JsonOption = False) -> None:
     print(f"{path}: {forest.note or 'no note'}")
 
 
-def reset() -> None:
+def reset(as_json: JsonOption = False) -> None:
     """Remove your own model, so that the shipped one is used."""
     from autotune.api.model import reset_model
 
     removed = reset_model()
+    if as_json:
+        print_json({"removed": None if removed is None else str(removed)})
+        return
     print("there is no own model: the shipped one is in use" if removed is None else f"removed {removed}")
 
 

@@ -269,10 +269,11 @@ def pairs(texts: Sequence[str] | None, option: str, example: str) -> Mapping[str
 
 
 def check_writable(path: Path) -> None:
-    """Refuse an output file whose folder does not exist, before minutes are spent on its contents.
+    """Refuse an output file that cannot be made, before minutes are spent on its contents.
 
     Raises:
-        InputError: there is no such folder, or `path` is one itself, or no file can have its name.
+        InputError: there is no such folder, or nobody may write there, or `path` is one itself, or no file can have
+            its name.
     """
     try:
         folder = path.is_dir()
@@ -282,6 +283,8 @@ def check_writable(path: Path) -> None:
         raise InputError(f"cannot write {path}: it is a folder; name a file")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK) and not os.access(path, os.W_OK):
+        raise InputError(f"cannot write {path}: Permission denied in the folder {path.parent}; name another")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import DumpGraphOption, JsonOption, ShapeOption, SkipPassOption, parse_shapes
+from autotune.cli.status import working
 from autotune.cli.text import facts, print_json, print_table, table
 
 
@@ -19,9 +20,10 @@ def passes(
     as_json: JsonOption = False,
 ) -> None:
     """List the graph passes; with a model, what each of them changes in it."""
-    from autotune.graph import load_model
-    from autotune.graph.optimizer import Optimizer
-    from autotune.graph.passes import PASSES, describe
+    with working("starting"):
+        from autotune.graph import load_model
+        from autotune.graph.optimizer import Optimizer
+        from autotune.graph.passes import PASSES, describe
 
     if model is None:
         found = [describe(name) for name in PASSES]
@@ -34,7 +36,8 @@ def passes(
         return
     changes: list[tuple[str, int]] = []
     optimizer = Optimizer(skip_pass or (), dump_graph, lambda name, after: changes.append((name, len(after.nodes))))
-    optimizer(load_model(model, parse_shapes(shape)))
+    with working(f"passes on {model}"):
+        optimizer(load_model(model, parse_shapes(shape)))
     if as_json:
         print_json([{"pass": name, "nodes": nodes} for name, nodes in changes])
         return

@@ -42,13 +42,14 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Time every kernel of a model where it stands, beside what the machine could do and what tuning promised."""
-    from autotune.api.feeds import complete_feeds, shapes_with
-    from autotune.api.load import load
-    from autotune.api.node_arg import NodeArg
-    from autotune.api.observe import run_observed
-    from autotune.measure.peaks import measure_peaks
-    from autotune.measure.quiet import Watch
-    from autotune.report.profile import profile as profile_model
+    with working("starting"):
+        from autotune.api.feeds import complete_feeds, shapes_with
+        from autotune.api.load import load
+        from autotune.api.node_arg import NodeArg
+        from autotune.api.observe import run_observed
+        from autotune.measure.peaks import measure_peaks
+        from autotune.measure.quiet import Watch
+        from autotune.report.profile import profile as profile_model
 
     if trace is not None:
         check_writable(trace)

@@ -37,8 +37,9 @@ def report(
 
     The page holds everything it shows; it can be sent and opened anywhere.
     """
-    from autotune.api.report import write_report
-    from autotune.engines.peers import peer_names
+    with working("starting"):
+        from autotune.api.report import write_report
+        from autotune.engines.peers import peer_names
 
     if out.suffix.lower() not in ("", ".html", ".htm"):
         raise InputError(f"cannot write {out}: a report is an HTML page; name it {out.with_suffix('.html')}")

@@ -43,9 +43,10 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outputs, all values included, as JSON.")] = False,
 ) -> None:
     """Run a model once."""
-    from autotune.api.feeds import complete_feeds
-    from autotune.api.session import InferenceSession
-    from autotune.runtime.file_head import is_compiled_file
+    with working("starting"):
+        from autotune.api.feeds import complete_feeds
+        from autotune.api.session import InferenceSession
+        from autotune.runtime.file_head import is_compiled_file
 
     asked.note_compiled(model, untuned=untuned, skip_pass=skip_pass, dump_graph=dump_graph)
     target, given = asked.parsed_target(), asked.arrays()

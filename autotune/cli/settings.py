@@ -9,6 +9,7 @@ budget = "10m"
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,16 +105,21 @@ def _options(command: Any) -> dict[str, Any]:
     }
 
 
-def find_settings(folder: Path) -> Settings | None:
-    """Of the nearest folder that has some; a file of our own comes before one that is shared.
+def find_settings() -> Settings | None:
+    """Of the nearest folder that has some, from the current one upwards; a file of our own comes before one that is
+    shared. Folders that nobody may look into have none, nor has one that is gone.
 
     Raises:
         InputError: a file is no TOML, or cannot be read.
     """
+    try:
+        folder = Path.cwd()
+    except OSError:
+        return None
     for place in (folder, *folder.parents):
         for name in (OWN, SHARED):
             path = place / name
-            if not path.is_file():
+            if not os.path.isfile(path):  # which says no, too, where nobody may look
                 continue
             table = _parsed(path) if name == OWN else _parsed(path).get("tool", {}).get("autotune")
             if table is not None:

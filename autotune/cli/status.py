@@ -13,7 +13,7 @@ from autotune.cli.loudness import quiet
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Says on stderr that the command works, and what the log has to say meanwhile, where a person looks and has not
-    asked for the log, or for silence.
+    asked for the log, or for silence. What a command imports takes a second or more, too.
 
     Args:
         text: what it does.

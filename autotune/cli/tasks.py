@@ -11,7 +11,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.status import working
 from autotune.cli.text import cell, percents, print_json, print_prose, print_table, table
-from autotune.report.text import counted, duration
+from autotune.report.text import counted, duration, work
 
 
 def tasks(
@@ -21,19 +21,20 @@ def tasks(
     as_json: JsonOption = False,
 ) -> None:
     """List the distinct kernels of a model: how much of it they are, and what is known about them."""
-    from autotune.api.compile import tasks as find_tasks
-    from autotune.api.locate import reading
-    from autotune.compiler.choose import Chooser
-    from autotune.report.naming import task_name
-    from autotune.search_spaces import templates_for
+    with working("starting"):
+        from autotune.api.compile import tasks as find_tasks
+        from autotune.api.locate import reading
+        from autotune.compiler.choose import Chooser
+        from autotune.report.naming import task_name
+        from autotune.search_spaces import templates_for
 
-    parsed = asked.parsed_target()
+        parsed = asked.parsed_target()
     with working(f"finding the kernels of {model}"):
         found = find_tasks(
             model, parsed, shapes=asked.shapes, inputs=asked.arrays(),
             precision=asked.precision, max_error=asked.max_error, database=asked.database,
         )  # fmt: skip
-    total = sum(task.uses * task.workload.flops for task in found) or 1
+    total = sum(task.uses * task.workload.flops for task in found)
     rows: list[dict[str, Any]] = []
     with reading(asked.database) as database:
         choose = Chooser(parsed, database)
@@ -46,7 +47,7 @@ def tasks(
                     "nodes": task.origins,
                     "uses": task.uses,
                     "flops": task.workload.flops,
-                    "share": task.uses * task.workload.flops / total,
+                    "share": task.uses * task.workload.flops / (total or 1),
                     "templates": [template.name for template in templates_for(task.workload, parsed)],
                     "tier": choice.tier.value,
                     "reason": choice.reason,
@@ -75,6 +76,4 @@ def tasks(
         )
     print_table(shown)
     uses = sum(row["uses"] for row in rows)
-    print_prose(
-        f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {total / 1e9:.2f} GFLOP; share: of the model's FLOP"
-    )
+    print_prose(f"{counted(len(rows), 'task')}, {counted(uses, 'kernel')}, {work(total)}; share: of the model's FLOP")

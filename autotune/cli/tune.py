@@ -83,7 +83,7 @@ def tune(
             'give one thing to tune: MODEL, or --op TEXT such as --op "matmul a=128,768 b=768,3072"'
         )
     model = named if model is None else model
-    with working("starting"):  # what is imported now takes a second
+    with working("starting"):
         from autotune.api.tune import tune as run_tune
         from autotune.cli.tune_report import show_report
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune.compiler.tasks import KernelTask
 from autotune.report.naming import task_name
 from autotune.report.notebook import html_table
-from autotune.report.text import counted, percent
+from autotune.report.text import counted, percent, work
 
 
 class TaskList(tuple[KernelTask, ...]):
@@ -24,5 +24,5 @@ class TaskList(tuple[KernelTask, ...]):
              self[n].workload.describe())
             for n in order
         ]  # fmt: skip
-        title = f"{len(self)} tasks, {sum(flops) / 1e9:.2f} GFLOP"
+        title = f"{len(self)} tasks, {work(sum(flops))}"
         return html_table(title, ("share of FLOP", "uses", "node", "operator"), rows)

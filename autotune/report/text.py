@@ -28,6 +28,14 @@ def percent(share: float | None) -> str:
     return "-" if share is None or math.isnan(share) else f"{100 * share:.1f} %"
 
 
+def work(flops: float) -> str:
+    """Floating-point operations: 8.18 GFLOP, 352.26 kFLOP, 12 FLOP."""
+    for unit, least in (("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3)):
+        if flops >= least:
+            return f"{flops / least:.2f} {unit}"
+    return f"{flops:.0f} FLOP"
+
+
 def counted(count: int, what: str) -> str:
     """1 kernel, 2 kernels."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -35,8 +35,9 @@ def session(options: object = None, **more: object) -> autotune.InferenceSession
 @pytest.mark.usefixtures("fresh")
 def test_an_option_without_effect_warns_once() -> None:
     options = autotune.SessionOptions()
-    with pytest.warns(UserWarning, match="inter_op_num_threads has no effect in autotune: one kernel runs at a time"):
+    with pytest.warns(UserWarning, match="inter_op_num_threads has no effect in autotune: one kernel") as told:
         options.inter_op_num_threads = 4
+    assert told[0].filename == __file__, "the line of the script, from any depth"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         autotune.SessionOptions().inter_op_num_threads = 2
@@ -47,8 +48,9 @@ def test_an_option_without_effect_warns_once() -> None:
 
 @pytest.mark.usefixtures("fresh")
 def test_another_provider_warns_once() -> None:
-    with pytest.warns(UserWarning, match="CUDAExecutionProvider has no effect"):
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider has no effect") as told:
         session(providers=["CUDAExecutionProvider", ("CPUExecutionProvider", {})])
+    assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         session(providers=["CUDAExecutionProvider"])

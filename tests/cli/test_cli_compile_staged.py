@@ -67,7 +67,7 @@ def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
     library = refused(folder / "nonzero.onnx", "-o", tmp_path / "x.so")
     assert "node 'find' (NonZero)" in library and "write it to one file by `autotune compile -o FILE.at`" in library
     alone = refused(folder / "batch.onnx", "-o", out)
-    assert "'x' has dynamic dimensions (n,6): pass --shape x=1,6" in alone
+    assert "'x' has open dimensions (n,6): pass --shape x=1,6" in alone
     single = refused(folder / "conv.onnx", "-o", out, "--input", f"x={folder / 'image.npy'}")
     assert "--input is for models whose shapes a run decides" in single
     uneven = [*("--input", f"x={folder / '2.npy'}") * 2, *("--input", f"y={folder / '3.npy'}") * 3]

@@ -226,6 +226,7 @@ def test_diff(db: Path, tmp_path: Path) -> None:
 
 def test_upgrade(db: Path) -> None:
     assert invoke("upgrade", "--db", db).stdout == f"{db}: schema {list(STEPS)[-1]}\n"
+    assert json.loads(invoke("upgrade", "--db", db, "--json").stdout) == {"path": str(db), "schema": list(STEPS)[-1]}
 
 
 @pytest.mark.parametrize("verb", sorted(DB.commands.keys() - {"repair"}))  # which has no --db

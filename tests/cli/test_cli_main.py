@@ -81,6 +81,34 @@ def test_a_real_interrupt_ends_the_process() -> None:
     assert (process.returncode, stderr) == (130, "interrupted\n")
 
 
+EARLY = """
+import sys
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+from autotune.__main__ import main
+main()
+"""
+
+
+def test_an_interrupt_during_the_first_imports_is_one_line() -> None:
+    done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_an_interrupt_before_the_command_began_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("autotune.cli.ending.find_settings", interrupt)
+    result = invoke("greet")
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_command_in_one_line(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """A search is what runs for long."""

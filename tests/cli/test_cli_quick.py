@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -44,6 +45,19 @@ def test_a_model_is_tuned_compiled_and_compared(tmp_path: Path) -> None:
     assert "\nonnxruntime " in done.stdout
     assert f"autotune.InferenceSession('{tmp_path / 'small.at'}')" in done.stdout
     assert invoke("run", tmp_path / "small.at", "--random", "0").exit_code == 0
+
+
+def test_all_of_it_as_json(tmp_path: Path) -> None:
+    model, db = save(conv_model(), tmp_path / "small.onnx"), tmp_path / "db.sqlite"
+    done = invoke("quick", model, "--budget", "1s", "--db", db, *TARGET, "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found) == {"model", "tune", "compile", "bench"} and found["model"] == str(model)
+    assert found["tune"]["database"] == str(db) and found["compile"]["file"] == str(tmp_path / "small.at")
+    assert found["bench"]["threads"] == 1 and found["bench"]["model"] == str(model)
+    assert f"== compiling to {tmp_path / 'small.at'}" in done.stderr
+    refused = invoke("quick", tmp_path / "none.onnx", "--json")
+    assert refused.exit_code == 1 and json.loads(refused.stdout)["error"]["kind"] == "ModelError"
 
 
 def test_what_cannot_be_done_is_said_before_any_time_is_spent(tmp_path: Path) -> None:

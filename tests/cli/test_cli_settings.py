@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,25 @@ def test_a_value_that_an_option_refuses_is_traced_to_the_file(folder: Path) -> N
     assert "--trials" in message and "autotune.toml" in message
     typed = invoke("tune", "--op", "relu data=64", "--trials", "few")
     assert typed.exit_code == 2 and "autotune.toml" not in typed.stderr
+
+
+def test_a_folder_that_is_gone_has_no_settings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    result = invoke("check", folder / "a" / "b" / "m.onnx")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_folder_that_nobody_may_look_into_has_no_settings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "autotune.toml").write_text(f'target = "{HASWELL}"\n')
+
+    def refused(path: object, *args: object, **more: object) -> os.stat_result:
+        if str(path).startswith(f"{folder / 'a'}{os.sep}") and str(path).endswith(".toml"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return stat(path, *args, **more)  # type: ignore[arg-type]
+
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", refused)
+    assert "haswell" in target_of(), "of the folder above"

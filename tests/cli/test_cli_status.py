@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import io
 import logging
 import re
 
 import pytest
 
+from autotune.cli.commands import COMMANDS
 from autotune.cli.status import working
 
 
@@ -45,3 +48,18 @@ def test_it_is_one_line_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) ->
 def test_it_is_not_said_where_the_log_is(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="autotune")
     assert "compiling m.onnx" not in said(monkeypatch, Terminal())
+
+
+ABOUT_A_MODEL = ("quick", "tune", "check", "tasks", "compile", "run", "bench", "profile", "explain", "report", "passes")
+
+
+@pytest.mark.parametrize("name", ABOUT_A_MODEL)
+def test_what_takes_a_second_to_import_is_imported_after_the_first_sign_of_life(name: str) -> None:
+    command = COMMANDS[name]
+    assert callable(command)
+    (body,) = ast.parse(inspect.getsource(inspect.unwrap(command))).body
+    assert isinstance(body, ast.FunctionDef)
+    starting = next(one for one in body.body if isinstance(one, ast.With))
+    assert ast.unparse(starting.items[0]) == "working('starting')"
+    assert any(isinstance(one, ast.ImportFrom) for one in starting.body)
+    assert not any(isinstance(one, ast.ImportFrom) for one in body.body)

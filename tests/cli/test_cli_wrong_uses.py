@@ -139,7 +139,10 @@ REFUSED: list[tuple[str, str]] = [
     ("db import {text} --db {db}", "notes.txt"),
     ("db import {array} --db {db}", "x.npy"),
     ("db merge {tmp}/none.sqlite --db {db}", "none.sqlite"),
+    ("db import {text} --db {tmp}/new.sqlite", "notes.txt"),
+    ("db import {tmp}/none.jsonl --db {tmp}/new.sqlite", "none.jsonl"),
     ("db merge {text} --db {db}", "notes.txt"),
+    ("db merge {tmp}/none.sqlite --db {tmp}/new.sqlite", "none.sqlite"),
     ("db merge {db} --db {db}", "the same file"),
     ("db repair {tmp}/none.sqlite -o {tmp}/new.sqlite", "none.sqlite"),
     ("db repair {text} -o {tmp}/new.sqlite", "notes.txt"),
@@ -247,7 +250,7 @@ def test_refused(text: str, named: str, files: dict[str, str], tmp_path: Path) -
     assert len(errors) == 1 and len(errors[0]) < 600, result.stderr
     assert named.replace("{tmp}", str(tmp_path)) in errors[0]
     assert "Traceback" not in result.stderr and result.stdout.count("\n") <= 1, result.stdout
-    assert not [name for name in os.listdir(tmp_path) if name.endswith((".at", ".so", ".html", ".h"))]
+    assert not [name for name in os.listdir(tmp_path) if name.endswith((".at", ".so", ".html", ".h", "new.sqlite"))]
 
 
 @pytest.mark.parametrize(("text", "named"), WRONG, ids=[text for text, _ in WRONG])
@@ -257,6 +260,18 @@ def test_called_wrongly(text: str, named: str, files: dict[str, str], tmp_path: 
     error = result.stderr.splitlines()[-1]
     assert error.startswith("Error: ") and named in error, result.stderr
     assert not os.listdir(tmp_path)
+
+
+def test_files_that_nobody_may_read_or_write_are_refused_not_called_wrongly(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """typer would look whether a file may be read, and call it a wrong call."""
+    monkeypatch.setattr(os, "access", lambda *args, **more: False)
+    assert invoke("check", files["model"]).exit_code == 0
+    assert invoke("db", "list", "--db", files["db"]).exit_code == 0
+    refused = invoke("compile", files["model"], "-o", tmp_path / "m.at")
+    assert refused.exit_code == 1 and refused.stderr.count("\n") == 1
+    assert f"cannot write {tmp_path / 'm.at'}: Permission denied in the folder {tmp_path}" in refused.stderr
 
 
 def test_options_without_effect_on_a_compiled_file_are_named(files: dict[str, str]) -> None:

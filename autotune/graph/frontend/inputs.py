@@ -153,7 +153,7 @@ def require_static(inputs: Sequence[ModelInput]) -> None:
             )
         if declared.shape is None:
             example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in dims)
-            raise ModelError(f"input '{name}' has dynamic dimensions ({listed(dims)}): pass --shape {name}={example}")
+            raise ModelError(f"input '{name}' has open dimensions ({listed(dims)}): pass --shape {name}={example}")
 
 
 def _declared_dims(tensor: onnx.TypeProto.Tensor) -> tuple[Dim, ...] | None:
