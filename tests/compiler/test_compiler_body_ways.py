@@ -21,6 +21,8 @@ from tests.compiler.test_compiler_fixed_loop import ready
 from tests.compiler.test_compiler_loops import BOOL, FLOAT, INT, graph, loop, scalar
 from tests.compiler.test_compiler_staged import Array, data, model_of
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 Node = onnx.NodeProto
 ZERO = np.asarray(0, np.float32)
 

@@ -31,6 +31,8 @@ from tests.compiler.test_compiler_staged import TARGET, Counting, data, model_of
 from tests.compiler.test_compiler_staged_damage import compiled
 from tests.property.random_open_model import random_open_model
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 Array = np.ndarray[Any, Any]
 EXTENTS = ((1, 1), (2, 19), (5, 17), (3, 33))
 

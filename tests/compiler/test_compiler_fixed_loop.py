@@ -20,6 +20,8 @@ from autotune.target import Target
 from tests.compiler.test_compiler_loops import BOOL, FLOAT, INT, graph, loop, scalar
 from tests.compiler.test_compiler_staged import Array, data, model_of
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 
 def ready(model: onnx.ModelProto, threads: int = 1, **more: Any) -> StagedModel:
     target = Target.parse(f"native -num-cores={threads}")

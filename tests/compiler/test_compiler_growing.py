@@ -22,6 +22,8 @@ from autotune.graph import open_model
 from autotune.graph.frontend.caches import caches_of
 from tests.compiler.test_compiler_staged import model_of
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 Array = np.ndarray[Any, Any]
 HEADS, HEAD, WIDTH, WORDS = 2, 4, 8, 11
 node = helper.make_node

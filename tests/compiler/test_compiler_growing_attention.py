@@ -19,6 +19,8 @@ from autotune.graph.frontend.caches import caches_of
 from tests.compiler.test_compiler_staged import model_of
 from tests.graph.contrib_models import DOMAIN, theirs
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 Array = np.ndarray[Any, Any]
 LAYERS, HEADS, HEAD, WIDTH, WORDS = 2, 2, 4, 8, 11
 WHOLE, HALVES, BYTES = "Attention", "MultiHeadAttention", "QAttention"

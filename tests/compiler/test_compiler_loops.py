@@ -22,6 +22,8 @@ from autotune.errors import InputError, MemoryLimitError, ModelError
 from autotune.graph import open_model
 from tests.compiler.test_compiler_staged import Array, Counting, check, data, model_of, staged_model
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 Node = onnx.NodeProto
 

@@ -27,6 +27,8 @@ from autotune.graph import open_model
 from tests.compiler.test_compiler_staged import TARGET, Array, Counting, model_of
 from tests.compiler.test_compiler_staged_damage import compiled
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 COUNTS = (5, 9, 3, 20, 17, 1, 9, 12, 31, 2)
 MOST, WIDTH = 40, 6
 PICKED = (

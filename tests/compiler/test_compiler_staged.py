@@ -21,6 +21,8 @@ from autotune.errors import InputError, MemoryLimitError, ModelError, Unsupporte
 from autotune.graph import Graph, load_model, open_model
 from autotune.target import Target
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 Array = npt.NDArray[Any]
 TARGET = Target.parse("native -num-cores=1")
 Dims = Sequence[int | str | None] | None

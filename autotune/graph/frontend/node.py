@@ -239,7 +239,8 @@ class OnnxNode(NodeAttributes):
             return
         outside = (array < np.asarray(low)) | (array >= np.asarray(high))
         if outside.any():
-            raise OutsideError(f"{complaint} ({array[outside][0]} is one)" if named else complaint)
+            one = np.broadcast_to(array, outside.shape)[outside][0]
+            raise OutsideError(f"{complaint} ({one} is one)" if named else complaint)
 
     def scalar(self, number: float, like: str) -> str:
         """A scalar constant of the dtype of value `like`."""
