@@ -35,8 +35,8 @@ class Recipe:
             much it counts.
     """
 
-    members: int = 12
-    rounds: int = 60
+    members: int = 8
+    rounds: int = 150
     depth: int = 5
     rate: float = 0.1
     rows: float = 0.7
