@@ -13,7 +13,9 @@ from autotune.cli.commands import COMMANDS
 from autotune.cli.main import make_app
 from autotune.cores import core_of, measured_path
 from autotune.machine import this_machine
+from autotune.measure import peaks
 from autotune.measure.calibrate import Calibration
+from autotune.measure.peaks import Peaks, Rate
 from autotune.target import Target
 
 
@@ -36,6 +38,18 @@ def test_json_is_all_there_is_on_stdout() -> None:
     assert found["target"]["key"] == Target.parse("x86 -mcpu=haswell -num-cores=1").key
     assert found["peaks"]["fp32"]["one_core"] > 0
     assert found["peaks"]["int8"] is None
+
+
+def test_memory_far_from_what_is_known_of_the_cpu_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # nothing was measured here
+    core, whole = Target.parse("native").core, Rate(1e6, 1e6)
+    for share, told in ((0.4, True), (0.6, False)):
+        l3 = Rate(share * core.l3 * core.ghz, 1.0)
+        monkeypatch.setattr(peaks, "measure_peaks", lambda _, l3=l3: Peaks(whole, None, None, whole, whole, l3, whole))
+        said = " ".join(invoke().stdout.split())
+        assert (f"{core.l3 * core.ghz:.0f} GB/s from L3, which gave {l3.one_core:.0f} here" in said) == told
+        assert ("autotune machine --measure keeps" in said) == told
+        assert "--measure" not in invoke("--target", "x86 -mcpu=haswell").stdout  # another CPU's code
 
 
 def test_no_peaks_measures_nothing() -> None:
