@@ -159,7 +159,7 @@ class RowMoves:
 
     def use(self) -> ShapeUse:
         """What is taken for values that are as large as there is room for."""
-        return ShapeUse(dict(self._given), self.runs, 0.0, 0, 0, self.nbytes)
+        return ShapeUse(dict(self._given), self.runs, seconds=0.0, weight_bytes=0, own_bytes=0, arena_bytes=self.nbytes)
 
     def _room(self, dims: Dims) -> tuple[int, ...]:
         return tuple(self._most[dim] if isinstance(dim, str) else dim for dim in dims)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,17 +19,16 @@ def slowness(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     of the turns.
 
     Args:
-        seconds: NaN where a kernel had no part in a turn. Turns of fewer than two kernels tell nothing: 1.
+        seconds: NaN where a kernel had no part in a turn; each shares one with another, as all do the first. Turns of
+            fewer than two kernels tell nothing: 1.
     """
     shared = (~np.isnan(seconds)).sum(0) >= 2
     if shared.sum() < 2:
         return np.ones(seconds.shape[1])
     logs = np.log(seconds)
     levels = np.zeros(len(shared))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # kernels without turns that they share
-        for _ in range(STEPS):
-            kernels = np.nanmedian((logs - levels)[:, shared], axis=1)
-            levels = np.where(shared, np.nanmedian(logs - kernels[:, None], axis=0), 0.0)
+    for _ in range(STEPS):
+        kernels = np.nanmedian((logs - levels)[:, shared], axis=1)
+        levels = np.where(shared, np.nanmedian(logs - kernels[:, None], axis=0), 0.0)
     calm = np.quantile(levels[shared], 0.25, method="lower")
     return np.where(shared, np.exp(levels - calm), 1.0)

@@ -236,8 +236,6 @@ class RegisterTiles:
         # Requests for the next block cost more than they save where the image, which nobody asks for, comes late, too.
         apart = afar and target.num_threads == 1 and weights > data
         s = self._sum(self._output(s, a, config, workload, apart), a, config, inputs, p.rank)
-        around = s.state.stage(a.anchor).at
-        assert around is not None
         if afar:
             s = self._ask(s, a, config, weight, target, apart)
         # With strides most of what lies ahead is never read, and few lines are read again.
@@ -246,6 +244,8 @@ class RegisterTiles:
         )
         if p.stride[-1] == 1 and is_lost_sight_of(p.n * data * DType.f32.bytes, runs, target):
             s = s.prefetch(a.anchor, x, a.axes(a.anchor)[1 + p.rank], TILES_AHEAD * config.get_int("ow_tile"), 2)
+        around = s.state.stage(a.anchor).at
+        assert around is not None  # a tile's sum is computed inside of the output's loops
         for name in self._added(s, a, target):
             s = s.prefetch(a.output, name, around[1], 1)  # it comes while the next tile's sum is computed
         rows = self.padded_rows(workload) if config.get_bool("skip_rows") else []

@@ -23,6 +23,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> ObjectCache:
 def kept(objects: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """What some test has compiled is not compiled again, where no cache, or None, is asked for."""
     for function in (compile_graph, in_precision):
+        assert function.__defaults__ == (None, None), "a database and a cache, and nothing else by position"
         monkeypatch.setattr(function, "__defaults__", (None, objects))
 
 
