@@ -319,7 +319,8 @@ class RegisterTiles:
         while tiles read the one before it again and again."""
         channel = a.reduce_axes(a.anchor)[-1 - len(a.axes(a.output)[2:])]
         rows, vectors = config.get_int("ow_tile") * config.get_int("oh_tile"), config.get_int("oc_vectors")
-        ahead = turns_ahead(rows, vectors, stream, target)
+        steps = Steps.of(target, lanes=config.get_int("lanes"))  # all tiles read the weights again
+        ahead = turns_ahead(rows, vectors, stream, target, steps)
         s = s.prefetch(a.anchor, weight, f"{channel}.1.1", ahead) if ahead else s
         return s.stream(a.anchor, weight, f"{channel}.1.0") if stream else s
 

@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.core import LINE
+from autotune.core import LINE, Pipe
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
 from autotune.search_spaces.library.afar import AHEAD, turns_ahead
+from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
 from autotune.search_spaces.sketch.contraction import Axis, Contraction
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.foresee import Cost, foreseen
-from autotune.search_spaces.sketch.instructions import dominated
+from autotune.search_spaces.sketch.instructions import dominated, throughput
 from autotune.search_spaces.sketch.nest_numbers import NAMES, NestNumbers
 from autotune.search_spaces.sketch.rules import (
     FACTOR_TILES,
@@ -168,8 +169,9 @@ class SketchSpace(ConfigSpace):
             if "ahead" in config:
                 t = self.tiling(config)
                 stream = stays_beside_the_next(self.numbers.c, t, self.numbers.target)
-                vectors = t.tile[t.vector]
-                ahead = turns_ahead(math.prod(t.tile) // vectors, vectors, stream, self.numbers.target)
+                again = all(part_read_again(self.numbers.c, t, f) for f in self.numbers.c.streamed)
+                vectors, steps = t.tile[t.vector], self._steps(t) if again else None
+                ahead = turns_ahead(math.prod(t.tile) // vectors, vectors, stream, self.numbers.target, steps)
                 if t.upright >= 0:  # tiles: many lines in a turn, which come fast enough from the second cache
                     ahead = AHEAD[0 if stream else 1]
                 config = config.replace(ahead=ahead, stream=stream)
@@ -179,6 +181,13 @@ class SketchSpace(ConfigSpace):
             if len(found) == count:
                 break
         return list(found)
+
+    def _steps(self, t: Tiling) -> Steps:
+        """How fast tiles step: with as many operations a cycle as their instruction allows."""
+        c, target, kind = self.numbers.c, self.numbers.target, self.numbers.kind
+        rates, latencies = throughput(c, target, kind, Batch.of(c, [t]))
+        pipe = Pipe(kind, target.vector_bits * t.lanes // c.lanes, float(rates[0]), float(latencies[0]))
+        return Steps(pipe, Steps.of(target, lanes=t.lanes).loads)
 
     @property
     def _untold(self) -> bool:

@@ -16,6 +16,7 @@ from autotune.lower import lower, print_program
 from autotune.ops import parse_workload
 from autotune.search_spaces import Config, lookup, make_schedule, task_space, templates_for
 from autotune.search_spaces.library.afar import turns_ahead
+from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.space import SketchSpace, tiling
@@ -319,6 +320,17 @@ def test_panels_that_are_streamed_into_the_second_cache_are_asked_for_from_there
     space = space_of("matmul a=var:128,768 b=const:768,768")
     config = space.default()
     assert config.get("stream") and config.get("ahead") == 32 // space.tiling(config).tile[1]
+
+
+def test_what_is_read_again_is_asked_for_only_where_loads_leave_room() -> None:
+    """16 registers hold small tiles, which load nearly as often as a core can; a request would be one more load."""
+    small, large = Steps.of(fixed("x86 -mcpu=znver3 -num-cores=1")), Steps.of(FIXED)
+    assert turns_ahead(3, 4, True, FIXED, small) == 0 == turns_ahead(3, 4, False, FIXED, small)
+    assert turns_ahead(7, 4, True, FIXED, large) == turns_ahead(7, 4, True, FIXED) > 0
+    assert turns_ahead(3, 4, False, FIXED) > 0  # panels that are read once
+    line = "matmul a=var:128,768 b=const:768,768"
+    config = space_of(line, fixed("x86 -mcpu=znver3 -num-cores=1")).default()
+    assert config.get("stream") and config.get("ahead") == 0
 
 
 def test_tiles_ask_for_the_next_panels_alone() -> None:
