@@ -139,7 +139,9 @@ class StageState:
         return self.stage.scan_axis if self.stage.recurrence is not None and self.at is None else None
 
     def variable(self, loop: str) -> str:
-        return f"{self.stage.recurrence}.turn" if loop == self.turn else f"{self.name}.{loop}"
+        if self.stage.recurrence is not None and loop == self.turn:
+            return f"{self.stage.recurrence}.turn"
+        return f"{self.stage.outputs[0].name}.{loop}"
 
     def relative(self) -> dict[str, Linear]:
         """Each axis, and each loop that was split or fused, as a function of the loop variables, from 0.
