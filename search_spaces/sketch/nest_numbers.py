@@ -217,8 +217,8 @@ class _Counted:
             *written(c, self.b),
         )
         found = np.empty((self.many, len(columns)))
-        for n, column in enumerate(columns):
-            found[:, n] = column
+        for place, column in enumerate(columns):
+            found[:, place] = column
         return found
 
     def _loads(self, vectors: Array, left: list[Array]) -> Array:
