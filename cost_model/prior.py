@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,24 +13,15 @@ from numpy.typing import NDArray
 
 from autotune.cost_model.features import Features, check_same
 from autotune.cost_model.forest import Forest, starting_score
+from autotune.cost_model.prior_files import OF_TILES, SHIPPED, files_of, own_path
 from autotune.errors import CostModelError
-from autotune.machine import environment, user_cache
 from autotune.schedule.dot_products import DOT_PRODUCTS
 
 _log = logging.getLogger(__name__)
-SHIPPED = Path(__file__).with_name("nests.forest")
-OF_TILES = Path(__file__).with_name("tiles.forest")
-"""Of nests whose sums are in matrix registers; what is known of other nests misleads there, and is the larger part."""
 FOLDED = "folds"
 """The feature that tells them: octaves of products that an instruction adds up in a lane."""
 VECTORS_FOLD = math.log2(max(dot.extent for dot in DOT_PRODUCTS.values() if not dot.tiled))
 """What instructions of vectors do at most; one of tiles of so few is taken for such."""
-
-
-def own_path() -> Path | None:
-    """Where a user's own model lies (`autotune model train`); None without a home folder."""
-    folder = user_cache(environment())
-    return None if folder is None else folder / "nests.forest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +73,9 @@ def prior(names: tuple[str, ...], version: int) -> Prior | None:
     found = in_use(names, version)
     if found is None:
         return None
-    kept = (_read(path, stamp) for path, stamp in _files(OF_TILES))
+    kept = (_read(path, stamp) for path, stamp in files_of(OF_TILES))
     tiles = (one for one in kept if one is not None and (one.names, one.version) == (names, version))
     return Prior(found[0], next(tiles, None))
-
-
-def prior_key() -> str:
-    """What names the models that `prior` may return: other files, another key."""
-    return " ".join(_key(path, stamp) for path, stamp in _files(own_path(), SHIPPED, OF_TILES))
 
 
 def in_use(names: tuple[str, ...], version: int) -> tuple[Forest, Path] | None:
@@ -99,31 +83,13 @@ def in_use(names: tuple[str, ...], version: int) -> tuple[Forest, Path] | None:
 
     A file that is damaged, or was trained on other features, is passed over with a warning of one line.
     """
-    for path, stamp in _files(own_path(), SHIPPED):
+    for path, stamp in files_of(own_path(), SHIPPED):
         found = _read(path, stamp)
         if found is not None and (found.names, found.version) == (names, version):
             return found, path
         if found is not None:
             _warn(path, "it was trained on other features")
     return None
-
-
-def _files(*paths: Path | None) -> list[tuple[Path, int]]:
-    """Those of the files that are there, and when each was changed."""
-    found = []
-    for path in paths:
-        with suppress(OSError):  # there is none
-            if path is not None:
-                found.append((path, path.stat().st_mtime_ns))
-    return found
-
-
-@functools.lru_cache(maxsize=8)
-def _key(path: Path, _changed: int) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError:
-        return ""
 
 
 @functools.lru_cache(maxsize=8)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from autotune import machine
 from autotune.codegen.digest import begun, bytes_digest, file_digest
 from autotune.codegen.object_cache import object_cache
-from autotune.cost_model.prior import prior_key
+from autotune.cost_model.prior_files import prior_key
 from autotune.errors import AutotuneError
 from autotune.plugins import extended
 from autotune.runtime.artifact import Artifact, from_memory, to_buffers

@@ -9,7 +9,8 @@ from pathlib import Path
 from autotune.api.locate import DatabaseLike, reading
 from autotune.cost_model.features import FEATURES_VERSION
 from autotune.cost_model.forest import Forest
-from autotune.cost_model.prior import SHIPPED, in_use, own_path, prior
+from autotune.cost_model.prior import in_use, prior
+from autotune.cost_model.prior_files import SHIPPED, own_path
 from autotune.cost_model.training import Lesson, Score, check_left_out, left_out, score, train
 from autotune.errors import CostModelError
 from autotune.machine import write_whole

@@ -11,7 +11,7 @@ from autotune.codegen.beside import Beside
 from autotune.codegen.helper import Helper
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import asked
-from autotune.cost_model.prior import prior_key
+from autotune.cost_model.prior_files import prior_key
 from autotune.ops.workload import Workload
 from autotune.plugins import extended
 from autotune.search_spaces import Config, default_config, task_space, templates_for

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core import LINE
-from autotune.lower.ir import For, Prefetch, Stmt, body_of, with_body
+from autotune.lower.ir import For, Prefetch, Stmt, body_of, statements, with_body
 from autotune.tensor.linear import Linear
 
 READ_AGAIN = 2
@@ -96,6 +96,8 @@ def onward(now: Prefetch, then: Prefetch, loops: Iterable[tuple[str, int]], dist
 def spread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The nest with requests for what comes spread over the turns of the innermost loop whose turns read parts again
     and again, one behind the other; without those for which there is no such loop."""
+    if not any(isinstance(stmt, Prefetch) and stmt.coming for stmt in statements(body)):
+        return body
     return tuple(_replaced([_visit(stmt) for stmt in body], lambda _: ()))
 
 

@@ -274,20 +274,24 @@ def map_linears(stmt: Stmt, fn: Callable[[Linear], Linear]) -> Stmt:
 
     def opaque(value: Linear) -> Linear:
         """Indirect indices hold expressions; map those too."""
-        return fn(value).map_opaque(lambda e: map_expr(e, leaf))
+        new = fn(value)
+        return new.map_opaque(lambda e: map_expr(e, leaf)) if new.is_opaque else new
 
     def leaf(e: Expr) -> Expr:
         if isinstance(e, Load):
             return Load(e.buffer, tuple(map(opaque, e.indices)), conditions(e.when), e.otherwise)
         return Index(opaque(e.value)) if isinstance(e, Index) else e
 
-    if isinstance(stmt, Store):
-        targets = tuple((b, tuple(map(opaque, i))) for b, i in stmt.targets)
-        return Store(targets, tuple(map_expr(v, leaf) for v in stmt.values), stmt.fold)
-    if isinstance(stmt, Prefetch):
-        return replace(stmt, indices=tuple(map(opaque, stmt.indices)))
-    new = replace(stmt, when=conditions(stmt.when)) if isinstance(stmt, If) else stmt
-    return with_body(new, tuple(map_linears(s, fn) for s in body_of(new)))
+    def mapped(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store):
+            targets = tuple((b, tuple(map(opaque, i))) for b, i in stmt.targets)
+            return Store(targets, tuple(map_expr(v, leaf) for v in stmt.values), stmt.fold)
+        if isinstance(stmt, Prefetch):
+            return replace(stmt, indices=tuple(map(opaque, stmt.indices)))
+        new = replace(stmt, when=conditions(stmt.when)) if isinstance(stmt, If) else stmt
+        return with_body(new, tuple(map(mapped, body_of(new))))
+
+    return mapped(stmt)
 
 
 def map_expr(e: Expr, leaf: Callable[[Expr], Expr], leaves: tuple[type[Expr], ...] = (Load, Index)) -> Expr:

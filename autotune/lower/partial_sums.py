@@ -77,7 +77,7 @@ class _Cutter:
 
     def _sum_of(self, stmt: Stmt, known: dict[str, _Sum]) -> _Sum | None:
         """The only registers that a loop sums up in, if it may be cut and each round is short enough."""
-        if not isinstance(stmt, For) or stmt.mark or stmt.turn or stmt.extent < 2:
+        if not known or not isinstance(stmt, For) or stmt.mark or stmt.turn or stmt.extent < 2:
             return None
         sums = [known[name] for name in _folded(stmt) & set(known)]
         if len(sums) != 1 or _instructed(stmt) or not _only_sums(stmt, sums[0].buffer):
@@ -118,10 +118,12 @@ def _length(extent: int, terms: int) -> int:
 
 def _zeroing(stmt: Stmt) -> _Sum | None:
     """Registers that a nest sets to zero, and that it does nothing else."""
-    inner = [s for s in statements((stmt,)) if not isinstance(s, For)]
-    if len(inner) != 1 or not isinstance(inner[0], Store) or inner[0].fold is not None or len(inner[0].targets) != 1:
+    inner = stmt
+    while isinstance(inner, For) and len(inner.body) == 1:
+        (inner,) = inner.body
+    if not isinstance(inner, Store) or inner.fold is not None or len(inner.targets) != 1:
         return None
-    ((buffer, _),), (value,) = inner[0].targets, inner[0].values
+    ((buffer, _),), (value,) = inner.targets, inner.values
     zero = getattr(value, "value", None) == 0
     return _Sum(buffer, stmt) if zero and buffer.scope == REGISTER and buffer.dtype.is_float else None
 

@@ -17,6 +17,7 @@ def consistent(state: State, step: str) -> State:
             the one its loops were made for.
     """
     regions = Regions(state)
+    names = {t.name for s in state.stages for t in s.stage.outputs}
     own = {t.name for t in state.inputs} | {t.name for s in state.stages if s.replicated for t in s.stage.outputs}
     for s in state.stages:
         if s.at is None:
@@ -24,7 +25,6 @@ def consistent(state: State, step: str) -> State:
             check(not others, f"{step}: each thread computes {s.name}, but they have {', '.join(others)} together")
             continue
         host, loop = s.at
-        names = {t.name for c in state.stages for t in c.stage.outputs}
         check(host in names, f"{step}: {s.name} is computed inside {host}; {step.split()[0]} before compute_at")
         c = state.stage(host)
         position = c.position(loop)

@@ -6,6 +6,7 @@ inside the loop, the region's base, and a part that varies, whose range is the r
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from autotune.schedule.state import StageState, State
@@ -28,31 +29,53 @@ def whole(s: StageState) -> Region:
 
 
 class Regions:
-    """Regions of all stages of one state, computed on demand."""
+    """Regions of all stages of one state, computed on demand.
+
+    What a stage computes follows from the stages behind it, which read it and which it stands in (of recurrences from
+    all others), so that it is remembered while those are the same: schedules are made step by step, most of which
+    change one stage, and each step asks for the regions of all.
+    """
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.ranges: Ranges = state.ranges()
-        self.reads: dict[str, list[tuple[StageState, Read]]] = {}
-        for s in state.stages:
-            for r in s.reads():
-                self.reads.setdefault(r.tensor.name, []).append((s, r))
+        self._number = {s.name: n for n, s in enumerate(state.stages)}
+        self._turns = any(s.stage.recurrence is not None for s in state.stages)
         self._known: dict[str, Region] = {}
         self._values: dict[str, dict[str, Linear]] = {}
+
+    @functools.cached_property
+    def ranges(self) -> Ranges:
+        return self.state.ranges()
+
+    @functools.cached_property
+    def reads(self) -> dict[str, list[tuple[StageState, Read]]]:
+        """(stage, read) of every read of a tensor."""
+        found: dict[str, list[tuple[StageState, Read]]] = {}
+        for s in self.state.stages:
+            for r in s.reads():
+                found.setdefault(r.tensor.name, []).append((s, r))
+        return found
 
     def of(self, s: StageState) -> Region:
         """The region that `s` computes where it stands."""
         if s.name not in self._known:
-            self._known[s.name] = self._infer(s)
+            self._known[s.name] = s.remembered("region", self._deciding(s), lambda: self._infer(s))
         return self._known[s.name]
 
     def values(self, s: StageState) -> dict[str, Linear]:
         """Each axis of `s` as a function of loop variables: region base + position inside it."""
         if s.name not in self._values:
-            base = self.of(s).base
-            relative = s.relative()
-            self._values[s.name] = {a.name: b + relative[a.name] for a, b in zip(s.stage.all_axes, base)}
+            self._values[s.name] = s.remembered("values", self._deciding(s), lambda: self._placed(s))
         return self._values[s.name]
+
+    def _placed(self, s: StageState) -> dict[str, Linear]:
+        relative = s.relative()
+        return {a.name: b + relative[a.name] for a, b in zip(s.stage.all_axes, self.of(s).base)}
+
+    def _deciding(self, s: StageState) -> tuple[StageState, ...]:
+        """The other stages that its region may depend on."""
+        n, stages = self._number[s.name], self.state.stages
+        return (*stages[:n], *stages[n + 1 :]) if self._turns else stages[n + 1 :]
 
     def readers(self, s: StageState) -> list[tuple[StageState, Read]]:
         """(stage, read) of every read of `s` by others."""
@@ -90,8 +113,11 @@ class Regions:
         outer: dict[Term, int] = {}
         inner: dict[Term, int] = {}
         for term, c in index.terms.items():
-            part = Linear(0, {term: c})
-            is_fixed = all(v in fixed for v in part.variables()) and not part.is_opaque
+            if type(term) is str:  # nearly all are
+                is_fixed = term in fixed
+            else:
+                part = Linear(0, {term: c})
+                is_fixed = all(v in fixed for v in part.variables()) and not part.is_opaque
             (outer if is_fixed else inner)[term] = c
         lo, hi = Linear(0, inner).range(self.ranges)
         return Linear(index.const + lo, outer), hi - lo + 1

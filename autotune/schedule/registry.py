@@ -13,7 +13,6 @@ from autotune.schedule.state import State
 
 Primitive = Callable[..., State]
 _PRIMITIVES: dict[str, Primitive] = {}
-_signature = functools.cache(inspect.signature)
 
 
 def primitive(fn: Primitive) -> Primitive:
@@ -40,15 +39,25 @@ def apply(state: State, name: str, args: tuple[Any, ...]) -> State:
         raise ScheduleError(
             f"unknown primitive {name!r}; " + (f"did you mean {close[0]}?" if close else f"known: {', '.join(names())}")
         )
-    try:
-        bound = _signature(fn).bind(state, *args)
-    except TypeError as error:
-        raise ScheduleError(f"{name}{args}: {error}") from error
-    for parameter, value in list(bound.arguments.items())[1:]:
-        kind = str(_signature(fn).parameters[parameter].annotation)
+    parameters, least = _parameters(fn)
+    if not least <= len(args) <= len(parameters):
+        try:
+            inspect.signature(fn).bind(state, *args)
+        except TypeError as error:
+            raise ScheduleError(f"{name}{args}: {error}") from error
+    for (parameter, kind), value in zip(parameters, args):
         # Steps come from files too: a factor of 2.5 or "4" must not get any further.
-        check(_KINDS[kind](value), f"{name}{args}: {parameter} must be {_NAMES[kind]}, got {value!r}")
+        if not _KINDS[kind](value):
+            raise ScheduleError(f"{name}{args}: {parameter} must be {_NAMES[kind]}, got {value!r}")
     return fn(state, *args)
+
+
+@functools.cache
+def _parameters(fn: Primitive) -> tuple[tuple[tuple[str, str], ...], int]:
+    """Name and kind of each argument of a primitive behind the state, and how many there must be at least."""
+    behind = list(inspect.signature(fn).parameters.values())[1:]
+    least = sum(one.default is inspect.Parameter.empty for one in behind)
+    return tuple((one.name, str(one.annotation)) for one in behind), least
 
 
 _NAMES = {

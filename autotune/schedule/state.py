@@ -6,9 +6,10 @@ nest is built, so they are unique in a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from autotune.errors import ScheduleError
 from autotune.tensor.compute_def import ComputeDef
@@ -17,6 +18,7 @@ from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, Range, Ranges
 from autotune.tensor.stage import Stage, Tensor
 
+Found = TypeVar("Found")
 SERIAL, PARALLEL, VECTORIZE, UNROLL = "", "parallel", "vectorize", "unroll"
 REGISTER, LOCAL, SHARED, TILE = "register", "local", "shared", "tile"
 
@@ -99,7 +101,7 @@ class StageState:
     alternating: frozenset[str] = frozenset()
     needed: tuple[Expr, ...] = ()
     replicated: bool = False
-    _relative: list[dict[str, Linear]] = field(default_factory=list, init=False, compare=False, repr=False)
+    _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -137,16 +139,19 @@ class StageState:
         return self.stage.scan_axis if self.stage.recurrence is not None and self.at is None else None
 
     def variable(self, loop: str) -> str:
-        return f"{self.stage.recurrence}.turn" if loop == self.turn else f"{self.name}.{loop}"
+        if self.stage.recurrence is not None and loop == self.turn:
+            return f"{self.stage.recurrence}.turn"
+        return f"{self.stage.outputs[0].name}.{loop}"
 
     def relative(self) -> dict[str, Linear]:
         """Each axis, and each loop that was split or fused, as a function of the loop variables, from 0.
 
         Found once, since every schedule step asks.
         """
-        if not self._relative:
-            self._relative.append(self._as_loops())
-        return self._relative[0]
+        found: dict[str, Linear] | None = self._known.get("relative")
+        if found is None:
+            found = self._known["relative"] = self._as_loops()
+        return found
 
     def _as_loops(self) -> dict[str, Linear]:
         ranges = self.ranges()
@@ -160,8 +165,23 @@ class StageState:
                 values[relation.inner] = fused.floormod(extent, ranges)
         return values
 
-    def ranges(self) -> dict[str, Range]:
-        return {self.variable(loop.name): (0, max(loop.extent - 1, 0)) for loop in self.loops}
+    def ranges(self) -> Ranges:
+        """Inclusive ranges of its loop variables, found once, too."""
+        found: Ranges | None = self._known.get("ranges")
+        if found is None:
+            found = {self.variable(loop.name): (0, max(loop.extent - 1, 0)) for loop in self.loops}
+            self._known["ranges"] = found
+        return found
+
+    def remembered(self, what: str, others: tuple[object, ...], find: Callable[[], Found]) -> Found:
+        """What `find` gives, found again only where it depends on other objects than the last time."""
+        known = self._known.get(what)
+        if known is not None and len(known[0]) == len(others) and all(map(operator.is_, known[0], others)):
+            last: Found = known[1]
+            return last
+        found = find()
+        self._known[what] = (others, found)
+        return found
 
     def reads(self) -> tuple[Read, ...]:
         return self.stage.reads()

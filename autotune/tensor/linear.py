@@ -142,7 +142,10 @@ class Linear:
 
     def substitute(self, values: Mapping[str, Linear], ranges: Ranges) -> Linear:
         """Replace variables, simplifying again under `ranges` (those of the new variables)."""
-        if all(type(term) is str and term not in values for term in self.terms):
+        for term in self.terms:
+            if type(term) is not str or term in values:
+                break
+        else:
             return self
         out = Linear(self.const)
         for term, c in self.terms.items():
@@ -167,8 +170,10 @@ class Linear:
     @property
     def is_opaque(self) -> bool:
         """Some part, perhaps inside a division, is an expression read from memory."""
-        others = [t for t in self.terms if type(t) is not str]
-        return bool(others) and any(not isinstance(t, (Div, Mod)) or t.arg.is_opaque for t in others)
+        for term in self.terms:
+            if type(term) is not str and (not isinstance(term, (Div, Mod)) or term.arg.is_opaque):
+                return True
+        return False
 
     def opaque(self) -> Iterator[Expr]:
         """The parts that are expressions, those inside divisions too."""

@@ -59,7 +59,10 @@ class Factor:
 
     def stride(self, axis: str) -> int | None:
         """Elements between neighbours along an axis; 0 when it stays in place, None where it jumps."""
-        return dict(self.strides).get(axis, 0)
+        for name, step in self.strides:
+            if name == axis:
+                return step
+        return 0
 
     def room(self, axis: str) -> int:
         """How many turns of an axis that it moves along find memory."""

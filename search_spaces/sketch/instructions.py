@@ -30,7 +30,7 @@ def throughput(c: Contraction, target: Target, kind: str, b: Batch) -> tuple[Arr
     kinds = (kind, *(f.dot.pipe for f in c.foldings))
     sums_integers = bool(c.total) and c.schedule.state.stage(c.total).stage.outputs[0].dtype.is_int
     plain = INTEGER_STEPS if sums_integers else 1
-    for lanes, dot in {(int(w), int(d)) for w, d in zip(b.lanes, b.dot)}:
+    for lanes, dot in set(zip(b.lanes.tolist(), b.dot.tolist())):
         pipe = target.core.pipe(kinds[dot], target.vector_bits * lanes // c.lanes)
         chosen = (b.lanes == lanes) & (b.dot == dot)
         if pipe is None:

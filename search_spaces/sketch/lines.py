@@ -25,7 +25,7 @@ def torn_loads(c: Contraction, b: Batch, packs: Flags) -> Array:
     for k, f in enumerate(c.reads):
         moves = np.array([a.name in f.axes() for a in c.spatial])
         loads = np.where(moves[None, :], b.tile, 1).prod(1)
-        for n, lanes in {(int(n), int(w)) for n, w in zip(b.vector, b.lanes)}:
+        for n, lanes in set(zip(b.vector.tolist(), b.lanes.tolist())):
             if f.stride(c.spatial[n].name) == 1:
                 chosen = (b.vector == n) & (b.lanes == lanes) & ~packs[:, k]
                 total += np.where(chosen, loads * torn(c, f, n, lanes * f.bytes), 0.0)

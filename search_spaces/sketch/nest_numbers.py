@@ -216,7 +216,10 @@ class _Counted:
             torn_loads(c, self.b, self.packs) * kept * steps * self.tiles.prod(1) / self.core.loads / bound,
             *written(c, self.b),
         )
-        return np.stack([np.broadcast_to(x, (self.many,)) for x in columns], axis=1)
+        found = np.empty((self.many, len(columns)))
+        for place, column in enumerate(columns):
+            found[:, place] = column
+        return found
 
     def _loads(self, vectors: Array, left: list[Array]) -> Array:
         """Loads of a step of a tile: vectors along the vector axis, broadcasts of all else; of tiles, their rows.

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-from autotune.cost_model.prior import prior_key
+from autotune.cost_model.prior_files import prior_key
 from autotune.ops import conv_rows
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import Workload

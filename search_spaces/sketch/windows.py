@@ -84,7 +84,7 @@ class Windows:
             shapes = np.stack([b.tile[:, w.axis], self.written[:, w.term]], 1).astype(int)
             shapes[b.vector == w.axis] = 1
             kinds, places = np.unique(shapes, axis=0, return_inverse=True)
-            counts = np.array([overlap(int(m), int(t), w.step, w.apart) for m, t in kinds])
+            counts = np.array([overlap(m, t, w.step, w.apart) for m, t in kinds.tolist()])
             read, kept = counts.T[:, places.reshape(-1)]
             left[w.factor] *= read / shapes.prod(1)
             # Sliding, sums keep a window and its weights; term by term, all that the tile reads again.
@@ -137,9 +137,9 @@ class Windows:
                 axes = [n for n, a in enumerate(c.spatial) if a.name in dict(f.steps[d])]
                 if len(axes) == 1 and skipping.any():
                     sizes = b.elements()[:, axes[0]]
-                    shares = {int(n): inside(c, f, d, axes[0], int(n)) for n in np.unique(sizes)}
+                    shares = {n: inside(c, f, d, axes[0], n) for n in np.unique(sizes).tolist()}
                     folded = [n for n, x in enumerate(c.foldings, 1) if c.reduce[x.axis].name in dict(f.steps[d])]
-                    left = np.array([shares[int(n)] for n in sizes])
+                    left = np.array([shares[n] for n in sizes.tolist()])
                     kept *= np.where(skipping & ~np.isin(b.dot, folded), left, 1.0)
         return kept
 

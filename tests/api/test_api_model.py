@@ -14,7 +14,7 @@ from autotune.api.model import evaluate_model, model_in_use, reset_model, train_
 from autotune.cli.commands import COMMANDS
 from autotune.cli.main import make_app
 from autotune.cost_model import prior as prior_module
-from autotune.cost_model.prior import SHIPPED, own_path
+from autotune.cost_model.prior_files import SHIPPED, own_path
 from autotune.errors import CostModelError
 from autotune.ops import parse_workload
 from autotune.records import Database, TuningRecord

@@ -13,7 +13,7 @@ import pytest
 from autotune.cores import core_of
 from autotune.cost_model.features import FEATURES_VERSION
 from autotune.cost_model.forest import Forest
-from autotune.cost_model.prior import OF_TILES, SHIPPED
+from autotune.cost_model.prior_files import OF_TILES, SHIPPED
 from autotune.machine import this_machine
 from autotune.ops import parse_workload
 from autotune.schedule.dot_products import on_tiles

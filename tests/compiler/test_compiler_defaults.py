@@ -14,7 +14,7 @@ from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import defaults
 from autotune.compiler.defaults import Defaults
 from autotune.compiler.tasks import kernel_tasks
-from autotune.cost_model.prior import SHIPPED, own_path
+from autotune.cost_model.prior_files import SHIPPED, own_path
 from autotune.errors import WorkloadError
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload

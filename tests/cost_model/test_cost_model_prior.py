@@ -11,7 +11,8 @@ import pytest
 from autotune.cost_model import prior as module
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.forest import Forest
-from autotune.cost_model.prior import FOLDED, OF_TILES, SHIPPED, VECTORS_FOLD, Prior, prior
+from autotune.cost_model.prior import FOLDED, VECTORS_FOLD, Prior, prior
+from autotune.cost_model.prior_files import OF_TILES, SHIPPED
 from autotune.errors import CostModelError
 from autotune.search_spaces.sketch.nest_numbers import NAMES
 
