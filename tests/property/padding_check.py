@@ -179,8 +179,11 @@ def _nodes(chance: random.Random, feeds: Mapping[str, Array]) -> tuple[list[onnx
 
 def _tried(node: onnx.NodeProto, feeds: Mapping[str, Array]) -> list[Array] | None:
     """What a node gives; None where it cannot be applied, or gives too much, or nothing."""
-    sized = [a for a in feeds.values() if a.dtype.kind == "i"] if node.op_type in SIZED else []
-    if any(np.abs(np.prod(a, dtype=float)) > MOST_ELEMENTS or np.abs(a).max(initial=0) > MOST_ELEMENTS for a in sized):
+    whole = [a for a in feeds.values() if a.dtype.kind == "i"]
+    large = any(np.abs(a.astype(float)).max(initial=0) > MOST_ELEMENTS for a in whole)
+    if large and (node.op_type in SIZED or node.op_type == "GatherElements"):
+        return None  # the reference brings an index into range by adding the extent, again and again
+    if node.op_type in SIZED and any(np.abs(np.prod(a, dtype=float)) > MOST_ELEMENTS for a in whole):
         return None
     if node.op_type == "Gemm" and any(a.dtype.kind != "f" for a in feeds.values()):
         return None  # which the reference multiplies, unlike ONNX
