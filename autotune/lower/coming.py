@@ -7,12 +7,13 @@ for the next panels are spread over all turns that work on these.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core import LINE
-from autotune.lower.ir import For, Prefetch, Stmt, body_of, statements, with_body
+from autotune.lower.ir import Buffer, For, Load, Prefetch, Stmt, Store, body_of, expressions, statements, with_body
 from autotune.tensor.linear import Linear
 
 READ_AGAIN = 2
@@ -21,10 +22,15 @@ READ_AGAIN = 2
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """A request for what comes, and the loops around it within the one whose next turn reads it, outermost first."""
+    """A request for what comes, and the loops around it within the one whose next turn reads it, outermost first.
+
+    Attributes:
+        once: elements that are read behind the request each time.
+    """
 
     request: Prefetch
     loops: tuple[For, ...]
+    once: int
 
     @property
     def turns(self) -> int:
@@ -37,8 +43,8 @@ class _Asking:
 
     @property
     def part(self) -> int:
-        """Elements that the turns read, each once."""
-        each = min((abs(self.step(loop.var)) for loop in self.moving), default=0)
+        """Elements that the turns read, each once; those that lie apart and are read behind one request, too."""
+        each = max(min((abs(self.step(loop.var)) for loop in self.moving), default=0), self.once)
         return each * math.prod(loop.extent for loop in self.moving)
 
     @property
@@ -131,10 +137,21 @@ def _settled(loop: For, asking: Sequence[_Asking]) -> For:
 
 
 def _asking(body: Sequence[Stmt], loops: tuple[For, ...]) -> Iterator[_Asking]:
-    for stmt in body:
+    for n, stmt in enumerate(body):
         if isinstance(stmt, Prefetch) and stmt.coming:
-            yield _Asking(stmt, loops)
+            own = itertools.takewhile(lambda other: not isinstance(other, Prefetch) or not other.coming, body[n + 1 :])
+            yield _Asking(stmt, loops, max((_read(other, stmt.buffer, ()) for other in own), default=0))
         yield from _asking(body_of(stmt), (*loops, stmt) if isinstance(stmt, For) else loops)
+
+
+def _read(stmt: Stmt, buffer: Buffer, loops: tuple[For, ...]) -> int:
+    """Elements of a buffer that a statement reads at most, by its own loops."""
+    if isinstance(stmt, Store):
+        loads = (e for e in expressions(stmt) if isinstance(e, Load) and e.buffer == buffer)
+        terms = (Prefetch(buffer, load.indices, 0).place.terms for load in loads)
+        return max((math.prod(loop.extent for loop in loops if moved.get(loop.var)) for moved in terms), default=0)
+    around = (*loops, stmt) if isinstance(stmt, For) else loops
+    return max((_read(inner, buffer, around) for inner in body_of(stmt)), default=0)
 
 
 def _replaced(body: Sequence[Stmt], by: Callable[[Prefetch], Sequence[Stmt]]) -> Iterator[Stmt]:

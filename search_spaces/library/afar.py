@@ -13,6 +13,8 @@ ROOM_AHEAD_OF_L2 = 16
 """The same of what the second cache has, which answers sooner than memory."""
 ROOM_FOR_ASKING = 0.75
 """Share of a tile's time in which loads and requests may keep the load units busy."""
+SELDOM = 8
+"""Tiles that read a panel which are few enough for each to ask: the first waits longer than that takes the others."""
 TILES_AHEAD = 2
 """Tiles by which an image of more runs is asked for: one or four are as good within 5 %."""
 
@@ -28,17 +30,17 @@ def is_lost_sight_of(size: int, runs: int, target: Target) -> bool:
     return size > target.l2_bytes and runs > FOLLOWED
 
 
-def turns_ahead(rows: int, vectors: int, stream: bool, target: Target, again: Steps | None = None) -> int:
+def turns_ahead(rows: int, vectors: int, stream: bool, target: Target, steps: Steps, times: int) -> int:
     """How many turns ahead a tile asks for panels: as many as there is room for, since memory takes long to answer, few
     where `stream` has brought them into the second cache.
 
-    A single row only loads, which the CPU looks after itself. Tiles that read panels again and again ask every time for
-    what only the first of them has to wait for: they do so where loads leave room for it.
+    A single row only loads, which the CPU looks after itself. Where many tiles read a panel, all of them would ask for
+    what only the first has to wait for: they do so where loads leave room for it.
 
     Args:
-        again: how fast such tiles step; None where panels are read once.
+        steps: how fast tiles step. `times`: how many of them read a panel, one after the other.
     """
-    if rows == 1 or (again and again.loading(rows, vectors, asking=True) > ROOM_FOR_ASKING):
+    if rows == 1 or (times > SELDOM and steps.loading(rows, vectors, asking=True) > ROOM_FOR_ASKING):
         return 0
     lines = target.l1_bytes // ((ROOM_AHEAD_OF_L2 if stream else ROOM_AHEAD) * LINE)
     return max(n for n in AHEAD if n * vectors <= lines)

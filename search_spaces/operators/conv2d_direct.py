@@ -237,7 +237,7 @@ class RegisterTiles:
         apart = afar and target.num_threads == 1 and weights > data
         s = self._sum(self._output(s, a, config, workload, apart), a, config, inputs, p.rank)
         if afar:
-            s = self._ask(s, a, config, weight, target, apart)
+            s = self._ask(s, a, config, weight, target, apart, p.n * math.prod(p.out))
         # With strides most of what lies ahead is never read, and few lines are read again.
         runs = (
             -(-p.c // p.groups // target.lanes(DType.f32.bytes)) * math.prod(p.window[:-1]) * config.get_int("oh_tile")
@@ -314,13 +314,15 @@ class RegisterTiles:
             s = s.unroll(conv, loop)
         return s.partition(conv, f"{c}.0").vectorize(conv, f"{k}.1")
 
-    def _ask(self, s: Schedule, a: Anchored, config: Config, weight: str, target: Target, stream: bool) -> Schedule:
+    def _ask(
+        self, s: Schedule, a: Anchored, config: Config, weight: str, target: Target, stream: bool, pixels: int
+    ) -> Schedule:
         """Weights that come from afar are asked for turns before they are used and, if loops are apart, a block before,
         while tiles read the one before it again and again."""
         channel = a.reduce_axes(a.anchor)[-1 - len(a.axes(a.output)[2:])]
         rows, vectors = config.get_int("ow_tile") * config.get_int("oh_tile"), config.get_int("oc_vectors")
-        steps = Steps.of(target, lanes=config.get_int("lanes"))  # all tiles read the weights again
-        ahead = turns_ahead(rows, vectors, stream, target, steps)
+        steps = Steps.of(target, lanes=config.get_int("lanes"))
+        ahead = turns_ahead(rows, vectors, stream, target, steps, pixels // rows)
         s = s.prefetch(a.anchor, weight, f"{channel}.1.1", ahead) if ahead else s
         return s.stream(a.anchor, weight, f"{channel}.1.0") if stream else s
 

@@ -12,12 +12,13 @@ from autotune.target import Target
 
 def stays_beside_the_next(c: Contraction, t: Tiling, target: Target) -> bool:
     """Whether the second cache holds what is read again and again beside what is asked for meanwhile."""
-    parts = [part_read_again(c, t, f) for f in c.streamed]
+    parts = [read_again(c, t, f)[0] for f in c.streamed]
     return all(parts) and 2 * sum(parts) <= target.l2_bytes
 
 
-def part_read_again(c: Contraction, t: Tiling, f: Factor) -> int:
-    """Bytes of a factor that tiles read again and again before they go on to the next such part; 0 without one."""
+def read_again(c: Contraction, t: Tiling, f: Factor) -> tuple[int, int]:
+    """Bytes of a factor that tiles read again and again before they go on to the next such part, and how often; 0 bytes
+    and once without such a part."""
     tiles = [-(-a.extent // t.elements(n)) for n, a in enumerate(c.spatial)]
     moving = [f.stride(a.name) != 0 for a in c.spatial]
     deep = c.reduce[c.deep]
@@ -26,10 +27,10 @@ def part_read_again(c: Contraction, t: Tiling, f: Factor) -> int:
     size = math.prod(terms) * f.bytes * math.prod(t.elements(n) for n in range(len(tiles)) if moving[n])
     inner = [(t.block[n], moving[n]) for n in t.inner]
     outer = [(-(-tiles[n] // t.block[n]), moving[n]) for n in t.outer]
-    again = False
+    times = 1
     for turns, moves in reversed([*outer, (-(-deep.extent // depth), True), *inner]):
-        if turns > 1 and moves and again:
-            return size
+        if turns > 1 and moves and times > 1:
+            return size, times
         size *= turns if moves else 1
-        again |= turns > 1 and not moves
-    return 0
+        times *= 1 if moves else turns
+    return 0, 1

@@ -48,6 +48,19 @@ def test_loops_one_after_the_other_share_the_requests() -> None:
     assert rest == "prefetch to L2 B[0, 0, 4*C.r + 320*D.j.0 + 640]"
 
 
+def test_pieces_that_lie_apart_and_are_read_in_one_turn_are_all_asked_for() -> None:
+    """Weights as (channels, places, filters), of which a turn of the channels' loop reads 3 places, unrolled."""
+    a, b = placeholder((4, 2, 4, 3), name="A"), placeholder((2, 3, 4, 64), name="B", constant=True)
+    o, w, i = reduce_axis(2, "o"), reduce_axis(3, "w"), reduce_axis(4, "i")
+    total = compute((4, 64), lambda m, j: sum_(a[m, o, i, w] * b[o, w, i, j], (o, w, i)), name="C")
+    s = Schedule(ComputeDef.build([a, b], [compute((4, 64), lambda m, j: total[m, j] * 2.0, name="D")]))
+    s = s.layout("B", Layout.blocked(4, [(3, 16)], order=(3, 0, 1, 2))).split("D", "j", 16).vectorize("D", "j.1")
+    s = s.reorder("D", "j.0", "m", "j.1").compute_at("C", "D", "m", "register").vectorize("C", "j")
+    s = s.reorder("C", "m", "o", "i", "w", "j").unroll("C", "w").stream("C", "B", "i")
+    (request,) = requests(s)  # 384 elements of a panel in 4 tiles of 8 turns: 12 in a turn
+    assert request == "prefetch to L2 B[0, 0, 0, 0, 12*C.i + 48*C.o + 384*D.j.0 + 96*D.m + 384]"
+
+
 def test_what_moves_unevenly_is_not_asked_for() -> None:
     assert requests(product(16, 64, 20, fused=True).stream("C", "B", "r")) == []
 
