@@ -122,7 +122,7 @@ class InferenceSession:
             with needing_all("compiling a model"):
                 from autotune.api.kept import KeptProgram
 
-                wanted = _with_threads(Target.parse(target), self._options)  # LLVM knows the CPUs
+            wanted = _with_threads(Target.parse(target), self._options)
             extents = getattr(self._options, "extents", None)
             denoted = getattr(self._options, "denoted", None)
             if fallback is not None and not fixed:  # it has no way to fix an input
