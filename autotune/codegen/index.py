@@ -172,10 +172,7 @@ class Indexer:
         """Element offset of a position in a buffer."""
         kept = self._flat.get(id(indices))
         if kept is None:
-            total = Linear()
-            for index, stride in zip(indices, buffer.strides):
-                total = total + index * stride
-            total = total.joined()
+            total = buffer.place(indices).joined()
             # The tuple is kept alive with the result, so its id stays its own.
             kept = self._flat[id(indices)] = (indices, total)
         return kept[1]

@@ -148,7 +148,7 @@ def _read(stmt: Stmt, buffer: Buffer, loops: tuple[For, ...]) -> int:
     """Elements of a buffer that a statement reads at most, by its own loops."""
     if isinstance(stmt, Store):
         loads = (e for e in expressions(stmt) if isinstance(e, Load) and e.buffer == buffer)
-        terms = (Prefetch(buffer, load.indices, 0).place.terms for load in loads)
+        terms = (buffer.place(load.indices).terms for load in loads)
         return max((math.prod(loop.extent for loop in loops if moved.get(loop.var)) for moved in terms), default=0)
     around = (*loops, stmt) if isinstance(stmt, For) else loops
     return max((_read(inner, buffer, around) for inner in body_of(stmt)), default=0)

@@ -7,7 +7,7 @@ Indices are `Linear` forms over loop variables, one per physical dimension of a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
@@ -32,6 +32,13 @@ class Buffer:
     @property
     def strides(self) -> tuple[int, ...]:
         return tuple(math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
+
+    def place(self, indices: Sequence[Linear]) -> Linear:
+        """Of an element, from the start."""
+        total = Linear()
+        for index, stride in zip(indices, self.strides):
+            total = total + index * stride
+        return total
 
     @property
     def elements(self) -> int:
@@ -136,10 +143,7 @@ class Prefetch:
     @property
     def place(self) -> Linear:
         """Of the element, from the start of its buffer."""
-        total = Linear()
-        for index, stride in zip(self.indices, self.buffer.strides):
-            total = total + index * stride
-        return total
+        return self.buffer.place(self.indices)
 
     def at(self, place: Linear) -> Prefetch:
         """The same of another element, by its place from the start."""

@@ -40,7 +40,9 @@ def turns_ahead(rows: int, vectors: int, stream: bool, target: Target, steps: St
     Args:
         steps: how fast tiles step. `times`: how many of them read a panel, one after the other.
     """
-    if rows == 1 or (times > SELDOM and steps.loading(rows, vectors, asking=True) > ROOM_FOR_ASKING):
+    loads_and_requests = rows + 2 * vectors  # a request takes as long as a load
+    crowded = steps.loading(rows * vectors, loads_and_requests) > ROOM_FOR_ASKING
+    if rows == 1 or (times > SELDOM and crowded):
         return 0
     lines = target.l1_bytes // ((ROOM_AHEAD_OF_L2 if stream else ROOM_AHEAD) * LINE)
     return max(n for n in AHEAD if n * vectors <= lines)

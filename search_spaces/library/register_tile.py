@@ -51,10 +51,9 @@ class Steps:
         """Of one step: multiply-adds, or loads, or the wait for the step before, whichever takes longest."""
         return max(max(sums, self.pipe.in_flight) / self.pipe.per_cycle, loads / self.loads)
 
-    def loading(self, rows: int, vectors: int, asking: bool = False) -> float:
-        """Share of a step's time in which a tile keeps the load units busy, where it also asks for vectors to come."""
-        loads = rows + (2 if asking else 1) * vectors  # a request takes as long as a load
-        return loads / self.loads / self.cycles(rows * vectors, 0)
+    def loading(self, sums: float, loads: float) -> float:
+        """Share of the time of a step's multiply-adds in which its loads keep their units busy."""
+        return loads / self.loads / self.cycles(sums, 0)
 
 
 def registers(rows: int, vectors: int) -> int:

@@ -252,7 +252,7 @@ def _planes(lanes: int) -> Layout:
 
 
 def _as_multiplied(config: Config, lanes: int, columns: int) -> Layout:
-    """The same with what a tile of the products reads of each channel together, channel after channel.
+    """The same dimensions with what a tile of the products reads of a channel together, channel after channel.
 
     A tile then reads one run of memory, or the rows of one where its width does not divide them. Where blocks of
     channels lie a plane apart, it reads a little of each, and a CPU fetches only so many runs ahead: tiles from behind

@@ -19,7 +19,7 @@ from autotune.schedule.dot_products import PAIRS, TILES
 from autotune.search_spaces.library.afar import AHEAD, turns_ahead
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
-from autotune.search_spaces.sketch.coming import read_again, stays_beside_the_next
+from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
 from autotune.search_spaces.sketch.contraction import Axis, Contraction
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.foresee import Cost, foreseen
@@ -102,7 +102,7 @@ class SketchSpace(ConfigSpace):
             if name in config:
                 order = config.get_ints(name)
                 knobs[name] = (*(n for n in once if n in order), *(n for n in order if n not in once))
-        if t.stream and not any(read_again(c, t, f)[0] for f in c.streamed):
+        if t.stream and not any(part_read_again(c, t, f).bytes for f in c.streamed):
             knobs["stream"] = False
         if self.numbers.target.num_threads == 1:
             knobs["shared"] = 1
@@ -169,7 +169,7 @@ class SketchSpace(ConfigSpace):
             if "ahead" in config:
                 t = self.tiling(config)
                 stream = stays_beside_the_next(self.numbers.c, t, self.numbers.target)
-                times = min(read_again(self.numbers.c, t, f)[1] for f in self.numbers.c.streamed)
+                times = min(part_read_again(self.numbers.c, t, f).times for f in self.numbers.c.streamed)
                 vectors = t.tile[t.vector]
                 height, steps = math.prod(t.tile) // vectors, self._steps(t)
                 ahead = turns_ahead(height, vectors, stream, self.numbers.target, steps, times)

@@ -224,7 +224,8 @@ def test_tiles_of_pairs_load_no_longer_than_they_multiply(mcpu: str) -> None:
     t, pipe = space.tiling(space.default()), target.core.pipe("fma.f32", 256)
     assert pipe is not None
     alone = 1 if target.core.adds_beside_multiplies else 2  # sums take turns of the units that multiply
-    loads = sum(t.tile) + (t.tile[t.vector] if t.ahead else 0)  # and what is asked for
+    assert t.stream and bool(t.ahead) == (alone > 1)  # or loads leave no room for requests
+    loads = sum(t.tile) + t.tile[t.vector]  # and what is asked for, if it is
     assert loads / target.core.loads <= alone * math.prod(t.tile) / pipe.per_cycle
     assert {turns(f.dot, target) for f in space.numbers.c.foldings} == {alone}
 
