@@ -103,6 +103,11 @@ def _pieces(extents: Array, size: Array, loose: NDArray[np.bool_]) -> Array:
     return np.asarray(np.where(loose, found, np.ceil(found)))
 
 
+def _shared(units: Array, threads: int) -> Array:
+    """The share of the threads that have work while whole units are shared."""
+    return np.asarray(units / threads / np.ceil(units / threads))
+
+
 class _Counted:
     def __init__(self, n: NestNumbers, b: Batch) -> None:
         self.n, self.c, self.core, self.target = n, n.c, n.core, n.target
@@ -455,8 +460,9 @@ class _Counted:
             units = np.where(shared, units * turns, units)
             together &= ~moving | (shared & ~alone)
             first &= ~moving
-        each = units / self.target.num_threads
-        return each / np.ceil(each), each
+        threads = self.target.num_threads
+        whole, more = np.floor(units), units % 1  # of an end that data decides, as many on average
+        return (1 - more) * _shared(whole, threads) + more * _shared(whole + 1, threads), units / threads
 
     def _aliasing(self) -> Array:
         """Rows of a tile that compete for the same lines of the first-level cache, in units of its ways."""

@@ -272,6 +272,19 @@ def test_numbers_of_a_nest_are_finite_and_follow_it() -> None:
     assert row["copying"] > 0 == unpacked["copying"]
 
 
+def test_one_thread_always_has_work_wherever_data_ends_the_rows() -> None:
+    """There are one and a half blocks on average, which two threads share worse than one does."""
+    text = "matmul a=1,320,64 b=64,48 + until end=scalar:i64 axis=1 rest=any"
+    one, two = (space_of(text, fixed(f"x86 -mcpu=znver3 -num-cores={threads}")) for threads in (1, 2))
+    config = Config.of(
+        {"vector": "j", "lanes": 8, "tile": (1, 6, 2), "block.i": 32, "block.j": 0, "outer": (1, 2), "inner": (1, 2),
+         "depth": 0, "unroll": 1, "pack.in0": NO, "shared": 1}
+    )  # fmt: skip
+    found = [space.usual.of(Batch.of(space.numbers.c, [space.tiling(config)]))[0] for space in (one, two)]
+    at = one.feature_names.index("balance")
+    assert found[0][at] == 1.0 and 0.5 < found[1][at] < 1.0
+
+
 def test_numbers_tell_parts_of_sums_prefetching_and_the_innermost_loop_apart() -> None:
     space = space_of("matmul a=var:4,1024 b=const:1024,4096")
     plain = space.default().replace(depth=0, ahead=0)
