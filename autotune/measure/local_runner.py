@@ -18,10 +18,20 @@ from autotune.measure.buffers import SpareBuffers
 from autotune.measure.failure import Failure
 from autotune.measure.gauge import Gauge
 from autotune.measure.reference import Errors, error_factor, make_reference
-from autotune.measure.timing import Patience, TimedLoop, Timing, TimingPolicy, patiently, time_in_turn, time_steadily
+from autotune.measure.timing import (
+    Patience,
+    TimedLoop,
+    Timing,
+    TimingPolicy,
+    patiently,
+    time_beside,
+    time_in_turn,
+    time_steadily,
+)
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.measure.verify import verify
 from autotune.measure.weights import WeightBlock
+from autotune.measure.yardstick import Yardstick
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
@@ -29,6 +39,7 @@ from autotune.tensor.dtype import DType
 
 _TASK_BYTES = 1 << 30  # references and packed inputs kept for later trials
 _SPARE_BYTES = 1 << 28  # outputs and scratch
+_YARDSTICKS = 256  # of the tasks tried last; each is the machine code of a kernel
 _L3_MULTIPLE = 4  # weights that total this many times the L3 come from DRAM
 
 
@@ -67,6 +78,7 @@ class LocalRunner:
         self._tasks: OrderedDict[str, TaskData] = OrderedDict()
         self._spare = SpareBuffers(_SPARE_BYTES)
         self._weights: dict[tuple[DType, int], WeightBlock] = {}
+        self._yardsticks: OrderedDict[tuple[str, int], Yardstick] = OrderedDict()
 
     def close(self) -> None:
         for pool in self._pools:
@@ -89,9 +101,30 @@ class LocalRunner:
             if isinstance(found, Failure):
                 return found
             bench, errors = found
-            loop = self._loop(bench, options.weight_bytes)
-            timing = time_steadily(loop, self._gauge, self._policy, options.incumbent, patience=self._patience)
+            timing = self._timed(candidate.workload, bench, build, options, stack)
         return _result(timing, errors, time.monotonic() - start)
+
+    def _timed(
+        self, workload: Workload, bench: Bench, build: BuildResult, options: RunOptions, stack: ExitStack
+    ) -> Timing:
+        """A trial's time, in turn with the task's yardstick; without one, or much faster, it is the next."""
+        key = (workload.key, options.weight_bytes)
+        yardstick, loop = self._yardsticks.pop(key, None), self._loop(bench, options.weight_bytes)
+        if yardstick is None:
+            timing = time_steadily(loop, self._gauge, self._policy, options.incumbent, patience=self._patience)
+        else:
+            other = stack.enter_context(self._bench(workload, yardstick.build.kernel))
+            beside = self._loop(other, options.weight_bytes)
+            beside(1, 1)  # its buffers were others'
+            timing, taken = time_beside(loop, beside, yardstick.calm, self._gauge, self._policy, options.incumbent)
+            yardstick.seconds.extend(taken)
+        if not timing.disturbed and (yardstick is None or yardstick.succeeded_by(timing.seconds)):
+            yardstick = Yardstick.of(build, timing.seconds, yardstick)
+        if yardstick is not None:
+            self._yardsticks[key] = yardstick
+            if len(self._yardsticks) > _YARDSTICKS:
+                self._yardsticks.popitem(last=False)
+        return timing
 
     def compare(
         self,

@@ -6,7 +6,9 @@
 - A model's latency is the *median* of interleaved rounds: what a user sees.
 - A speed-up is peer time / our time, both from the same interleaved rounds; where a decision hangs on it, the median
   of the rounds' ratios with its interval (`Ratio`). Kernels that are timed in turn are compared likewise: by the
-  *median* of their rounds, of each what it took by what the turn it was in did to all of them (`levels`).
+  *median* of their rounds, of each what it took by what the turn it was in did to all of them (`levels`). A trial of a
+  task of which others were made is timed in turn with one of them, and its time is the ratio of both quartiles, times
+  what the other takes in calm times (`yardstick`).
 - Spread says how much to trust a number: how far the median lies above the minimum, relative to the minimum.
 
 Batches are short and follow each other in compiled code, so that some of them fall between two disturbances. A few
@@ -140,6 +142,8 @@ class TimingPolicy:
     Attributes:
         rounds: how many quiet rounds a trial's time is taken from.
         most_rounds: how many rounds it may take to find them, and for them to agree.
+        paired_rounds: how many turns with a yardstick in which both were quiet it is taken from instead, of twice as
+            many at most.
         compared_rounds: how many quiet ones of each kernel that is timed in turn with others.
         round_seconds: about how long a round lasts: its batches, one at least.
         batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's resolution and
@@ -153,6 +157,7 @@ class TimingPolicy:
 
     rounds: int = 5
     most_rounds: int = 16
+    paired_rounds: int = 3
     compared_rounds: int = 8
     round_seconds: float = 0.002
     batch_seconds: float = 0.00025
@@ -167,11 +172,11 @@ class TimingPolicy:
         number = max(1, round(self.batch_seconds / max(one_call, 1e-9)))
         return max(1, round(self.round_seconds / max(number * one_call, self.batch_seconds))), number
 
-    def deserved(self, seconds: float, incumbent: float | None) -> int:
-        """How many quiet rounds a kernel gets that took so long until now."""
+    def deserved(self, seconds: float, incumbent: float | None, rounds: int) -> int:
+        """How many quiet rounds a kernel gets that took so long until now, of those that others get."""
         if incumbent is None or seconds <= self.loser_ratio * incumbent:
-            return self.rounds
-        return min(self.rounds, 1 if seconds > self.abort_ratio * incumbent else self.loser_rounds)
+            return rounds
+        return min(rounds, 1 if seconds > self.abort_ratio * incumbent else self.loser_rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,10 @@ class Round:
     def quiet(self, gauge: GaugeLike) -> bool:
         # The wait before it is over: another round's, or nobody's.
         return gauge.quiet(replace(self.before, waited=0.0)) and gauge.quiet(self.after)
+
+    def at_pace(self, times: float) -> Round:
+        """As it would have been if all had been so many times as fast."""
+        return replace(self, batches=tuple(float(batch / times) for batch in self.batches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +280,7 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
     rounds = [first] if number == 1 else []
     while True:
         quiet = [min(found.at(gauge.ghz)) for found in rounds if found.quiet(gauge)]
-        wanted = policy.deserved(best, incumbent)
+        wanted = policy.deserved(best, incumbent, policy.rounds)
         most = policy.most_rounds if wanted == policy.rounds else wanted
         least, allowed = needed(quiet, incumbent, policy, wanted, _ROUGH)
         enough = len(quiet) >= least and uncertainty(quiet) <= allowed
@@ -281,6 +290,54 @@ def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbe
         rounds.append(timed(number, batches))
         spent += number * sum(rounds[-1].batches)
         best = min(best, *rounds[-1].batches)
+
+
+def time_beside(
+    loop: TimedLoop,
+    yardstick: TimedLoop,
+    calm: float,
+    gauge: GaugeLike,
+    policy: TimingPolicy,
+    incumbent: float | None = None,
+) -> tuple[Timing, list[float]]:
+    """Time a kernel in turn with another of its task, both of which have run before.
+
+    What the host does to both for a while says nothing about the kernel: its time is what it takes of the other's, so
+    that few turns are enough.
+
+    Args:
+        calm: seconds that the yardstick takes in calm times.
+
+    Returns:
+        the time as it is in calm times; what the yardstick took in turns in which both were quiet.
+    """
+    loops, shapes = (loop, yardstick), (policy.batches(min(loop(1, 2))), policy.batches(calm))
+    moment, turns, spent = gauge.look(), list[tuple[Round, Round]](), 0.0
+
+    def timed(place: int) -> Round:
+        nonlocal moment, spent
+        batches, number = shapes[place]
+        before, samples = moment, tuple(loops[place](number, batches))
+        moment, spent = gauge.look(), spent + number * sum(samples)
+        return Round(samples, before, moment)
+
+    while True:
+        places = (0, 1) if len(turns) % 2 == 0 else (1, 0)
+        pair = dict(zip(places, map(timed, places)))
+        turns.append((pair[0], pair[1]))
+        quiet = [turn for turn in turns if all(one.quiet(gauge) for one in turn)]
+        ours, others = zip(*(quiet or turns))
+        taken = [min(one.at(gauge.ghz)) for one in others]
+        pace = kernel_seconds(taken) / calm
+        seconds = kernel_seconds([min(one.at(gauge.ghz)) for one in ours]) / pace
+        wanted = policy.deserved(seconds, incumbent, policy.paired_rounds)
+        if len(quiet) >= wanted or len(turns) >= 2 * wanted or spent >= policy.max_seconds:
+            break
+    batches = [batch for one in ours for batch in one.at_pace(pace).at(gauge.ghz)]
+    probe = max(moment.gflops for turn in turns for one in turn for moment in (one.before, one.after))
+    mark = 2 * len(quiet) < wanted or spread(batches) > HIGH_SPREAD
+    timing = Timing(seconds, spread(batches), len(batches), shapes[0][1], probe, mark)
+    return timing, taken if quiet else []
 
 
 def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPolicy, most: int) -> list[Timing]:
@@ -334,13 +391,7 @@ def _levelled(taken: Sequence[Mapping[int, Round]], ghz: float) -> list[list[Rou
         for turn, one in rounds.items():
             seconds[place, turn] = min(one.at(ghz))
     slow = slowness(seconds) if turns else ()
-    return [
-        [
-            replace(one, batches=tuple(float(batch / slow[turn]) for batch in one.batches))
-            for turn, one in rounds.items()
-        ]
-        for rounds in taken
-    ]
+    return [[one.at_pace(float(slow[turn])) for turn, one in rounds.items()] for rounds in taken]
 
 
 class Patience:

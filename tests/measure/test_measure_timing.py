@@ -18,6 +18,7 @@ from autotune.measure.timing import (
     latency,
     speedup,
     spread,
+    time_beside,
     time_in_turn,
     time_kernel,
     time_steadily,
@@ -254,6 +255,35 @@ def test_what_makes_all_kernels_slower_for_a_while_does_not_count_between_them()
     policy = replace(POLICY, compared_rounds=16)
     found = [timing.seconds for timing in time_in_turn([kernel(n) for n in range(6)], FakeGauge(), policy, 24)]
     assert found == pytest.approx([0.001 * (1 + place / 50) for place in range(6)], rel=0.01)
+
+
+@pytest.mark.parametrize("pace", [1.0, 1.7])
+def test_a_trial_beside_a_yardstick_is_not_slow_where_both_are(pace: float) -> None:
+    trial, yardstick = FakeKernel(0.002 * pace), FakeKernel(0.001 * pace)
+    timing, taken = time_beside(trial, yardstick, 0.001, FakeGauge(), POLICY)
+    assert timing.seconds == pytest.approx(0.002) and not timing.disturbed
+    assert taken == pytest.approx([0.001 * pace] * POLICY.paired_rounds)
+    assert len(trial.calls) - 1 == len(yardstick.calls) == POLICY.paired_rounds
+
+
+def test_a_trial_that_has_lost_gets_fewer_turns_beside_the_yardstick() -> None:
+    def turns(incumbent: float | None) -> int:
+        yardstick = FakeKernel(0.001)
+        time_beside(FakeKernel(0.002), yardstick, 0.001, FakeGauge(), replace(POLICY, paired_rounds=5), incumbent)
+        return len(yardstick.calls)
+
+    assert [turns(None), turns(0.0019), turns(0.001), turns(0.0005)] == [5, 5, POLICY.loser_rounds, 1]
+
+
+def test_turns_beside_a_yardstick_count_where_both_were_quiet() -> None:
+    never, taken = time_beside(FakeKernel(0.002), FakeKernel(0.001), 0.001, FakeGauge(80.0), POLICY)
+    assert never.disturbed and never.seconds == pytest.approx(0.002) and taken == []
+    # The first look is before the first round, and a turn has two more.
+    late = FakeGauge(100.0, 100.0, 80.0, 80.0, 100.0, 100.0)
+    trial = FakeKernel(0.002, noise=(1.0, 1.0, 3.0, 3.0, 1.0))
+    found, taken = time_beside(trial, FakeKernel(0.001), 0.001, late, POLICY)
+    assert found.seconds == pytest.approx(0.002) and not found.disturbed
+    assert len(taken) == POLICY.paired_rounds and len(trial.calls) - 1 == POLICY.paired_rounds + 2
 
 
 def test_kernels_in_turn_alternate_direction() -> None:
