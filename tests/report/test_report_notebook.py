@@ -15,6 +15,7 @@ from autotune.engines.compare import Comparison, EngineResult
 from autotune.ops.parse import parse_workload
 from autotune.records import Tier
 from autotune.report.coverage import Coverage
+from autotune.report.naming import task_name
 from autotune.report.notebook import MOST_ROWS, html_table
 from autotune.report.profile import HostProfile, KernelProfile, Profile
 from tests.cli.cli_models import conv_model, save
@@ -102,3 +103,9 @@ def test_a_tuning_report_and_tasks(tmp_path: Path) -> None:
     assert isinstance(found, tuple)
     rows = cells(found._repr_html_())
     assert len(rows) == len(found) + 1 and rows[0] == ["share of FLOP", "uses", "node", "operator"]
+
+
+def test_a_task_is_called_after_its_first_kernel_and_says_how_many_there_are() -> None:
+    assert task_name([]) == task_name([()]) == ""
+    assert task_name([("conv1",)]) == "conv1"
+    assert task_name([("conv1", "bn1", "relu1"), ("conv2", "bn2", "relu2"), ()]) == "conv1 (+2) ×2"
