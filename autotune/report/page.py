@@ -13,7 +13,7 @@ from autotune.report.coverage import Coverage
 from autotune.report.history import Difference, History
 from autotune.report.naming import kernel_name
 from autotune.report.profile import HostProfile, KernelProfile, Profile
-from autotune.report.text import percent
+from autotune.report.text import counted, percent
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -84,7 +84,7 @@ def render(page: Page) -> str:
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters.update(duration=_duration, percent=percent, number=_number, coded=_coded)
+    environment.filters.update(duration=_duration, percent=percent, number=_number, coded=_coded, counted=counted)
     rows = sorted(_steps(page.profile), key=lambda row: -row.seconds)
     return environment.get_template(TEMPLATE).render(
         page=page, bars=_bars(page.contenders), strip=_strip(page.profile), roof=_roofline(page.profile),

@@ -12,44 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.compiler.compile import KernelReport
 from autotune.cost_model.training import Score
-from autotune.ops import parse_workload
-from autotune.records import Tier
 from autotune.report.charts import Axis, apart, spanning, stairs
-from autotune.report.coverage import Coverage
 from autotune.report.history import Difference, History
-from autotune.report.page import Contender, Page, Quality, render
-from autotune.report.profile import HostProfile, KernelProfile, Profile
-
-PRODUCT = parse_workload("matmul a=64,128 b=128,64")
-EVIL = "<script>alert('1')</script>"
-
-
-def kernel(name: str, start: float, seconds: float, record: float | None = None) -> KernelProfile:
-    tier = Tier.MISS if record is None else Tier.EXACT
-    report = KernelReport(PRODUCT, '{"template":"sketch.contraction"}', tier, "never tuned", record, 90_000, (name,))
-    return KernelProfile(report, start, seconds, seconds / 2)
-
-
-def page(**changes: object) -> Page:
-    kernels = (kernel("conv1", 0.0, 2e-3, 1.5e-3), kernel(EVIL, 2e-3, 1e-3))
-    profile = Profile(
-        kernels,
-        (HostProfile("node 'n' (NonZero)", 3e-3, 1e-3),),
-        2,
-        4.2e-3,
-        200.0,
-        (("L2", 1, 100.0), ("memory", 2, 10.0)),
-    )
-    values: dict[str, object] = {
-        "title": "model.onnx", "facts": (("CPU", "one"),), "profile": profile,
-        "contenders": (
-            Contender("autotune", 4.2e-3, None, None, 1e-6), Contender("other", 5e-3, 1.19, (1.1, 1.3), 2e-6),
-        ),
-        "coverage": Coverage.of([k.report for k in kernels]), "command": "autotune tune model.onnx",
-    }  # fmt: skip
-    return Page(**{**values, **changes})  # type: ignore[arg-type]
+from autotune.report.page import Quality, render
+from tests.report.report_pages import EVIL, kernel, page
 
 
 class _Links(HTMLParser):
@@ -155,7 +122,7 @@ def test_it_says_what_was_measured() -> None:
         "4.20 ms", "1.19 × our time, 1.10 to 1.30; answers differ",
         "answers differ from ONNX Runtime's by 1.0e-06", "conv1", "50.0 %", "autotune tune model.onnx",
         "3.00 ms → 2.00 ms, limit 1.00 ms; 9 trials, 2 failed", "cycles", "Against other.sqlite", "0.50", "on the host",
-        "FLOP per byte",
+        "FLOP per byte", "1 kernel: never tuned", "a run, in 2 kernels",
     ):  # fmt: skip
         assert piece in shown
     bare = render(page())
