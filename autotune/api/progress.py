@@ -225,6 +225,11 @@ class _Notebook:
         self.console.print(drawn)
         self._handle.update({"text/plain": self._notes + self._taken()}, raw=True)
 
+    def end(self) -> None:
+        """Leave the notes alone, as a terminal does: a bar that stands still for ever says nothing."""
+        self._notes += self._taken()
+        self._handle.update({"text/plain": self._notes}, raw=True)
+
     def _taken(self) -> str:
         text = self._page.getvalue()
         self._page.seek(0)
@@ -250,8 +255,11 @@ def showing(wanted: bool | None) -> Iterator[TuneProgress | None]:
         return
     progress = TuneProgress(console)
     if console.is_jupyter:
-        progress.stays = _Notebook(console)
-        yield progress
+        progress.stays = notebook = _Notebook(console)
+        try:
+            yield progress
+        finally:
+            notebook.end()
     elif console.is_terminal:
         with Live(Text("starting ..."), console=console, refresh_per_second=4, transient=True) as live:
             progress.stays = live

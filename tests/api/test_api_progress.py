@@ -147,4 +147,7 @@ def test_a_notebook_has_one_output_for_a_whole_run(monkeypatch: pytest.MonkeyPat
     notebook.update(Group(Text("here")))
     notebook.update(Group(Text("there")))
     assert shown == ["a note\nhere\n", "a note\nthere\n"]
+    notebook.console.print("the last")
+    notebook.end()
+    assert shown[-1] == "a note\nthe last\n", "what stood in place has gone"
     assert elsewhere.getvalue() == ""

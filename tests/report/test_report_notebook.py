@@ -12,6 +12,7 @@ from autotune.api.compile import tasks
 from autotune.api.explain import explain
 from autotune.compiler.compile import KernelReport
 from autotune.engines.compare import Comparison, EngineResult
+from autotune.graph import load_model
 from autotune.ops.parse import parse_workload
 from autotune.records import Tier
 from autotune.report.coverage import Coverage
@@ -109,3 +110,9 @@ def test_a_task_is_called_after_its_first_kernel_and_says_how_many_there_are() -
     assert task_name([]) == task_name([()]) == ""
     assert task_name([("conv1",)]) == "conv1"
     assert task_name([("conv1", "bn1", "relu1"), ("conv2", "bn2", "relu2"), ()]) == "conv1 (+2) ×2"
+
+
+def test_lines_of_graphs_and_schedules_are_not_broken() -> None:
+    """A notebook breaks those of preformatted text, between any two letters."""
+    shown = autotune.best_schedule("relu data=64", TARGET, False).schedule, load_model(conv_model().SerializeToString())
+    assert all("white-space: pre" in one._repr_html_().partition(">")[0] for one in shown)
