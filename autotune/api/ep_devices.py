@@ -9,7 +9,7 @@ from enum import IntEnum
 from autotune.api.ort_memory import CPU_MEMORY, OrtDeviceMemoryType, OrtMemoryInfo
 from autotune.api.providers import CPU
 from autotune.errors import UnsupportedError
-from autotune.machine import this_machine
+from autotune.machine import model_name
 from autotune.version import installed_version
 
 _PCI_VENDORS = {"AMD": 0x1022, "Intel": 0x8086}
@@ -51,7 +51,7 @@ class OrtEpDevice:
 
 def get_ep_devices() -> list[OrtEpDevice]:
     """The CPU, under ONNX Runtime's name of its provider."""
-    model = this_machine().model
+    model = model_name()  # not the whole machine, which takes LLVM: a runtime-only install answers, too
     vendor = next((name for name in _PCI_VENDORS if model.startswith(name)), "unknown")
     device = OrtHardwareDevice(OrtHardwareDeviceType.CPU, vendor, _PCI_VENDORS.get(vendor, 0))
     return [OrtEpDevice(CPU, "autotune", device, {"version": installed_version() or "unknown"})]
