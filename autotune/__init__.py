@@ -15,13 +15,31 @@ from autotune.install import needing_all
 if TYPE_CHECKING:
     from autotune.api.best import BestSchedule, best_schedule
     from autotune.api.compile import compile, tasks
+    from autotune.api.ep_devices import (
+        OrtEpDevice,
+        OrtHardwareDevice,
+        OrtHardwareDeviceType,
+        get_ep_devices,
+        register_execution_provider_library,
+        unregister_execution_provider_library,
+    )
     from autotune.api.explain import explain
     from autotune.api.fallback import FallbackWarning
     from autotune.api.io_binding import IOBinding
     from autotune.api.locate import Layered
+    from autotune.api.lora_adapter import LoraAdapter
+    from autotune.api.model_compiler import ModelCompiler, OrtCompileApiFlags
     from autotune.api.node_arg import NodeArg
     from autotune.api.optimize import optimize
     from autotune.api.ort_device import OrtDevice
+    from autotune.api.ort_memory import (
+        OrtAllocatorType,
+        OrtDeviceMemoryType,
+        OrtMemoryInfo,
+        OrtMemoryInfoDeviceType,
+        OrtMemType,
+        create_and_register_allocator,
+    )
     from autotune.api.ort_module import (
         disable_telemetry_events,
         enable_telemetry_events,
@@ -30,6 +48,7 @@ if TYPE_CHECKING:
         preload_dlls,
         set_default_logger_callback,
         set_default_logger_verbosity,
+        set_global_thread_pool_sizes,
         set_seed,
     )
     from autotune.api.ort_value import OrtValue
@@ -40,6 +59,7 @@ if TYPE_CHECKING:
         ExecutionMode,
         ExecutionOrder,
         GraphOptimizationLevel,
+        OrtExecutionProviderDevicePolicy,
         RunOptions,
         SessionOptions,
         set_default_logger_severity,
@@ -70,9 +90,21 @@ _PUBLIC = {
     "IOBinding": "autotune.api.io_binding",
     "InferenceSession": "autotune.api.session",
     "Layered": "autotune.api.locate",
+    "LoraAdapter": "autotune.api.lora_adapter",
+    "ModelCompiler": "autotune.api.model_compiler",
     "ModelMetadata": "autotune.metadata",
     "NodeArg": "autotune.api.node_arg",
+    "OrtAllocatorType": "autotune.api.ort_memory",
+    "OrtCompileApiFlags": "autotune.api.model_compiler",
     "OrtDevice": "autotune.api.ort_device",
+    "OrtDeviceMemoryType": "autotune.api.ort_memory",
+    "OrtEpDevice": "autotune.api.ep_devices",
+    "OrtExecutionProviderDevicePolicy": "autotune.api.session_options",
+    "OrtHardwareDevice": "autotune.api.ep_devices",
+    "OrtHardwareDeviceType": "autotune.api.ep_devices",
+    "OrtMemType": "autotune.api.ort_memory",
+    "OrtMemoryInfo": "autotune.api.ort_memory",
+    "OrtMemoryInfoDeviceType": "autotune.api.ort_memory",
     "OrtValue": "autotune.api.ort_value",
     "RunOptions": "autotune.api.session_options",
     "SessionOptions": "autotune.api.session_options",
@@ -84,6 +116,7 @@ _PUBLIC = {
     "compile": "autotune.api.compile",
     "compile_shapes": "autotune.api.shapes",
     "compile_staged": "autotune.api.staged",
+    "create_and_register_allocator": "autotune.api.ort_memory",
     "disable_telemetry_events": "autotune.api.ort_module",
     "enable_telemetry_events": "autotune.api.ort_module",
     "explain": "autotune.api.explain",
@@ -91,15 +124,19 @@ _PUBLIC = {
     "get_available_providers": "autotune.api.providers",
     "get_build_info": "autotune.api.ort_module",
     "get_device": "autotune.api.providers",
+    "get_ep_devices": "autotune.api.ep_devices",
     "get_version_string": "autotune.api.ort_module",
     "optimize": "autotune.api.optimize",
     "preload_dlls": "autotune.api.ort_module",
+    "register_execution_provider_library": "autotune.api.ep_devices",
     "set_default_logger_callback": "autotune.api.ort_module",
     "set_default_logger_severity": "autotune.api.session_options",
     "set_default_logger_verbosity": "autotune.api.ort_module",
+    "set_global_thread_pool_sizes": "autotune.api.ort_module",
     "set_seed": "autotune.api.ort_module",
     "tasks": "autotune.api.compile",
     "tune": "autotune.api.tune",
+    "unregister_execution_provider_library": "autotune.api.ep_devices",
     "write_report": "autotune.api.report",
 }
 
@@ -116,9 +153,21 @@ __all__ = [
     "IOBinding",
     "InferenceSession",
     "Layered",
+    "LoraAdapter",
+    "ModelCompiler",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtCompileApiFlags",
     "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtEpDevice",
+    "OrtExecutionProviderDevicePolicy",
+    "OrtHardwareDevice",
+    "OrtHardwareDeviceType",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
     "OrtValue",
     "RunOptions",
     "SessionOptions",
@@ -130,6 +179,7 @@ __all__ = [
     "compile",
     "compile_shapes",
     "compile_staged",
+    "create_and_register_allocator",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "explain",
@@ -137,15 +187,19 @@ __all__ = [
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
     "optimize",
     "preload_dlls",
+    "register_execution_provider_library",
     "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
     "set_seed",
     "tasks",
     "tune",
+    "unregister_execution_provider_library",
     "write_report",
 ]
 

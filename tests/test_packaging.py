@@ -117,6 +117,8 @@ def test_compiled_files_run_with_numpy_alone(wheel: Path, tmp_path: Path) -> Non
     run(python, "-c", code + "np.save('y.npy', s.run(None, {'x': x})[0])", cwd=tmp_path)
     (y,) = autotune.InferenceSession(tmp_path / "tiny.at").run(None, {"x": x})
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), y)
+    devices = "s.get_input_epdevices() == autotune.get_ep_devices(), len(s.get_input_memory_infos())"
+    assert run(python, "-c", f"{code}print({devices})", cwd=tmp_path) == "True 1"
     code = "import autotune, numpy as np; s = autotune.InferenceSession('several.at'); x = np.load('x.npy'); "
     run(python, "-c", code + "np.save('y.npy', s.run(None, {'x': np.concatenate([x, x[:2]])})[0])", cwd=tmp_path)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.concatenate([y, y[:2]]))

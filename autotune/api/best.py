@@ -39,6 +39,18 @@ class BestSchedule:
     workload: Workload
     target: Target
 
+    def _repr_html_(self) -> str:
+        from autotune.report.notebook import html_table
+        from autotune.report.text import duration
+
+        knobs = ", ".join(f"{name}={value}" for name, value in self.config.items())
+        rows = [
+            ("schedule", f"{self.tier.value}: {self.reason}"),
+            ("measured", duration(self.seconds)),
+            ("config", knobs or "none: stored steps"),
+        ]
+        return html_table(self.workload.describe(), ("what", "is"), rows, [f"for {self.target}"])
+
     def build(self) -> KernelFunction:
         """Compile and link: a function on ordinary NumPy arrays.
 

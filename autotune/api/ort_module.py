@@ -64,6 +64,12 @@ def set_seed(seed: int) -> None:
         raise InputError(f"a seed is a number, not {seed!r}")
 
 
+def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
+    """Has no effect: every session has threads of its own, as many as its `intra_op_num_threads`."""
+    if intra_op_num_threads or inter_op_num_threads:
+        tell_once("set_global_thread_pool_sizes", "every session has threads of its own")
+
+
 def enable_telemetry_events() -> None:
     """Has no effect: autotune reports to nobody."""
     tell_once("enable_telemetry_events", "it reports to nobody")

@@ -21,6 +21,7 @@ from autotune.api.phase import Phase
 from autotune.report.text import clock, counted, duration, percent
 from autotune.search import (
     Event,
+    FinalistsChosen,
     FinalistsCompared,
     FinalistsLeft,
     RecordsOutdated,
@@ -60,6 +61,7 @@ class TuneProgress:
         self._new = 0
         self._failed: Counter[str] = Counter()
         self._resumed = 0
+        self._finalists = 0
         self._compared = 0
         self._peak = 0.0
         self._said = time.monotonic()
@@ -69,9 +71,10 @@ class TuneProgress:
             case Phase():
                 self._phase, self._peak = event.name, event.peak_gflops
                 self._best.update((_key(task), _Best(task.weight, task.ideal_seconds)) for task in event.tasks)
-                self._last, self._new, self._compared, self._pace = None, 0, 0, Pace()
+                self._last, self._new, self._finalists, self._compared, self._pace = None, 0, 0, 0, Pace()
                 of = f": {counted(len(event.tasks), 'task')}" if event.tasks else ""
-                if self._best:  # before, all may still end in an error, which is then the only line
+                # Before, all may still end in an error, which is then the only line; what stays in place names a phase.
+                if event.tasks or (self._best and self.stays is None):
                     self._note(event.name + of)
             case TrialFinished():
                 self._last = event
@@ -93,12 +96,14 @@ class TuneProgress:
             case TaskStopped():
                 if event.reason != _EXHAUSTED:
                     self._note(f"{event.task.name}: stopped: {event.reason}")
+            case FinalistsChosen():
+                self._finalists = len(event.tasks)
             case FinalistsCompared():
                 self._compared += 1
                 if event.problem:
                     self._note(f"{event.task.name}: finalists not compared: {event.problem}")
             case FinalistsLeft():
-                left = f"{len(event.tasks)} of {len(self._best)} tasks"
+                left = f"{len(event.tasks)} of {counted(self._finalists, 'task')}"
                 self._note(f"the time is spent: the finalists of {left} keep the times of their trials")
         self._show()
 
@@ -107,9 +112,9 @@ class TuneProgress:
         last = self._last
         if last is None:
             return [f"{self._phase} ..."]
-        if self._compared:
-            best = f"best schedules timed again in turn with the defaults: {self._compared} of {len(self._best)} tasks"
-            return [best, *self._of_model()]
+        if self._finalists:
+            of = f"{self._compared} of {counted(self._finalists, 'task')}"
+            return [f"timing the best schedules again in turn with the defaults: {of}", *self._of_model()]
         rate = self._new / last.elapsed if last.elapsed > 0 else 0.0
         earlier = f" ({self._resumed} from before)" if self._resumed else ""
         first = (
@@ -121,8 +126,10 @@ class TuneProgress:
     def share(self) -> float | None:
         """Of what this phase does, what is done; None where nobody knows."""
         last = self._last
-        if last is None or last.eta is None or self._compared:
-            return self._compared / len(self._best) if self._compared else None
+        if self._finalists:
+            return self._compared / self._finalists
+        if last is None or last.eta is None:
+            return None
         return last.elapsed / (last.elapsed + last.eta) if last.elapsed else 0.0
 
     def _failures(self) -> str:
@@ -170,7 +177,8 @@ class TuneProgress:
         yield found
 
     def _note(self, text: str) -> None:
-        (self.stays.console if self.stays else self.console).print(Text(text), soft_wrap=True)
+        """A line for good. A log keeps it whole; beside lines that stay in place it is broken between words."""
+        (self.stays.console if self.stays else self.console).print(Text(text), soft_wrap=self.stays is None)
         self._said = time.monotonic()  # what comes next need not say at once where the run stands
 
     def _show(self) -> None:
@@ -182,14 +190,22 @@ class TuneProgress:
                 self.console.print(Text(line), soft_wrap=True)
 
     def _drawn(self) -> Group:
-        """The lines, with a bar below the first."""
-        first, *others = (Text(line, no_wrap=True, overflow="ellipsis") for line in self.lines())
+        """The lines, with a bar below the first. The operator, which may be longer than all the rest, gets one line."""
+        name = self._last.task.name if self._last is not None else ""
+        first, *others = (_fitting(line, cut=line.strip() == name) for line in self.lines())
         share = self.share()
         bar = ProgressBar(
             total=None if share is None else 1.0, completed=share or 0.0, width=min(WIDEST_BAR, self.console.width),
             complete_style="cyan", pulse_style="cyan",
         )  # fmt: skip
         return Group(first, Padding(bar, 0), *others)  # alone, a bar ends no line
+
+
+def _fitting(line: str, cut: bool) -> Padding:
+    """A line, indented as it begins, that is cut at the width or else broken between words."""
+    text = line.lstrip(" ")
+    drawn = Text(text, no_wrap=cut, overflow="ellipsis" if cut else "fold")
+    return Padding(drawn, (0, 0, 0, len(line) - len(text)), expand=False)
 
 
 class _Notebook:
@@ -208,6 +224,11 @@ class _Notebook:
         self._notes += self._taken()  # what was printed since
         self.console.print(drawn)
         self._handle.update({"text/plain": self._notes + self._taken()}, raw=True)
+
+    def end(self) -> None:
+        """Leave the notes alone, as a terminal does: a bar that stands still for ever says nothing."""
+        self._notes += self._taken()
+        self._handle.update({"text/plain": self._notes}, raw=True)
 
     def _taken(self) -> str:
         text = self._page.getvalue()
@@ -234,8 +255,11 @@ def showing(wanted: bool | None) -> Iterator[TuneProgress | None]:
         return
     progress = TuneProgress(console)
     if console.is_jupyter:
-        progress.stays = _Notebook(console)
-        yield progress
+        progress.stays = notebook = _Notebook(console)
+        try:
+            yield progress
+        finally:
+            notebook.end()
     elif console.is_terminal:
         with Live(Text("starting ..."), console=console, refresh_per_second=4, transient=True) as live:
             progress.stays = live

@@ -147,7 +147,7 @@ def _contenders(compared: Comparison) -> tuple[Contender, ...]:
 def _disturbances(compared: Comparison, passed: Profile) -> list[str]:
     found = [f"disturbed while engines took turns: {compared.disturbance}"] if compared.disturbance else []
     found += [f"disturbed while kernels were timed: {passed.disturbance}"] if passed.disturbance else []
-    return found + [f"the limits are in doubt: {doubt}" for doubt in passed.doubts]
+    return found + ([f"the limits are in doubt: {'; '.join(passed.doubts)}"] if passed.doubts else [])
 
 
 def _histories(records: Database | None, passed: Profile, target: Target) -> tuple[tuple[History, float], ...]:

@@ -18,7 +18,8 @@ from autotune.api.node_arg import NodeArg
 from autotune.api.ort_device import OrtDevice
 from autotune.api.ort_value import OrtValue
 from autotune.api.providers import CPU, check_providers
-from autotune.api.session_options import SessionOptions, check_readable
+from autotune.api.session_devices import SessionDevices
+from autotune.api.session_options import SessionOptions, check_loading, check_readable, with_threads
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 OWN = "autotune"
 
 
-class InferenceSession:
+class InferenceSession(SessionDevices):
     """A model ready to run. Several threads may call `run` at once.
 
     Args:
@@ -100,6 +101,7 @@ class InferenceSession:
         check_fallback(fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
         check_readable(self._options)
+        check_loading(self._options)
         check_providers(providers)
         self._fallback: Callable[[UnsupportedError], FallbackModel] | None = None
         self._inputs: tuple[ModelInput, ...] | None = None  # where the user says more about them than the model
@@ -122,7 +124,7 @@ class InferenceSession:
             with needing_all("compiling a model"):
                 from autotune.api.kept import KeptProgram
 
-            wanted = _with_threads(Target.parse(target), self._options)
+            wanted = with_threads(Target.parse(target), self._options)
             extents = getattr(self._options, "extents", None)
             denoted = getattr(self._options, "denoted", None)
             if fallback is not None and not fixed:  # it has no way to fix an input
@@ -454,8 +456,3 @@ def _check_begun(run_options: object) -> None:
 def _check_mapping(feeds: object) -> None:
     if not isinstance(feeds, (dict, Mapping)):
         raise InputError(f"the inputs must be a mapping of names to arrays, not {type(feeds).__name__}")
-
-
-def _with_threads(target: Target, options: Any) -> Target:
-    threads = int(getattr(options, "intra_op_num_threads", 0) or 0)
-    return target.with_threads(threads) if threads else target

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, ClassVar
 
 from autotune.errors import InputError, UnsupportedError
+from autotune.target import Target
 
 
 class GraphOptimizationLevel(IntEnum):
@@ -34,6 +36,18 @@ class ExecutionOrder(IntEnum):
     DEFAULT = 0
     PRIORITY_BASED = 1
     MEMORY_EFFICIENT = 2
+
+
+class OrtExecutionProviderDevicePolicy(IntEnum):
+    """Which device ONNX Runtime prefers; here that is the CPU."""
+
+    DEFAULT = 0
+    PREFER_CPU = 1
+    PREFER_NPU = 2
+    PREFER_GPU = 3
+    MAX_PERFORMANCE = 4
+    MAX_EFFICIENCY = 5
+    MIN_OVERALL_POWER = 6
 
 
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
@@ -135,10 +149,14 @@ class SessionOptions(_Options):
     denoted: dict[str, int]
     """Open dimensions by denotation."""
 
+    cancelled: bool
+    """Whether no model may be loaded."""
+
     def __init__(self) -> None:
         super().__init__()
         self.__dict__["extents"] = {}
         self.__dict__["denoted"] = {}
+        self.__dict__["cancelled"] = False
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
         """Bind an open dimension of the inputs by its name; a name that the model has not is passed over."""
@@ -165,6 +183,12 @@ class SessionOptions(_Options):
         """Raises UnsupportedError: it would change what the model computes."""
         raise UnsupportedError("add_external_initializers: keep the tensors' file beside the model")
 
+    def add_external_initializers_from_files_in_memory(self, names: object, buffers: object, lengths: object) -> None:
+        """Raises UnsupportedError: external tensors are read from files beside the model."""
+        raise UnsupportedError(
+            "add_external_initializers_from_files_in_memory: keep the tensors' file beside the model"
+        )
+
     def register_custom_ops_library(self, path: str) -> None:
         """Raises UnsupportedError: its kernels are code for ONNX Runtime."""
         raise UnsupportedError(f"register_custom_ops_library({path!r}): custom operators are Python modules (--import)")
@@ -173,6 +197,24 @@ class SessionOptions(_Options):
         """Has no effect: autotune runs on the CPU."""
         if name != "CPUExecutionProvider":
             tell_once(f"the provider {name}", "it runs on the CPU")
+
+    def add_provider_for_devices(self, devices: Sequence[Any], options: object = None) -> None:
+        """Has no effect: autotune runs on the CPU."""
+        for device in devices:
+            self.add_provider(device.ep_name)
+
+    def set_provider_selection_policy(self, policy: OrtExecutionProviderDevicePolicy) -> None:
+        """Has no effect: there is one provider. Warns, once, of a policy that prefers another device."""
+        if policy in (OrtExecutionProviderDevicePolicy.PREFER_NPU, OrtExecutionProviderDevicePolicy.PREFER_GPU):
+            tell_once(f"the policy {OrtExecutionProviderDevicePolicy(policy).name}", "it runs on the CPU")
+
+    def set_provider_selection_policy_delegate(self, delegate: object) -> None:
+        """Has no effect: there is one provider."""
+        tell_once("set_provider_selection_policy_delegate", "it runs on the CPU")
+
+    def set_load_cancellation_flag(self, cancel: bool) -> None:
+        """Whether to refuse to load a model with these options. One that is being loaded already is loaded."""
+        self.__dict__["cancelled"] = bool(cancel)
 
     def has_providers(self) -> bool:
         return False
@@ -185,6 +227,18 @@ def check_readable(options: object) -> None:
             "what was added to onnxruntime.SessionOptions (dimensions, entries)",
             "it cannot be read; use autotune.SessionOptions",
         )
+
+
+def check_loading(options: object) -> None:
+    """Raises InputError where the options' cancellation flag is set."""
+    if getattr(options, "cancelled", False):
+        raise InputError("loading was canceled: SessionOptions.set_load_cancellation_flag is set")
+
+
+def with_threads(target: Target, options: object) -> Target:
+    """The target with as many threads as the options say, where they say it."""
+    threads = int(getattr(options, "intra_op_num_threads", 0) or 0)
+    return target.with_threads(threads) if threads else target
 
 
 def _extent(name: str, value: object) -> int:
@@ -205,6 +259,10 @@ class RunOptions(_Options):
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Keep an entry; nothing reads it."""
         self._add("run", key, value)
+
+    def add_active_adapter(self, adapter: object) -> None:
+        """Raises UnsupportedError: its weights would change the compiled program."""
+        raise UnsupportedError("add_active_adapter: weights are compiled in; merge the adapter's before the export")
 
     def get_run_config_entry(self, key: str) -> str:
         """An entry that was added. Raises InputError when there is none."""

@@ -116,7 +116,7 @@ class Graph:
         return f"<Graph {self.name} ({inputs}) -> ({outputs}): {len(self.nodes)} nodes>"
 
     def _repr_html_(self) -> str:
-        style = "overflow: auto; max-height: 30em; font-family: monospace"
+        style = "overflow: auto; max-height: 30em; font-family: monospace; white-space: pre"
         return f'<pre style="{style}">{html.escape(format_graph(self))}</pre>'
 
     @cached_property

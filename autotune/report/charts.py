@@ -56,6 +56,21 @@ def stairs(steps: Sequence[tuple[int, float]], last: int, x: Axis, y: Axis) -> s
     return " ".join(points)
 
 
+def apart(places: Sequence[float], widths: Sequence[float], begin: float, end: float) -> list[float]:
+    """Middles of labels as near to their places, which ascend, as they may be: none over another, none beyond the ends
+    where there is room for all."""
+    middles: list[float] = []
+    edge = begin
+    for place, width in zip(places, widths):
+        middles.append(max(place, edge + width / 2))
+        edge = middles[-1] + width / 2
+    edge = end
+    for n in reversed(range(len(middles))):
+        middles[n] = round(min(middles[n], edge - widths[n] / 2), 2)
+        edge = middles[n] - widths[n] / 2
+    return middles
+
+
 def _round_step(rough: float) -> float:
     """The least of 1, 2, 5 times a power of ten that is no less."""
     if rough <= 0:

@@ -13,9 +13,9 @@ def kernel_name(origins: Sequence[str]) -> str:
 
 
 def task_name(kernels: Sequence[Sequence[str]]) -> str:
-    """The first kernel of a task, and how many more the model has of the same kind: "conv1 (+2) and 3 like it"."""
+    """The first kernel of a task, and how many the model has of its kind: "conv1 (+2) ×4"."""
     named = [kernel for kernel in kernels if kernel]
     if not named:
         return ""
     first = kernel_name(named[0])
-    return first if len(named) == 1 else f"{first} and {len(named) - 1} like it"
+    return first if len(named) == 1 else f"{first} ×{len(named)}"

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.report.charts import Axis, spanning, stairs
+from autotune.report.charts import Axis, apart, spanning, stairs
 from autotune.report.coverage import Coverage
 from autotune.report.history import Difference, History
 from autotune.report.naming import kernel_name
 from autotune.report.profile import HostProfile, KernelProfile, Profile
-from autotune.report.text import percent
+from autotune.report.text import counted, percent
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from autotune.cost_model.training import Score
 
 TEMPLATE = "page.html"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 300, 52, 10, 12, 34
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 300, 52, 10, 24, 34
 """Of a drawing, in its own units: it is scaled to the page."""
+LETTER, SPACE = 6.5, 10.0
+"""Of a label in a drawing: the width of a letter, and what lies between two labels."""
 MOST_CURVES = 12
 MOST_ROWS = 20
 
@@ -79,13 +84,14 @@ def render(page: Page) -> str:
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters.update(duration=_duration, percent=percent, number=_number)
+    environment.filters.update(duration=_duration, percent=percent, number=_number, coded=_coded, counted=counted)
     rows = sorted(_steps(page.profile), key=lambda row: -row.seconds)
     return environment.get_template(TEMPLATE).render(
         page=page, bars=_bars(page.contenders), strip=_strip(page.profile), roof=_roofline(page.profile),
         curves=[_curve(one, least) for one, least in page.histories[:MOST_CURVES]],
         rows=[_row(page.profile, row) for row in rows[:MOST_ROWS]], more=rows[MOST_ROWS:],
-        gains=_gains(page.profile), recorded=any(k.report.seconds for k in page.profile.kernels),
+        scores=_scores(page.quality), gains=_gains(page.profile),
+        recorded=any(k.report.seconds for k in page.profile.kernels),
         width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT, bottom=HEIGHT - BOTTOM, top=TOP,
     )  # fmt: skip
 
@@ -122,11 +128,13 @@ def _roofline(profile: Profile) -> dict[str, Any] | None:
     rates = [k.report.flops / k.seconds * 1e-9 for k in shown]
     x = spanning(intensity, LEFT, WIDTH - RIGHT, log=True)
     y = spanning([*rates, profile.fp32], HEIGHT - BOTTOM, TOP, log=True)
-    lines = []
-    for name, _, rate in profile.levels:
-        bends = (x.low, min(max(profile.fp32 / rate, x.low), x.high), x.high) if rate else ()
-        points = (f"{x.place(i)},{y.place(min(rate * i, profile.fp32))}" for i in bends)
-        lines.append({"name": name, "rate": f"{rate:.3g}", "points": " ".join(points)})
+    levels = [(name, rate) for name, _, rate in profile.levels if rate]
+    bends = [x.place(profile.fp32 / rate) for _, rate in levels]
+    labels = apart(bends, [LETTER * len(name) + SPACE for name, _ in levels], LEFT, WIDTH - RIGHT)
+    lines = [
+        {"name": name, "rate": f"{rate:.3g}", "points": _roof(x, y, rate, profile.fp32), "label": label}
+        for (name, rate), label in zip(levels, labels)
+    ]
     largest = max(k.seconds for k in shown)
     dots = [
         {"x": x.place(i), "y": y.place(r), "r": round(2.5 + 7 * (k.seconds / largest) ** 0.5, 2),
@@ -136,18 +144,25 @@ def _roofline(profile: Profile) -> dict[str, Any] | None:
     return {"x": x.ticks(), "y": y.ticks(), "lines": lines, "dots": dots, "peak": y.place(profile.fp32)}
 
 
+def _roof(x: Axis, y: Axis, rate: float, peak: float) -> str:
+    """Points of the most that `rate` bytes and `peak` operations allow, from where it enters the drawing."""
+    enters = min(max(x.low, y.low / rate), x.high)
+    bend = min(max(peak / rate, enters), x.high)
+    return " ".join(f"{x.place(i)},{y.place(min(rate * i, peak))}" for i in (enters, bend, x.high))
+
+
 def _curve(one: History, least: float) -> dict[str, Any]:
-    """The best time after each trial, and the limit."""
-    x = Axis(1, max(one.trials, 2), 6, 194)
+    """The best time after each trial, and the limit. What a trial found lasts to the next one, also the last."""
+    x = Axis(1, one.trials + 1, 6, 194)
     y = spanning([value for _, value in one.steps], 66, 8)
-    return {"of": one, "line": stairs(one.steps, one.trials, x, y), "limit": y.place(least), "least": least}
+    return {"of": one, "line": stairs(one.steps, one.trials + 1, x, y), "limit": y.place(least), "least": least}
 
 
 def _row(profile: Profile, row: KernelProfile | HostProfile) -> dict[str, Any]:
     if isinstance(row, HostProfile):
         return {"name": row.label, "what": "on the host", "template": "", "seconds": row.seconds,
                 "share": profile.share(row), "of_limit": None, "record": None, "against": None, "tier": "",
-                "gain": 0.0}  # fmt: skip
+                "gain": None}  # fmt: skip
     return {
         "name": kernel_name(row.report.origins) or "-", "what": row.report.description, "template": row.template,
         "seconds": row.seconds, "share": profile.share(row), "of_limit": profile.limit_share(row),
@@ -175,14 +190,26 @@ def _name(row: KernelProfile | HostProfile) -> str:
     return kernel_name(row.report.origins) or row.report.description
 
 
+def _scores(quality: Quality | None) -> list[Score]:
+    """Of the kernels that say most about a cost model: those of which most schedules were measured."""
+    return sorted(quality.scores, key=lambda one: -one.candidates)[:MOST_ROWS] if quality else []
+
+
 def _duration(seconds: float | None) -> str:
+    """To three digits: 9.06 µs, 29.0 ms, 102 s; "-" where it is unknown."""
     if seconds is None:
-        return "–"
-    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s"
+        return "-"
+    factor, unit = next(((f, u) for f, u in ((1e6, "µs"), (1e3, "ms")) if seconds * f < 999.5), (1.0, "s"))
+    value = seconds * factor
+    return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:#.3g} {unit}"
 
 
 def _number(value: float) -> str:
     return f"{value:g}"
+
+
+def _coded(text: str) -> Markup:
+    """As HTML: what stands between backticks is code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))

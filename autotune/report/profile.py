@@ -179,16 +179,19 @@ class Profile:
         from autotune.report.notebook import html_table
         from autotune.report.text import duration, percent
 
-        rows = [
-            (duration(k.seconds), percent(self.share(k)), percent(self.limit_share(k)), kernel_name(k.report.origins),
-             k.report.description)
-            for k in self.kernels
-        ]  # fmt: skip
-        rows += [(duration(h.seconds), percent(self.share(h)), "-", h.label, "on the host") for h in self.hosts]
-        rows.sort(key=lambda row: -float(row[1].split()[0]))
+        def row(step: KernelProfile | HostProfile) -> tuple[str, ...]:
+            taken = duration(step.seconds), percent(self.share(step))
+            if isinstance(step, HostProfile):
+                return *taken, "-", step.label, "on the host"
+            report = step.report
+            return *taken, percent(self.limit_share(step)), kernel_name(report.origins), report.description
+
+        steps: list[KernelProfile | HostProfile] = [*self.kernels, *self.hosts]
+        rows = [row(step) for step in sorted(steps, key=lambda step: -step.seconds)]
         title = f"{duration(self.latency)} a run, {duration(self.seconds)} of it in kernels and host functions"
-        doubts = [*self.doubts, *([f"disturbed: {self.disturbance}"] if self.disturbance else [])]
-        return html_table(title, ("time", "share", "of limit", "node", "operator"), rows, doubts)
+        notes = [f"the limits are in doubt: {'; '.join(self.doubts)}"] if self.doubts else []
+        notes += [f"disturbed: {self.disturbance}"] if self.disturbance else []
+        return html_table(title, ("time", "share", "of limit", "node", "operator"), rows, notes)
 
     def trace(self) -> dict[str, object]:
         """One pass in Chrome's trace format (chrome://tracing, Perfetto), in microseconds: kernels by ONNX nodes, on a

@@ -178,7 +178,7 @@ class Schedule:
         return f"<Schedule of {outputs}: {len(self.steps)} steps>"
 
     def _repr_html_(self) -> str:
-        style = "overflow: auto; max-height: 30em; font-family: monospace"
+        style = "overflow: auto; max-height: 30em; font-family: monospace; white-space: pre"
         return f'<pre style="{style}">{html.escape(str(self))}</pre>'
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from autotune.search.effort import DEFAULT_EFFORT, EFFORTS, Effort, effort_of
 from autotune.search.events import (
     Callback,
     Event,
+    FinalistsChosen,
     FinalistsCompared,
     FinalistsLeft,
     RecordsOutdated,
@@ -30,6 +31,7 @@ __all__ = [
     "Callback",
     "Effort",
     "Event",
+    "FinalistsChosen",
     "FinalistsCompared",
     "FinalistsLeft",
     "RecordsOutdated",

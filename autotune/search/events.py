@@ -63,6 +63,13 @@ class TaskStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class FinalistsChosen:
+    """The search has ended; the best configs of these tasks are timed again next, while there is time."""
+
+    tasks: tuple[TuningTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FinalistsCompared:
     """The task's best configs were timed again, interleaved with the default.
 
@@ -83,5 +90,7 @@ class FinalistsLeft:
     tasks: tuple[TuningTask, ...]
 
 
-Event: TypeAlias = TaskResumed | RecordsOutdated | TrialFinished | TaskStopped | FinalistsCompared | FinalistsLeft
+Event: TypeAlias = (
+    TaskResumed | RecordsOutdated | TrialFinished | TaskStopped | FinalistsChosen | FinalistsCompared | FinalistsLeft
+)
 Callback: TypeAlias = Callable[[Event], None]

@@ -22,6 +22,7 @@ from autotune.search.effort import Effort
 from autotune.search.events import (
     Callback,
     Event,
+    FinalistsChosen,
     FinalistsCompared,
     FinalistsLeft,
     RecordsOutdated,
@@ -213,6 +214,8 @@ class _Run:
             if self._options.finalists and (self._new[search] or search.in_doubt)
         ]
         todo.sort(key=lambda search: (_lost_seconds(search), _model_seconds(search)), reverse=True)
+        if todo:
+            self._tell(FinalistsChosen(tuple(search.task for search in todo)))
         for place, search in enumerate(todo):
             if self._budget.seconds is not None and self._elapsed() >= self._budget.seconds:
                 self._tell(FinalistsLeft(tuple(left.task for left in todo[place:])))

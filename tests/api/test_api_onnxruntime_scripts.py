@@ -270,11 +270,75 @@ def sessions_in_threads(ort: Any, path: str, folder: Path) -> Any:
         return list(pool.map(lambda scale: session.run(["y"], {"x": X * np.float32(scale)})[0], range(8)))
 
 
+def memory_of_a_session(ort: Any, path: str, folder: Path) -> Any:
+    session = session_of(ort, path)
+    wanted = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_DEVICE_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    same_in_more_words = ort.OrtMemoryInfo.create_v2(
+        "Cpu", ort.OrtMemoryInfoDeviceType.CPU, 0, 0, ort.OrtDeviceMemoryType.DEFAULT, 0,
+        ort.OrtAllocatorType.ORT_DEVICE_ALLOCATOR,
+    )  # fmt: skip
+    with pytest.raises(Exception, match=r"device|memory"):
+        ort.OrtMemoryInfo("Abacus", ort.OrtAllocatorType.ORT_DEVICE_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    infos = [*session.get_input_memory_infos(), *session.get_output_memory_infos(), wanted, same_in_more_words]
+    value = session.create_ortvalue_from_shape_and_type([3, 4], np.float32, "cpu")
+    value.update_inplace(X)
+    return value.numpy(), [
+        (one.name, one.device_id, int(one.mem_type), int(one.allocator_type), int(one.device_mem_type),
+         one.device_vendor_id)
+        for one in infos
+    ]  # fmt: skip
+
+
+def providers_by_device(ort: Any, path: str, folder: Path) -> Any:
+    (cpu,) = (one for one in ort.get_ep_devices() if one.device.type == ort.OrtHardwareDeviceType.CPU)
+    options = ort.SessionOptions()
+    options.add_provider_for_devices([cpu], {})
+    chosen = ort.SessionOptions()
+    chosen.set_provider_selection_policy(ort.OrtExecutionProviderDevicePolicy.PREFER_CPU)
+    answers = [ort.InferenceSession(path, one).run(["y"], {"x": X})[0] for one in (options, chosen)]
+    used = [one.ep_name for one in session_of(ort, path).get_input_epdevices()]
+    device = cpu.device
+    return answers, used, cpu.ep_name, (device.vendor, device.vendor_id, device.device_id), dict(cpu.ep_options)
+
+
+def tuning_by_the_session(ort: Any, path: str, folder: Path) -> Any:
+    session = session_of(ort, path)
+    found = session.get_tuning_results()
+    session.set_tuning_results(found, error_on_invalid=True)
+    session.release_captured_graph(1)
+    with pytest.raises(Exception, match=r"(?i)option"):
+        session.set_ep_dynamic_options({})
+    return found
+
+
+def loading_canceled(ort: Any, path: str, folder: Path) -> Any:
+    options = ort.SessionOptions()
+    options.set_load_cancellation_flag(True)
+    with pytest.raises(Exception, match=r"(?i)canceled"):
+        session_of(ort, path, options)
+    options.set_load_cancellation_flag(False)
+    return session_of(ort, path, options).run(None, {"x": X})
+
+
+def compiled_ahead(ort: Any, path: str, folder: Path) -> Any:
+    options, flags = ort.SessionOptions(), ort.OrtCompileApiFlags.ERROR_IF_OUTPUT_FILE_EXISTS
+    options.add_free_dimension_override_by_name("batch", 3)
+    file, parts = folder / f"{ort.__name__}.compiled.onnx", list[bytes]()
+    ort.ModelCompiler(options, path, flags=flags).compile_to_file(str(file))
+    with pytest.raises(Exception, match="exists"):
+        ort.ModelCompiler(options, path, flags=flags).compile_to_file(str(file))
+    ort.ModelCompiler(options, Path(path).read_bytes()).compile_to_stream(parts.append)
+    streamed = folder / f"{ort.__name__}.streamed.onnx"
+    streamed.write_bytes(b"".join(parts))
+    return [session_of(ort, str(one)).run(None, {"x": X}) for one in (file, streamed)]
+
+
 SCRIPTS: list[Script] = [
     classify, all_outputs, outputs_in_the_order_asked_for, threads_and_levels, bound_dimensions, signature, texts,
     devices, values_in_and_out, values_that_change, bound_arrays, bound_addresses, bound_values, answers_by_callback,
     profile_of_runs, load_and_predict, common_errors, models_by_bytes, backend, settings_of_the_module,
-    options_of_a_run, bindings_used_again, sessions_in_threads,
+    options_of_a_run, bindings_used_again, sessions_in_threads, memory_of_a_session, providers_by_device,
+    tuning_by_the_session, loading_canceled, compiled_ahead,
 ]  # fmt: skip
 
 

@@ -9,13 +9,14 @@ from types import ModuleType
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
 from autotune.api.pace import Pace
 from autotune.api.phase import Phase
 from autotune.api.progress import TuneProgress, _Notebook, showing
 from autotune.ops import parse_workload
-from autotune.search import FinalistsCompared, TrialFinished, TuningTask
+from autotune.search import FinalistsChosen, FinalistsCompared, FinalistsLeft, TrialFinished, TuningTask
 from autotune.search.trial import Trial
 from autotune.search_spaces import Config
 from autotune.target import Target
@@ -51,8 +52,11 @@ def test_it_says_how_the_model_stands_and_what_may_come() -> None:
     assert gain == "  still to gain at this pace: 3.170 ms, 31.7 %"  # 2 ms in the last doubling, log2(3) more of them
     assert name.strip() == TASKS[0].name and "best 3.000 ms, untuned 4.000 ms, 12 GFLOP/s, 12.0 % of peak" in task
     assert progress.share() == pytest.approx(1 / 3)
+    progress(FinalistsChosen(TASKS))
+    assert progress.lines()[0] == "timing the best schedules again in turn with the defaults: 0 of 2 tasks"
+    assert progress.share() == 0.0
     progress(FinalistsCompared(TASKS[0], ()))
-    assert "timed again in turn with the defaults: 1 of 2 tasks" in progress.lines()[0]
+    assert "1 of 2 tasks" in progress.lines()[0]
     assert progress.share() == 0.5
 
 
@@ -72,8 +76,37 @@ def test_what_is_drawn_fits(width: int) -> None:
     with progress.console.capture() as shown:
         progress.console.print(progress._drawn())
     lines = Text.from_ansi(shown.get()).plain.splitlines()
-    assert len(lines) == 6 and "━" in lines[1]
-    assert all(cell_len(line) <= width for line in lines)
+    assert "━" in lines[1] and all(cell_len(line) <= width for line in lines)
+    words = " ".join(lines).split()
+    assert all(word in words for line in progress.lines() for word in line.split()), "nothing is cut"
+
+
+def test_a_long_operator_has_one_line() -> None:
+    task = TuningTask.of(parse_workload(f"matmul a={'1,' * 20}8,8 b=8,8"), TARGET, ideal_seconds=1e-3)
+    progress = TuneProgress(Console(file=io.StringIO(), width=40, force_terminal=True))
+    progress(Phase("tuning", (task,), 100.0))
+    progress(finished(task, 1e-3, 5.0))
+    with progress.console.capture() as shown:
+        progress.console.print(progress._drawn())
+    lines = Text.from_ansi(shown.get()).plain.splitlines()
+    (name,) = (line for line in lines if "matmul" in line)
+    assert name.rstrip().endswith("…") and name.startswith("  matmul") and cell_len(name.rstrip()) == 40
+
+
+def test_a_phase_that_stays_in_place_is_no_note() -> None:
+    """What is said for good would stand above the same words in place."""
+    console = Console(file=io.StringIO(), width=40, force_terminal=True)
+    progress = TuneProgress(console)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        progress.stays = live
+        progress(Phase("tuning", TASKS))
+        with console.capture() as shown:
+            progress(Phase("timing the model"))
+            progress(FinalistsChosen(TASKS))
+            progress(FinalistsLeft(TASKS[1:]))
+    assert "timing the model\n" not in shown.get()
+    said = Text.from_ansi(shown.get()).plain
+    assert "the time is spent: the finalists of 1 of" in said and all(len(line) <= 40 for line in said.splitlines())
 
 
 def test_nobody_looks_at_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,4 +147,7 @@ def test_a_notebook_has_one_output_for_a_whole_run(monkeypatch: pytest.MonkeyPat
     notebook.update(Group(Text("here")))
     notebook.update(Group(Text("there")))
     assert shown == ["a note\nhere\n", "a note\nthere\n"]
+    notebook.console.print("the last")
+    notebook.end()
+    assert shown[-1] == "a note\nthe last\n", "what stood in place has gone"
     assert elsewhere.getvalue() == ""

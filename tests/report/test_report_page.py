@@ -6,49 +6,17 @@ import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.compiler.compile import KernelReport
 from autotune.cost_model.training import Score
-from autotune.ops import parse_workload
-from autotune.records import Tier
-from autotune.report.charts import Axis, spanning, stairs
-from autotune.report.coverage import Coverage
+from autotune.report.charts import Axis, apart, spanning, stairs
 from autotune.report.history import Difference, History
-from autotune.report.page import Contender, Page, Quality, render
-from autotune.report.profile import HostProfile, KernelProfile, Profile
-
-PRODUCT = parse_workload("matmul a=64,128 b=128,64")
-EVIL = "<script>alert('1')</script>"
-
-
-def kernel(name: str, start: float, seconds: float, record: float | None = None) -> KernelProfile:
-    tier = Tier.MISS if record is None else Tier.EXACT
-    report = KernelReport(PRODUCT, '{"template":"sketch.contraction"}', tier, "never tuned", record, 90_000, (name,))
-    return KernelProfile(report, start, seconds, seconds / 2)
-
-
-def page(**changes: object) -> Page:
-    kernels = (kernel("conv1", 0.0, 2e-3, 1.5e-3), kernel(EVIL, 2e-3, 1e-3))
-    profile = Profile(
-        kernels,
-        (HostProfile("node 'n' (NonZero)", 3e-3, 1e-3),),
-        2,
-        4.2e-3,
-        200.0,
-        (("L2", 1, 100.0), ("memory", 2, 10.0)),
-    )
-    values: dict[str, object] = {
-        "title": "model.onnx", "facts": (("CPU", "one"),), "profile": profile,
-        "contenders": (
-            Contender("autotune", 4.2e-3, None, None, 1e-6), Contender("other", 5e-3, 1.19, (1.1, 1.3), None),
-        ),
-        "coverage": Coverage.of([k.report for k in kernels]), "command": "autotune tune model.onnx",
-    }  # fmt: skip
-    return Page(**{**values, **changes})  # type: ignore[arg-type]
+from autotune.report.page import Quality, render
+from tests.report.report_pages import EVIL, kernel, page
 
 
 class _Links(HTMLParser):
@@ -81,7 +49,7 @@ def test_the_page_loads_nothing_and_is_well_formed() -> None:
 def test_bars_lie_on_one_scale_whatever_is_said_beside_them() -> None:
     """Each engine is a name, a bar and its words, which are cells of one grid: columns of one width for all."""
     text = render(page())
-    bars = text[text.index('<div class="bars"') : text.index("Medians of rounds")]
+    bars = text[text.index('<div class="bars told"') : text.index("Medians of rounds")]
     assert bars.count('<div><i class="') == bars.count('<span class="said">') == 2
 
 
@@ -101,6 +69,40 @@ def test_limits_in_doubt_are_not_drawn_as_such() -> None:
     assert "limit 500 µs" not in doubtful and "Dashed" not in doubtful
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(9.064e-6, "9.06 µs"), (29.02e-3, "29.0 ms"), (99.96e-6, "100 µs"), (999.7e-6, "1.00 ms"), (0.9999, "1.00 s"),
+     (1234.5, "1234 s"), (None, "-")],
+)  # fmt: skip
+def test_a_time_has_three_digits(seconds: float | None, text: str) -> None:
+    assert f">{text}</td>" in render(page(differences=(Difference("matmul", seconds, 1.0),), other="other.sqlite"))
+
+
+def test_lines_of_a_roof_are_parallel_also_where_they_enter_from_below() -> None:
+    levels = (("L2", 1, 900.0), ("L3", 2, 40.0), ("memory", 3, 2.0))
+    kernels = tuple(
+        replace(one, report=replace(one.report, nbytes=nbytes))
+        for one, nbytes in zip(page().profile.kernels, (10**4, 10**7))
+    )
+    text = render(page(profile=replace(page().profile, kernels=kernels, levels=levels)))
+    lines = [[tuple(map(float, point.split(","))) for point in line.split()]
+             for line in re.findall(r'<polyline class="roof" points="([^"]+)"', text)]  # fmt: skip
+    slopes = [(bend[1] - enters[1]) / (bend[0] - enters[0]) for enters, bend, _ in lines]
+    assert slopes == [pytest.approx(slopes[0], rel=0.02)] * 3
+    assert all(f'text-anchor="middle">{name}</text>' in text for name, _, _ in levels)
+
+
+def test_of_many_kernels_the_page_scores_those_measured_most() -> None:
+    scores = tuple(Score(f"conv {n}", n, 0.5, 0.9, 1.0) for n in range(2, 32))
+    text = render(page(quality=Quality("shipped", (("cycles", 0.5),), scores)))
+    assert "conv 31" in text and "conv 11<" not in text and "and 10 more" in text
+
+
+def test_what_stands_between_backticks_is_code() -> None:
+    text = render(page(notes=(f"`autotune tune {EVIL}` runs it",)))
+    assert '<p class="note"><code>autotune tune &lt;script&gt;' in text and "`" not in text and EVIL not in text
+
+
 def test_names_out_of_a_model_are_text() -> None:
     text = render(page(title=EVIL, command=EVIL, notes=(EVIL,)))
     assert EVIL not in text and text.count("&lt;script&gt;") >= 4
@@ -117,10 +119,10 @@ def test_it_says_what_was_measured() -> None:
     )
     shown = " ".join(re.sub(r"<[^>]+>", " ", text).split())
     for piece in (
-        "4.2 ms", "1.19 × our time, 1.10 to 1.30",
+        "4.20 ms", "1.19 × our time, 1.10 to 1.30; answers differ",
         "answers differ from ONNX Runtime's by 1.0e-06", "conv1", "50.0 %", "autotune tune model.onnx",
-        "3 ms → 2 ms, limit 1 ms; 9 trials, 2 failed", "cycles", "Against other.sqlite", "0.50", "on the host",
-        "FLOP per byte",
+        "3.00 ms → 2.00 ms, limit 1.00 ms; 9 trials, 2 failed", "cycles", "Against other.sqlite", "0.50", "on the host",
+        "FLOP per byte", "1 kernel: never tuned", "a run, in 2 kernels",
     ):  # fmt: skip
         assert piece in shown
     bare = render(page())
@@ -157,6 +159,18 @@ def test_values_lie_within_their_axis(log: bool, values: list[float]) -> None:
 def test_ticks_are_round() -> None:
     assert [value for value, _ in Axis(0, 230, 0, 100).ticks()] == [0, 100, 200]
     assert [value for value, _ in Axis(0.2, 300, 0, 100, log=True).ticks()] == [1, 10, 100]
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(1, 20)), max_size=5))
+def test_labels_are_apart(labels: list[tuple[float, float]]) -> None:
+    places, widths = sorted(place for place, _ in labels), [width for _, width in labels]
+    middles = apart(places, widths, 0, 100)
+    edges = [0.0, *(edge for m, w in zip(middles, widths) for edge in (m - w / 2, m + w / 2)), 100.0]
+    assert all(before <= after + 0.05 for before, after in pairwise(edges))
+
+
+def test_labels_with_room_stay_where_they_belong() -> None:
+    assert apart([20, 50, 100], [10, 10, 20], 0, 100) == [20, 50, 90]
 
 
 def test_a_best_stays_until_the_next_one() -> None:

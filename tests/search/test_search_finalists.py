@@ -14,7 +14,7 @@ from autotune.measure.types import MeasureInput, MeasureResult
 from autotune.ops import Workload
 from autotune.records import Database, Tier, TuningRecord
 from autotune.search.budget import Budget
-from autotune.search.events import Event, FinalistsCompared, FinalistsLeft
+from autotune.search.events import Event, FinalistsChosen, FinalistsCompared, FinalistsLeft
 from autotune.search.outcome import TuneOutcome
 from autotune.search.task import TuningTask
 from autotune.search.tuner import TuneOptions, tune
@@ -41,6 +41,8 @@ def compared_once(
     )  # fmt: skip
     (compared,) = (event for event in events if isinstance(event, FinalistsCompared))
     (left,) = (event for event in events if isinstance(event, FinalistsLeft))
+    (chosen,) = (event for event in events if isinstance(event, FinalistsChosen))
+    assert chosen.tasks == (compared.task, *left.tasks)
     return outcome, compared.task, left.tasks
 
 
