@@ -23,6 +23,7 @@ from autotune.records.exchange import new_lines, write_lines
 from autotune.records.layer_database import LayerDatabase
 from autotune.records.progress import Progress, Say, silent
 from autotune.records.rows import listed
+from autotune.records.schema import STEPS
 from autotune.records.segment_scan import scan
 from autotune.records.segments import ALTERED, MAX_BYTES, Altered, Segments
 from autotune.records.store import SUFFIX, Store, open_store, sha256
@@ -46,7 +47,9 @@ class Layer:
         self.location = location
         self._folder = folder
         self._progress = progress
-        self._cache = folder / f"{fields.text_key(location)}.sqlite"
+        name = fields.text_key(location)
+        self._cache = folder / f"{name}.{next(reversed(STEPS))}.sqlite"  # other versions of autotune have their own
+        self._files = folder / f"{name}.segments"
 
     def open(self, tell: Say) -> LayerDatabase | None:
         """The records, with the segments that came since.
@@ -120,7 +123,7 @@ class Layer:
         return LayerDatabase(cache, self.location, segments, tell, self._progress)
 
     def _segments(self, store: Store) -> Segments:
-        return Segments(store, self._cache.with_suffix(".segments"))
+        return Segments(store, self._files)
 
     def _read_news(self, segments: Segments, sizes: dict[str, int], problems: list[str]) -> None:
         """Brings the cache up to what the store has: files of these sizes."""

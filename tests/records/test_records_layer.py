@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from autotune.errors import DatabaseError
 from autotune.records import Database, Layer, TuningRecord, store
+from autotune.records.schema import STEPS
 from tests.records.records_samples import make_failure, make_record, make_session
 
 
@@ -77,6 +78,16 @@ def read(location: object, tmp_path: Path) -> tuple[list[TuningRecord], list[str
 
 def in_order(*records: TuningRecord) -> list[TuningRecord]:
     return sorted(records, key=lambda record: record.config_key)
+
+
+def test_versions_of_autotune_that_share_a_cache_folder_have_caches_of_their_own(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(shared, tmp_path, make_record(1))
+    with monkeypatch.context() as future:
+        future.setitem(STEPS, "9999_future", lambda db: db.execute("CREATE TABLE extra (id INTEGER)"))
+        assert read(shared, tmp_path) == ([make_record(1)], [])
+    assert read(shared, tmp_path) == ([make_record(1)], [])
 
 
 def test_each_export_adds_a_segment_of_what_is_new(shared: Path, tmp_path: Path) -> None:
