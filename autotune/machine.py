@@ -6,6 +6,7 @@ system take its root, so that tests show them other machines.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -13,7 +14,7 @@ import os
 import platform
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,9 +160,25 @@ def cpu_features() -> tuple[str, ...]:
         found = set(cpuid.features())
     else:
         found = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    return tuple(sorted(_allowed(found)))
+
+
+def lacking_features(wanted: Collection[str]) -> tuple[str, ...]:
+    """Those of some features that `cpu_features` has not, sorted.
+
+    LLVM, which takes 30 ms to load, is asked only where `cpuid` does not find them all.
+    """
+    with contextlib.suppress(OSError):  # no memory may be made executable
+        if _allowed(cpuid.features() & set(wanted)) == set(wanted):
+            return ()
+    return tuple(sorted(set(wanted) - set(cpu_features())))
+
+
+def _allowed(found: Set[str]) -> Set[str]:
+    """The features but for those that need tile registers, where the system gives this process none."""
     if any(name.startswith(_TILES) for name in found) and not allow_tiles():
-        found = {name for name in found if not name.startswith(_TILES)}
-    return tuple(sorted(found))
+        return {name for name in found if not name.startswith(_TILES)}
+    return found
 
 
 @functools.cache

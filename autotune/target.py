@@ -156,7 +156,7 @@ class Target:
 
     def missing_features(self) -> tuple[str, ...]:
         """The features that code for this target may use and this machine's CPU lacks."""
-        return tuple(sorted(set(self.features) - set(machine.cpu_features())))
+        return machine.lacking_features(self.features)
 
     def runs_on_host(self) -> bool:
         """Whether this machine's CPU has every feature of the target."""

@@ -17,7 +17,7 @@ from typing import Any
 from autotune.errors import DatabaseError
 from autotune.install import needing_all
 from autotune.records import fields
-from autotune.records.schema import APPLICATION_ID, MIGRATION_SET, STEPS, migrations
+from autotune.records.schema import APPLICATION_ID, MIGRATION_SET, SAME_TABLES, STEPS, migrations
 from autotune.records.tables import APPLIED, foreign_table
 
 Parameters = Sequence[object] | dict[str, object]
@@ -166,7 +166,7 @@ class Connection:
 
     def _check_schema(self) -> None:
         self._refuse_newer()
-        if self._pending():
+        if not SAME_TABLES.issuperset(self._pending()):
             raise DatabaseError(
                 f"{self.path} was written by an older autotune; "
                 f"run `autotune db upgrade --db {self.path}` once to bring it up to date"

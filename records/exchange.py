@@ -27,9 +27,10 @@ from autotune.records.rows import find_trial
 from autotune.records.session import Session
 
 FORMAT = "autotune-records"
-VERSION = 3
-READABLE = (1, 2, 3)
-"""Version 1 knew no algorithms and no families, version 2 not what was disturbed; their lines say all else alike."""
+VERSION = 4
+READABLE = (1, 2, 3, 4)
+"""Version 1 knew no algorithms and no families, version 2 not what was disturbed, version 3 not which configs were the
+untuned ones; their lines say all else alike."""
 MAX_LINE = 16 * 2**20
 _SKEW_SECONDS = 86400.0
 """How far clocks of two machines may differ, zones taken for others included."""

@@ -72,6 +72,7 @@ class TuningRecord:
     created: float  # seconds since the epoch; what was timed in turn bears one date
     llvm_version: str = ""
     autotune_version: str = ""
+    untuned_by: str = ""  # what made this the config of kernels without a record; empty where they had another
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
@@ -183,6 +184,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "created": fields.number,
     "llvm_version": fields.text,
     "autotune_version": fields.text,
+    "untuned_by": fields.short_name,
 }
 _JSON_FIELDS = frozenset({"workload", "target", "interface", "config", "steps"})
 _OBJECT_FIELDS = ("workload", "target", "config")

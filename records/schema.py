@@ -180,6 +180,10 @@ def _beside(db: Executes) -> None:
     db.execute("ALTER TABLE plans ADD COLUMN disturbance TEXT NOT NULL DEFAULT ''")
 
 
+def _untuned(db: Executes) -> None:
+    """Says that `details` may have `untuned_by`, which an autotune of before would take for damage."""
+
+
 # Trials first: they refer to the others.
 _RENUMBERED = {
     "trials": "",
@@ -275,4 +279,8 @@ STEPS: dict[str, Callable[[Executes], None]] = {
     "0006_disturbed": _disturbed,
     "0007_compact": _compact,
     "0008_beside": _beside,
+    "0009_untuned": _untuned,
 }
+
+SAME_TABLES = frozenset({"0009_untuned"})
+"""Steps that change no table: a file that has not had them is read as one that has."""

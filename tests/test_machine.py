@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from autotune import machine
+from autotune import cpuid, machine
 from autotune.errors import DatabaseError, TargetError
 from autotune.machine import Caches
 
@@ -157,6 +159,42 @@ def test_model_name(tmp_path: Path) -> None:
 def test_other_systems_are_refused(host: tuple[str, str]) -> None:
     with pytest.raises(TargetError, match=f"this is {host[0]} {host[1]}"):
         machine.check_supported(*host)
+
+
+def test_lacking_features_are_those_that_the_cpu_has_not() -> None:
+    here = machine.cpu_features()
+    assert machine.lacking_features(here) == ()
+    assert machine.lacking_features([*here, "zz", "no-such"]) == ("no-such", "zz")
+
+
+def test_features_that_cpuid_finds_are_not_asked_of_llvm() -> None:
+    program = (
+        "import sys; from autotune import cpuid, machine\n"
+        "wanted = {name for name in cpuid.features() if not name.startswith('amx')}\n"
+        "print(machine.lacking_features(wanted), 'llvmlite' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.strip() == "() False"
+
+
+def test_tiles_that_the_system_does_not_give_are_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = frozenset({"avx2", "amx-tile"})
+    monkeypatch.setattr(cpuid, "features", lambda: found)
+    monkeypatch.setattr(machine, "cpu_features", lambda: ("avx2",))
+    monkeypatch.setattr(machine, "allow_tiles", lambda: False)
+    assert machine.lacking_features(["avx2"]) == ()
+    assert machine.lacking_features(found) == ("amx-tile",)
+    monkeypatch.setattr(machine, "allow_tiles", lambda: True)
+    assert machine.lacking_features(found) == ()
+
+
+def test_without_executable_memory_llvm_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> frozenset[str]:
+        raise OSError("the system lets this process make no memory executable")
+
+    monkeypatch.setattr(cpuid, "features", refuse)
+    monkeypatch.setattr(machine, "cpu_features", lambda: ("avx2",))
+    assert machine.lacking_features(["avx2", "fma"]) == ("fma",)
 
 
 def test_this_machine_is_consistent() -> None:

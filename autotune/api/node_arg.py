@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from autotune.errors import InputError
 from autotune.runtime.program import TensorSpec
 from autotune.tensor.declared import ModelInput, ModelOutput, listed
-from autotune.tensor.formats import MINIFLOATS
+from autotune.tensor.storage import MINIFLOATS
 
 _ONNX_TYPES = {
     "f64": "double", "f32": "float", "f16": "float16", "bf16": "bfloat16", "bool": "bool", "string": "string",

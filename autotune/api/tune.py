@@ -274,7 +274,13 @@ class _Run:
     def search(self, subject: Workload | Sequence[ObservedProgram], budget: Budget, pipeline: Pipeline) -> TuneOutcome:
         """Tunes an operator, or the kernels of programs."""
         if isinstance(subject, Workload):
-            task = TuningTask.of(subject, self.target, ideal_seconds=self._ideal(subject), strict_fp=self.strict_fp)
+            task = TuningTask.of(
+                subject,
+                self.target,
+                ideal_seconds=self._ideal(subject),
+                strict_fp=self.strict_fp,
+                untuned=self.defaults(subject, self.strict_fp),
+            )
             return self._search("tuning", [task], self.time.search(budget), pipeline)
         found = self._tasks(kernel_tasks, subject, None)
         weight_bytes = self.weight_bytes(subject)
@@ -371,6 +377,7 @@ class _Run:
             strict_fp=self.strict_fp,
             origins=task.origins,
             space=self.defaults.space(task.workload, self.strict_fp),
+            untuned=self.defaults(task.workload, self.strict_fp),
         )
 
     def _ideal(self, workload: Workload, where: str = "") -> float:

@@ -206,7 +206,7 @@ def compile_graph(
         ModelError: it does not fit into `max_memory`.
     """
     groups = partition(graph)
-    without = "no database"
+    records, without = database, "no database"
     if database is not None and heed_plan:
         plan = database.plan(model_key(groups), target.key)
         if plan is not None and not plan.tuned:
@@ -215,7 +215,7 @@ def compile_graph(
     while True:
         with beside or Beside() as beside:
             runtime = beside.submit(functools.partial(_runtime, cache))
-            defaults = Defaults(cache, target, beside)
+            defaults = Defaults(cache, target, beside, records)
             untuned = defaults if weights is None else as_packed(defaults, weights, target)
             chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
             defaults.ahead(chooser.without_record(group.workload for group in groups if not group.is_view))

@@ -1,7 +1,8 @@
-"""What kernels get without a record: remembered in the object cache, and found on other cores, too."""
+"""What kernels get without a record: remembered in the object cache and by records, and found on other cores, too."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Iterable
@@ -11,14 +12,18 @@ from autotune.codegen.beside import Beside
 from autotune.codegen.helper import Helper
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import asked
-from autotune.cost_model.prior_files import prior_key
+from autotune.errors import ConfigError
 from autotune.ops.workload import Workload
 from autotune.plugins import extended
-from autotune.search_spaces import Config, default_config, task_space, templates_for
-from autotune.search_spaces.space.code_version import code_version
-from autotune.search_spaces.space.registry import names
+from autotune.records import Database
+from autotune.search_spaces import Config, check_config, default_config, task_space, templates_for
+from autotune.search_spaces.space.code_version import untuned_mark
 from autotune.search_spaces.space.space import TaskSpace
 from autotune.target import Target
+
+_LOOKED_AT = 32
+"""How many of the fastest trials of a kernel are read in search of its default: to find that anew takes as long as
+hundreds."""
 
 
 class Defaults:
@@ -27,12 +32,17 @@ class Defaults:
     Args:
         cache: None finds all anew.
         beside: where some can be found meanwhile.
+        database: whose records are asked before anything is found; None asks none.
     """
 
-    def __init__(self, cache: ObjectCache | None, target: Target, beside: Beside | None = None) -> None:
-        self._cache, self._target, self._beside = cache, target, beside
-        self._templates = " ".join(names())  # a user's own may come first
-        self._trained = prior_key()
+    def __init__(
+        self,
+        cache: ObjectCache | None,
+        target: Target,
+        beside: Beside | None = None,
+        database: Database | None = None,
+    ) -> None:
+        self._cache, self._target, self._beside, self._database = cache, target, beside, database
         self._found: dict[tuple[Workload, bool], Config] = {}
         self._begun: dict[tuple[Workload, bool], Future[Config]] = {}
 
@@ -44,7 +54,7 @@ class Defaults:
             self._beside.finish()
             self._found[key] = self._keep(key, self._begun.pop(key).result())
         if key not in self._found:
-            found = self._recall(key)
+            found = self._known(key)
             self._found[key] = self._keep(key, self._find(key, None)) if found is None else found
         return self._found[key]
 
@@ -70,7 +80,7 @@ class Defaults:
             return
         missing: list[tuple[Workload, bool]] = []
         for key in dict.fromkeys(wanted):
-            found = self._recall(key)
+            found = self._known(key)
             if found is None:
                 missing.append(key)
             else:
@@ -87,6 +97,28 @@ class Defaults:
                 return Config.from_json(reply[0]["config"])
         return default_config(workload, self._target, strict_fp=strict)
 
+    def _known(self, key: tuple[Workload, bool]) -> Config | None:
+        """The config, where somebody has found it before."""
+        found = self._recall(key)
+        return self._recorded(key) if found is None else found
+
+    def _recorded(self, key: tuple[Workload, bool]) -> Config | None:
+        """The config of a trial that was untuned when it was made, where the same sources, templates and models would
+        choose it today."""
+        workload, strict = key
+        mark = untuned_mark(workload, strict)
+        if self._database is None or not mark:
+            return None
+        task = workload.key, self._target.key
+        for trial in self._database.times(*task, _LOOKED_AT):
+            record = self._database.timed(*task, trial)
+            if record is not None and record.untuned_by == mark:
+                with contextlib.suppress(ConfigError):  # whoever made the file
+                    config = Config.from_json(record.config)
+                    check_config(workload, config, self._target)
+                    return config
+        return None
+
     def _recall(self, key: tuple[Workload, bool]) -> Config | None:
         name = self._name(key)
         found = None if self._cache is None or name is None else self._cache.recall(name)
@@ -101,8 +133,8 @@ class Defaults:
     def _name(self, key: tuple[Workload, bool], kind: str = "default") -> str | None:
         """Of the entry; None where nothing must be kept."""
         workload, strict = key
-        version = code_version(workload, None)
-        if self._cache is None or version is None:
+        mark = untuned_mark(workload, strict)
+        if self._cache is None or not mark:
             return None
-        parts = (kind, version, self._templates, self._trained, workload.to_json(), self._target.to_json())
-        return hashlib.sha256("\n".join((*parts, str(strict))).encode()).hexdigest()
+        parts = (kind, mark, workload.to_json(), self._target.to_json())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -175,7 +175,7 @@ def _gains(
     nodes = [node for node in products if not too_large(graph, node, dtype)]
     before = _by_origin(graph)
     after = _by_origin(narrow([node.name for node in nodes]))
-    choose = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target))
+    choose = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target, database=database))
     gains: dict[str, float] = {}
     for node in nodes:
         origin = node.origins[0] if node.origins else ""

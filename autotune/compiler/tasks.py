@@ -64,7 +64,7 @@ def kernel_tasks(
     Raises:
         WorkloadError: no template can compute some group.
     """
-    chooser = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target))
+    chooser = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target, database=database))
     steps = assign(graph, partition(graph), chooser, cache).steps
     return merged(KernelTask(step.workload, step.asked, 1, (step.origins,)) for step in steps)
 
@@ -92,7 +92,7 @@ def alternative_tasks(
     Measured, they are what layout assignment chooses among. A transform is worth saving when it takes at least
     `WORTH` of its neighbour's time.
     """
-    chooser = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target))
+    chooser = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target, database=database))
     assignment = assign(graph, partition(graph), chooser, cache)
     costs = Costs(chooser)
     copies = {step.outputs[0]: step for step in assignment.steps if step.workload.nodes[0].op == "layout"}

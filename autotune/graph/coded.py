@@ -9,7 +9,7 @@ import numpy as np
 from autotune.graph.ir import Array
 from autotune.ops.coded import BYTES, WORD, WORDS, code_bits, code_shift, codes_per_element
 from autotune.tensor import DType
-from autotune.tensor.formats import INTEGER_BITS, integer_range
+from autotune.tensor.storage import INTEGER_BITS, integer_range
 
 
 @dataclass(frozen=True, slots=True)

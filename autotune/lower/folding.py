@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.schedule.state import StageState, State
 from autotune.tensor.linear import to_linear
-from autotune.tensor.recurrence import steps_behind
+from autotune.tensor.recurrences import steps_behind
 from autotune.tensor.stage import Tensor
 
 

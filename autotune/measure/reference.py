@@ -28,7 +28,7 @@ from autotune.ops.registry import compute_def, known_algorithm
 from autotune.ops.workload import TensorType, Workload
 from autotune.tensor import ComputeDef, DType
 from autotune.tensor.evaluate import evaluate
-from autotune.tensor.formats import INTEGER_BITS, integer_range
+from autotune.tensor.storage import INTEGER_BITS, integer_range
 
 Array = npt.NDArray[Any]
 

@@ -16,8 +16,8 @@ from autotune.ops.precision import rounded
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, binary, cast, lookup, read
-from autotune.tensor.formats import INTEGER_BITS, integer_range, width
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
+from autotune.tensor.storage import INTEGER_BITS, integer_range, width
 
 NAME = "matmul_coded"
 WORD = DType.u32

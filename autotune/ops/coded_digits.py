@@ -17,8 +17,8 @@ from autotune.ops.registry import algorithm
 from autotune.ops.workload import TensorType
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Reinterpret, binary, cast, minimum, read, select, unary
-from autotune.tensor.formats import INTEGER_BITS, integer_range
 from autotune.tensor.stage import Reduction, Tensor, compute, max_, reduce_axis, sum_
+from autotune.tensor.storage import INTEGER_BITS, integer_range
 
 DIGITS = 3
 _ONES = 1 + 256 + 65536

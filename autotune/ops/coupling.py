@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.ops.checks import floating, require
 from autotune.ops.registry import operator
-from autotune.tensor.extern import Output, extern
+from autotune.tensor.externs import Output, extern
 from autotune.tensor.stage import Tensor
 
 

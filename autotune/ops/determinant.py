@@ -9,7 +9,7 @@ from autotune.ops.checks import floating, require
 from autotune.ops.registry import operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import cast
-from autotune.tensor.extern import Output, extern
+from autotune.tensor.externs import Output, extern
 from autotune.tensor.stage import Tensor, compute
 
 

@@ -12,8 +12,9 @@ from autotune.ops.checks import flag, floating, integer, numeric, require, same_
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Reinterpret, binary, cast, select, unary
-from autotune.tensor.formats import INTEGER_BITS, ROUNDINGS, decoded, encoded, width
+from autotune.tensor.formats import ROUNDINGS, decoded, encoded
 from autotune.tensor.stage import Tensor, compute
+from autotune.tensor.storage import INTEGER_BITS, width
 
 Point = Callable[..., Expr]
 _READ_AS = dict.fromkeys(INTEGER_BITS, DType.i32)

@@ -9,7 +9,7 @@ from autotune.ops.checks import floating, integer, number, require
 from autotune.ops.precision import sum_dtype
 from autotune.ops.registry import operator
 from autotune.tensor.expr import Expr, cast, const, read, unary
-from autotune.tensor.recurrence import recurrence, state
+from autotune.tensor.recurrences import recurrence, state
 from autotune.tensor.stage import Reduction, Tensor, compute, reduce_axis, sum_
 
 EXTRAS = ("past", "decay", "beta")

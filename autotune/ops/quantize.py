@@ -13,8 +13,9 @@ from autotune.ops.checks import floating, numeric, require, word
 from autotune.ops.registry import operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast, maximum, minimum, unary
-from autotune.tensor.formats import INTEGER_BITS, decoded, encoded, integer_range
+from autotune.tensor.formats import decoded, encoded
 from autotune.tensor.stage import Tensor, compute
+from autotune.tensor.storage import INTEGER_BITS, integer_range
 
 QUANTIZED = ("i8", "u8", "i16", "u16", "i4", "u4", "i2", "u2")
 FLOATS = ("f32", "f16", "bf16", "f64")

@@ -15,7 +15,7 @@ from autotune.ops.gates import ACTIVATIONS
 from autotune.ops.precision import sum_dtype
 from autotune.ops.registry import operator
 from autotune.tensor.expr import Expr, Read, binary, cast, const, maximum, minimum, read, select
-from autotune.tensor.recurrence import recurrence, state
+from autotune.tensor.recurrences import recurrence, state
 from autotune.tensor.stage import Tensor, compute, compute_many, reduce_axis, sum_
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")

@@ -8,7 +8,7 @@ from typing import Any
 from autotune.ops.checks import axis_of, integer, numeric, require, same_dtype, word
 from autotune.ops.indexing import index_dtype, inside_of
 from autotune.ops.registry import operator
-from autotune.tensor.extern import Output, extern
+from autotune.tensor.externs import Output, extern
 from autotune.tensor.scatter import REDUCTIONS
 from autotune.tensor.stage import Tensor
 

@@ -9,7 +9,7 @@ from autotune.ops.checks import axis_of, flag, integer, numeric, require
 from autotune.ops.registry import Needed, operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr
-from autotune.tensor.extern import Output, extern
+from autotune.tensor.externs import Output, extern
 from autotune.tensor.stage import Tensor, compute
 
 

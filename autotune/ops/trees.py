@@ -9,7 +9,7 @@ from autotune.ops.checks import integer, require, word
 from autotune.ops.registry import operator
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, Reinterpret, cast
-from autotune.tensor.extern import Output, extern
+from autotune.tensor.externs import Output, extern
 from autotune.tensor.stage import Tensor, compute, max_, min_, reduce_axis, sum_
 from autotune.tensor.trees import WORDS
 

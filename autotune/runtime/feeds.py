@@ -9,7 +9,7 @@ import numpy as np
 from autotune.runtime.executor import Array
 from autotune.runtime.program import TensorSpec
 from autotune.tensor.dtype import DType
-from autotune.tensor.formats import INTEGER_BITS
+from autotune.tensor.storage import INTEGER_BITS
 
 
 def random_feeds(specs: Sequence[TensorSpec], seed: int, size: float = 1.0) -> dict[str, Array]:

@@ -13,7 +13,7 @@ from autotune.schedule.state import LOCAL, PARALLEL, REGISTER, SERIAL, TILE, UNR
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Read, rewrite, select, substitute
 from autotune.tensor.layout import Layout
-from autotune.tensor.recurrence import steps_behind
+from autotune.tensor.recurrences import steps_behind
 from autotune.tensor.stage import Stage, Tensor
 
 MAX_REGISTER_ELEMENTS = 4096

@@ -21,7 +21,7 @@ from autotune.ops.registry import known_algorithm
 from autotune.records import TEMPLATE_INTERFACE, Database, Session, SessionState, TuningRecord
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
-from autotune.search_spaces.space.code_version import version_mark
+from autotune.search_spaces.space.code_version import untuned_mark, version_mark
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.replay import Recorded
 
@@ -94,6 +94,7 @@ class Recorder:
             created=now,
             llvm_version=self._llvm,
             autotune_version=self._autotune + ("" if replayed else version_mark(workload, config)),
+            untuned_by=untuned_mark(workload, task.strict_fp) if config == task.untuned else "",
             **_outcome(result),
         )
         self._database.add(record)

@@ -34,6 +34,7 @@ class TuningTask:
             little of the budget.
         strict_fp: only what multiplies as the definition does; the space has nothing else, and records must not.
         origins: for people, and for each use: the names of the ONNX nodes that the kernel computes.
+        untuned: the config of a kernel without a record, where it is known; the space may be another than kernels have.
     """
 
     workload: Workload
@@ -45,6 +46,7 @@ class TuningTask:
     ideal_seconds: float = 0.0
     strict_fp: bool = False
     origins: tuple[tuple[str, ...], ...] = ()
+    untuned: Config | None = None
 
     @staticmethod
     def of(
@@ -58,11 +60,13 @@ class TuningTask:
         strict_fp: bool = False,
         origins: tuple[tuple[str, ...], ...] = (),
         space: Space | None = None,
+        untuned: Config | None = None,
     ) -> TuningTask:
         """The task over the space of all templates that apply and are allowed, unless another space is given;
         WorkloadError when none is."""
-        space = space or task_space(workload, target, strict_fp=strict_fp)
-        return TuningTask(workload, target, space, weight, interface, residency, ideal_seconds, strict_fp, origins)
+        space = space or task_space(workload, target, strict_fp=strict_fp, untuned=untuned)
+        where = weight, interface, residency, ideal_seconds
+        return TuningTask(workload, target, space, *where, strict_fp, origins, untuned)
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from autotune.errors import InputError, ModelError, WorkloadError
-from autotune.tensor.stage import check_shape
+from autotune.tensor.extents import check_shape
 
 STRING = "string"
 """The dtype of tensors of strings, which is no `DType`."""

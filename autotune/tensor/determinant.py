@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autotune.tensor.extern import Array, extern_value
+from autotune.tensor.externs import Array, extern_value
 
 
 @extern_value("determinant")

@@ -11,7 +11,7 @@ from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.contraction import contract, factors
 from autotune.tensor.digits import split_digits
 from autotune.tensor.dtype import DType
-from autotune.tensor.extern import evaluate_extern
+from autotune.tensor.externs import evaluate_extern
 from autotune.tensor.interpret import Array, Box, Interpreter
 from autotune.tensor.reducer import Reducer, is_builtin
 from autotune.tensor.stage import Axis, Stage

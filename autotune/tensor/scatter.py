@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autotune.tensor.extern import Array, extern_value
+from autotune.tensor.externs import Array, extern_value
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 """How an update meets the element that is there; the attribute `reduction` is the position in this list."""

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from autotune.errors import WorkloadError
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, ExprLike, Read, Table, Var, as_expr, read, walk
+from autotune.tensor.extents import check_shape
 from autotune.tensor.reducer import BUILTIN, Reducer
 
-MAX_ELEMENTS = 2**40
 MAX_STEPS = 2**46
 """Of one stage: a kernel cannot be interrupted, so one without an end is none."""
-MAX_RANK = 32  # of NumPy's arrays, before 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Reduction(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Extern:
-    """A function beyond tensor expressions, by name (`autotune.tensor.extern`)."""
+    """A function beyond tensor expressions, by name (`autotune.tensor.externs`)."""
 
     name: str
     attrs: tuple[tuple[str, int], ...]
@@ -79,7 +78,7 @@ class Stage:
         body: one expression per output.
         reducer: how values combine, None for an elementwise stage.
         scan_axis: name of the sequential axis along which the stage reads its own earlier elements, or None.
-        recurrence: the group of stages with which it takes turns along `scan_axis` (`autotune.tensor.recurrence`).
+        recurrence: the group of stages with which it takes turns along `scan_axis` (`autotune.tensor.recurrences`).
         extern: the function that computes a whole row of the outputs at each point of `axes`; the body then only
             names the tensors that it reads, and outputs have dimensions beyond the axes.
         members: all stages of the recurrence in the order of their turns; only until a ComputeDef holds them.
@@ -127,24 +126,6 @@ def placeholder(
 ) -> Tensor:
     """An input tensor; `constant` marks weights, whose physical form is prepared once at compile time."""
     return Tensor(name, check_shape(shape, name), DType(dtype), None, constant)
-
-
-def check_shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
-    """The shape as a tuple of ints.
-
-    Raises:
-        WorkloadError: for negative extents, more elements than any machine holds, or more dimensions than an array has.
-    """
-    if len(shape) > MAX_RANK:
-        raise WorkloadError(f"{name}: a shape of {len(shape)} dimensions, more than {MAX_RANK}")
-    elements = 1
-    for extent in shape:
-        if not isinstance(extent, int) or extent < 0:
-            raise WorkloadError(f"{name}: shape {tuple(shape)} has the impossible extent {extent!r}")
-        elements *= max(extent, 1)
-    if elements > MAX_ELEMENTS:
-        raise WorkloadError(f"{name}: shape {tuple(shape)} has {elements} elements, more than {MAX_ELEMENTS}")
-    return tuple(shape)
 
 
 def reduce_axis(extent: int, name: str = "k") -> Axis:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autotune.tensor.extern import Array, extern_value
+from autotune.tensor.externs import Array, extern_value
 
 LINK, LIMIT = range(2)
 """Words of a node, integers as wide as the data's floats: the node on its first branch, which the other one follows,

@@ -7,18 +7,20 @@ that somebody must remember to raise. The sources of the user's own operators an
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
 import llvmlite
 import numpy as np
 
+from autotune.cost_model.prior_files import prior_key
 from autotune.errors import ConfigError
 from autotune.ops import registry as operators
 from autotune.ops.workload import Workload
 from autotune.plugins import is_ours
 from autotune.search_spaces.space.config import Config
-from autotune.search_spaces.space.registry import lookup
+from autotune.search_spaces.space.registry import lookup, names
 from autotune.sources import hash_of
 
 # The rooms that a kernel passes through on its way from a config to code, and what these may ask: facts about the
@@ -44,6 +46,16 @@ def version_mark(workload: Workload, config: Config) -> str:
     """What a record's version ends with when its config surely gives the same code as today; empty: build it to see."""
     version = code_version(workload, config)
     return "" if version is None else f"+{version[:16]}"
+
+
+def untuned_mark(workload: Workload, strict_fp: bool) -> str:
+    """A hash of all that decides, beside workload and target, which config a kernel has without a record: our sources,
+    templates, which may be a user's, and models; empty when that cannot be told."""
+    version = code_version(workload, None)
+    if version is None:
+        return ""
+    parts = (version, " ".join(names()), prior_key(), str(strict_fp))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _comes_with_autotune(workload: Workload, config: Config | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,10 +17,14 @@ from autotune.compiler.defaults import Defaults
 from autotune.compiler.tasks import kernel_tasks
 from autotune.cost_model.prior_files import SHIPPED, own_path
 from autotune.errors import WorkloadError
+from autotune.measure.types import MeasureResult
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
+from autotune.records import Database
+from autotune.search.recording import Recorder
+from autotune.search.task import TuningTask
 from autotune.search_spaces import Config, default_config, task_space
-from autotune.search_spaces.space import registry
+from autotune.search_spaces.space import code_version, registry
 from autotune.target import Target
 from tests.compiler.test_compiler_results import top_graph
 
@@ -118,3 +123,35 @@ def test_the_tasks_of_a_model_are_listed_from_what_is_known(tmp_path: Path, monk
 
     monkeypatch.setattr(defaults, "default_config", refuse)
     assert kernel_tasks(graph, TARGET, cache=cache) == found
+
+
+def test_records_tell_the_default_of_those_who_made_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, asked = WORKLOADS[0], []
+    usual = default_config(workload, TARGET)
+    task = TuningTask.of(workload, TARGET, untuned=usual)
+    other = next(config for config in task.space.enumerate() if config != usual)
+
+    def counted(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
+        asked.append(strict_fp)
+        return default_config(workload, target, strict_fp=strict_fp)
+
+    monkeypatch.setattr(defaults, "default_config", counted)
+    with Database.open(tmp_path / "db.sqlite") as database:
+        recorder = Recorder(database, 1.0)
+        found = partial(Defaults, None, TARGET, database=database)
+        for config, seconds in ((other, 1.0), (usual, 2.0)):
+            assert found()(workload, False) == usual
+            recorder.add(task, config, None, MeasureResult(seconds, 0.0, 8, 10, 100.0, 0.0, 0.0, 1e-5), 1.0)
+        assert asked == [False, False]  # the record of another config says nothing
+        assert found()(workload, False) == usual and len(asked) == 2
+        assert found()(workload, True) == default_config(workload, TARGET, strict_fp=True) and asked[2:] == [True]
+        monkeypatch.setattr(code_version, "prior_key", lambda: "other models")
+        assert found()(workload, False) == usual and asked[3:] == [False]
+
+
+def test_a_task_whose_default_nobody_told_records_none(tmp_path: Path) -> None:
+    task = TuningTask.of(WORKLOADS[0], TARGET)
+    with Database.open(tmp_path / "db.sqlite") as database:
+        result = MeasureResult(1.0, 0.0, 8, 10, 100.0, 0.0, 0.0, 1e-5)
+        Recorder(database, 1.0).add(task, task.space.default(), None, result, 1.0)
+        assert [record.untuned_by for record in database.trials()] == [""]

@@ -14,7 +14,7 @@ import autotune
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph import evaluate_graph, load_model, optimize
 from autotune.tensor import DType
-from autotune.tensor.formats import integer_range
+from autotune.tensor.storage import integer_range
 from tests.graph.contrib_models import DOMAIN, compare, model_of, numbers, refusal, theirs
 from tests.graph.graph_models import Array, build, random
 

@@ -16,7 +16,7 @@ from autotune.api.session import InferenceSession
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph import load_model
 from autotune.tensor import DType
-from autotune.tensor.formats import integer_range
+from autotune.tensor.storage import integer_range
 from tests.graph.graph_models import build, check, random
 
 Array = NDArray[Any]

@@ -14,7 +14,7 @@ from autotune.lower.ir import Stmt
 from autotune.schedule import Schedule
 from autotune.tensor import ComputeDef, DType, Layout, Output, Tensor, compute, extern, extern_value, placeholder
 from autotune.tensor.evaluate import evaluate
-from autotune.tensor.extern import Array
+from autotune.tensor.externs import Array
 from tests.conftest import Golden, Right
 
 

@@ -14,7 +14,7 @@ from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.tensor import ComputeDef, DType, Output, extern, placeholder
 from autotune.tensor.evaluate import evaluate
-from autotune.tensor.extern import Array
+from autotune.tensor.externs import Array
 from tests.conftest import Right
 
 RANKS, INSERTION, SORT, PICK = (19, 17), (200, 3), (200, 190), (1100, 250)

@@ -23,7 +23,7 @@ from autotune.records import (
 )
 from tests.records.records_samples import make_failure, make_record, make_session, records, target_json
 
-HEADER = '{"format":"autotune-records","version":3}'
+HEADER = '{"format":"autotune-records","version":4}'
 
 
 def content(db: Database) -> list[str]:
@@ -147,7 +147,7 @@ def test_a_database_is_not_merged_into_itself(tmp_path: Path) -> None:
         ([make_record().to_json()], "line 1: no header"),
         (["\x00\x01binary"], "line 1: not JSON"),
         (['{"format":"other","version":1}'], "line 1: the format is 'other'"),
-        (['{"format":"autotune-records","version":4}'], "line 1: format version 4, .* upgrade autotune"),
+        (['{"format":"autotune-records","version":5}'], "line 1: format version 5, .* upgrade autotune"),
         ([HEADER, "{"], "line 2: not JSON"),
         ([HEADER, ""], "line 2: not JSON"),
         ([HEADER, "[]"], "line 2: neither a trial"),

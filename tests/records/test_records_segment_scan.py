@@ -17,7 +17,7 @@ from autotune.records.block import Block, Summary, Task
 from autotune.records.exchange import parse_line
 from tests.records.records_samples import make_failure, make_record, make_session, records
 
-HEADER = '{"format":"autotune-records","version":3}'
+HEADER = '{"format":"autotune-records","version":4}'
 
 
 def ignored(done: int) -> None:

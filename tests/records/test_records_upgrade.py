@@ -12,7 +12,7 @@ import pytest
 
 from autotune.errors import DatabaseError
 from autotune.records import Database, MergeReport, Plan, export_records, import_records, stats, verify
-from autotune.records.schema import STEPS
+from autotune.records.schema import SAME_TABLES, STEPS
 from tests.records.records_samples import make_failure, make_record
 
 FIXTURES = Path(__file__).parent / "schemas"
@@ -57,6 +57,17 @@ def test_every_older_schema_is_upgraded_with_its_records(tmp_path: Path, schema:
         assert db.family("family", RECORDS[0].target_key) == {RECORDS[0].workload_key: RECORDS[0].workload}
 
 
+@pytest.mark.parametrize("schema", list(STEPS))
+def test_a_reader_takes_older_files_whose_tables_are_the_same(tmp_path: Path, schema: str) -> None:
+    path = old_file(tmp_path / "old.sqlite", schema)
+    if SAME_TABLES.issuperset(list(STEPS)[list(STEPS).index(schema) + 1 :]):
+        with Database.open(path, read_only=True) as db:
+            assert list(db.trials()) == RECORDS
+    else:
+        with pytest.raises(DatabaseError, match="older autotune; run `autotune db upgrade"):
+            Database.open(path, read_only=True)
+
+
 def test_a_damaged_file_that_cannot_be_upgraded_stays_as_it_is(tmp_path: Path) -> None:
     path = old_file(tmp_path / "old.sqlite", "0006_disturbed")
     raw = sqlite3.connect(path)
@@ -82,7 +93,7 @@ def test_of_older_records_the_spread_says_which_were_disturbed(tmp_path: Path, s
         assert [row["disturbed"] for row in db.connection.rows("SELECT disturbed FROM trials ORDER BY id")] == [1, 0]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_of_older_lines_the_spread_says_it_too(tmp_path: Path, version: int) -> None:
     values = json.loads(RECORDS[0].to_json()) | {"spread": 24.18}
     path = tmp_path / "old.jsonl"

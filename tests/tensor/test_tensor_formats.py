@@ -18,7 +18,8 @@ from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.tensor import ComputeDef, DType, compute, placeholder
 from autotune.tensor.evaluate import evaluate
-from autotune.tensor.formats import INTEGER_BITS, MINIFLOATS, decoded, encoded, integer_range, width
+from autotune.tensor.formats import decoded, encoded
+from autotune.tensor.storage import INTEGER_BITS, MINIFLOATS, integer_range, width
 
 STORAGE = [d for d in DType if d.is_storage]
 F32 = NDArray[np.float32]

@@ -16,7 +16,7 @@ from autotune.graph.integer_product import Operand
 from autotune.graph.ir import Array, Value
 from autotune.ops.workload import AttrValue
 from autotune.tensor import DType
-from autotune.tensor.formats import INTEGER_BITS
+from autotune.tensor.storage import INTEGER_BITS
 
 
 @converts("QuantizeLinear")

@@ -15,7 +15,7 @@ from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.node import OnnxNode, converts
 from autotune.graph.frontend.source import dtype_of
 from autotune.tensor import DType
-from autotune.tensor.stage import check_shape
+from autotune.tensor.extents import check_shape
 
 MAX_DRAWN = 2**26  # they are kept as constants
 

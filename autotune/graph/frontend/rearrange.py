@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.errors import ModelError
 from autotune.graph.frontend.node import OnnxNode, converts
-from autotune.tensor.stage import check_shape
+from autotune.tensor.extents import check_shape
 
 
 @converts("DepthToSpace")

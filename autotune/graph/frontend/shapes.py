@@ -9,7 +9,7 @@ import numpy as np
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.node import MAX_BROADCAST_ELEMENTS, OnnxNode, converts
 from autotune.graph.ir import Array
-from autotune.tensor.stage import check_shape
+from autotune.tensor.extents import check_shape
 
 
 @converts("Constant")

@@ -21,8 +21,8 @@ from autotune.graph.frontend.weights import without_weights
 from autotune.graph.ir import Array
 from autotune.tensor import DType
 from autotune.tensor.declared import STRING, is_possible
-from autotune.tensor.formats import MINIFLOATS, width
-from autotune.tensor.stage import MAX_RANK
+from autotune.tensor.extents import MAX_RANK
+from autotune.tensor.storage import MINIFLOATS, width
 
 ModelSource = Union[str, "os.PathLike[str]", bytes, onnx.ModelProto]
 """A file, its contents, or the model itself."""

@@ -9,7 +9,7 @@ from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.frontend.packed import unpacked
 from autotune.graph.ir import Array
 from autotune.tensor import DType
-from autotune.tensor.formats import INTEGER_BITS
+from autotune.tensor.storage import INTEGER_BITS
 
 
 @contributed("GatherBlockQuantized", inputs=4)

@@ -6,6 +6,7 @@ A function has two definitions under one name: its NumPy value here, which is th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,8 @@ import numpy.typing as npt
 from autotune.errors import WorkloadError
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Const, Read
-from autotune.tensor.stage import Axis, Extern, Stage, Tensor, check_shape
+from autotune.tensor.extents import check_shape
+from autotune.tensor.stage import Axis, Extern, Stage, Tensor
 
 Array = npt.NDArray[Any]
 Value = Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]]
@@ -44,6 +46,18 @@ def extern_value(name: str) -> Callable[[Value], Value]:
     return register
 
 
+@functools.cache
+def _load() -> None:
+    """Register the functions that have modules of their own."""
+    from autotune.tensor import coupling, determinant, scatter, trees  # noqa: F401  they import this one
+
+
+def _value(name: str) -> Value | None:
+    if name not in _VALUES:
+        _load()
+    return _VALUES.get(name)
+
+
 def extern(
     name: str,
     inputs: Sequence[Tensor],
@@ -65,7 +79,7 @@ def extern(
     Raises:
         WorkloadError: unknown function, or an input without these rows.
     """
-    if name not in _VALUES:
+    if _value(name) is None:
         raise WorkloadError(f"unknown extern function {name!r}; known: {', '.join(sorted(_VALUES)) or 'none'}")
     extents = check_shape(rows, name)
     for t in inputs:
@@ -87,8 +101,10 @@ def _whole(t: Tensor, axes: Sequence[Axis]) -> Read:
 def evaluate_extern(stage: Stage, held: Mapping[str, Array]) -> list[Array]:
     """The outputs of an extern stage, given all tensors before it."""
     assert stage.extern is not None
+    value = _value(stage.extern.name)
+    assert value is not None
     sources = [np.asarray(held[e.tensor.name]) for e in stage.body if isinstance(e, Read)]
-    return [np.asarray(a) for a in _VALUES[stage.extern.name](sources, dict(stage.extern.attrs))]
+    return [np.asarray(a) for a in value(sources, dict(stage.extern.attrs))]
 
 
 @extern_value("top_k")
