@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from autotune.schedule.state import StageState, State
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import Cast, Expr, Read, Select, Table, Var, children, walk
+from autotune.tensor.expr import COMPARISONS, Binary, Cast, Expr, Read, Select, Table, Var, children, walk
 from autotune.tensor.layout import Layout
 from autotune.tensor.linear import Linear, to_linear
 
@@ -78,11 +78,27 @@ def values(e: Expr) -> Iterator[Expr]:
 
 
 def widest(stages: list[StageState]) -> int:
-    """Bytes of the widest element that the stages compute with; positions that are only compared do not count."""
+    """Bytes of the widest element that the stages compute with; positions that are only compared do not count, nor does
+    what they are compared with, such as the end of a run."""
     widths = [_width(t.dtype) for s in stages for t in s.stage.outputs]
     for s in stages:
-        widths += [_width(e.dtype) for body in s.stage.body for e in values(body) if isinstance(e, (Read, Cast))]
+        widths += [_width(e.dtype) for body in s.stage.body for e in _computed(body) if isinstance(e, (Read, Cast))]
     return max(widths)
+
+
+def _computed(e: Expr) -> Iterator[Expr]:
+    """`values` without what positions are compared with."""
+    yield e
+    compares = isinstance(e, Binary) and e.op in COMPARISONS and (_position(e.a) or _position(e.b))
+    if not compares and not isinstance(e, Read):
+        for child in children(e):
+            yield from _computed(child)
+
+
+def _position(e: Expr) -> bool:
+    """Whether an expression says where in a tensor something is."""
+    parts = list(walk(e))
+    return any(isinstance(x, Var) for x in parts) and not any(isinstance(x, Read) for x in parts)
 
 
 def _width(dtype: DType) -> int:

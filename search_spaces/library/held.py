@@ -55,6 +55,15 @@ def registers_for_rows(target: Target) -> int:
     return target.num_vector_registers - SPARE
 
 
+def at_once(unroll: int, sums: int, target: Target) -> int:
+    """How many vectors of a root to write out: as the knob says, twice as many of so many sums if registers hold them.
+
+    A pass over what is summed up reads so much of each of its rows, and leaves the rest to other passes.
+    """
+    fit = 2 * unroll * sums <= target.num_vector_registers // 2
+    return 2 * unroll if sums and fit else unroll
+
+
 def _read_in_order(state: State, s: StageState, axis: Axis) -> bool:
     """Every reader goes along `axis` of a stage as it goes along an axis of its own."""
     d = [a.name for a in s.stage.axes].index(axis.name)

@@ -23,7 +23,7 @@ from autotune.search_spaces.library.access import (
     widest,
 )
 from autotune.search_spaces.library.fusion import Cone
-from autotune.search_spaces.library.held import held_elements, registers_for_rows, vectors_held, written_out
+from autotune.search_spaces.library.held import at_once, held_elements, registers_for_rows, vectors_held, written_out
 from autotune.search_spaces.library.placed import (
     FOLDS,
     MAX_LANES,
@@ -212,7 +212,9 @@ class ConeScheduler:
         elif tile is None and not folds and not self._lane_sums(root) and not (scan and self.vector):
             # Of a scan, several rows at once: each waits for its own step before.
             chosen = [x for x in (rows if scan else inner or rows) if self._extent(x) > 1][-1:]
-            turns = self._turns(chosen, self._scanned_rows(chosen) if scan else self.options.unroll)
+            sums = len(self.accumulators) if self.vector in [x.split(".")[0] for x in chosen] else 0
+            most = at_once(self.options.unroll, sums, self.target)
+            turns = self._turns(chosen, self._scanned_rows(chosen) if scan else most)
             if turns > 1:
                 self.schedule = self.schedule.split(root, chosen[0], turns)
                 rows, inner = ([f"{x}.0" if x == chosen[0] else x for x in part] for part in (rows, inner))

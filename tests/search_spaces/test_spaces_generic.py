@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -218,3 +219,25 @@ def test_extremes_of_rows_with_nan_are_nan(text: str) -> None:
         (got,) = function(x)
     fold, axis = (np.max, 1) if "max" in text else (np.min, 0)
     assert np.array_equal(got.ravel(), fold(x, axis=axis), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "add a=1,32,96 b=1,32,96 + until end=scalar:i64 axis=1",
+        "layer_norm data=1,32,96 scale=96 bias=96 epsilon=1e-5 + until end=scalar:i64 axis=1",
+        "softmax data=1,32,96 axis=-1 + until end=scalar:i64 axis=2",
+    ],
+)
+def test_the_end_of_a_run_makes_no_vector_narrower(text: str) -> None:
+    """It is a number of 64 bits, and nothing but positions is compared with it."""
+    assert set(re.findall(r"vectorize for \S+ in 0\.\.(\d+)", loops(text))) == {"8"}
+
+
+def test_one_query_reads_rows_of_values_once() -> None:
+    """In one pass over as many vectors of sums as half of the registers hold."""
+    text = (
+        "attention q=1,1,3,64 k=1,3,48,64 v=1,3,48,64 lengths=1:i64 empty_zero=false extras=lengths kv_heads=3 "
+        "order=bshd,bhsd,bhsd,bhsd q_heads=3"
+    )
+    assert "register attention_values: f32[1, 1, 1, 64]" in loops(text)
