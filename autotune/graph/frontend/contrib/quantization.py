@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from autotune.errors import ModelError
+from autotune.graph.frontend.contrib.channels_last import channels_first
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.frontend.quantization import (
     columns,
@@ -74,14 +75,7 @@ def qlinear_global_average_pool(node: OnnxNode) -> str:
 @contributed("QLinearAveragePool", inputs=5)
 def qlinear_average_pool(node: OnnxNode) -> str:
     """Means of windows of (batch, channels, ...), or with `channels_last` of (batch, ..., channels)."""
-    if not node.attr_flag("channels_last"):
-        return _average_pool(node)
-    rank = node.rank()
-    if rank < 3:
-        raise ModelError(f"{node.label}: data of shape {node.shape()} has no windows")
-    turned = node.transposed(node.input(0), (0, rank - 1, *range(1, rank - 1)))
-    result = _average_pool(replace(node, inputs=(turned, *node.inputs[1:])))
-    return node.transposed(result, (0, *range(2, rank), 1))
+    return channels_first(node, _average_pool, 0) if node.attr_flag("channels_last") else _average_pool(node)
 
 
 def _average_pool(node: OnnxNode) -> str:
