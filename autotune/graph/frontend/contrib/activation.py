@@ -61,3 +61,17 @@ def activated(node: OnnxNode, value: str, name: str, numbers: Sequence[float] = 
         raise UnsupportedError(f"{node.label}: {name} with {len(numbers)} parameters, it has {len(names)}")
     given = (*numbers, *defaults[len(numbers) :])
     return node.emit(op, value, **dict(zip(names, given, strict=True)))
+
+
+def swiglu(node: OnnxNode, gate: str, up: str, alpha: float, beta: float, limit: float, *, late: bool = False) -> str:
+    """swish(min(gate, limit)) * (up within ±limit + beta); `late`: it is the swish that has the limit."""
+    finite = limit < math.inf
+    if finite and not late:
+        gate = node.emit("clip", gate, min=-math.inf, max=limit)
+    result = node.emit("swish", gate, alpha=alpha)
+    if finite:
+        result = node.emit("clip", result, min=-math.inf, max=limit) if late else result
+        up = node.emit("clip", up, min=-limit, max=limit)
+    if beta:
+        up = node.emit("add", up, node.scalar(beta, up))
+    return node.emit("mul", result, up)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.frontend.contrib.activation import swiglu
 from autotune.graph.frontend.contrib.routing import Routes, routed
 from autotune.graph.frontend.node import OnnxNode, contributed
 
@@ -151,7 +152,7 @@ def _activated(node: OnnxNode, gate: str, up: str | None) -> str:
     limit, late = node.attr_float("swiglu_limit", math.inf), node.attr_flag("swiglu_limit_after_activation")
     if kind == "swiglu":
         assert up is not None
-        return _swiglu(node, gate, up, alpha, beta, limit, late)
+        return swiglu(node, gate, up, alpha, beta, limit, late=late)
     result = {
         "relu": lambda: node.emit("relu", gate),
         "relu2": lambda: _squared(node, node.emit("relu", gate)),
@@ -165,17 +166,3 @@ def _activated(node: OnnxNode, gate: str, up: str | None) -> str:
 
 def _squared(node: OnnxNode, x: str) -> str:
     return node.emit("mul", x, x)
-
-
-def _swiglu(node: OnnxNode, gate: str, up: str, alpha: float, beta: float, limit: float, late: bool) -> str:
-    """swish(min(gate, limit)) * (up within ±limit + beta); `late`: it is the swish that has the limit."""
-    finite = limit < math.inf
-    if finite and not late:
-        gate = node.emit("clip", gate, min=-math.inf, max=limit)
-    result = node.emit("swish", gate, alpha=alpha)
-    if finite:
-        result = node.emit("clip", result, min=-math.inf, max=limit) if late else result
-        up = node.emit("clip", up, min=-limit, max=limit)
-    if beta:
-        up = node.emit("add", up, node.scalar(beta, up))
-    return node.emit("mul", result, up)
