@@ -247,6 +247,9 @@ def test_operators_that_nobody_knows_are_listed() -> None:
     model = model_of("Gelu", {"x": random(2)}, {}, domain="com.example")
     with pytest.raises(UnsupportedError, match=r"com\.example\.Gelu ×1"):
         load_model(model.SerializeToString())
+    model = model_of("Conv", {"x": random(2)}, {}, domain="com.microsoft.nchwc")
+    with pytest.raises(UnsupportedError, match=r"com\.microsoft\.nchwc\.Conv ×1 .*: save the model with"):
+        load_model(model.SerializeToString())
 
 
 def test_a_model_that_onnx_runtime_has_rewritten(tmp_path: Path) -> None:
