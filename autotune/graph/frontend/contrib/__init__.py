@@ -17,10 +17,12 @@ from autotune.graph.frontend.contrib import (
     quantized_attention,
     quantized_mixtures,
     recurrent,
+    relative_positions,
     rotary,
     routers,
     search,
     standard,
+    tensors,
 )
 
 # Importing a family registers its converters.
@@ -41,10 +43,12 @@ FAMILIES = (
     quantized_attention,
     quantized_mixtures,
     recurrent,
+    relative_positions,
     rotary,
     routers,
     search,
     standard,
+    tensors,
 )
 
 __all__ = ["FAMILIES"]

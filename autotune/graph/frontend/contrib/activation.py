@@ -46,6 +46,16 @@ def quick_gelu(node: OnnxNode) -> str:
     return node.emit("swish", node.input(0), alpha=node.attr_float("alpha", 1.702))
 
 
+@contributed("BiasSoftmax", inputs=2)
+def bias_softmax(node: OnnxNode) -> str:
+    """softmax(data + bias) over all dimensions from `axis` on; where the bias is repeated, it has extents of 1."""
+    total = node.emit("add", node.input(0), node.input(1))
+    node.attr_int("is_inner_broadcast", 0)
+    shape, axis = node.builder.values[total].shape, node.axis(node.attr_int("axis", 1), node.rank())
+    flat = node.reshaped(total, (*shape[:axis], math.prod(shape[axis:])))
+    return node.reshaped(node.emit("softmax", flat, axis=axis), shape)
+
+
 def activated(node: OnnxNode, value: str, name: str, numbers: Sequence[float] = ()) -> str:
     """`value` through the activation that a fused operator names, "" for none.
 

@@ -142,3 +142,19 @@ def _zero_points(node: OnnxNode, rows: int, blocks: int, bits: int) -> Array:
         raise ModelError(f"{node.label}: {given.size} zero points for {rows} rows of {blocks} blocks")
     each = unpacked(given, bits, given.size * 8 // bits) if packed else given
     return each.reshape(rows, -1)[:, :blocks]
+
+
+@contributed("GemmFastGelu", inputs=3)
+def gemm_fast_gelu(node: OnnxNode) -> str:
+    """A product, plus a bias, through Gelu as tanh has it."""
+    result = product(node, node.input(0), node.input(1))
+    if node.given(2):
+        result = node.emit("add", result, node.input(2))
+    return node.emit("gelu", result, approximate="tanh")
+
+
+@contributed("MatMulInteger16", inputs=2)
+def matmul_integer16(node: OnnxNode) -> str:
+    """A product of integers of 16 bits, summed in 32."""
+    signed = any(DType(node.value(n).dtype) is DType.i16 for n in range(2))
+    return product(node, *(node.converted(node.input(n), DType.i32 if signed else DType.u32) for n in range(2)))

@@ -31,6 +31,37 @@ def qlinear_mul(node: OnnxNode) -> str:
     return _of_real_numbers(node, "mul")
 
 
+@contributed("MulInteger", inputs=4)
+def mul_integer(node: OnnxNode) -> str:
+    """The product of two 8-bit tensors, each less its zero point, in i32."""
+    return node.emit("mul", *(_centred(node, position) for position in (0, 2)))
+
+
+def _centred(node: OnnxNode, position: int) -> str:
+    wide = node.converted(node.input(position), DType.i32)
+    if not node.given(position + 1):
+        return wide
+    return node.emit("sub", wide, node.reshaped(node.converted(node.input(position + 1), DType.i32), ()))
+
+
+@contributed("ReduceSumInteger", inputs=1)
+def reduce_sum_integer(node: OnnxNode) -> str:
+    """The sum of 8-bit integers in 32 bits."""
+    to = DType.i32 if DType(node.value().dtype) is DType.i8 else DType.u32
+    return _reduced(node, "reduce_sum", node.converted(node.input(0), to))
+
+
+@contributed("QLinearReduceMean", inputs=5)
+def qlinear_reduce_mean(node: OnnxNode) -> str:
+    return _quantized(node, _reduced(node, "reduce_mean", _real(node, 0)), 3)
+
+
+def _reduced(node: OnnxNode, op: str, value: str) -> str:
+    """Over the attribute `axes`, all where it is empty."""
+    axes = tuple(sorted(node.axis(axis, node.rank()) for axis in node.attr_ints("axes") or range(node.rank())))
+    return node.emit(op, value, axes=axes, keepdims=node.attr_flag("keepdims", default=True))
+
+
 @contributed("QLinearConcat", inputs=2**16)
 def qlinear_concat(node: OnnxNode) -> str:
     """Tensors, each with its own scale and zero point, along an axis, with one scale and zero point."""
