@@ -215,7 +215,12 @@ def test_what_is_not_supported_is_named() -> None:
     odd_heads: dict[str, Any] = {"num_heads": 2, "kv_num_heads": 2, "order": order}
     said = refusal("GroupQueryAttention", rows, grouped, kind=ModelError, **odd_heads)
     assert "a total length of 9 for 5 tokens behind a cache of 0" in said
-    assert "'smooth_softmax'" in refusal("GroupQueryAttention", rows, grouped, smooth_softmax=1, **odd_heads)
+    assert "'qk_output'" in refusal("GroupQueryAttention", rows, grouped, qk_output=1, **odd_heads)
+    sinks = grouped | {"total": np.asarray(5, np.int32), "h": random(3)}
+    said = refusal("GroupQueryAttention", rows, sinks, kind=ModelError, **(odd_heads | {"order": f"{order} - - - - h"}))
+    assert "sinks of shape (3,) for 2 heads" in said
+    said = refusal("GroupQueryAttention", rows, sinks, kind=ModelError, causal=0, local_window_size=3, **odd_heads)
+    assert "a window of 3 tokens of attention that is not causal" in said
     mask = {"m": np.ones((2, 1, 5, 9), np.int32)}
     assert "a mask of shape (2, 1, 5, 9)" in refusal("Attention", x, weights | mask, order="x w b m", num_heads=2)
     packed: dict[str, Array] = {"b": numbers(6, 1, 8), "s": random(6)}
