@@ -10,7 +10,8 @@ import pytest
 
 import autotune
 from autotune.errors import ModelError
-from autotune.graph import evaluate_graph, load_model, optimize, partition
+from autotune.graph import evaluate_graph, load_model, open_model, optimize, partition
+from autotune.graph.frontend.buckets import CannotPad, padding_of
 from autotune.graph.frontend.contrib.routing import rows_of_a_block
 from tests.graph.contrib_models import compare, model_of, refusal, theirs
 from tests.graph.graph_models import Array, random
@@ -130,6 +131,38 @@ def test_compiled_products_read_matrices_where_they_are(tokens: int) -> None:
     assert sum(names[:2] == ["gather", "matmul"] for names in ops) == 3
     session = autotune.InferenceSession(model, database=False, target="native -num-cores=1")
     np.testing.assert_allclose(session.run(None, feeds)[0], theirs(model, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+def with_open_tokens(lead: tuple[int, ...], axis: int) -> tuple[bytes, dict[str, Array]]:
+    """A mixture of any number of tokens, and its matrices."""
+    feeds, tensors = operands(*lead)
+    model = model_of("MoE", feeds, tensors, k=2, activation_type="silu")
+    for value, place in zip(model.graph.input, (axis, 0), strict=True):
+        value.type.tensor_type.shape.dim[place].dim_param = "n"
+    return model.SerializeToString(), tensors
+
+
+@pytest.mark.parametrize(("lead", "axis"), [((5,), 0), ((1, 5), 1)])
+def test_open_numbers_of_tokens(lead: tuple[int, ...], axis: int) -> None:
+    """Padding is tokens of its own: lengths share programs."""
+    model, tensors = with_open_tokens(lead, axis)
+    assert padding_of(open_model(model), "n").outputs == {"y": (axis,)}
+    session = autotune.InferenceSession(model, database=False, target="native -num-cores=1")
+    for tokens in (5, 1, 40, 7):
+        feeds, _ = operands(*lead[:axis], tokens)
+        (expected,) = theirs(model_of("MoE", feeds, tensors, k=2, activation_type="silu"), feeds)
+        np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_padding_does_not_prove() -> None:
+    for lead, why in (((3, 5), "joins the open dimension"), ((5,), "multiplies along")):
+        feeds, tensors = operands(*lead)
+        model = model_of("MoE", feeds, tensors, k=2)
+        places = (1, 0) if len(lead) == 2 else (1, 1)
+        for value, place in zip(model.graph.input, places, strict=True):
+            value.type.tensor_type.shape.dim[place].dim_param = "n"
+        with pytest.raises(CannotPad, match=why):
+            padding_of(open_model(model.SerializeToString()), "n")
 
 
 def test_refusals() -> None:
