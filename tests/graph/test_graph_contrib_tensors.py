@@ -132,6 +132,25 @@ def test_gated_relative_position_bias() -> None:
     as_said("GatedRelativePositionBias", feeds, [expected], num_heads=3)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_transforms_of_real_signals(count: int, dtype: Any) -> None:
+    """There, and back again."""
+    x = random(3, 5, 7, 8).astype(dtype)
+    axes = tuple(range(4 - count, 4))
+    spectrum = np.fft.rfftn(x, axes=axes)
+    pairs = np.stack([spectrum.real, spectrum.imag], -1).astype(dtype)
+    as_said("Rfft", {"x": x}, [pairs], signal_ndim=count, onesided=1, normalized=0)
+    as_said("Irfft", {"x": pairs}, [x], signal_ndim=count)
+
+
+def test_products_of_complex_numbers() -> None:
+    a, b = random(2, 3, 2), random(3, 2, seed=1)
+    for op, other in (("ComplexMul", 1), ("ComplexMulConj", -1)):
+        product = (a[..., 0] + 1j * a[..., 1]) * (b[..., 0] + other * 1j * b[..., 1])
+        as_said(op, {"a": a, "b": b}, [np.stack([product.real, product.imag], -1).astype(np.float32)])
+
+
 def test_unique_elements_in_their_order() -> None:
     x = np.asarray([2, 1, 1, 3, 4, 3, 2], np.float32)
     outputs = ("y", "i", "c")
@@ -153,5 +172,9 @@ def test_refusals() -> None:
     length = {n: np.asarray([40]) for n in ("q", "k")}
     said = refusal("RelativePositionBias", {"t": random(32, 3)}, length, max_distance=8, **wrong)
     assert "max_distance=8 with 32 buckets, 40 to 40 tokens" in said
+    assert "only normalized=0" in refusal("Rfft", {"x": random(2, 8)}, {}, normalized=1)
+    assert "signal_ndim=3 of data of shape (2, 8)" in refusal("Rfft", {"x": random(2, 8)}, {}, signal_ndim=3, **wrong)
+    assert "a spectrum of shape (2, 8)" in refusal("Irfft", {"x": random(2, 8)}, {}, signal_ndim=1, **wrong)
+    assert "has no pairs" in refusal("ComplexMul", {"a": random(2, 3), "b": random(2, 3)}, {}, **wrong)
     gated = {name: random(2, 5, 12) for name in "qbpwca"}
     assert "5 heads of queries (2, 5, 12)" in refusal("GatedRelativePositionBias", gated, {}, num_heads=5, **wrong)

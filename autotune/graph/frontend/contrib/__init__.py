@@ -21,6 +21,7 @@ from autotune.graph.frontend.contrib import (
     rotary,
     routers,
     search,
+    spectrum,
     standard,
     tensors,
 )
@@ -47,6 +48,7 @@ FAMILIES = (
     rotary,
     routers,
     search,
+    spectrum,
     standard,
     tensors,
 )
