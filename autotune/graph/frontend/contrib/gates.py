@@ -52,24 +52,6 @@ def scaled_silu(node: OnnxNode) -> str:
     return node.emit("swish", x, alpha=1.0)
 
 
-@contributed("BranchwiseRMSNorm", inputs=2)
-def branchwise_rms_norm(node: OnnxNode) -> str:
-    """Each branch normalised for itself, in f32: the last dimension, or with `num_branches` equal parts of it."""
-    shape, branches = node.shape(), node.attr_int("num_branches", 0)
-    if len(shape) < (1 if branches else 2) or (branches and (branches < 0 or shape[-1] % branches)):
-        raise ModelError(f"{node.label}: num_branches={branches} of data of shape {shape}")
-    grouped = (*shape[:-1], branches, shape[-1] // branches) if branches else shape
-    x = node.converted(node.reshaped(node.input(0), grouped), DType.f32)
-    ones = node.constant_like(1.0, x, grouped[-1:])
-    result = node.emit("rms_norm", x, ones, axis=len(grouped) - 1, epsilon=node.attr_float("epsilon", 1e-5))
-    if node.given(1):
-        if node.shape(1) not in (grouped[-1:], grouped[-2:], (grouped[-2] * grouped[-1],)):
-            raise ModelError(f"{node.label}: a scale of shape {node.shape(1)} for branches of {grouped[-2:]}")
-        scale = node.input(1) if node.shape(1) == grouped[-1:] else node.reshaped(node.input(1), grouped[-2:])
-        result = node.emit("mul", result, node.converted(scale, DType.f32))
-    return node.converted(node.reshaped(result, shape), DType(node.value().dtype))
-
-
 @contributed("GatedRMSNorm", inputs=3)
 def gated_rms_norm(node: OnnxNode) -> str:
     """Heads normalised each for itself, times silu or sigmoid of a gate, in f32: behind linear attention."""
