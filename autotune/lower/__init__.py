@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from autotune.lower import coupling as _coupling  # noqa: F401  registers its nest
 from autotune.lower import determinant as _determinant  # noqa: F401  registers its nest
+from autotune.lower import inverse as _inverse  # noqa: F401  registers its nest
 from autotune.lower import scatter as _scatter  # noqa: F401  registers its nests
 from autotune.lower import top_k as _top_k  # noqa: F401  registers its nest
 from autotune.lower import trees as _trees  # noqa: F401  registers its nest

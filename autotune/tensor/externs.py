@@ -49,7 +49,7 @@ def extern_value(name: str) -> Callable[[Value], Value]:
 @functools.cache
 def _load() -> None:
     """Register the functions that have modules of their own."""
-    from autotune.tensor import coupling, determinant, scatter, trees  # noqa: F401  they import this one
+    from autotune.tensor import coupling, determinant, inverse, scatter, trees  # noqa: F401  they import this one
 
 
 def _value(name: str) -> Value | None:

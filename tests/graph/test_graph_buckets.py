@@ -24,7 +24,8 @@ WEIGHTS: dict[str, Any] = {"w": np.ones((8, 8), np.float32), "zero": np.zeros(()
            "table": np.ones((32, 8), np.float32), "none": np.zeros(1, np.int64), "two": np.asarray([2]),
            "odd": np.asarray([7]), "1x1": np.asarray([1, 1]), "column1": np.zeros((1, 1), np.int64),
            "along": np.asarray([3, 1, 2]), "minus": np.asarray([-1]), "row8": np.ones((1, 1, 8), np.float32),
-           "number": np.ones((1, 1), np.float32), "column": np.asarray([-1, 1, 1])}  # fmt: skip
+           "number": np.ones((1, 1), np.float32), "column": np.asarray([-1, 1, 1]),
+           "eight": np.ones(8, np.float32)}  # fmt: skip
 
 
 def model(nodes: Sequence[Node], opset: int = 17, more: Mapping[str, Sequence[str | int]] | None = None) -> bytes:
@@ -416,3 +417,17 @@ def test_operators_of_other_domains_along_others() -> None:
         helper.make_node("SkipLayerNormalization", ["g", "x", "row8"], ["y"], **MS),
     )
     assert not found.mixes and not found.ends and found.outputs == {"y": (1,)}
+
+
+def test_gates_are_those_of_their_rows() -> None:
+    found = padding(
+        helper.make_node("ScaledSiLU", ["x"], ["s"], **MS),
+        node("ReduceMean", ["x"], ["m"], axes=[2]),
+        helper.make_node("GatedAdd", ["x", "s", "m"], ["g"], **MS),
+        helper.make_node("GatedRMSNorm", ["g", "eight", "x"], ["y"], **MS),
+    )
+    assert not found.mixes and not found.ends and found.outputs == {"y": (1,)}
+    turned = [node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
+              helper.make_node("GatedRMSNorm", ["t", "eight", "t"], ["y"], **MS)]  # fmt: skip
+    with pytest.raises(CannotPad, match="normalises over the open"):
+        padding(*turned)

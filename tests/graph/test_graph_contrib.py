@@ -106,6 +106,28 @@ def test_matmul_nbits(depth: int, block: int, zeros: str) -> None:
     np.testing.assert_allclose(found, theirs(model, feeds)[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+def test_matmul_nbits_whose_groups_are_mixed(zeros: bool) -> None:
+    """As GPTQ writes it: rows are turned, and weights stay packed. Real zero points: packed ones of mixed groups are
+    others to ONNX Runtime's kernel."""
+    rng, rows, depth, block = np.random.default_rng(0), 6, 64, 16
+    feeds = {"a": random(2, 3, depth)}
+    tensors: dict[str, Array] = {
+        "b": rng.integers(0, 256, (rows, depth // block, block // 2), np.uint8),
+        "s": random(rows * depth // block, seed=1, low=0.1),
+        "g": rng.permutation(np.repeat(np.arange(depth // block), block)).astype(np.int32),
+    }
+    if zeros:
+        tensors["z"] = rng.integers(0, 16, rows * depth // block).astype(np.float32)
+    attrs: dict[str, Any] = {"K": depth, "N": rows, "bits": 4, "block_size": block}
+    model = model_of("MatMulNBits", feeds, tensors, order=f"a b s {'z' if zeros else '-'} g", **attrs)
+    graph = load_model(model.SerializeToString())
+    assert "matmul_coded" in {node.op for node in graph.nodes}
+    for form in (graph, optimize(graph)):
+        found = evaluate_graph(form, feeds)["y"]
+        np.testing.assert_allclose(found, theirs(model, feeds)[0], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize(("depth", "block"), [(64, 16), (96, 32), (48, 32), (33, 16)])
 def test_matmul_bnb4(depth: int, block: int, kind: int) -> None:
@@ -124,16 +146,16 @@ def test_matmul_bnb4(depth: int, block: int, kind: int) -> None:
 
 
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize(("dtype", "bits"), [("u4", 4), ("i4", 4), ("u8", 4), ("u8", 8)])
+@pytest.mark.parametrize(("dtype", "bits"), [("u4", 4), ("i4", 4), ("u8", 2), ("u8", 4), ("u8", 8)])
 def test_gather_block_quantized(dtype: str, bits: int, zeros: bool) -> None:
     """Bytes hold two numbers each, or one, around their middle; the last block may not be full."""
-    rng, kind, count = np.random.default_rng(0), DType(dtype).numpy, 40 if dtype == "u8" and bits == 4 else 80
+    rng, kind, count = np.random.default_rng(0), DType(dtype).numpy, 10 * bits if dtype == "u8" else 80
     whole = (7, count)
     low, high = (0, 255) if dtype == "u8" else integer_range(DType(dtype))
     data = rng.integers(low, high, whole, np.int16, endpoint=True).astype(kind)
     tensors = {"d": data, "i": np.array([[3, 0], [-1, 6]]), "s": random(7, 3, seed=1, low=0.1)}
     if zeros:
-        width = 2 if dtype == "u8" and bits == 4 else 3
+        width = -(-3 * bits // 8) if dtype == "u8" else 3
         tensors["z"] = rng.integers(low, high, (7, width), np.int16, endpoint=True).astype(kind)
     feeds = {"i": tensors.pop("i")}
     order = f"d i s {'z' if zeros else ''}"
@@ -215,7 +237,12 @@ def test_what_is_not_supported_is_named() -> None:
     odd_heads: dict[str, Any] = {"num_heads": 2, "kv_num_heads": 2, "order": order}
     said = refusal("GroupQueryAttention", rows, grouped, kind=ModelError, **odd_heads)
     assert "a total length of 9 for 5 tokens behind a cache of 0" in said
-    assert "'smooth_softmax'" in refusal("GroupQueryAttention", rows, grouped, smooth_softmax=1, **odd_heads)
+    assert "'qk_output'" in refusal("GroupQueryAttention", rows, grouped, qk_output=1, **odd_heads)
+    sinks = grouped | {"total": np.asarray(5, np.int32), "h": random(3)}
+    said = refusal("GroupQueryAttention", rows, sinks, kind=ModelError, **(odd_heads | {"order": f"{order} - - - - h"}))
+    assert "sinks of shape (3,) for 2 heads" in said
+    said = refusal("GroupQueryAttention", rows, sinks, kind=ModelError, causal=0, local_window_size=3, **odd_heads)
+    assert "a window of 3 tokens of attention that is not causal" in said
     mask = {"m": np.ones((2, 1, 5, 9), np.int32)}
     assert "a mask of shape (2, 1, 5, 9)" in refusal("Attention", x, weights | mask, order="x w b m", num_heads=2)
     packed: dict[str, Array] = {"b": numbers(6, 1, 8), "s": random(6)}
@@ -228,7 +255,12 @@ def test_what_is_not_supported_is_named() -> None:
     assert "do not fit N=6, K=32, block_size=16" in said
     assert "quant_type of 0 or 1" in refusal("MatMulBnb4", {"a": random(2, 16)}, packed, quant_type=2, **attrs)
     index = packed | {"g": np.arange(16, dtype=np.int32)}
-    assert "g_idx" in refusal("MatMulNBits", {"a": random(2, 16)}, index, order="a b s - g", bits=4, **attrs)
+    assert "weight_prepacked is not 0" in refusal(
+        "MatMulNBits", {"a": random(2, 16)}, packed, weight_prepacked=1, **attrs
+    )
+    assert "(g_idx), whose groups are not of 16 numbers each" in refusal(
+        "MatMulNBits", {"a": random(2, 16)}, index, order="a b s - g", bits=4, **attrs
+    )
     odd: dict[str, Any] = {"K": 16, "N": 6, "bits": 4, "block_size": 24}
     assert "blocks are of 16, 32, 64" in refusal("MatMulNBits", {"a": random(2, 16)}, packed, kind=ModelError, **odd)
     said = refusal("MatMulNBits", {"a": random(2, 12)}, packed, kind=ModelError, bits=4, **attrs)
@@ -246,6 +278,9 @@ def test_operators_that_nobody_knows_are_listed() -> None:
         load_model(model.SerializeToString())
     model = model_of("Gelu", {"x": random(2)}, {}, domain="com.example")
     with pytest.raises(UnsupportedError, match=r"com\.example\.Gelu ×1"):
+        load_model(model.SerializeToString())
+    model = model_of("Conv", {"x": random(2)}, {}, domain="com.microsoft.nchwc")
+    with pytest.raises(UnsupportedError, match=r"com\.microsoft\.nchwc\.Conv ×1 .*: save the model with"):
         load_model(model.SerializeToString())
 
 

@@ -190,6 +190,56 @@ def test_group_query_attention(
                 np.testing.assert_allclose(rows[:, : end + 1], theirs_[:, : end + 1], rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize(("past", "last", "length"), [(0, (4, 4), 5), (12, (4, 4), 5), (12, (8, 6), 1), (8, (8, 6), 1)])
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize(
+    "attrs",
+    [{"smooth_softmax": 1}, {"do_rotary": 1, "softcap": 5.0}, {"local_window_size": 3}, {"causal": 0}],
+)  # fmt: skip
+def test_heads_with_sinks(past: int, last: tuple[int, ...], length: int, sinks: bool, attrs: dict[str, Any]) -> None:
+    """What takes a share of the softmax away: a number for each head, or 0."""
+    feeds = {name: random(2, length, n * 16, seed=n) for name, n in (("q", 4), ("k", 2), ("v", 2))}
+    feeds |= {"pk": random(2, 2, past, 16, seed=5), "pv": random(2, 2, past, 16, seed=6)}
+    feeds["last"] = np.asarray(last, np.int32)
+    tensors = {"total": np.asarray([max(last) + 1], np.int32), "c": random(12, 8, seed=7), "s": random(12, 8, seed=8),
+               "h": random(4, seed=9)}  # fmt: skip
+    order = f"q k v pk pv last total {'c s' if attrs.get('do_rotary') else '- -'} - - {'h' if sinks else '-'}"
+    given = {name: array for name, array in tensors.items() if name in order.split()}
+    model = model_of("GroupQueryAttention", feeds, given, ("y", "K", "V"), order, num_heads=4, kv_num_heads=2, **attrs)
+    expected, graph = theirs(model, feeds), load_model(model.SerializeToString())
+    for form in (graph, optimize(graph)):
+        found = evaluate_graph(form, feeds)["y"]
+        np.testing.assert_allclose(found, expected[0], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("epsilons", [{}, {"qk_norm_epsilon": 0.1, "k_norm_epsilon": 0.5}])
+def test_heads_that_are_normalised(epsilons: dict[str, Any]) -> None:
+    """The same as with heads that come so: no CPU of ONNX Runtime normalises them itself."""
+    feeds = {name: random(1, 3, n * 16, seed=n) for name, n in (("q", 4), ("k", 2), ("v", 2))}
+    feeds |= {"pk": random(1, 2, 6, 16, seed=5), "pv": random(1, 2, 6, 16, seed=6)}
+    feeds["last"] = np.asarray([8], np.int32)
+    tensors = {"total": np.asarray([9], np.int32), "c": random(12, 8, seed=7), "s": random(12, 8, seed=8)}
+    norms = {"a": random(16, seed=9), "b": random(16, seed=10)}
+    order = "q k v pk pv last total c s"
+    attrs: dict[str, Any] = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+
+    def normalised(x: Array, weight: Array, epsilon: float) -> Array:
+        heads = x.reshape(1, 3, -1, 16)
+        means = np.mean(heads**2, axis=-1, keepdims=True)
+        return np.asarray(heads / np.sqrt(means + epsilon) * weight, np.float32).reshape(x.shape)
+
+    least = [epsilons.get(name, epsilons.get("qk_norm_epsilon", 1e-6)) for name in ("q_norm_epsilon", "k_norm_epsilon")]
+    ready = {name: normalised(feeds[name], norms[weight], epsilon)
+             for name, weight, epsilon in zip("qk", "ab", least, strict=True)}  # fmt: skip
+    expected = theirs(model_of("GroupQueryAttention", feeds | ready, tensors, ("y", "K", "V"), order, **attrs),
+                      feeds | ready)  # fmt: skip
+    model = model_of("GroupQueryAttention", feeds, tensors | norms, ("y", "K", "V"), f"{order} - - - - - a b", **attrs,
+                     **epsilons)  # fmt: skip
+    found = evaluate_graph(load_model(model.SerializeToString()), feeds)
+    for array, wanted in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("mask", ["-", "raw", "bias"])
 @pytest.mark.parametrize(
     ("op", "length", "rows"),

@@ -63,6 +63,14 @@ def test_determinant(shape: tuple[int, ...], dtype: str, right: Right) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((7, 4, 4), "f32"), ((1, 1), "f64"), ((2, 9, 9), "f16"), ((3, 8, 8), "f32"), ((2, 33, 33), "f32")],
+)
+def test_inverse(shape: tuple[int, ...], dtype: str, right: Right) -> None:
+    right(schedule("inverse", (dtype, shape)))
+
+
+@pytest.mark.parametrize(
     ("shape", "dtype"), [((3, 2, 2), "f32"), ((2, 2, 5, 5), "f64"), ((9, 16, 16), "f32"), ((2, 19, 19), "f16")]
 )
 def test_coupled_probabilities(shape: tuple[int, ...], dtype: str, right: Right) -> None:

@@ -164,6 +164,17 @@ def test_determinant(run: Call, same: Call) -> None:
         run("determinant", [np.zeros((2, 3), "f4")])
 
 
+def test_inverse(run: Call, same: Call) -> None:
+    x = np.random.default_rng(6).standard_normal((2, 3, 5, 5))
+    for dtype in ("f8", "f4", "f2"):
+        same(run("inverse", [x.astype(dtype)]), np.linalg.inv(x.astype(dtype).astype("f8")).astype(dtype))
+    none = run("inverse", [np.stack((np.ones((2, 2), "f4"), np.eye(2, dtype="f4")))])
+    assert np.isnan(none[0]).all()
+    same(none[1], np.eye(2, dtype="f4"))
+    with pytest.raises(WorkloadError, match="needs square matrices"):
+        run("inverse", [np.zeros((2, 3), "f4")])
+
+
 # Einsum ----------------------------------------------------------------------------------------------
 
 

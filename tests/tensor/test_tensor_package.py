@@ -31,7 +31,9 @@ def test_a_session_loads_no_expressions() -> None:
     assert printed(program) == "False"
 
 
-@pytest.mark.parametrize("name", ["coupled_probabilities", "determinant", "scatter_nd", "top_k", "tree_leaves"])
+@pytest.mark.parametrize(
+    "name", ["coupled_probabilities", "determinant", "inverse", "scatter_nd", "top_k", "tree_leaves"]
+)
 def test_functions_are_known_before_their_modules_are_loaded(name: str) -> None:
     program = "from autotune.tensor import DType, Output, extern, placeholder; rows = placeholder((2, 3), 'f32', 'x'); "
     program += f"print(len(extern({name!r}, [rows], (2,), [Output('y', (3,), DType.f32)], k=3)))"

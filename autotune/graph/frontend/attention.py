@@ -110,15 +110,19 @@ def rotary_embedding(node: OnnxNode) -> str:
 def linear_attention(node: OnnxNode) -> tuple[str, str]:
     """What the tokens read, and the state after the last one."""
     heads, kv_heads = node.attr_int("q_num_heads", 0), node.attr_int("kv_num_heads", 0)
+    return linear_recurrence(node, *(tokens_of(node, n, count) for n, count in enumerate((heads, kv_heads, kv_heads))))
+
+
+def linear_recurrence(node: OnnxNode, q: str, k: str, v: str) -> tuple[str, str]:
+    """The same of (batch, tokens, heads, features), with the past, decay and beta of the node."""
     rule = node.attr_string("update_rule", "gated_delta")
     if rule not in ("linear", "gated", "delta", "gated_delta"):
         raise ModelError(f"{node.label}: update_rule '{rule}' is not linear, gated, delta or gated_delta")
     for position, needed, name in ((4, "gated" in rule, "decay"), (5, "delta" in rule, "beta")):
         if node.given(position) != needed:
             raise ModelError(f"{node.label}: update_rule '{rule}' {'needs' if needed else 'takes no'} {name}")
-    q, k, v = (_tokens(node, position, count) for position, count in enumerate((heads, kv_heads, kv_heads)))
     extras = [("past", node.input(3))] if node.given(3) else []
-    extras += [("decay", _tokens(node, 4, kv_heads))] if node.given(4) else []
+    extras += [("decay", tokens_of(node, 4, node.attr_int("kv_num_heads", 0)))] if node.given(4) else []
     extras += [("beta", node.input(5))] if node.given(5) else []
     width = node.builder.values[q].shape[-1]
     scale = node.attr_float("scale", 0.0) or (1 / math.sqrt(width) if width else 1.0)
@@ -133,7 +137,7 @@ def linear_attention(node: OnnxNode) -> tuple[str, str]:
     return node.reshaped(results[0], (*shape[:2], shape[2] * shape[3])), results[1]
 
 
-def _tokens(node: OnnxNode, position: int, heads: int) -> str:
+def tokens_of(node: OnnxNode, position: int, heads: int) -> str:
     """(batch, tokens, heads·features) as (batch, tokens, heads, features)."""
     shape = node.shape(position)
     if len(shape) != 3 or heads < 1 or shape[2] % heads:

@@ -135,6 +135,13 @@ def convert_part(
     return stage
 
 
+ADVICE = {
+    "com.microsoft.nchwc.": "the file does not say for which CPUs its weights lie in blocks: save the model with "
+    "ONNX Runtime's ORT_ENABLE_EXTENDED in place of ORT_ENABLE_ALL"
+}
+"""What to do about operators of a domain that nobody can convert."""
+
+
 def refuse_unknown_nodes(model: OnnxModel) -> None:
     """List every node whose operator has no converter, by operator, all at once."""
     counts: Counter[str] = Counter()
@@ -159,7 +166,8 @@ def refuse_unknown_nodes(model: OnnxModel) -> None:
             {"operator": op, "nodes": count, "first": first[op], "reason": "unknown operator"}
             for op, count in sorted(counts.items())
         ]
+        advice = "".join(f"; {said}" for domain, said in ADVICE.items() if any(op.startswith(domain) for op in counts))
         raise UnsupportedError(
-            f"{counts.total()} unsupported node(s) of {len(counts)} operator(s): {listing}",
+            f"{counts.total()} unsupported node(s) of {len(counts)} operator(s): {listing}{advice}",
             values={"unsupported": named},
         )

@@ -65,11 +65,16 @@ def biased(node: OnnxNode, result: str, position: int) -> str:
 
 @converts("CausalConvWithState")
 def causal_conv_with_state(node: OnnxNode) -> tuple[str, str]:
+    return causal_convolution(node, 1)
+
+
+def causal_convolution(node: OnnxNode, dilation: int) -> tuple[str, str]:
     """A depthwise convolution over the past inputs and the new ones; the last inputs are the next past."""
     if node.rank() != 3 or node.rank(1) != 3:
         raise ModelError(f"{node.label}: data {node.shape()} and weight {node.shape(1)} must have three dimensions")
-    (batch, channels, _), past = node.shape(), node.shape(1)[2] - 1
-    if node.shape(1) != (channels, 1, past + 1):
+    (batch, channels, _), taps = node.shape(), node.shape(1)[2]
+    past = (taps - 1) * dilation
+    if node.shape(1) != (channels, 1, taps):
         raise ModelError(f"{node.label}: weight of shape {node.shape(1)}, ({channels}, 1, k) is needed")
     if node.given(3) and node.shape(3) != (batch, channels, past):
         raise ModelError(f"{node.label}: past state of shape {node.shape(3)}, {(batch, channels, past)} is needed")
@@ -80,7 +85,7 @@ def causal_conv_with_state(node: OnnxNode) -> tuple[str, str]:
     length = node.builder.values[x].shape[2]
     present = node.emit("slice", x, begin=(0, 0, length - past), size=(batch, channels, past), step=(1, 1, 1))
     result = node.emit(
-        "conv1d", x, node.input(1), stride=(1,), pad=(0, 0), dilation=(1,), groups=channels,
+        "conv1d", x, node.input(1), stride=(1,), pad=(0, 0), dilation=(dilation,), groups=channels,
     )  # fmt: skip
     result = biased(node, result, 2)
     activation = node.attr_string("activation", "none")

@@ -14,6 +14,7 @@ from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
 from autotune.graph.frontend.inputs import bind_open, declared_inputs, declared_outputs, fix_inputs
 from autotune.graph.frontend.learned.labels import with_numbers
+from autotune.graph.frontend.rewritten import as_onnx
 from autotune.graph.frontend.source import Source, opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import loop_steps, map_steps, scan_steps
 from autotune.graph.ir import Array, Value
@@ -168,7 +169,7 @@ def parse_model(
             raise ModelError(f"'{declared.name}' is defined twice in the model")
         defined.add(declared.name)
     functions = functions_of(model)
-    protos = with_numbers(inlined(((proto, opset) for proto in graph.node), functions))
+    protos = as_onnx(with_numbers(inlined(((proto, opset) for proto in graph.node), functions)))
     nodes = sorted_entries([Entry.of(proto, version) for proto, version in protos], defined)
     written = {name for entry in nodes for name in entry.writes}
     outputs = declared_outputs(graph)

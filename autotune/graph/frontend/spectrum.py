@@ -45,7 +45,7 @@ def dft(node: OnnxNode) -> str:
     x = node.emit("cast", node.input(0), to="f64")
     x = node.transposed(x, order)
     x = _resized(node, x, length // 2 + 1 if inverse and onesided else length)
-    y = _transform(node, x, length, inverse, onesided)
+    y = transform(node, x, length, inverse, onesided)
     y = node.transposed(y, [order.index(d) for d in range(rank)])
     return node.emit("cast", y, to=node.value().dtype)
 
@@ -70,7 +70,7 @@ def stft(node: OnnxNode) -> str:
         window = node.emit("cast", node.reshaped(node.input(2), (size, 1)), to="f64")
         x = node.emit("mul", x, window)
     onesided = node.attr_flag("onesided", default=True) and not complex_signal
-    return node.emit("cast", _transform(node, x, size, inverse=False, onesided=onesided), to=node.value().dtype)
+    return node.emit("cast", transform(node, x, size, inverse=False, onesided=onesided), to=node.value().dtype)
 
 
 def _resized(node: OnnxNode, x: str, length: int) -> str:
@@ -81,7 +81,7 @@ def _resized(node: OnnxNode, x: str, length: int) -> str:
     return node.emit("pad", x, pads=tuple(pads), value=0.0) if pads[-2] else x
 
 
-def _transform(node: OnnxNode, x: str, length: int, inverse: bool, onesided: bool) -> str:
+def transform(node: OnnxNode, x: str, length: int, inverse: bool, onesided: bool) -> str:
     """The transform of the dimension before the last: (..., given, parts) --> (..., bins, parts).
 
     An inverse one-sided transform takes the first half of a symmetric spectrum and gives real numbers.
@@ -89,7 +89,7 @@ def _transform(node: OnnxNode, x: str, length: int, inverse: bool, onesided: boo
     *lead, given, parts = node.builder.values[x].shape
     first = _divisor(length)
     if length > MAX_DIRECT and first > 1 and inverse and onesided:
-        y = _transform(node, _mirrored(node, x, length), length, inverse, False)
+        y = transform(node, _mirrored(node, x, length), length, inverse, False)
         return node.sliced(y, [*map(range, (*lead, length)), range(1)])
     if length > MAX_DIRECT and first > 1:
         y = _split(node, node.reshaped(x, (math.prod(lead), given, parts)), first, length // first, inverse)
@@ -121,7 +121,7 @@ def _split(node: OnnxNode, x: str, first: int, second: int, inverse: bool) -> st
     """
     batch, length, parts = node.builder.values[x].shape
     x = node.transposed(node.reshaped(x, (batch, first, second, parts)), (0, 2, 1, 3))
-    y = _transform(node, x, first, inverse, False)  # (batch, n2, k1, 2)
+    y = transform(node, x, first, inverse, False)  # (batch, n2, k1, 2)
     turns = np.outer(np.arange(second), np.arange(first)) / length
     sign = 1.0 if inverse else -1.0
     cosine, sine = np.cos(2 * math.pi * turns), sign * np.sin(2 * math.pi * turns)
@@ -130,7 +130,7 @@ def _split(node: OnnxNode, x: str, first: int, second: int, inverse: bool) -> st
     swapped = node.sliced(y, [*map(range, shape[:-1]), range(1, -1, -1)])
     crossed = node.emit("mul", swapped, node.new_constant(np.stack([-sine, sine], -1)))
     y = node.transposed(node.emit("add", straight, crossed), (0, 2, 1, 3))
-    y = _transform(node, y, second, inverse, False)  # (batch, k1, k2, 2)
+    y = transform(node, y, second, inverse, False)  # (batch, k1, k2, 2)
     return node.reshaped(node.transposed(y, (0, 2, 1, 3)), (batch, length, 2))
 
 

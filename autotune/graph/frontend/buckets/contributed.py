@@ -7,7 +7,7 @@ from autotune.graph.frontend.buckets.facts import CannotPad, Fact, broadcast
 from autotune.graph.frontend.buckets.rules import elementwise, gemm, matmul
 from autotune.graph.frontend.node import MICROSOFT
 
-rule("BiasGelu", "FastGelu", "Gelu", "QuickGelu", domain=MICROSOFT)(elementwise)
+rule("BiasGelu", "FastGelu", "GatedAdd", "Gelu", "QuickGelu", "ScaledSiLU", domain=MICROSOFT)(elementwise)
 rule("FusedGemm", domain=MICROSOFT)(gemm)
 
 
@@ -26,6 +26,30 @@ def skip_normalize(at: At) -> list[Fact]:
         raise CannotPad("it normalises over the open dimension")
     reduced = Fact((*dims[:-1], 1))
     return [Fact(dims), reduced, reduced, Fact(dims)]
+
+
+@rule("GatedRMSNorm", domain=MICROSOFT)
+def gated_normalize(at: At) -> list[Fact]:
+    _alone(at, 0, 2)
+    dims = at.dims(0)
+    if dims[-1] == at.symbol or at.dims(2) != dims:
+        raise CannotPad("it normalises over the open dimension")
+    return [Fact(dims)]
+
+
+@rule("MoE", "QMoE", domain=MICROSOFT)
+def mixture(at: At) -> list[Fact]:
+    """Each token goes its own way through the experts; what is padded, too."""
+    weights = 14  # of QMoE, beside the router's numbers
+    _alone(at, 0, 1, *([weights] if at.node.op == "QMoE" else ()))
+    dims, router = at.dims(0), at.dims(1)
+    others = [at.dims(n) for n in (weights,) if n < len(at.facts) and at.facts[n] is not None and at.node.op == "QMoE"]
+    tokens = tuple(extent for extent in dims[:-1] if extent != 1)
+    if at.symbol in (dims[-1], router[-1]) or any(one != router for one in others):
+        raise CannotPad("it multiplies along the open dimension")
+    if at.symbol in (*tokens, *router) and (len(router) != 2 or tokens != router[:1]):
+        raise CannotPad("it joins the open dimension with others")
+    return [Fact(dims)]
 
 
 @rule("EmbedLayerNormalization", domain=MICROSOFT)

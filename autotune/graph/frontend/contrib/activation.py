@@ -46,6 +46,16 @@ def quick_gelu(node: OnnxNode) -> str:
     return node.emit("swish", node.input(0), alpha=node.attr_float("alpha", 1.702))
 
 
+@contributed("BiasSoftmax", inputs=2)
+def bias_softmax(node: OnnxNode) -> str:
+    """softmax(data + bias) over all dimensions from `axis` on; where the bias is repeated, it has extents of 1."""
+    total = node.emit("add", node.input(0), node.input(1))
+    node.attr_int("is_inner_broadcast", 0)
+    shape, axis = node.builder.values[total].shape, node.axis(node.attr_int("axis", 1), node.rank())
+    flat = node.reshaped(total, (*shape[:axis], math.prod(shape[axis:])))
+    return node.reshaped(node.emit("softmax", flat, axis=axis), shape)
+
+
 def activated(node: OnnxNode, value: str, name: str, numbers: Sequence[float] = ()) -> str:
     """`value` through the activation that a fused operator names, "" for none.
 
@@ -61,3 +71,17 @@ def activated(node: OnnxNode, value: str, name: str, numbers: Sequence[float] = 
         raise UnsupportedError(f"{node.label}: {name} with {len(numbers)} parameters, it has {len(names)}")
     given = (*numbers, *defaults[len(numbers) :])
     return node.emit(op, value, **dict(zip(names, given, strict=True)))
+
+
+def swiglu(node: OnnxNode, gate: str, up: str, alpha: float, beta: float, limit: float, *, late: bool = False) -> str:
+    """swish(min(gate, limit)) * (up within ±limit + beta); `late`: it is the swish that has the limit."""
+    finite = limit < math.inf
+    if finite and not late:
+        gate = node.emit("clip", gate, min=-math.inf, max=limit)
+    result = node.emit("swish", gate, alpha=alpha)
+    if finite:
+        result = node.emit("clip", result, min=-math.inf, max=limit) if late else result
+        up = node.emit("clip", up, min=-limit, max=limit)
+    if beta:
+        up = node.emit("add", up, node.scalar(beta, up))
+    return node.emit("mul", result, up)

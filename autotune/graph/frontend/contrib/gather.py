@@ -16,8 +16,8 @@ from autotune.tensor.storage import INTEGER_BITS
 def gather_block_quantized(node: OnnxNode) -> str:
     """Elements of a constant at indices along an axis, dequantised: blocks of another axis have a scale each."""
     bits, block = node.attr_int("bits", 4), node.attr_int("block_size", 128)
-    if bits not in (4, 8):
-        raise UnsupportedError(f"{node.label}: the attribute 'bits' is {bits}, not 4 or 8")
+    if bits not in (2, 4, 8):
+        raise UnsupportedError(f"{node.label}: the attribute 'bits' is {bits}, not 2, 4 or 8")
     data = _numbers(node, 0, bits)
     rank = data.ndim
     along, axis = node.axis(node.attr_int("gather_axis", 0), rank), node.axis(node.attr_int("quantize_axis", 1), rank)
@@ -58,5 +58,6 @@ def _numbers(node: OnnxNode, position: int, bits: int) -> Array:
         raise ModelError(f"{node.label}: input {position} is {dtype}, not {bits}-bit numbers or bytes of them")
     if bits == 8:
         return array
-    shape = (*array.shape[:-1], array.shape[-1] * 2)
-    return unpacked(np.ascontiguousarray(array), 4, array.size * 2).view(DType.u4.numpy).reshape(shape)
+    each = 8 // bits
+    shape = (*array.shape[:-1], array.shape[-1] * each)
+    return unpacked(np.ascontiguousarray(array), bits, array.size * each).view(DType(f"u{bits}").numpy).reshape(shape)

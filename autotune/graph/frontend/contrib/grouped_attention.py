@@ -14,13 +14,13 @@ from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.tensor import DType
 
 QUERY, KEY, VALUE, PAST, LAST, TOTAL, COS, POSITIONS, BIAS, SINK = 0, 1, 2, 3, 5, 6, 7, 9, 10, 11
+QUERY_NORM, KEY_NORM = 14, 15
 
 
-@contributed("GroupQueryAttention", inputs=14)
+@contributed("GroupQueryAttention", inputs=16)
 def group_query_attention(node: OnnxNode) -> tuple[str, ...]:
     """(result, present key, present value)"""
-    refuse(node, SINK, "head_sink", "smooth_softmax", "qk_output", "kv_cache_bit_width")
-    refuse(node, SINK + 1, "k_scale")
+    refuse(node, SINK + 1, "k_scale", "qk_output", "kv_cache_bit_width", "sliding_window_cache")
     for name in ("k_quant_type", "v_quant_type"):
         if node.attr_string(name, "NONE") != "NONE":
             refuse(node, SINK + 1, name)
@@ -28,6 +28,8 @@ def group_query_attention(node: OnnxNode) -> tuple[str, ...]:
     if min(heads) < 1 or heads[0] % heads[1]:
         raise ModelError(f"{node.label}: num_heads={heads[0]} for kv_num_heads={heads[1]}")
     q, k, v = _operands(node, *heads)
+    q, k = _normalised(node, q, QUERY_NORM, "q_norm_epsilon"), _normalised(node, k, KEY_NORM, "k_norm_epsilon")
+    causal = node.attr_flag("causal", default=True)
     batch, length = node.builder.values[q].shape[:2]
     total = node.constant_int(TOTAL, "the total length")
     if node.shape(LAST) not in ((batch,), (batch, 1)):
@@ -47,11 +49,40 @@ def group_query_attention(node: OnnxNode) -> tuple[str, ...]:
     else:
         extras["lengths"] = node.emit("add", begin, node.new_constant(np.asarray(length)))
     window = node.attr_int("local_window_size", -1)
-    result = attend(
-        node, [Heads(q), *keys], extras, heads, causal=True,
-        softcap=node.attr_float("softcap", 0.0), window=(window - 1 if window > 0 else -1, -1),
-    )  # fmt: skip
-    return result, *presents
+    if window > 0 and not causal:
+        raise ModelError(f"{node.label}: a window of {window} tokens of attention that is not causal")
+
+    def attended(scores: bool) -> str:
+        return attend(
+            node, [Heads(q), *keys], extras, heads, causal=causal, scores=scores,
+            softcap=node.attr_float("softcap", 0.0), window=(window - 1 if window > 0 else -1, -1),
+        )  # fmt: skip
+
+    sink = _sink(node, heads[0])
+    result = attended(False)
+    return result if sink is None else _less_sink(node, result, attended(True), sink), *presents
+
+
+def _sink(node: OnnxNode, heads: int) -> str | None:
+    """(heads,) what goes into softmax beside the scores and takes its share of the result away: 0 if it is smooth."""
+    smooth = node.attr_int("smooth_softmax", -1) == 1
+    if not node.given(SINK):
+        return node.constant_like(0.0, node.input(QUERY), (heads,)) if smooth else None
+    if node.shape(SINK) != (heads,):
+        raise ModelError(f"{node.label}: sinks of shape {node.shape(SINK)} for {heads} heads")
+    return node.input(SINK)
+
+
+def _less_sink(node: OnnxNode, result: str, scores: str, sink: str) -> str:
+    """Attention of all scores, by the share that they have beside the sink: sigmoid(logsumexp(scores) - sink)."""
+    batch, heads, length, _ = node.builder.values[scores].shape
+    total = node.emit("reduce_log_sum_exp", node.converted(scores, DType.f32), axes=(3,), keepdims=True)
+    beside = node.reshaped(node.converted(sink, DType.f32), (1, 1, heads, 1))
+    share = node.emit("sigmoid", node.emit("sub", node.transposed(total, (0, 2, 1, 3)), beside))
+    shape = node.builder.values[result].shape
+    parts = node.reshaped(result, (batch, length, heads, shape[2] // heads))
+    weighted = node.emit("mul", node.converted(parts, DType.f32), share)
+    return node.reshaped(node.converted(weighted, DType(node.builder.values[result].dtype)), shape)
 
 
 def _operands(node: OnnxNode, heads: int, kv_heads: int) -> tuple[str, str, str]:
@@ -69,6 +100,13 @@ def _operands(node: OnnxNode, heads: int, kv_heads: int) -> tuple[str, str, str]
         for part in (range(heads), range(heads, heads + kv_heads), range(heads + kv_heads, heads + 2 * kv_heads))
     )
     return q, k, v
+
+
+def _normalised(node: OnnxNode, name: str, weight: int, epsilon: str) -> str:
+    """Each head normalised for itself, if the node has weights for that (Qwen3)."""
+    both = node.attr_float("qk_norm_epsilon", 1e-6)
+    least = node.attr_float(epsilon, both)
+    return node.emit("rms_norm", name, node.input(weight), axis=3, epsilon=least) if node.given(weight) else name
 
 
 def _begin(node: OnnxNode, batch: int, length: int, total: int) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from autotune.errors import ModelError, UnsupportedError
+from autotune.graph.frontend.contrib.channels_last import channels_first
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.frontend.windows import read_window
 from autotune.tensor import DType
@@ -12,14 +11,13 @@ from autotune.tensor import DType
 
 @contributed("NhwcMaxPool", inputs=1)
 def nhwc_max_pool(node: OnnxNode) -> str:
-    rank = node.rank()
-    if rank < 3:
-        raise ModelError(f"{node.label}: data of shape {node.shape()} has no windows")
-    x = node.transposed(node.input(0), (0, rank - 1, *range(1, rank - 1)))
-    window = read_window(replace(node, inputs=(x,)), node.attr_ints("kernel_shape") or ())
-    found = node.emit("max_pool", x, kernel=window.kernel, stride=window.stride, pad=window.pad,
-                      dilation=window.dilation, ceil_mode=node.attr_flag("ceil_mode"))  # fmt: skip
-    return node.transposed(found, (0, *range(2, rank), 1))
+    return channels_first(node, _max_pool, 0)
+
+
+def _max_pool(node: OnnxNode) -> str:
+    window = read_window(node, node.attr_ints("kernel_shape") or ())
+    return node.emit("max_pool", node.input(0), kernel=window.kernel, stride=window.stride, pad=window.pad,
+                     dilation=window.dilation, ceil_mode=node.attr_flag("ceil_mode"))  # fmt: skip
 
 
 @contributed("GroupNorm", inputs=3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from autotune.errors import ModelError
@@ -39,20 +41,40 @@ def skip_simplified_layer_normalization(node: OnnxNode) -> tuple[str, ...]:
 @contributed("EmbedLayerNormalization", inputs=9)
 def embed_layer_normalization(node: OnnxNode) -> tuple[str, ...]:
     """(result, tokens that count, sum) of the embeddings of words, positions and perhaps segments."""
+    node.attr_int("mask_index_type", 0)  # which form of counts is declared; there is one
+    total, count = _embedded(node, lambda rows, table: rows, node.input(8) if node.given(8) else None)
+    return _normalised(node, total, node.input(5), node.input(6), statistics=False)[0], count, total
+
+
+@contributed("QEmbedLayerNormalization", inputs=18)
+def quantized_embed_layer_normalization(node: OnnxNode) -> tuple[str, str]:
+    """The same of 8-bit tables and weights, whose scales and zero points come behind the mask."""
+
+    def real(rows: str, table: int) -> str:
+        scale, zero = (node.reshaped(node.input(table + n), ()) for n in (6, 11))
+        return node.emit("dequantize", rows, scale, zero, to="f32")
+
+    total, count = _embedded(node, real, None)
+    gamma, beta = (real(node.input(n), n) for n in (5, 6))
+    return _normalised(node, total, gamma, beta, statistics=False)[0], count
+
+
+def _embedded(node: OnnxNode, real: Callable[[str, int], str], positions: str | None) -> tuple[str, str]:
+    """(sum of the embeddings, tokens that count).
+
+    Args:
+        real: the real numbers of rows of the table at an input.
+    """
     if node.rank() != 2:
         raise ModelError(f"{node.label}: the tokens must be (batch, positions), not {node.shape()}")
     batch, length = node.shape()
-    total = node.emit("add", _looked_up(node, 2, 0), _positions(node, length))
+    total = node.emit("add", real(_looked_up(node, 2, node.input(0)), 2), real(_positions(node, length, positions), 3))
     if node.given(4):
-        total = node.emit("add", total, _looked_up(node, 4, 1))
-    if node.given(7):
-        one = node.emit("equal", node.input(7), node.scalar(1, node.input(7)))
-        count = node.emit("reduce_sum", node.emit("cast", one, to="i32"), axes=(1,), keepdims=False)
-    else:
-        count = node.new_constant(np.zeros(batch, np.int32))
-    node.attr_int("mask_index_type", 0)  # which form of counts is declared; there is one
-    result, *_ = _normalised(node, total, node.input(5), node.input(6))
-    return result, count, total
+        total = node.emit("add", total, real(_looked_up(node, 4, node.input(1)), 4))
+    if not node.given(7):
+        return total, node.new_constant(np.zeros(batch, np.int32))
+    one = node.emit("equal", node.input(7), node.scalar(1, node.input(7)))
+    return total, node.emit("reduce_sum", node.emit("cast", one, to="i32"), axes=(1,), keepdims=False)
 
 
 def _sum(node: OnnxNode, bias: int) -> str:
@@ -60,25 +82,25 @@ def _sum(node: OnnxNode, bias: int) -> str:
     return node.emit("add", total, node.input(bias)) if node.given(bias) else total
 
 
-def _normalised(node: OnnxNode, total: str, gamma: str, beta: str) -> tuple[str, ...]:
+def _normalised(node: OnnxNode, total: str, gamma: str, beta: str, *, statistics: bool = True) -> tuple[str, ...]:
     """(result, mean, 1 / deviation, `total`), the statistics where the node gives them a name."""
     axis, epsilon = len(node.builder.values[total].shape) - 1, node.attr_float("epsilon", 1e-12)
-    wanted = [n == 0 or (node.op != "EmbedLayerNormalization" and node.wanted(n)) for n in range(3)]
+    wanted = [n == 0 or (statistics and node.wanted(n)) for n in range(3)]
     found = [node.emit("layer_norm", total, gamma, beta, axis=axis, epsilon=epsilon, result=n) if wanted[n] else ""
              for n in range(3)]  # fmt: skip
     return *found, total
 
 
-def _looked_up(node: OnnxNode, table: int, indices: int) -> str:
+def _looked_up(node: OnnxNode, table: int, indices: str) -> str:
     rows = node.shape(table)[:1]
-    node.must_lie(node.input(indices), tuple(-n for n in rows), rows, f"an index into input {table}")
-    return node.emit("gather", node.input(table), node.input(indices), axis=0)
+    node.must_lie(indices, tuple(-n for n in rows), rows, f"an index into input {table}")
+    return node.emit("gather", node.input(table), indices, axis=0)
 
 
-def _positions(node: OnnxNode, length: int) -> str:
-    """The embeddings of the positions given, or of the first ones."""
-    if node.given(8):
-        return _looked_up(node, 3, 8)
+def _positions(node: OnnxNode, length: int, given: str | None) -> str:
+    """Of the table of positions, the rows that are given, or the first ones."""
+    if given is not None:
+        return _looked_up(node, 3, given)
     rows, width = node.shape(3)
     if length > rows:
         raise ModelError(f"{node.label}: {length} positions, embeddings for {rows}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,10 +68,11 @@ def matmul_nbits(node: OnnxNode) -> str:
 
     The product is one of real numbers; `accuracy_level`, which lets others compute in fewer bits, is no demand.
     """
-    if node.given(4):
-        raise UnsupportedError(f"{node.label}: input 4 (g_idx) is not supported")
+    if node.attr_int("weight_prepacked", 0):
+        raise UnsupportedError(f"{node.label}: weight_prepacked is not 0: its weight is laid out for one kind of GPU")
     node.attr_int("accuracy_level", 0)
-    result = _product(node, _coded(node))
+    order = _group_order(node) if node.given(4) else None
+    result = _product(node if order is None else _turned_columns(node, order), _coded(node, order))
     return node.emit("add", result, node.input(5)) if node.given(5) else result
 
 
@@ -111,7 +113,26 @@ def _product(node: OnnxNode, weight: CodedWeight) -> str:
     return node.reshaped(result, (*shape[:-1], weight.scale.shape[1]))
 
 
-def _coded(node: OnnxNode) -> CodedWeight:
+def _group_order(node: OnnxNode) -> Array:
+    """The numbers of a column group after group, which share a scale (GPTQ with act_order)."""
+    groups, block = node.constant(4, "g_idx").reshape(-1), max(node.attr_int("block_size", 0), 1)
+    depth = node.attr_int("K", 0)
+    order = np.argsort(groups, kind="stable")
+    if groups.size != depth or not np.array_equal(groups[order], np.arange(depth) // block):
+        raise UnsupportedError(f"{node.label}: input 4 (g_idx), whose groups are not of {block} numbers each")
+    return order
+
+
+def _turned_columns(node: OnnxNode, order: Array) -> OnnxNode:
+    """The node of rows whose numbers are in another order."""
+    if not node.rank() or node.shape()[-1] != len(order):
+        raise ModelError(f"{node.label}: A of shape {node.shape()} has no rows of K={len(order)}")
+    turned = node.emit("gather", node.input(0), node.new_constant(order), axis=node.rank() - 1)
+    return replace(node, inputs=(turned, *node.inputs[1:]))
+
+
+def _coded(node: OnnxNode, order: Array | None = None) -> CodedWeight:
+    """The weight, the numbers of its columns in another order if one is given."""
     rows, depth, bits = node.attr_int("N", 0), node.attr_int("K", 0), node.attr_int("bits", 4)
     block = node.attr_int("block_size", 0)
     if bits not in (2, 4, 8):
@@ -126,7 +147,9 @@ def _coded(node: OnnxNode) -> CodedWeight:
                          f"N={rows}, K={depth}, block_size={block}")  # fmt: skip
     numbers = unpacked(packed, bits, rows * blocks * block).view(DType(f"u{bits}").numpy)
     zero = _zero_points(node, rows, blocks, bits).T
-    made = coded_weight(numbers.reshape(rows, -1)[:, :depth].T, f"u{bits}", scales.reshape(rows, blocks).T, zero, block)
+    columns = numbers.reshape(rows, -1)[:, :depth]
+    columns = columns if order is None else columns[:, order]
+    made = coded_weight(columns.T, f"u{bits}", scales.reshape(rows, blocks).T, zero, block)
     assert made is not None  # such blocks are whole words
     return made
 
@@ -142,3 +165,19 @@ def _zero_points(node: OnnxNode, rows: int, blocks: int, bits: int) -> Array:
         raise ModelError(f"{node.label}: {given.size} zero points for {rows} rows of {blocks} blocks")
     each = unpacked(given, bits, given.size * 8 // bits) if packed else given
     return each.reshape(rows, -1)[:, :blocks]
+
+
+@contributed("GemmFastGelu", inputs=3)
+def gemm_fast_gelu(node: OnnxNode) -> str:
+    """A product, plus a bias, through Gelu as tanh has it."""
+    result = product(node, node.input(0), node.input(1))
+    if node.given(2):
+        result = node.emit("add", result, node.input(2))
+    return node.emit("gelu", result, approximate="tanh")
+
+
+@contributed("MatMulInteger16", inputs=2)
+def matmul_integer16(node: OnnxNode) -> str:
+    """A product of integers of 16 bits, summed in 32."""
+    signed = any(DType(node.value(n).dtype) is DType.i16 for n in range(2))
+    return product(node, *(node.converted(node.input(n), DType.i32 if signed else DType.u32) for n in range(2)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from autotune.errors import ModelError
+from autotune.graph.frontend.contrib.channels_last import channels_first
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.frontend.quantization import (
     columns,
@@ -28,6 +29,37 @@ def qlinear_add(node: OnnxNode) -> str:
 @contributed("QLinearMul", inputs=8)
 def qlinear_mul(node: OnnxNode) -> str:
     return _of_real_numbers(node, "mul")
+
+
+@contributed("MulInteger", inputs=4)
+def mul_integer(node: OnnxNode) -> str:
+    """The product of two 8-bit tensors, each less its zero point, in i32."""
+    return node.emit("mul", *(_centred(node, position) for position in (0, 2)))
+
+
+def _centred(node: OnnxNode, position: int) -> str:
+    wide = node.converted(node.input(position), DType.i32)
+    if not node.given(position + 1):
+        return wide
+    return node.emit("sub", wide, node.reshaped(node.converted(node.input(position + 1), DType.i32), ()))
+
+
+@contributed("ReduceSumInteger", inputs=1)
+def reduce_sum_integer(node: OnnxNode) -> str:
+    """The sum of 8-bit integers in 32 bits."""
+    to = DType.i32 if DType(node.value().dtype) is DType.i8 else DType.u32
+    return _reduced(node, "reduce_sum", node.converted(node.input(0), to))
+
+
+@contributed("QLinearReduceMean", inputs=5)
+def qlinear_reduce_mean(node: OnnxNode) -> str:
+    return _quantized(node, _reduced(node, "reduce_mean", _real(node, 0)), 3)
+
+
+def _reduced(node: OnnxNode, op: str, value: str) -> str:
+    """Over the attribute `axes`, all where it is empty."""
+    axes = tuple(sorted(node.axis(axis, node.rank()) for axis in node.attr_ints("axes") or range(node.rank())))
+    return node.emit(op, value, axes=axes, keepdims=node.attr_flag("keepdims", default=True))
 
 
 @contributed("QLinearConcat", inputs=2**16)
@@ -74,14 +106,7 @@ def qlinear_global_average_pool(node: OnnxNode) -> str:
 @contributed("QLinearAveragePool", inputs=5)
 def qlinear_average_pool(node: OnnxNode) -> str:
     """Means of windows of (batch, channels, ...), or with `channels_last` of (batch, ..., channels)."""
-    if not node.attr_flag("channels_last"):
-        return _average_pool(node)
-    rank = node.rank()
-    if rank < 3:
-        raise ModelError(f"{node.label}: data of shape {node.shape()} has no windows")
-    turned = node.transposed(node.input(0), (0, rank - 1, *range(1, rank - 1)))
-    result = _average_pool(replace(node, inputs=(turned, *node.inputs[1:])))
-    return node.transposed(result, (0, *range(2, rank), 1))
+    return channels_first(node, _average_pool, 0) if node.attr_flag("channels_last") else _average_pool(node)
 
 
 def _average_pool(node: OnnxNode) -> str:
