@@ -4,37 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.lower.extern import LANES, Place, Row, extern_nest, store, store_both, where
+from autotune.lower.extern import LANES, Row, extern_nest, store, where
 from autotune.lower.ir import Index, Load, Stmt
+from autotune.lower.pivots import Pivots
 from autotune.tensor.dtype import DType
-from autotune.tensor.expr import binary, cast, const, select, unary
-from autotune.tensor.linear import Linear, clamp
+from autotune.tensor.expr import binary, cast, const, select
+from autotune.tensor.linear import Linear
 
 
 @extern_nest("inverse")
 def inverse(row: Row) -> tuple[Stmt, ...]:
     n, _ = row.inner(row.inputs[0])
     width = 2 * n if 2 * n <= LANES else -(-2 * n // LANES) * LANES
-    both = row.buffer("both", DType.f64, (n, width))
-    factor, largest = (row.register(name, DType.f64) for name in ("factor", "largest"))
-    best = row.register("best", DType.i64)
-    chosen = Linear(0, {clamp(Load(*best), n - 1): 1})
-
-    def at(i: Linear, j: Linear) -> Place:
-        return both, (i, j)
-
-    def look(k: Linear, i: Linear) -> tuple[Stmt, ...]:
-        """The row from k on with the largest element in column k, the first of several."""
-        size = unary("abs", Load(*at(i, k)))
-        better = size > Load(*largest)
-        found = select(better, Index(i), Load(*best))
-        return (where((i - k,), (store(best, found), store(largest, select(better, size, Load(*largest))))),)
+    both, factor = row.buffer("both", DType.f64, (n, width)), row.register("factor", DType.f64)
+    pivots = Pivots(row, both, n)
+    at = pivots.at
 
     def columns(element: Callable[[Linear], Stmt]) -> tuple[Stmt, ...]:
         return row.each((width,), lambda j: (element(*j),))
-
-    def exchange(k: Linear) -> tuple[Stmt, ...]:
-        return columns(lambda j: store_both(at(k, j), at(chosen, j), (Load(*at(chosen, j)), Load(*at(k, j)))))
 
     def eliminate(k: Linear, i: Linear) -> tuple[Stmt, ...]:
         """From another row, so much of row k that its column k becomes 0."""
@@ -47,10 +34,7 @@ def inverse(row: Row) -> tuple[Stmt, ...]:
 
     def step(k: Linear) -> tuple[Stmt, ...]:
         return (
-            store(largest, const(-1.0, DType.f64)),
-            store(best, Index(k)),
-            row.loop(n, lambda i: look(k, i)),
-            where((Load(*best) > Index(k),), exchange(k)),
+            *pivots.bring_up(k, columns),
             store(factor, Load(*at(k, k))),
             *columns(lambda j: store(at(k, j), Load(*at(k, j)) / Load(*factor))),
             row.loop(n, lambda i: eliminate(k, i)),
