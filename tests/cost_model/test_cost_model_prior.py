@@ -32,11 +32,10 @@ def test_each_row_is_known_by_the_model_of_its_kind(folds: list[float]) -> None:
     nests, tiles = Forest.read(SHIPPED), Forest.read(OF_TILES)
     features, tiled = random_features(folds), np.array(folds) > VECTORS_FOLD
     alone = Prior(nests)
-    most, vectors = alone.closed(features) + LIFT, nests.predict(features)
-    expected = np.minimum(np.where(tiled, tiles.predict(features), vectors), most)
+    vectors = np.minimum(nests.predict(features), alone.closed(features) + LIFT)
+    expected = np.where(tiled, tiles.predict(features), vectors)
     assert Prior(nests, tiles).predict(features) == pytest.approx(expected)
-    expected = np.minimum(np.where(tiled, alone.closed(features), vectors), most)
-    assert alone.predict(features) == pytest.approx(expected)
+    assert alone.predict(features) == pytest.approx(np.where(tiled, alone.closed(features), vectors))
 
 
 def test_trees_are_not_believed_where_the_closed_form_knows_much_worse() -> None:
