@@ -50,12 +50,17 @@ def vectors_held(state: State, cone: Cone, reader: dict[str, str], vector: str, 
     return held if extent >= lanes and held <= registers_for_rows(target) else 0
 
 
+def rows_held(vectors: int, target: Target) -> int:
+    """How many rows of so many vectors each registers hold at once."""
+    return registers_for_rows(target) // vectors
+
+
 def registers_for_rows(target: Target) -> int:
     """Registers that can hold elements while others are computed."""
     return target.num_vector_registers - SPARE
 
 
-def at_once(unroll: int, sums: int, target: Target) -> int:
+def vectors_at_once(unroll: int, sums: int, target: Target) -> int:
     """How many vectors of a root to write out: as the knob says, twice as many of so many sums if registers hold them.
 
     A pass over what is summed up reads so much of each of its rows, and leaves the rest to other passes.

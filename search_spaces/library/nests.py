@@ -23,7 +23,7 @@ from autotune.search_spaces.library.access import (
     widest,
 )
 from autotune.search_spaces.library.fusion import Cone
-from autotune.search_spaces.library.held import at_once, held_elements, registers_for_rows, vectors_held, written_out
+from autotune.search_spaces.library.held import held_elements, rows_held, vectors_at_once, vectors_held, written_out
 from autotune.search_spaces.library.placed import (
     FOLDS,
     MAX_LANES,
@@ -213,7 +213,7 @@ class ConeScheduler:
             # Of a scan, several rows at once: each waits for its own step before.
             chosen = [x for x in (rows if scan else inner or rows) if self._extent(x) > 1][-1:]
             sums = len(self.accumulators) if self.vector in [x.split(".")[0] for x in chosen] else 0
-            most = at_once(self.options.unroll, sums, self.target)
+            most = vectors_at_once(self.options.unroll, sums, self.target)
             turns = self._turns(chosen, self._scanned_rows(chosen) if scan else most)
             if turns > 1:
                 self.schedule = self.schedule.split(root, chosen[0], turns)
@@ -286,7 +286,7 @@ class ConeScheduler:
         if self._has_weights():  # rows are read again and again: by the sums, and with the weights
             room = min(room, self.target.l1_bytes // 2 // self._row_bytes())
         if self.held:
-            room = registers_for_rows(self.target) // self.held
+            room = rows_held(self.held, self.target)
         most = min(self.options.rows, room, enough)
         divisor = max((n for n in range(1, most + 1) if self._extent(loop) % n == 0), default=1)
         if divisor == 1 and (len(rows) > 1 or self._has_weights()) and not self.held:
