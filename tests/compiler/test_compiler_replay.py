@@ -197,5 +197,5 @@ def test_the_best_schedule_is_built_from_stored_steps(database: Database) -> Non
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, 16, 14, 14)).astype(np.float32)
     w = rng.standard_normal((16, 16, 3, 3)).astype(np.float32)
-    untuned = best_schedule(CONV, TARGET)
+    untuned = best_schedule(CONV, TARGET, False)
     np.testing.assert_allclose(best.build()(x, w), untuned.build()(x, w), atol=1e-3)
