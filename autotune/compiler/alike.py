@@ -18,7 +18,7 @@ from autotune.target import Target
 GAP = 0.2
 """Of the logarithm of a time that models expect: less than they are wrong by, and than what a copy of the weights takes
 of memory and caches is worth. 24 products of BERT with shared panels took 0.77 to 1.09 of their time with panels of
-their own, 0.98 in geometric mean, on a Zen 3, wherever in this range the expectation was."""
+their own, 0.98 in geometric mean, on a Zen 3, whatever was expected."""
 
 
 def as_packed(untuned: Untuned, weights: PackedWeights, target: Target) -> Untuned:
