@@ -16,6 +16,12 @@ _HALF_WINDOWS = (
     (192, 14, 192, 3, 1), (384, 7, 384, 3, 1), (96, 28, 96, 3, 1), (48, 56, 48, 3, 1), (384, 14, 384, 3, 2),
     (448, 14, 256, 1, 1), (1024, 7, 384, 1, 1), (384, 28, 96, 1, 1), (320, 20, 512, 3, 1),
 )  # fmt: skip
+_HALF_DEPTHWISE = (
+    (64, 112, 3, 1), (192, 56, 3, 1), (96, 56, 3, 1), (128, 56, 3, 2), (288, 28, 5, 1), (240, 28, 3, 2),
+    (176, 28, 3, 1), (480, 14, 3, 1), (672, 14, 5, 1), (720, 7, 3, 1),
+)  # fmt: skip
+"""Channels, height and width, filters' size, stride."""
+_HALF_POINTWISE = ((32, 56, 192), (240, 28, 40), (80, 14, 480), (48, 112, 24))
 _ADDED = ((96, 28, 384), (192, 14, 768), (384, 7, 1536), (48, 56, 192))
 _PRODUCTS = (
     (128, 1024, 1024), (64, 768, 2048), (32, 512, 2048), (196, 256, 768), (384, 768, 768), (16, 1024, 1024),
@@ -42,6 +48,14 @@ def _half_window(c: int, h: int, k: int, r: int, stride: int) -> str:
     return (
         f"cast data=1,{c},{h},{h}:bf16 to=f32 + cast data=const:{k},{c},{r},{r}:bf16 to=f32 + "
         f"conv2d data=step1 weight=step2 pad={r // 2} stride={stride} + add b=const:1,{k},1,1"
+    )
+
+
+def _half_depthwise(c: int, h: int, r: int, stride: int) -> str:
+    """As a model whose dense windows have 16-bit factors has it: images of 16 bits, weights and sums of 32."""
+    return (
+        f"cast data=1,{c},{h},{h}:bf16 to=f32 + conv2d weight={c},1,{r},{r} groups={c} pad={r // 2} stride={stride} + "
+        f"add b=const:1,{c},1,1 + clip max=6.0 min=0.0 + cast to=bf16"
     )
 
 
@@ -212,6 +226,10 @@ TASKS: Mapping[str, Sequence[str]] = {
         "matmul a=var:197,768:bf16 b=const:768,3072:bf16",
         "conv2d data=1,128,28,28:bf16 weight=128,128,3,3:bf16 pad=1",
         "conv2d data=1,256,28,28:bf16 weight=512,256,1,1:bf16",
+        *(_half_depthwise(*window) for window in _HALF_DEPTHWISE),
+        *(_half_window(*window) + " + relu + cast to=bf16" for window in _HALF_WINDOWS[::2]),
+        *(_half_window(*window, 1, 1) + " + cast to=bf16" for window in _HALF_POINTWISE),
+        *(_half_product(*sizes) + " + cast to=bf16" for sizes in _HALF_PRODUCTS),
     ),
     "tiles": tuple(_tiles()),
     "layer": (

@@ -295,7 +295,7 @@ def main(arguments: list[str] | None = None) -> int:
     weights = RunOptions(weight_bytes=given.cold << 20)
     target = here(Target.parse(given.target))
     kinds = given.task or ([] if given.op else TASKS)
-    tasks = [line for kind in kinds for line in (UNSEEN if given.unseen else TASKS)[kind]] + (given.op or [])
+    tasks = [line for kind in kinds for line in (UNSEEN if given.unseen else TASKS).get(kind, ())] + (given.op or [])
     mix = Mixture(given.liked, given.counted, given.steps, given.chance)
 
     def choose(space: TaskSpace, known: Mapping[Config, float], rng: random.Random) -> list[Config]:

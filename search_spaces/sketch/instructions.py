@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -91,18 +93,20 @@ def interleaving(dot: DotProduct) -> int:
     return 2 * dot.extent - 1
 
 
-def preparing(c: Contraction, target: Target, b: Batch, packs: Flags) -> Array:
+def preparing(c: Contraction, target: Target, b: Batch, packs: Flags, left: Sequence[Array]) -> Array:
     """Instructions of a step of a tile that make what is multiplied: numbers widened, vectors interleaved.
 
     Args:
         packs: per tiling and factor, whether it lies in panels.
+        left: per factor that is read, the share of its loads that are left: what is loaded once is widened once.
     """
     total = np.zeros(len(b.vector))
-    for f in narrow(c, target):
+    widened = narrow(c, target)
+    for f, share in ((f, share) for f, share in zip(c.reads, left, strict=True) if f in widened):
         moves = np.array([a.name in f.axes() for a in c.spatial])
         vector = BF16_WIDENING if c.schedule.state.tensor(f.tensor).dtype is DType.bf16 else 1
         each = np.where(moves[b.vector], vector, FOR_ALL_LANES)
-        total += np.where(b.dot == 0, each * np.where(moves[None, :], b.tile, 1.0).prod(1), 0.0)
+        total += np.where(b.dot == 0, share * each * np.where(moves[None, :], b.tile, 1.0).prod(1), 0.0)
     for n, x in enumerate(c.foldings, 1):
         for k, f in enumerate(c.factors):
             moves = np.array([a.name in f.axes() for a in c.spatial])

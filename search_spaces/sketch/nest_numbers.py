@@ -141,16 +141,17 @@ class _Counted:
         rate, latency = throughput(c, self.target, n.kind, self.b)
         windows = Windows(c, self.b)
         asking = np.where(self.b.ahead > 0, vectors, 0.0)  # takes as long as loading
-        once = every = self._loads(vectors, [np.ones(self.many)] * len(c.reads))
-        held = np.zeros(self.many)
+        each, held = [np.ones(self.many)] * len(c.reads), np.zeros(self.many)
+        once = every = self._loads(vectors, each)
         if c.lanewise or not only_cycles:
             left, held = windows.shared()
             once = self._loads(vectors, left)
+            each = left if c.lanewise else each
         loads = (once if c.lanewise else every) + asking  # broadcasts are parts of multiply-adds
         live = size + np.minimum(vectors, rows) + 1
         over = np.maximum(live + (held if c.lanewise else 0.0) - self.target.num_vector_registers, 0)
         multiplies, waiting, loading = self._steps(size, rate, latency, loads, over)
-        multiplies = multiplies + preparing(c, self.target, self.b, self.packs) * self.tiles.prod(1) / self.n.rate
+        multiplies = multiplies + preparing(c, self.target, self.b, self.packs, each) * self.tiles.prod(1) / self.n.rate
         kept = windows.kept()
         multiplies, waiting, loading = (x * steps * kept for x in (multiplies, waiting, loading))
         testing = TEST * windows.tests() * steps * self.tiles.prod(1) / n.rate
@@ -262,6 +263,7 @@ class _Counted:
         uneven = [a for a in range(len(n.extents)) if (rest[:, a] > 0).any()]
         # Products before the one that is added, and what else a map computes.
         extra = (len(self.c.factors) - 2 if self.c.product else self.c.body - 1) * size
+        spilling = 1.0 + self.core.loads / self.core.stores  # stored, and loaded again
         out = [np.zeros(self.many) for _ in range(3)]
         for ends in itertools.product((False, True), repeat=len(uneven)):
             count, shape = np.ones(self.many), self.tile.copy()
@@ -273,7 +275,7 @@ class _Counted:
             share = part / size
             out[0] += count * (part + extra * share) / rate
             out[1] += count * np.where(part < rate * latency, latency, 0.0)
-            out[2] += count * (loads * np.sqrt(share) + 2 * over + 1.0 / self.unroll) / self.core.loads
+            out[2] += count * (loads * np.sqrt(share) + spilling * over + 1.0 / self.unroll) / self.core.loads
         self.ends = 1.0 - whole.prod(1) * size / np.maximum(rate * out[0], 1.0)
         return out[0], out[1], out[2]
 
