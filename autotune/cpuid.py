@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 EVERYWHERE = frozenset({"64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "x87"})
 """What every x86-64 CPU has."""
@@ -35,6 +36,13 @@ BITS: dict[str, tuple[int, int, str, int]] = {
 STATE = {"avx": 0x6, "avx512": 0xE6, "avx10": 0xE6, "amx": 0x60000}
 TILES = "amx-tile"
 
+_IDENTITY: tuple[tuple[int, int, str], ...] = (
+    (0, 0, "abcd"), (1, 0, "acd"), (7, 0, "abcd"), (7, 1, "abcd"), (7, 2, "abcd"), (0xD, 1, "a"), (0x14, 0, "abcd"),
+    (0x19, 0, "abcd"), (0x1E, 1, "abcd"), (0x24, 0, "abcd"), (0x80000000, 0, "a"), (0x80000001, 0, "abcd"),
+    (0x80000008, 0, "b"), (0x80000021, 0, "a"),
+)  # fmt: skip
+"""Registers that name the CPU and its features, but not what differs from core to core; LLVM reads no others."""
+
 # u64 f(leaf, subleaf, u32 words[4]): what `cpuid` leaves in a, b, c and d. u64 f(...): XCR0.
 _CPUID = bytes.fromhex("53 89f8 89f1 4989d0 0fa2 418900 41895804 41894808 4189500c 5b c3")
 _XGETBV = bytes.fromhex("31c9 0f01d0 48c1e220 4809d0 c3")
@@ -44,6 +52,27 @@ _OSXSAVE = 1 << 27  # of leaf 1, c: the system saves registers by XCR0
 @functools.cache
 def features() -> frozenset[str]:
     """The features in `BITS` and `EVERYWHERE` that this CPU has, and whose registers the system saves."""
+    with _reading() as (word, saved):
+        found = {name for name, (leaf, subleaf, which, bit) in BITS.items() if word(leaf, subleaf, which) >> bit & 1}
+    unsaved = tuple(family for family, mask in STATE.items() if saved & mask != mask)
+    return EVERYWHERE | {name for name in found if not name.startswith(unsaved)}
+
+
+@functools.cache
+def identity() -> str:
+    """All that the name and the features of this CPU follow from, for whoever remembers them, in hex digits.
+
+    Raises:
+        OSError: the system lets this process make no memory executable.
+    """
+    with _reading() as (word, saved):
+        found = [word(leaf, subleaf, which) for leaf, subleaf, registers in _IDENTITY for which in registers]
+    return ".".join(f"{number:x}" for number in (*found, saved))
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[tuple[Callable[[int, int, str], int], int]]:
+    """What gives a register of a leaf and subleaf, 0 where the CPU has no such leaf; and XCR0."""
     with _Code(_CPUID) as cpuid, _Code(_XGETBV) as xgetbv:
         words = (ctypes.c_uint32 * 4)()
 
@@ -54,10 +83,7 @@ def features() -> frozenset[str]:
             cpuid(leaf, subleaf, words)
             return int(words["abcd".index(which)])
 
-        saved = xgetbv(0, 0, None) if word(1, 0, "c") & _OSXSAVE else 0
-        found = {name for name, (leaf, subleaf, which, bit) in BITS.items() if word(leaf, subleaf, which) >> bit & 1}
-    unsaved = tuple(family for family, mask in STATE.items() if saved & mask != mask)
-    return EVERYWHERE | {name for name in found if not name.startswith(unsaved)}
+        yield word, xgetbv(0, 0, None) if word(1, 0, "c") & _OSXSAVE else 0
 
 
 class _Code:

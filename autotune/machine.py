@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import hashlib
 import itertools
+import json
 import os
 import platform
 import re
@@ -18,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune import cpuid
+from autotune import cpuid, packages
 from autotune.errors import DatabaseError, TargetError
 from autotune.topology import Topology, read_topology
 
@@ -144,9 +146,7 @@ def check_supported(system: str, architecture: str) -> None:
 
 def cpu_name() -> str:
     """LLVM's name for this CPU, e.g. 'znver4'."""
-    import llvmlite.binding as llvm  # here and below: a compiled file runs without it
-
-    return str(llvm.get_host_cpu_name())
+    return _told()[0]
 
 
 def cpu_features() -> tuple[str, ...]:
@@ -155,12 +155,45 @@ def cpu_features() -> tuple[str, ...]:
     Without LLVM they are those of `cpuid`, which are all that compiled files ask for.
     """
     try:
-        import llvmlite.binding as llvm
+        found = set(_told()[1])
     except ModuleNotFoundError:
         found = set(cpuid.features())
-    else:
-        found = {name for name, present in llvm.get_host_cpu_features().items() if present}
     return tuple(sorted(_allowed(found)))
+
+
+def _told() -> tuple[str, tuple[str, ...]]:
+    """LLVM's name and features of this CPU. Raises ModuleNotFoundError: there is no LLVM."""
+    folder, release = user_cache(environment()), packages.version("llvmlite")
+    with contextlib.suppress(OSError):  # no memory may be made executable
+        if folder is not None and release is not None:
+            return _remembered(folder / "cpus", f"{release} {cpuid.identity()}")
+    return _asked()
+
+
+@functools.lru_cache(maxsize=8)
+def _remembered(folder: Path, identity: str) -> tuple[str, tuple[str, ...]]:
+    """As the user's cache knows it, by all that it follows from: LLVM takes 30 ms to load."""
+    path = folder / f"{hashlib.sha256(identity.encode()).hexdigest()}.json"
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(path.read_text())
+        if (
+            isinstance(known, list)
+            and len(known) > 1
+            and known[0] == identity
+            and all(type(word) is str for word in known)
+        ):
+            return known[1], tuple(known[2:])
+    name, features = _asked()
+    with contextlib.suppress(OSError):
+        write_whole(path, json.dumps([identity, name, *features]).encode())
+    return name, features
+
+
+def _asked() -> tuple[str, tuple[str, ...]]:
+    import llvmlite.binding as llvm  # here and below: a compiled file, and a program that is kept, run without it
+
+    features = llvm.get_host_cpu_features().items()
+    return str(llvm.get_host_cpu_name()), tuple(sorted(name for name, present in features if present))
 
 
 def lacking_features(wanted: Collection[str]) -> tuple[str, ...]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
+from autotune import packages
 from autotune.errors import ExtensionError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint  # slow to import
 
 GROUP = "autotune.plugins"
 """The group of entry points; each names a module, which registers what it has when it is imported."""
@@ -42,7 +46,15 @@ def plugin_modules() -> tuple[str, ...]:
 @functools.cache
 def _modules(_: tuple[str, ...]) -> tuple[str, ...]:
     """Once for the folders that packages are in: all of them are opened, and every compiled program asks."""
-    return tuple(sorted(entry.module for entry in entry_points(group=GROUP)))
+    return tuple(sorted(entry.module for entry in _entries()))
+
+
+def _entries() -> Iterable[EntryPoint]:
+    if not packages.may_have_entry_points(GROUP):
+        return ()
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
 
 
 @functools.cache
@@ -55,7 +67,7 @@ def load_plugins() -> tuple[str, ...]:
     Raises:
         ExtensionError: one cannot be imported; the message says which, from where, and why.
     """
-    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    found = sorted(_entries(), key=lambda entry: entry.name)
     for entry in found:
         try:
             entry.load()

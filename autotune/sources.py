@@ -14,9 +14,7 @@ PACKAGE = Path(__file__).parent
 
 def files_of(root: Path, room: str) -> list[Path]:
     """The sources and the data of a room, which is a folder or a file."""
-    if (root / f"{room}.py").is_file():
-        return [root / f"{room}.py"]
-    return [Path(path) for path in _below(str(root / room))]
+    return [Path(path) for path in _paths(str(root), room)]
 
 
 def hash_of(root: Path, rooms: Iterable[str], *versions: str) -> str | None:
@@ -24,12 +22,18 @@ def hash_of(root: Path, rooms: Iterable[str], *versions: str) -> str | None:
     digest = hashlib.sha256(" ".join(versions).encode())
     start = len(str(root)) + 1
     try:
-        for path in sorted(str(path) for room in rooms for path in files_of(root, room)):
+        for path in sorted(path for room in rooms for path in _paths(str(root), room)):
             digest.update(f"{path[start:]}\n".encode())
             digest.update(_contents(path))
     except OSError:
         return None
     return digest.hexdigest()
+
+
+def _paths(root: str, room: str) -> list[str]:
+    """Texts: to make a `Path` of each takes as long as to read the files."""
+    file = os.path.join(root, f"{room}.py")
+    return [file] if os.path.isfile(file) else list(_below(os.path.join(root, room)))
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -44,11 +48,18 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _contents(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # `open` looks at each file several times
+    try:
+        size = os.fstat(file).st_size
+        contents = os.read(file, size)
+        if len(contents) != size:
+            raise OSError(f"{path} changed while it was read")
+        return contents
+    finally:
+        os.close(file)
 
 
 @functools.cache
 def hash_of_all() -> str | None:
     """64 hex digits over all of autotune; None where its files cannot be read."""
-    return hash_of(PACKAGE, sorted({path.stem for path in PACKAGE.iterdir()} - {"__pycache__"}))
+    return hash_of(PACKAGE, sorted({os.path.splitext(name)[0] for name in os.listdir(PACKAGE)} - {"__pycache__"}))

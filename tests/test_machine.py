@@ -167,6 +167,26 @@ def test_lacking_features_are_those_that_the_cpu_has_not() -> None:
     assert machine.lacking_features([*here, "zz", "no-such"]) == ("no-such", "zz")
 
 
+def test_what_llvm_says_of_a_cpu_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = machine._asked
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(machine, "_asked", lambda: ("mine", ("avx2", "fma")))
+    machine._remembered.cache_clear()
+    assert (machine.cpu_name(), machine.cpu_features()) == ("mine", ("avx2", "fma"))
+    (file,) = (tmp_path / "autotune" / "cpus").iterdir()
+    machine._remembered.cache_clear()  # as another process
+    monkeypatch.setattr(machine, "_asked", lambda: ("other", ("fma",)))
+    assert (machine.cpu_name(), machine.cpu_features()) == ("mine", ("avx2", "fma"))
+    monkeypatch.setattr(cpuid, "identity", lambda: "another CPU, or another way to show it")
+    assert (machine.cpu_name(), machine.cpu_features()) == ("other", ("fma",))
+    monkeypatch.undo()
+    for damage in ("", "[]", "[1]", "{}", file.read_text().replace('"fma"', "3")):
+        file.write_text(damage)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        machine._remembered.cache_clear()
+        assert (machine.cpu_name(), set(machine.cpu_features())) == (asked()[0], machine._allowed(set(asked()[1])))
+
+
 def test_features_that_cpuid_finds_are_not_asked_of_llvm() -> None:
     program = (
         "import sys; from autotune import cpuid, machine\n"

@@ -13,11 +13,10 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune import machine
+from autotune import machine, packages
 from autotune.codegen.digest import begun, bytes_digest, file_digest
 from autotune.codegen.object_cache import object_cache
 from autotune.cost_model.prior_files import prior_key
@@ -74,20 +73,19 @@ class KeptProgram:
         with ThreadPoolExecutor(1, "autotune-hash") as beside:  # a large model is hashed while our sources are
             try:
                 of_model = begun(beside, partial(_of_model, self.model))
-                code = hash_of_all()
+                code, libraries = hash_of_all(), [packages.version(name) for name in _LIBRARIES]
                 facts = [
-                    *map(version, _LIBRARIES),
                     prior_key(),
                     self.target.to_json(),
                     json.dumps(self.options, sort_keys=True),
                     _of_database(self.database),
                     of_model(),
                 ]
-            except (OSError, TypeError, ValueError, PackageNotFoundError, AutotuneError):
+            except (OSError, TypeError, ValueError, AutotuneError):
                 return None  # whoever compiles tells what is wrong, if anything
-        if code is None:
+        if code is None or None in libraries:
             return None
-        return hashlib.sha256("\n".join(("program", code, *facts)).encode()).hexdigest()
+        return hashlib.sha256("\n".join(("program", code, *map(str, libraries), *facts)).encode()).hexdigest()
 
 
 def _of_model(model: ModelSource) -> str:

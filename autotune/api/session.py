@@ -124,7 +124,7 @@ class InferenceSession(SessionDevices):
             with needing_all("compiling a model"):
                 from autotune.api.kept import KeptProgram
 
-            wanted = with_threads(Target.parse(target), self._options)
+                wanted = with_threads(Target.parse(target), self._options)  # LLVM knows the CPUs
             extents = getattr(self._options, "extents", None)
             denoted = getattr(self._options, "denoted", None)
             if fallback is not None and not fixed:  # it has no way to fix an input

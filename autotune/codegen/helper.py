@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
+from autotune.codegen.compiled_object import CompiledObject, ir_hash
+from autotune.codegen.jit import compile_ir
 from autotune.errors import AutotuneError, CodegenError
 
 # -I: no current directory, no PYTHON* variables; the parent's own sys.path is handed over instead.

@@ -12,40 +12,17 @@ untrusted candidates, and they are separate processes for that reason.
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
-from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from autotune.codegen.compiled_object import CompiledObject, ir_hash
 from autotune.errors import CodegenError
 
 # A vector instruction with a stack operand: a spill, a reload, or a reload folded into an operation.
 # Only %rsp counts, because %rbp is an ordinary register in code without frame pointers.
 _STACK_TRAFFIC = re.compile(r"^\t\w+\t(?=.*%[yz]mm).*\(%rsp[,)]", re.MULTILINE)
 _FMA = re.compile(r"^\tv(?:fn?m(?:add|sub)\d+p[sdh]|pdp\w+|dpbf16ps)\t", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledObject:
-    """A relocatable object and what its assembly tells about it.
-
-    Attributes:
-        object_code: the bytes of an ELF relocatable object.
-        ir_hash: identity of the IR text it was compiled from.
-        spills: vector instructions that touch the stack (static count).
-        fmas: vector multiply-accumulate instructions (static count).
-    """
-
-    object_code: bytes
-    ir_hash: str
-    spills: int
-    fmas: int
-
-
-def ir_hash(ir_text: str) -> str:
-    """The identity of an IR text: SHA-256, 64 hex digits."""
-    return hashlib.sha256(ir_text.encode()).hexdigest()
 
 
 def compile_ir(ir_text: str, *, cpu: str, features: str) -> CompiledObject:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autotune.codegen import byte_tables
+from autotune.codegen.compiled_object import CompiledObject, ir_hash
 from autotune.codegen.dot import check_instructions
 from autotune.codegen.emit import emit, scratch_offsets
-from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
+from autotune.codegen.jit import compile_ir
 from autotune.codegen.tiles import check_tiles
 from autotune.lower import lower
 from autotune.lower.ir import LOCAL, SHARED, LoopProgram, Operand

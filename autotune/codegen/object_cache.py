@@ -22,12 +22,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 
+from autotune.codegen.compiled_object import CompiledObject, ir_hash
 from autotune.codegen.digest import Digest, read_hashed
-from autotune.codegen.jit import CompiledObject, compile_ir, ir_hash
 from autotune.machine import environment, user_cache
 
 _log = logging.getLogger(__name__)
@@ -86,16 +85,16 @@ class ObjectCache:
         return self._directory
 
     def compile(
-        self, ir_text: str, *, cpu: str, features: str, by: Callable[..., CompiledObject] = compile_ir
+        self, ir_text: str, *, cpu: str, features: str, by: Callable[..., CompiledObject] | None = None
     ) -> CompiledObject:
-        """`compile_ir` (or what does the same), unless the same text was compiled before.
+        """`compile_ir` (or `by`, which does the same), unless the same text was compiled before.
 
         Raises:
             CodegenError: the IR does not parse or verify.
         """
         found = self.get(ir_hash(ir_text), cpu=cpu, features=features)
         if found is None:
-            found = by(ir_text, cpu=cpu, features=features)
+            found = (by or _compiler())(ir_text, cpu=cpu, features=features)
             self.put(found, cpu=cpu, features=features)
         return found
 
@@ -245,7 +244,15 @@ def _has_others(group: int, own: int) -> bool:
     return found.gr_name not in (user, "root") or not {user, "root"}.issuperset(found.gr_mem)
 
 
+def _compiler() -> Callable[..., CompiledObject]:
+    from autotune.codegen.jit import compile_ir  # LLVM: who finds whole programs here starts without it
+
+    return compile_ir
+
+
 def _key(ir_hash: str, cpu: str, features: str) -> str:
+    import llvmlite.binding as llvm
+
     version = ".".join(map(str, llvm.llvm_version_info))
     return hashlib.sha256("\n".join((str(_FORMAT), ir_hash, cpu, features, version)).encode()).hexdigest()
 

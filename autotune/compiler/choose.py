@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from autotune.codegen.kernel import generate
+from autotune.codegen.kernel import KernelSource, generate
 from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.ops.registry import known_algorithm
 from autotune.ops.workload import Workload
@@ -124,6 +124,7 @@ class Chooser:
         self._without = without
         self._known: dict[tuple[Workload, str | None], Choice] = {}
         self._measured: dict[Workload, dict[Interface, Choice]] = {}
+        self._generated: dict[Schedule, KernelSource] = {}
 
     def __call__(self, workload: Workload, interface: Interface | None = None) -> Choice:
         """The choice for a workload; given an interface, only records measured with it count.
@@ -166,6 +167,10 @@ class Chooser:
     def default(self, workload: Workload, reason: str, tier: Tier = Tier.MISS) -> Choice:
         """What a kernel gets without a record that fits."""
         return Choice(self._untuned(workload, self._strict(workload)), tier, reason)
+
+    def generated(self, schedule: Schedule) -> KernelSource | None:
+        """What a schedule becomes, where it had to be found out for a choice; the first who asks takes it along."""
+        return self._generated.pop(schedule, None)
 
     def others(self, workload: Workload, reason: str) -> Iterator[Choice]:
         """The defaults of the templates behind the first, down to plain loops."""
@@ -251,7 +256,8 @@ class Chooser:
         return "its config gives other code now"
 
     def _hash(self, schedule: Schedule) -> str:
-        return generate(schedule, self.target, check=False).ir_hash
+        found = self._generated[schedule] = generate(schedule, self.target, check=False)
+        return found.ir_hash
 
     def _strict(self, workload: Workload) -> bool:
         return self._strict_fp or workload in self._strict_workloads

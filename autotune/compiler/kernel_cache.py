@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from autotune.codegen.jit import compile_ir
-from autotune.codegen.kernel import CompileIr, KernelObject, compile_source, generate
+from autotune.codegen.kernel import CompileIr, KernelObject, KernelSource, compile_source, generate
 from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.codegen.object_cache import ObjectCache
 from autotune.ops.workload import Workload
@@ -30,13 +30,22 @@ def compiler(cache: ObjectCache | None) -> CompileIr:
     return compile_ir if cache is None else cache.compile
 
 
-def kernel_of(schedule: Schedule, target: Target, cache: ObjectCache | None, name: str | None = None) -> KernelObject:
+def kernel_of(
+    schedule: Schedule,
+    target: Target,
+    cache: ObjectCache | None,
+    name: str | None = None,
+    generated: KernelSource | None = None,
+) -> KernelObject:
     """Compile a schedule, or take its object from the cache; the kernel is put there under a name, where it has one.
+
+    Args:
+        generated: what the schedule becomes, where that is known.
 
     Raises:
         LoweringError, CodegenError: it does not build.
     """
-    kernel = compile_source(generate(schedule, target, check=False), target, compiler(cache))
+    kernel = compile_source(generated or generate(schedule, target, check=False), target, compiler(cache))
     keep_kernel(cache, name, kernel)
     return kernel
 

@@ -127,7 +127,8 @@ class Kernels:
         kernel = None if helper is None else self._asked(step, helper)
         if kernel is None:
             schedule = step.choice.schedule(step.workload, self.target, step.interface)
-            kernel = kernel_of(schedule, self.target, self.cache, self._name(step))
+            known = self.chooser.generated(schedule)
+            kernel = kernel_of(schedule, self.target, self.cache, self._name(step), known)
         _log.debug("%.3f s to build the kernel for %s", time.perf_counter() - start, step.workload.describe())
         return kernel
 

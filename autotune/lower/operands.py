@@ -29,13 +29,13 @@ def fill_operand(operand: Operand, inputs: Mapping[str, Array], memory: Array) -
     physical = memory.view(operand.dtype.numpy).reshape(layout.physical_shape(operand.shape))
     dimension = _longest(operand)
     if dimension is None:
-        physical[...] = layout.pack(_whole(operand, inputs))
+        layout.pack_into(physical, _whole(operand, inputs))
     elif operand.prepared is None:
         _pack(physical, inputs[operand.name], layout, dimension)
     else:
         step = _step(layout, operand.shape, dimension, PART)
         for n, part in enumerate(_parts(operand, inputs, dimension, step)):
-            _place(physical, layout, dimension, n * step, step)[...] = layout.pack(part)
+            layout.pack_into(_place(physical, layout, dimension, n * step, step), part)
 
 
 def _pack(physical: Array, array: Array, layout: Layout, dimension: int) -> None:
@@ -45,7 +45,7 @@ def _pack(physical: Array, array: Array, layout: Layout, dimension: int) -> None
         step = _step(layout, array.shape, dimension, PART)
         for start in range(0, array.shape[dimension], step):
             part = array[(slice(None),) * dimension + (slice(start, start + step),)]
-            _place(physical, layout, dimension, start, step)[...] = layout.pack(part)
+            layout.pack_into(_place(physical, layout, dimension, start, step), part)
         return
     rows = _step(layout, array.shape, outer, TURNED)
     for start in range(0, array.shape[outer], rows):
@@ -54,7 +54,7 @@ def _pack(physical: Array, array: Array, layout: Layout, dimension: int) -> None
         step = _step(layout, some.shape, dimension, TURNED)
         for first in range(0, array.shape[dimension], step):
             part = some[(slice(None),) * dimension + (slice(first, first + step),)].copy(order="K")
-            _place(place, layout, dimension, first, step)[...] = layout.pack(part)
+            layout.pack_into(_place(place, layout, dimension, first, step), part)
 
 
 def _turned(array: Array, layout: Layout) -> bool:
@@ -106,7 +106,7 @@ def _parts(operand: Operand, inputs: Mapping[str, Array], dimension: int, extent
     """The prepared operand, `extent` indices of one dimension at a time."""
     assert operand.prepared is not None
     for part in evaluate_parts(operand.prepared, _needed(operand, inputs), _precision(operand), dimension, extent):
-        yield part.astype(operand.dtype.numpy)
+        yield part if operand.dtype.is_float else part.astype(operand.dtype.numpy)
 
 
 def _needed(operand: Operand, inputs: Mapping[str, Array]) -> dict[str, Array]:

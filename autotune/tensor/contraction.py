@@ -96,7 +96,7 @@ def _matmul(a: Array, b: Array, box: Box, over: Box) -> Array:
     order = batch + rows + columns
     product = _multiplied(left, right).reshape([max(a.shape[d], b.shape[d]) for d in order])
     found = product.transpose(np.argsort(order)) if order else product
-    return np.broadcast_to(found * np.asarray(copies, found.dtype), box.extents)
+    return np.broadcast_to(found if copies == 1 else found * np.asarray(copies, found.dtype), box.extents)
 
 
 def _multiplied(left: Array, right: Array) -> Array:

@@ -107,12 +107,20 @@ class Layout:
 
     def pack(self, array: Array) -> Array:
         """The physical array (C-contiguous) of a logical one; padding is zero, the halo `fill`."""
+        return np.ascontiguousarray(self._physical(array))
+
+    def pack_into(self, physical: Array, array: Array) -> None:
+        """Write what `pack` gives, in one copy where nothing is padded; elements are cast to its dtype."""
+        physical[...] = self._physical(array)
+
+    def _physical(self, array: Array) -> Array:
+        """The physical array as a view, of a copy only where it has padding or a halo."""
         sides = [(-lo, hi - n) for (lo, hi), n in zip(self.allocated(array.shape), array.shape, strict=True)]
         padding = [side if halo == (0, 0) else (0, 0) for side, halo in zip(sides, self.halo)]
         padded = np.pad(array, padding) if any(p != (0, 0) for p in padding) else array
         if any(halo != (0, 0) for halo in self.halo):
             padded = np.pad(padded, self.halo, constant_values=self.fill)
-        return np.ascontiguousarray(self._split_axes(padded))
+        return self._split_axes(padded)
 
     def unpack(self, physical: Array, shape: Sequence[int]) -> Array:
         """The logical array of shape `shape` from a physical one."""

@@ -27,7 +27,7 @@ from autotune.sources import hash_of
 # target, and the cost model, which chooses defaults.
 ROOMS = (
     "tensor", "ops", "schedule", "lower", "codegen", "search_spaces", "target", "cores", "core", "cpus", "machine",
-    "topology", "cost_model", "plugins", "sources",
+    "topology", "cost_model", "packages", "plugins", "sources",
 )  # fmt: skip
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +17,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autotune import plugins
+from autotune import packages, plugins
 from autotune.api import kept
 from autotune.api.kept import WRITER, KeptProgram
 from autotune.api.session import InferenceSession
@@ -94,6 +98,22 @@ def test_a_second_start_compiles_nothing(path: Path, compiled: list[int]) -> Non
     assert len(compiled) == 1
 
 
+def test_a_second_start_imports_neither_the_compiler_nor_what_it_needs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    heavy = ("autotune.compiler", "autotune.graph", "importlib.metadata", "llvmlite", "onnx", "sqlite3", "xgboost")
+    program = (
+        "import sys; from autotune import InferenceSession\n"
+        f"InferenceSession({str(path)!r}, target={TARGET!r}, database=False)\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    run = functools.partial(subprocess.run, [sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    first, second = (ast.literal_eval(run().stdout) for _ in range(2))
+    assert "llvmlite" in first and "autotune.compiler" in first
+    assert second == []
+
+
 def other_model(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     before = path.stat()
     onnx.save(model(3.0), path)
@@ -107,7 +127,7 @@ def other_code(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]
 
 
 def other_library(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    monkeypatch.setattr(kept, "version", lambda name: "99")
+    monkeypatch.setattr(packages, "version", lambda name: "99")
     return {}
 
 

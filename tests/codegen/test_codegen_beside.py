@@ -12,8 +12,9 @@ import pytest
 from autotune import machine
 from autotune.codegen import beside as module
 from autotune.codegen.beside import FEW, Beside
+from autotune.codegen.compiled_object import CompiledObject
 from autotune.codegen.helper import Helper
-from autotune.codegen.jit import CompiledObject, compile_ir
+from autotune.codegen.jit import compile_ir
 from autotune.errors import CodegenError
 from autotune.target import Target
 

@@ -7,7 +7,8 @@ import dataclasses
 
 import pytest
 
-from autotune.codegen.jit import assembly, compile_ir, count_spills, ir_hash
+from autotune.codegen.compiled_object import ir_hash
+from autotune.codegen.jit import assembly, compile_ir, count_spills
 from autotune.codegen.link import load_objects
 from autotune.errors import CodegenError, TargetError
 from autotune.target import Target

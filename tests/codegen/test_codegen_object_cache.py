@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import llvmlite.binding as llvm
 import pytest
 
-from autotune.codegen import object_cache
-from autotune.codegen.jit import CompiledObject, ir_hash
+from autotune.codegen import jit
+from autotune.codegen.compiled_object import CompiledObject, ir_hash
 from autotune.codegen.link import load_objects
 from autotune.codegen.object_cache import ObjectCache, default_cache_directory
 from autotune.errors import CodegenError
@@ -44,7 +44,7 @@ def test_an_object_comes_back_in_another_process_of_the_same_user(tmp_path: Path
 def test_compile_compiles_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "define i64 @f() { ret i64 7 }"
     first = ObjectCache(tmp_path).compile(text, cpu=CPU, features=FEATURES)
-    monkeypatch.setattr(object_cache, "compile_ir", None)
+    monkeypatch.setattr(jit, "compile_ir", None)
     assert ObjectCache(tmp_path).compile(text, cpu=CPU, features=FEATURES) == first
     load_objects([first.object_code]).close()
 

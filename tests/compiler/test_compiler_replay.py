@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from autotune.api.best import best_schedule
-from autotune.codegen.kernel import generate
+from autotune.codegen.kernel import KernelSource, generate
 from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler import kernel_cache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.compile import compile_graph
 from autotune.compiler.tasks import KernelTask, kernel_tasks
@@ -20,6 +21,7 @@ from autotune.measure.builder import algorithm_of
 from autotune.ops import Workload, parse_workload
 from autotune.records import TEMPLATE_INTERFACE, Database, Tier, TuningRecord
 from autotune.report.coverage import Coverage
+from autotune.schedule import Schedule
 from autotune.search_spaces import Config, Interface, default_config, make_schedule, templates_for
 from autotune.search_spaces.space.code_version import version_mark
 from autotune.target import Target
@@ -199,3 +201,19 @@ def test_the_best_schedule_is_built_from_stored_steps(database: Database) -> Non
     w = rng.standard_normal((16, 16, 3, 3)).astype(np.float32)
     untuned = best_schedule(CONV, TARGET, False)
     np.testing.assert_allclose(best.build()(x, w), untuned.build()(x, w), atol=1e-3)
+
+
+def test_what_was_generated_for_a_choice_is_compiled(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = convolutions()
+    task = convolution_of(graph)
+    made_by = default_config(task.workload, TARGET)
+    database.add(record_of(task.workload, made_by, interface=task.interface))
+    anew: list[Schedule] = []
+
+    def generating(schedule: Schedule, target: Target, *, check: bool) -> KernelSource:
+        anew.append(schedule)
+        return generate(schedule, target, check=check)
+
+    monkeypatch.setattr(kernel_cache, "generate", generating)
+    assert check_right(graph, database).exact > 0.99
+    assert make_schedule(task.workload, made_by, TARGET, task.interface).compute not in [s.compute for s in anew]
