@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from autotune.errors import ModelError, UnsupportedError
-from autotune.graph.frontend.contrib.activation import swiglu
+from autotune.graph.frontend.contrib.activation import swiglu_gate, swiglu_up
 from autotune.graph.frontend.contrib.routing import Routes, routed
 from autotune.graph.frontend.node import OnnxNode, contributed
 
@@ -30,6 +30,17 @@ class Experts:
     gate: Projection
     up: Projection | None
     down: Projection
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What is done to the gate, and to the other projection that it is multiplied by; as the node's attributes."""
+
+    kind: str
+    alpha: float
+    beta: float
+    limit: float
+    late: bool
 
 
 @contributed("MoE", inputs=8)
@@ -130,9 +141,14 @@ def _check_shapes(node: OnnxNode, experts: Experts, count: int, width: int) -> N
 
 def _computed(node: OnnxNode, experts: Experts, routes: Routes) -> str:
     """(blocks, rows of a block, width) of the rows."""
-    gate = _projected(node, experts.gate, routes.rows, routes.expert)
-    up = None if experts.up is None else _projected(node, experts.up, routes.rows, routes.expert)
-    return _projected(node, experts.down, _activated(node, gate, up), routes.expert)
+    activation = _activation(node)
+    found = _activated(node, _projected(node, experts.gate, routes.rows, routes.expert), activation)
+    found = routes.ended(node, found)
+    if experts.up is not None:
+        up = _projected(node, experts.up, routes.rows, routes.expert)
+        up = swiglu_up(node, up, activation.beta, activation.limit) if activation.kind == "swiglu" else up
+        found = routes.ended(node, node.emit("mul", found, up))
+    return routes.ended(node, _projected(node, experts.down, found, routes.expert))
 
 
 def _projected(node: OnnxNode, one: Projection, rows: str, expert: str) -> str:
@@ -146,22 +162,24 @@ def _projected(node: OnnxNode, one: Projection, rows: str, expert: str) -> str:
     return node.emit("add", result, node.reshaped(bias, (blocks, 1, outputs)))
 
 
-def _activated(node: OnnxNode, gate: str, up: str | None) -> str:
-    kind = node.attr_string("activation_type", "relu")
-    alpha, beta = node.attr_float("activation_alpha", 1.0), node.attr_float("activation_beta", 0.0)
-    limit, late = node.attr_float("swiglu_limit", math.inf), node.attr_flag("swiglu_limit_after_activation")
-    if kind == "swiglu":
-        assert up is not None
-        return swiglu(node, gate, up, alpha, beta, limit, late=late)
-    result = {
+def _activation(node: OnnxNode) -> Activation:
+    return Activation(
+        node.attr_string("activation_type", "relu"), node.attr_float("activation_alpha", 1.0),
+        node.attr_float("activation_beta", 0.0), node.attr_float("swiglu_limit", math.inf),
+        node.attr_flag("swiglu_limit_after_activation"),
+    )  # fmt: skip
+
+
+def _activated(node: OnnxNode, gate: str, one: Activation) -> str:
+    return {
         "relu": lambda: node.emit("relu", gate),
         "relu2": lambda: _squared(node, node.emit("relu", gate)),
         "gelu": lambda: node.emit("gelu", gate, approximate="tanh"),
         "geglu": lambda: node.emit("gelu", gate, approximate="tanh"),
         "silu": lambda: node.emit("swish", gate, alpha=1.0),
+        "swiglu": lambda: swiglu_gate(node, gate, one.alpha, one.limit, late=one.late),
         "identity": lambda: gate,
-    }[kind]()
-    return result if up is None else node.emit("mul", result, up)
+    }[one.kind]()
 
 
 def _squared(node: OnnxNode, x: str) -> str:
