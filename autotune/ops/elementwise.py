@@ -140,7 +140,12 @@ def until(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     one = end.dtype is DType.i64 and skip >= 0 and (axis < skip or end.shape[axis - skip] == 1)
     fits = one and broadcast_shapes("until", (data.shape, end.shape)) == data.shape
     require(fits, f"until: end must be i64 of one position along axis {axis} of data, got {end.dtype}{end.shape}")
-    return compute(data.shape, lambda *i: select(i[axis] < element(end, i, data.shape), data[i], 0), name="until")
+
+    def body(*i: Expr) -> Expr:
+        own = tuple(e if extent > 1 else 0 for e, extent in zip(i[skip:], end.shape, strict=True))
+        return select(i[axis] < end[own], data[i], 0)
+
+    return compute(data.shape, body, name="until")
 
 
 @operator("cast", elementwise=True, to=Needed.name)
