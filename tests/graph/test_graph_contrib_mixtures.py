@@ -115,7 +115,7 @@ def test_halves() -> None:
 
 def test_rows_of_a_block() -> None:
     """Blocks where routes must meet at an expert; no choice of the tokens takes more blocks than there are."""
-    assert [rows_of_a_block(tokens, 2, 8) for tokens in (1, 4, 5, 32, 33, 512)] == [1, 1, 5, 32, 32, 32]
+    assert [rows_of_a_block(tokens, 2, 8) for tokens in (1, 4, 5, 8, 33, 512)] == [1, 1, 4, 4, 32, 32]
     for tokens, k, experts in ((5, 2, 8), (40, 1, 3), (40, 3, 3), (33, 2, 3), (200, 4, 16)):
         size, routes = rows_of_a_block(tokens, k, experts), tokens * k
         most = blocks_at_most(tokens, k, experts, size)

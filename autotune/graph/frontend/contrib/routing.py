@@ -55,9 +55,10 @@ def routed(node: OnnxNode, tokens: str, chosen: str, experts: int) -> Routes:
 
 
 def rows_of_a_block(tokens: int, k: int, experts: int) -> int:
-    """As many as an expert may have, so that its matrix is read once; one where there are no more routes than experts,
-    which hardly meet."""
-    return 1 if tokens * k <= experts else min(tokens, MOST_ROWS)
+    """Twice as many as an expert has on average, a power of two, so that its matrix is mostly read once; one where
+    there are no more routes than experts, which hardly meet."""
+    twice = -(-2 * tokens * k // experts)
+    return 1 if tokens * k <= experts else min(tokens, MOST_ROWS, 1 << (twice - 1).bit_length())
 
 
 def blocks_at_most(tokens: int, k: int, experts: int, size: int) -> int:
