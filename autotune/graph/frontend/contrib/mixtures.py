@@ -7,20 +7,13 @@ from dataclasses import dataclass
 
 from autotune.errors import ModelError, UnsupportedError
 from autotune.graph.frontend.contrib.activation import swiglu_gate, swiglu_up
+from autotune.graph.frontend.contrib.matrices import Projection, RealMatrices
 from autotune.graph.frontend.contrib.routing import Routes, routed
 from autotune.graph.frontend.node import OnnxNode, contributed
 
 ACTIVATIONS = ("relu", "relu2", "gelu", "silu", "identity")
 GATED = ("swiglu", "geglu")
 """Activations of two projections, which may be the rows of one matrix."""
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """A matrix (experts, outputs, inputs), and perhaps a bias (experts, outputs), of each expert."""
-
-    weight: str
-    bias: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,7 @@ def mixture_of_experts(node: OnnxNode) -> str:
 
 
 def projection(node: OnnxNode, weight: int, bias: int) -> Projection:
-    return Projection(node.input(weight), node.input(bias) if node.given(bias) else None)
+    return Projection(RealMatrices(node, node.input(weight)), node.input(bias) if node.given(bias) else None)
 
 
 def mixture(node: OnnxNode, first: Projection, down: Projection, third: Projection | None, mixing: str | None) -> str:
@@ -110,7 +103,7 @@ def _experts(node: OnnxNode, first: Projection, down: Projection, third: Project
         return Experts(first, third, down)
     if fusion not in (1, 2) or third is not None:
         raise ModelError(f"{node.label}: {kind} with swiglu_fusion={fusion} and {3 if third else 2} matrices")
-    rows = node.builder.values[first.weight].shape[1] if len(node.builder.values[first.weight].shape) == 3 else 0
+    rows = first.matrices.shape[1] if len(first.matrices.shape) == 3 else 0
     if rows % 2:
         raise ModelError(f"{node.label}: {kind} of {rows} rows, which are no pairs")
     parts = (range(0, rows, 2), range(1, rows, 2)) if fusion == 1 else (range(rows // 2), range(rows // 2, rows))
@@ -120,20 +113,18 @@ def _experts(node: OnnxNode, first: Projection, down: Projection, third: Project
 
 def _rows(node: OnnxNode, whole: Projection, part: range) -> Projection:
     """Some of the outputs of a projection."""
-
-    def of(name: str) -> str:
-        shape = node.builder.values[name].shape
-        return node.sliced(name, (range(shape[0]), part, *map(range, shape[2:])))
-
-    return Projection(of(whole.weight), None if whole.bias is None else of(whole.bias))
+    bias = whole.bias
+    if bias is not None:
+        bias = node.sliced(bias, (range(node.builder.values[bias].shape[0]), part))
+    return Projection(whole.matrices.rows(part), bias)
 
 
 def _check_shapes(node: OnnxNode, experts: Experts, count: int, width: int) -> None:
-    hidden = node.builder.values[experts.down.weight].shape[-1]
+    hidden = experts.down.matrices.shape[-1]
     wanted = [(experts.gate, (count, hidden, width)), (experts.down, (count, width, hidden))]
     wanted += [(experts.up, (count, hidden, width))] if experts.up is not None else []
     for one, shape in wanted:
-        found = node.builder.values[one.weight].shape
+        found = one.matrices.shape
         bias = shape[:2] if one.bias is None else node.builder.values[one.bias].shape
         if found != shape or bias != shape[:2]:
             raise ModelError(f"{node.label}: matrices {found} and biases {bias} of experts, {shape} are needed")
@@ -152,9 +143,8 @@ def _computed(node: OnnxNode, experts: Experts, routes: Routes) -> str:
 
 
 def _projected(node: OnnxNode, one: Projection, rows: str, expert: str) -> str:
-    """Each block by the matrix of its expert: a gather that only the product reads, which then reads it where it is."""
-    matrix = node.emit("gather", one.weight, expert, axis=0)
-    result = node.emit("matmul", rows, matrix, trans_a=False, trans_b=True)
+    """Each block by the matrix of its expert."""
+    result = one.matrices.product(rows, expert)
     if one.bias is None:
         return result
     bias = node.emit("gather", one.bias, expert, axis=0)
