@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from autotune.graph.ir import Attrs, Value
 from autotune.ops import TensorType, Workload, WorkloadInput, WorkloadNode, lookup
+from autotune.ops.registry import has_trait
+from autotune.ops.traits import Trait
 from autotune.ops.workload import AttrValue
 
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
@@ -35,3 +37,8 @@ def _result_type(op: str, types: tuple[TensorType, ...], attrs: Attrs) -> Tensor
 def is_elementwise(op: str) -> bool:
     """Whether every element of the result depends on one element of each operand."""
     return lookup(op).elementwise
+
+
+def is_pointwise(op: str) -> bool:
+    """Whether it is elementwise, and does the same to an element that lies elsewhere."""
+    return is_elementwise(op) and not has_trait(op, Trait.PLACED)

@@ -21,6 +21,7 @@ from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.tensor import DType
 
+PRODUCTS = frozenset({"matmul", "matmul_coded"})
 HALVES = frozenset({"f16", "bf16"})
 RESULT = "result"  # the attribute that says which of an operator's results a node is
 MAX_EXPRESSION = 64  # operators in a group's result once each is written out where it is read (x*x writes x twice)
@@ -103,7 +104,7 @@ class _Clusters:
             alone = [node for node in factors if node is not None and self._is_read_within(node, (anchor.name,))]
             converted = {node.name: node for node in alone if self._makes_single(node)}
             found = converted if len(converted) == len(anchor.inputs) or is_depthwise(self.graph, anchor) else {}
-            found |= {node.name: node for node in alone if anchor.op == "matmul" and self._chooses_matrices(node)}
+            found |= {node.name: node for node in alone if anchor.op in PRODUCTS and self._chooses_matrices(node)}
             found = self._rounded(anchor, found) | found
             if found:
                 self._prologues[anchor.name] = found

@@ -66,7 +66,7 @@ def make_reference(workload: Workload, seed: int = 0) -> Reference:
         if arrays[number].dtype.kind == "f":
             arrays[number] = (arrays[number] / math.sqrt(size)).astype(arrays[number].dtype)
     for number, extent in _ends(workload).items():
-        arrays[number] = np.asarray(extent, arrays[number].dtype)
+        arrays[number] = np.full_like(arrays[number], extent)
     return reference_of(definition, tuple(arrays))
 
 

@@ -69,7 +69,8 @@ class Coded:
     """The operands of a product with coded weights, checked.
 
     Attributes:
-        a: (rows, depth) real; `codes`: (count * block / per, columns); `scale`, `zero`: (count, columns).
+        a: (rows, depth) real; `codes`: (count * block / per, columns); `scale`, `zero`: (count, columns). In a batch
+            all of them have one more dimension, the first; that of `a` may be 1, then all read the same rows.
         form, block: as the operator's attributes; `per`: codes that an element of `codes` holds.
     """
 
@@ -82,23 +83,36 @@ class Coded:
     per: int
 
     @property
+    def batch(self) -> tuple[int, ...]:
+        """(products,), or nothing of one."""
+        return self.scale.shape[:-2]
+
+    def of_rows(self, member: Sequence[Expr]) -> tuple[Expr | int, ...]:
+        """The place of a member of the batch in `a`, and in what is made of that."""
+        return (0,) if self.a.shape[:-2] == (1,) else tuple(member)
+
+    @property
     def rows(self) -> int:
-        return self.a.shape[0]
+        return self.a.shape[-2]
 
     @property
     def columns(self) -> int:
-        return self.scale.shape[1]
+        return self.scale.shape[-1]
 
     @property
     def count(self) -> int:
         """Blocks of a column."""
-        return self.scale.shape[0]
+        return self.scale.shape[-2]
 
-    def element(self, i: Expr, k: Expr) -> Expr:
-        """An element of `a` in f32, 0 behind its last one."""
-        depth = self.a.shape[1]
+    def element(self, row: Sequence[Expr | int], k: Expr) -> Expr:
+        """An element of a row of `a`, whose place there is `of_rows` and its number, in f32; 0 behind its last one."""
+        depth = self.a.shape[-1]
         inside = self.count * self.block > depth
-        return cast(DType.f32, read(self.a, (i, k), when=k < depth) if inside else self.a[i, k])
+        return cast(DType.f32, read(self.a, (*row, k), when=k < depth) if inside else self.a[(*row, k)])
+
+    def names(self, *own: str) -> list[str]:
+        """Of the axes of a stage: those of the batch, and its own."""
+        return [*("m" for _ in self.batch), *own]
 
 
 def coded_of(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Coded:
@@ -110,16 +124,20 @@ def coded_of(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Coded:
     a, codes, scale, *zeros = inputs
     form = word(NAME, attrs, "format", (*WORDS, *BYTES))
     block, per = integer(NAME, attrs, "block", 1), codes_per_element(form)
-    for t, name in ((a, "a"), (codes, "codes"), (scale, "scale"), *((z, "zero") for z in zeros)):
-        rank_of(NAME, t, 2, name)
+    operands = ((a, "a"), (codes, "codes"), (scale, "scale"), *((z, "zero") for z in zeros))
+    for t, name in operands:
+        rank_of(NAME, t, 3 if len(a.shape) == 3 else 2, name)
     floating(NAME, a)
     floating(NAME, scale)
-    depth, (count, columns) = a.shape[1], scale.shape
+    depth, (*batch, count, columns) = a.shape[-1], scale.shape
+    for t, name in operands:
+        fits = t.shape[:-2] == tuple(batch) or (t is a and t.shape[:-2] == (1,))
+        require(fits, f"{NAME}: {name} of shape {t.shape} for a batch of {batch} products")
     kept = WORD if form in WORDS else DType(form)
     require(codes.dtype is kept, f"{NAME}: codes of {form} lie in {kept}, not {codes.dtype}")
     require(block % per == 0, f"{NAME}: blocks of {block} end within a word of {per} codes")
     require(count == -(-depth // block), f"{NAME}: {count} scales for {depth} elements in blocks of {block}")
-    wanted = (count * block // per, columns)
+    wanted = (*batch, count * block // per, columns)
     require(codes.shape == wanted, f"{NAME}: codes of shape {codes.shape}, {wanted} are needed")
     require(
         all(z.shape == scale.shape for z in zeros), f"{NAME}: the zero points need the shape {scale.shape} of scale"
@@ -135,7 +153,8 @@ def matmul_coded(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     """result[i, j] = sum over k of a[i, k] * (value[k, j] - zero[k // block, j]) * scale[k // block, j].
 
     `codes` holds words of neighbours along k (`code_shift`; formats of 8 bits: each by itself), for whole blocks; what
-    lies behind the last element of `a` does not count. `scale` and `zero` have a row for each block.
+    lies behind the last element of `a` does not count. `scale` and `zero` have a row for each block. A batch of such
+    products has one more dimension of all operands, the first.
     """
     c = coded_of(inputs, attrs)
     block, per = c.block, c.per
@@ -143,29 +162,35 @@ def matmul_coded(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     g, h = reduce_axis(block // per, "g"), reduce_axis(max(per // BYTES_PER_WORD, 1), "h")
     q = reduce_axis(BYTES_PER_WORD, "q")
 
-    def value(b: Expr, j: Expr) -> Expr:
-        code = c.codes[b * (block // per) + g.var, j]
+    def value(n: Sequence[Expr], b: Expr, j: Expr) -> Expr:
+        code = c.codes[(*n, b * (block // per) + g.var, j)]
         if not values:
             return cast(DType.f32, code)
         return lookup(values, binary("shr", code, cast(WORD, q.var * 8 + h.var * code_bits(c.form))))
 
-    def product(i: Expr, j: Expr, b: Expr) -> Reduction:
+    def product(*at: Expr) -> Reduction:
+        *n, i, j, b = at
         place = g.var * per + h.var * BYTES_PER_WORD + q.var if values else g.var
-        return sum_(c.element(i, b * block + place) * value(b, j), [g, h, q] if values else [g])
+        return sum_(c.element((*c.of_rows(n), i), b * block + place) * value(n, b, j), [g, h, q] if values else [g])
 
-    part = compute((c.rows, c.columns, c.count), product, f"{NAME}_part", ["i", "j", "b"])
+    shape = (*c.batch, c.rows, c.columns)
+    part = compute((*shape, c.count), product, f"{NAME}_part", c.names("i", "j", "b"))
     blocks = reduce_axis(c.count, "b")
     if c.zero is not None:
         k = reduce_axis(block, "k")
-        sums = compute(
-            (c.rows, c.count), lambda i, b: sum_(c.element(i, b * block + k.var), k), f"{NAME}_sums", ["i", "b"]
-        )
 
-    def scaled(i: Expr, j: Expr) -> Reduction:
+        def summed(*at: Expr) -> Reduction:
+            *row, b = at
+            return sum_(c.element(row, b * block + k.var), k)
+
+        sums = compute((*c.a.shape[:-1], c.count), summed, f"{NAME}_sums", c.names("i", "b"))
+
+    def scaled(*at: Expr) -> Reduction:
+        *n, i, j = at
         b = blocks.var
-        found: Expr = part[i, j, b]
+        found: Expr = part[(*at, b)]
         if c.zero is not None:
-            found = found - cast(DType.f32, c.zero[b, j]) * sums[i, b]
-        return sum_(found * cast(DType.f32, c.scale[b, j]), blocks)
+            found = found - cast(DType.f32, c.zero[(*n, b, j)]) * sums[(*c.of_rows(n), i, b)]
+        return sum_(found * cast(DType.f32, c.scale[(*n, b, j)]), blocks)
 
-    return rounded(compute((c.rows, c.columns), scaled, NAME, ["i", "j"]), c.a, NAME)
+    return rounded(compute(shape, scaled, NAME, c.names("i", "j")), c.a, NAME)

@@ -7,6 +7,7 @@ What the digits say is within 1.25 / 8355709 of the largest activation in a bloc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,10 +66,11 @@ def _mixed(c: Coded, words: int) -> Tensor:
 
 def _as_many_as(types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
     """In multiply-adds of vectors: three instructions for four products a lane."""
-    (rows, depth), columns = types[0].shape, types[2].shape[1]
-    if part_of(attrs["format"], attrs["block"], types[2].shape[0]) is None:
+    count, columns = types[2].shape[-2:]
+    if part_of(attrs["format"], attrs["block"], count) is None:
         return None
-    return -(-rows * depth * columns * DIGITS // BYTES_PER_WORD)
+    products = math.prod(types[2].shape[:-2]) * math.prod(types[0].shape[-2:]) * columns
+    return -(-products * DIGITS // BYTES_PER_WORD)
 
 
 @algorithm(NAME, "digits", multiplications=_as_many_as, strict=False)
@@ -88,55 +90,68 @@ def matmul_coded_digits(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> T
     def named(what: str) -> str:
         return f"{NAME}_{what}"
 
-    k = reduce_axis(part, "k")
-    peak = compute(
-        (c.rows, parts), lambda i, b: max_(unary("abs", c.element(i, b * part + k.var)), k), named("peak"), ["i", "b"]
-    )
+    k, rows = reduce_axis(part, "k"), c.a.shape[:-1]
+
+    def largest(*at: Expr) -> Reduction:
+        *row, b = at
+        return max_(unary("abs", c.element(row, b * part + k.var)), k)
+
+    peak = compute((*rows, parts), largest, named("peak"), c.names("i", "b"))
     # The reciprocal of what was multiplied by, not the quotient the other way round: its rounding is the only one.
-    rate = compute((c.rows, parts), lambda i, b: minimum(MOST / peak[i, b], _FASTEST), named("rate"), ["i", "b"])
-    unit = compute((c.rows, parts), lambda i, b: 1.0 / rate[i, b], named("unit"), ["i", "b"])
+    rate = compute((*rows, parts), lambda *at: minimum(MOST / peak[at], _FASTEST), named("rate"), c.names("i", "b"))
+    unit = compute((*rows, parts), lambda *at: 1.0 / rate[at], named("unit"), c.names("i", "b"))
 
-    def number(i: Expr, b: Expr, place: Expr) -> Expr:
-        return cast(DType.i32, unary("round", c.element(i, b * part + place) * rate[i, b]))
+    def number(row: Sequence[Expr], b: Expr, place: Expr) -> Expr:
+        return cast(DType.i32, unary("round", c.element(row, b * part + place) * rate[(*row, b)]))
 
-    def digit(n: Expr, i: Expr, b: Expr, place: Expr) -> Expr:
-        lifted = cast(DType.u32, number(i, b, place) + _LIFT)
+    def digit(n: Expr, *at: Expr) -> Expr:
+        *row, b, place = at
+        lifted = cast(DType.u32, number(row, b, place) + _LIFT)
         return cast(DType.i8, binary("xor", binary("shr", lifted, cast(DType.u32, n * 8)), 128))
 
-    digits = compute((DIGITS, c.rows, parts, part), digit, named("digits"), ["n", "i", "b", "k"])
+    digits = compute((DIGITS, *rows, parts, part), digit, named("digits"), ["n", *c.names("i", "b", "k")])
     words, whole = part // per, c.count == parts
     # A core reads one stream of memory faster than two, of which one is a quarter of the other.
-    mixed = _mixed(c, words) if whole and c.scale.dtype is DType.f32 else None
+    mixed = _mixed(c, words) if whole and c.scale.dtype is DType.f32 and not c.batch else None
 
-    def scale(b: Expr | int, j: Expr) -> Expr:
-        return cast(DType.f32, c.scale[b, j]) if mixed is None else Reinterpret(mixed[b, words, j], DType.f32)
+    def scale(n: Sequence[Expr], b: Expr | int, j: Expr) -> Expr:
+        return cast(DType.f32, c.scale[(*n, b, j)]) if mixed is None else Reinterpret(mixed[b, words, j], DType.f32)
 
     g, h = reduce_axis(words, "g"), reduce_axis(per // BYTES_PER_WORD, "h")
     q = reduce_axis(BYTES_PER_WORD, "q")
 
-    def product(n: Expr, i: Expr, j: Expr, b: Expr) -> Reduction:
-        word = c.codes[b * words + g.var, j] if mixed is None else mixed[b, g.var, j]
+    def product(d: Expr, *at: Expr) -> Reduction:
+        *n, i, j, b = at
+        word = c.codes[(*n, b * words + g.var, j)] if mixed is None else mixed[b, g.var, j]
         code = binary("and", binary("shr", word, cast(DType.u32, q.var * 8 + h.var * bits)), (1 << bits) - 1)
         place = g.var * per + h.var * BYTES_PER_WORD + q.var
-        return sum_(cast(DType.i32, code) * cast(DType.i32, digits[n, i, b, place]), [g, h, q])
+        return sum_(cast(DType.i32, code) * cast(DType.i32, digits[(d, *c.of_rows(n), i, b, place)]), [g, h, q])
 
-    dots = compute((DIGITS, c.rows, c.columns, parts), product, named("part"), ["n", "i", "j", "b"])
+    dots = compute((DIGITS, *c.batch, c.rows, c.columns, parts), product, named("part"), ["n", *c.names("i", "j", "b")])
     lifted = first != 0 or c.zero is not None
     if lifted:
-        sums = compute((c.rows, parts), lambda i, b: sum_(number(i, b, k.var), k), named("sums"), ["i", "b"])
-        middle = compute((c.rows, parts), lambda i, b: cast(DType.f32, sums[i, b]), named("middle"), ["i", "b"])
+
+        def summed(*at: Expr) -> Reduction:
+            *row, b = at
+            return sum_(number(row, b, k.var), k)
+
+        sums = compute((*rows, parts), summed, named("sums"), c.names("i", "b"))
+        middle = compute((*rows, parts), lambda *at: cast(DType.f32, sums[at]), named("middle"), c.names("i", "b"))
     b = reduce_axis(parts, "b")
 
-    def total(i: Expr, j: Expr) -> Reduction:
-        low, mid, high = (cast(DType.f32, dots[n, i, j, b.var]) for n in range(DIGITS))
+    def total(*at: Expr) -> Reduction:
+        *n, i, j = at
+        low, mid, high = (cast(DType.f32, dots[(d, *at, b.var)]) for d in range(DIGITS))
         found = (high * 256.0 + mid) * 256.0 + low
+        row = (*c.of_rows(n), i, b.var)
         if lifted:
-            points = 0.0 if c.zero is None else cast(DType.f32, c.zero[b.var if whole else 0, j])
-            found = found - (points - float(first)) * middle[i, b.var]
-        return sum_(found * (unit[i, b.var] * scale(b.var, j) if whole else unit[i, b.var]), b)
+            points = 0.0 if c.zero is None else cast(DType.f32, c.zero[(*n, b.var if whole else 0, j)])
+            found = found - (points - float(first)) * middle[row]
+        each = unit[row]
+        return sum_(found * (each * scale(n, b.var, j) if whole else each), b)
 
-    result = compute((c.rows, c.columns), total, NAME if whole else named("total"), ["i", "j"])
+    result = compute((*c.batch, c.rows, c.columns), total, NAME if whole else named("total"), c.names("i", "j"))
     if not whole:
-        summed = result
-        result = compute((c.rows, c.columns), lambda i, j: summed[i, j] * scale(0, j), NAME, ["i", "j"])
+        once = result
+        result = compute(once.shape, lambda *at: once[at] * scale(at[:-2], 0, at[-1]), NAME, c.names("i", "j"))
     return rounded(result, inputs[0], NAME)

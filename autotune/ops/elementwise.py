@@ -123,18 +123,29 @@ def where(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
     return pointwise("where", inputs, select)
 
 
-@operator("until", elementwise=True, operands="data end", axis=Needed.integer, rare="rest", rest="zero")
+@operator(
+    "until", elementwise=True, operands="data end", axis=Needed.integer, rare="rest", rest="zero", traits="placed",
+)  # fmt: skip
 def until(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    """data before position `end`, an i64 of no dimensions, along an axis; zeros from there on, whatever data is.
+    """data before position `end` along an axis; zeros from there on, whatever data is.
 
-    Where nobody reads the `rest`, it may be "any": a kernel leaves what lay there, most of all where that is much.
+    `end` is i64 and broadcasts to data, along the axis of extent 1: one end for all, or one for each batch. Where
+    nobody reads the `rest`, it may be "any": a kernel leaves what lay there, most of all where that is much.
     """
     data, end = inputs
     axis = integer("until", attrs, "axis")
     word("until", attrs, "rest", ("zero", "any"))
     require(0 <= axis < len(data.shape), f"until: axis={axis} is none of data of shape {data.shape}")
-    require(end.dtype is DType.i64 and end.shape == (), f"until: end must be one i64, got {end.dtype}{end.shape}")
-    return compute(data.shape, lambda *i: select(i[axis] < end[()], data[i], 0), name="until")
+    skip = len(data.shape) - len(end.shape)
+    one = end.dtype is DType.i64 and skip >= 0 and (axis < skip or end.shape[axis - skip] == 1)
+    fits = one and broadcast_shapes("until", (data.shape, end.shape)) == data.shape
+    require(fits, f"until: end must be i64 of one position along axis {axis} of data, got {end.dtype}{end.shape}")
+
+    def body(*i: Expr) -> Expr:
+        own = tuple(e if extent > 1 else 0 for e, extent in zip(i[skip:], end.shape, strict=True))
+        return select(i[axis] < end[own], data[i], 0)
+
+    return compute(data.shape, body, name="until")
 
 
 @operator("cast", elementwise=True, to=Needed.name)

@@ -26,6 +26,9 @@ class Trait(str, enum.Enum):
     REREADS = "rereads"
     """It reads each element of its own shape twice, which may lie elsewhere."""
 
+    PLACED = "placed"
+    """Elementwise, but what it makes of an element depends on where that lies along its `axis`."""
+
     ROUNDS = "rounds"
     """It gives few different numbers: a last bit of its operands may move the result by a whole step."""
 

@@ -110,10 +110,13 @@ class Workload:
 
     @property
     def anchor(self) -> WorkloadNode | None:
-        """The operator that decides the template: the first one that is not elementwise, None when all are."""
-        from autotune.ops.registry import lookup
+        """The operator that decides the template: a product, which may choose its matrices by a gather before it, or
+        the first one that is not elementwise; None when all are."""
+        from autotune.ops.registry import has_trait, lookup
+        from autotune.ops.traits import Trait
 
-        return next((n for n in self.nodes if not lookup(n.op).elementwise), None)
+        found = [n for n in self.nodes if not lookup(n.op).elementwise]
+        return next((n for n in found if has_trait(n.op, Trait.LEADS_LAYOUT)), found[0] if found else None)
 
     def source(self, value: int) -> int:
         """The value that one conversion or several give in another dtype; the value itself where it is none."""

@@ -15,9 +15,11 @@ from autotune.errors import ScheduleError
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
+from autotune.schedule.skip import looked_at
 from autotune.schedule.state import LOCAL, REGISTER, StageState
 from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.register_tile import HIDDEN, Steps
+from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.search_spaces.sketch.contraction import with_one_output
 from autotune.search_spaces.sketch.rules import MOST_BODY
 from autotune.search_spaces.space.config import Config
@@ -53,7 +55,9 @@ class ScaledSum:
     Attributes:
         schedule: in which elementwise work is inlined.
         output, total, part: stages; `total` adds up what `part` sums. Stages beside them are computed before all else.
+        batch: products, each with weights of its own; `batched`: whether there is an axis for them.
         rows, columns: extents of the result. Weights lie along its columns.
+        ended: data says where the rows of each product end.
         sums: of an element, that a part has: one for each digit of what weights are multiplied by.
         steps: turns of the loop over the codes of a block; `codes`: decoded in a turn.
         folded: codes that one instruction multiplies.
@@ -72,6 +76,19 @@ class ScaledSum:
     codes: int
     panels: tuple[str, ...]
     folded: int = 1
+    batch: int = 1
+    batched: bool = False
+    ended: bool = False
+
+    @property
+    def usual_rows(self) -> int:
+        """Those of a run, which ends in the middle where it ends anywhere."""
+        return (self.rows + 1) // 2 if self.ended else self.rows
+
+    def panel(self, t: Tensor, columns: int) -> Layout:
+        """So many columns side by side, panel after panel."""
+        last, first = len(t.shape) - 1, int(self.batched)
+        return Layout.blocked(last + 1, [(last, columns)], order=(*range(first), last, *range(first, last)))
 
     @property
     def turns(self) -> int:
@@ -103,8 +120,8 @@ def scaled_sum(
     if len(heavy) < 2 or not is_sum(heavy[-1]):
         return None
     total, name = heavy[-1], heavy[-1].name
-    parts = [s for s in heavy[:-1] if _is_part(s, total)]
-    if len(parts) != 1 or any(len(s.stage.axes) > 2 for s in heavy[:-1] if s is not parts[0]):
+    parts, batched = [s for s in heavy[:-1] if _is_part(s, total)], len(total.stage.axes) == 3
+    if len(parts) != 1 or any(len(s.stage.axes) > 2 + batched for s in heavy[:-1] if s is not parts[0]):
         return None
     try:
         for s in schedule.state.stages:
@@ -123,35 +140,33 @@ def scaled_sum(
         r.tensor.name
         for s in (part, schedule.state.stage(name))
         for r in s.reads()
-        if schedule.state.tensor(r.tensor.name).constant and len(r.tensor.shape) in (2, 3)
-        and isinstance(r.indices[-1], Var) and r.indices[-1].name in (column, total.stage.axes[1].name)
+        if schedule.state.tensor(r.tensor.name).constant and len(r.tensor.shape) - batched in (2, 3)
+        and isinstance(r.indices[-1], Var) and r.indices[-1].name in (column, total.stage.axes[-1].name)
     )  # fmt: skip
     lanes_apart = [r for r in part.reads() if r.tensor.name not in panels and column in _variables(r)]
     if not panels or lanes_apart:
         return None
     steps, *codes = (a.extent for a in part.stage.reduce_axes)
-    rows, columns = (a.extent for a in total.stage.axes)
-    sums = math.prod(a.extent for a in part.stage.axes[:-3])
-    return ScaledSum(schedule, output, name, part.name, rows, columns, sums, steps, math.prod(codes), tuple(panels))
+    *batch, rows, columns = (a.extent for a in total.stage.axes)
+    sums = math.prod(a.extent for a in part.stage.axes[: -3 - batched])
+    known = rows, columns, sums, steps, math.prod(codes), tuple(panels)
+    ended = bool(looked_at(schedule.state, schedule.state.stage(name)))
+    return ScaledSum(schedule, output, name, part.name, *known, batch=math.prod(batch), batched=batched, ended=ended)
 
 
 def _is_part(s: StageState, total: StageState) -> bool:
-    """The total adds up elements of `s`: (which of several, row, column, number of the part)."""
+    """The total adds up elements of `s`: (which of several, member of the batch, row, column, number of the part)."""
     reads = [r for r in total.reads() if r.tensor.name == s.name]
     axes = [a.name for a in (*total.stage.axes, *total.stage.reduce_axes)]
-    wanted = len(axes) == 3 and len(s.stage.axes) in (3, 4) and is_sum(s) and isinstance(s.stage.body[0], Binary)
-    first = all(isinstance(i, Const) for r in reads for i in r.indices[:-3])
-    return wanted and bool(reads) and first and all([str(i) for i in r.indices[-3:]] == axes for r in reads)
+    n, one = len(axes), len(total.stage.reduce_axes) == 1
+    wanted = one and n in (3, 4) and len(s.stage.axes) in (n, n + 1) and is_sum(s)
+    first = all(isinstance(i, Const) for r in reads for i in r.indices[:-n])
+    product = isinstance(s.stage.body[0], Binary)
+    return wanted and product and bool(reads) and first and all([str(i) for i in r.indices[-n:]] == axes for r in reads)
 
 
 def _variables(r: Read) -> set[str]:
     return {e.name for i in r.indices for e in walk(i) if isinstance(e, Var)}
-
-
-def _panel(t: Tensor, columns: int) -> Layout:
-    """So many columns side by side, panel after panel."""
-    last = len(t.shape) - 1
-    return Layout.blocked(last + 1, [(last, columns)], order=(last, *range(last)))
 
 
 class ScaledTiles:
@@ -212,8 +227,8 @@ class ScaledTiles:
         def cycles(config: Config) -> float:
             """To decode and multiply, or to wait for the step before; loads are mostly hidden."""
             rows, vectors = config.get_int("rows"), config.get_int("vectors")
-            units = math.ceil(c.columns / (lanes * vectors))
-            turns = math.ceil(c.rows / rows) * math.ceil(units / target.num_threads)
+            units = c.batch * math.ceil(c.columns / (lanes * vectors))
+            turns = math.ceil(c.usual_rows / rows) * math.ceil(units / target.num_threads)
             loads = HIDDEN * (c.sums * rows + vectors / c.turns) / steps.loads
             return turns * (self.busy(c, rows, vectors, target) + loads)
 
@@ -236,17 +251,17 @@ class ScaledTiles:
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         c = self._known(workload, target)
         lanes, rows, vectors = (config.get_int(name) for name in ("lanes", "rows", "vectors"))
-        panels_of = {name: _panel(c.schedule.state.tensor(name), lanes * vectors) for name in c.panels}
+        panels_of = {name: c.panel(c.schedule.state.tensor(name), lanes * vectors) for name in c.panels}
         edit = Editor(with_layouts(c.schedule, interface, panels_of))
         for name in c.panels:
             if name not in {t.name for t in c.schedule.compute.inputs}:
                 edit.layout(name, panels_of[name])
         self.prepare(edit, c, target)
-        i, j = (a.name for a in edit.stage(c.output).stage.axes)
+        *batch, i, j = (a.name for a in edit.stage(c.output).stage.axes)
         tiles, row = edit.split(c.output, i, rows)
         panels, column = edit.split(c.output, j, lanes * vectors)
         over, lane = edit.split(c.output, column, lanes)
-        edit.order(c.output, [panels, tiles, row, over, lane])
+        edit.order(c.output, [*batch, panels, tiles, row, over, lane])
         edit.unroll(c.output, [row, over])
         edit.vectorize(c.output, lane)
         edit.compute_at(c.total, c.output, tiles, REGISTER if config.get_bool("registers") else LOCAL)
@@ -257,18 +272,20 @@ class ScaledTiles:
             lines = config.get_int("ahead"), lanes * vectors
             for stage, loop in ((c.part, turns), (c.total, inside)):
                 self._fetch(edit, c, stage, loop, lines, config.get_int("unroll"))
-        edit.parallel(c.output, panels)
         ragged = {tiles: c.rows % rows, panels: c.columns % (lanes * vectors)}
+        whole = [*batch, panels] if not ragged[panels] else batch or [panels]
+        edit.parallel(c.output, edit.fuse(c.output, whole))
         edit.partition(c.output, [loop for loop, rest in ragged.items() if rest])
-        return edit.schedule
+        return skip_what_nobody_reads(edit.schedule, workload)
 
     def _tile(self, edit: Editor, total: str, lanes: int) -> str:
         """The loops of the total in a tile; the one over its parts is given back."""
-        i, j = (a.name for a in edit.stage(total).stage.axes)
+        *batch, i, j = (a.name for a in edit.stage(total).stage.axes)
         (part,) = (a.name for a in edit.stage(total).stage.reduce_axes)
         over, lane = edit.split(total, j, lanes)
-        edit.layout(total, Layout.blocked(2, [(1, lanes)], order=(0, 1)))
-        edit.order(total, [part, i, over, lane])
+        rank = len(batch) + 2
+        edit.layout(total, Layout.blocked(rank, [(rank - 1, lanes)], order=tuple(range(rank))))
+        edit.order(total, [*batch, part, i, over, lane])
         edit.unroll(total, [i, over])
         edit.vectorize(total, lane)
         edit.pad(total, j)
@@ -277,15 +294,16 @@ class ScaledTiles:
     def _sum(self, edit: Editor, c: ScaledSum, config: Config, target: Target) -> str:
         """The loops of a part in a tile; the one over its codes is given back."""
         part, lanes = c.part, config.get_int("lanes")
-        *which, i, j, b = (a.name for a in edit.stage(part).stage.axes)
+        *first, i, j, b = (a.name for a in edit.stage(part).stage.axes)
+        which, batch = (first[:-1], first[-1:]) if c.batched else (first, [])
         step, *codes = (a.name for a in edit.stage(part).stage.reduce_axes)
-        rank = len(which) + 3
+        rank = len(first) + 3
         edit.layout(part, Layout.blocked(rank, [(rank - 2, lanes)], order=(*range(rank - 2), rank - 1, rank - 2)))
         over, lane = edit.split(part, j, lanes)
         turns, each = edit.split(part, step, config.get_int("unroll"))
         folded = codes[-1:] if c.folded > 1 else []
         written_out = [each, *codes[: len(codes) - len(folded)], *which, i, over]
-        edit.order(part, [b, turns, *written_out, lane, *folded])
+        edit.order(part, [*batch, b, turns, *written_out, lane, *folded])
         edit.unroll(part, written_out)
         edit.vectorize(part, lane)
         edit.pad(part, j)
@@ -299,11 +317,11 @@ class ScaledTiles:
         reads = edit.stage(stage).reads()
         for t in {r.tensor.name: r.tensor for r in reads if r.tensor.name in c.panels}.values():
             line = columns * t.dtype.bytes / LINE
-            if len(t.shape) == 2:
+            if len(t.shape) - c.batched == 2:
                 turn = math.ceil((unroll if stage == c.part else 1) * line)
                 edit.prefetch(stage, t.name, loop, math.ceil(ahead / turn), 2)
                 continue
-            block = t.shape[1]  # as many blocks ahead as each stage reads of them: no row is left out
+            block = t.shape[-2]  # as many blocks ahead as each stage reads of them: no row is left out
             blocks = math.ceil(ahead / line / block / unroll) * unroll
             edit.prefetch(stage, t.name, loop, blocks if stage == c.total else blocks * block // unroll, 2)
 

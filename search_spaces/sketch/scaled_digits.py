@@ -59,20 +59,22 @@ class SketchedDigits(ScaledTiles):
     def prepare(self, edit: Editor, c: ScaledSum, target: Target) -> None:
         for s in edit.schedule.state.stages:
             if s.name not in (c.output, c.total, c.part):
-                _prepare(edit, s.stage, target)
+                _prepare(edit, s.stage, int(c.batched), target)
 
 
-def _prepare(edit: Editor, stage: Stage, target: Target) -> None:
+def _prepare(edit: Editor, stage: Stage, batched: int, target: Target) -> None:
     """Vectors along what lies side by side: the activations of a block, or else blocks."""
     loops, lanes = edit.loops(stage.name), target.lanes(DType.f32.bytes)
     last = stage.all_axes[-1]
     whole = max(n for n in (lanes, lanes // 2, lanes // 4, 1) if last.extent % n == 0)
     outer, inner = edit.split(stage.name, last.name, whole if whole > 1 else lanes)
-    *first, row = loops[: len(stage.axes) - (2 if len(stage.axes) > 2 else 1)]
-    rest = [x for x in loops if x not in (*first, row, last.name)]
-    edit.order(stage.name, [row, *rest, outer, *first, inner])
+    ahead = loops[: len(stage.axes) - (2 if len(stage.axes) > 2 + batched else 1)]
+    first, rows = ahead[: -1 - batched], ahead[-1 - batched :]
+    rest = [x for x in loops if x not in (*ahead, last.name)]
+    edit.order(stage.name, [*rows, *rest, outer, *first, inner])
     edit.unroll(stage.name, first)
     edit.vectorize(stage.name, inner)
+    row = edit.fuse(stage.name, rows)
     if edit.extent(stage.name, row) >= target.num_threads > 1:
         edit.parallel(stage.name, row)
     else:

@@ -12,7 +12,7 @@ import autotune
 from autotune.errors import ModelError
 from autotune.graph import evaluate_graph, load_model, open_model, optimize, partition
 from autotune.graph.frontend.buckets import CannotPad, padding_of
-from autotune.graph.frontend.contrib.routing import rows_of_a_block
+from autotune.graph.frontend.contrib.routing import blocks_at_most, rows_of_a_block
 from tests.graph.contrib_models import compare, model_of, refusal, theirs
 from tests.graph.graph_models import Array, random
 
@@ -114,11 +114,33 @@ def test_halves() -> None:
 
 
 def test_rows_of_a_block() -> None:
-    """Blocks where an expert has several rows to expect; at most half as many rows again are computed."""
-    assert [rows_of_a_block(routes, 8) for routes in (2, 31, 32, 64, 512, 8192)] == [1, 1, 2, 4, 32, 32]
-    for routes in range(32, 600, 7):
-        size = rows_of_a_block(routes, 8)
-        assert (routes + 8 * (size - 1)) // size * size <= 1.5 * routes
+    """Blocks where routes must meet at an expert; no choice of the tokens takes more blocks than there are."""
+    assert [rows_of_a_block(tokens, 2, 8) for tokens in (1, 4, 5, 8, 33, 512)] == [1, 1, 4, 4, 32, 32]
+    for tokens, k, experts in ((5, 2, 8), (40, 1, 3), (40, 3, 3), (33, 2, 3), (200, 4, 16)):
+        size, routes = rows_of_a_block(tokens, k, experts), tokens * k
+        most = blocks_at_most(tokens, k, experts, size)
+        uneven = [tokens] * k + [0] * (experts - k)
+        rest = max(routes - experts, 0)
+        one_each = [1 + min(max(rest - n * (tokens - 1), 0), tokens - 1) for n in range(experts)]
+        for counts in (uneven, one_each):
+            assert sum(counts) == routes
+            assert sum(-(-count // size) for count in counts) <= most
+
+
+@pytest.mark.parametrize("tokens", [17, 70])
+def test_blocks_end_behind_the_rows_of_their_expert(tokens: int) -> None:
+    """Compiled kernels leave out the rows behind it, and what they do not write is not read: all choose few experts."""
+    feeds, tensors = operands(tokens, rows=2 * HIDDEN, experts=8)
+    attrs: dict[str, Any] = {"activation_type": "swiglu", "swiglu_fusion": 1, "k": 2}
+    model = model_of("MoE", feeds, tensors, **attrs)
+    groups = partition(optimize(load_model(model.SerializeToString())))
+    ended = [group for group in groups if ("rest", "any") in group.workload.nodes[-1].attrs]
+    assert sum(node.op == "matmul" for group in ended for node in group.workload.nodes) == 3
+    session = autotune.InferenceSession(model, database=False, target="native -num-cores=1")
+    for seed in range(4):
+        logits = 2 * random(tokens, 8, seed=seed) + 9 * (np.arange(8) < 2 * seed)
+        given = {"x": random(tokens, WIDTH, seed=10 + seed), "r": logits.astype(np.float32)}
+        np.testing.assert_allclose(session.run(None, given)[0], theirs(model, given)[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("tokens", [3, 48])

@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
+import autotune
 from autotune.errors import ModelError
-from autotune.graph import evaluate_graph, load_model
+from autotune.graph import evaluate_graph, load_model, optimize, partition
 from tests.graph.contrib_models import model_of, refusal, theirs
 from tests.graph.graph_models import Array, random
 
@@ -104,6 +105,45 @@ def test_other_widths_are_those_of_their_numbers(widths: tuple[int, int]) -> Non
 
     found = evaluate_graph(load_model(of(*widths).SerializeToString()), feeds)["y"]
     np.testing.assert_allclose(found, theirs(of(4, 4), feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 24])
+@pytest.mark.parametrize(("bits", "block", "zeros"), [(2, 32, False), (4, 32, True), (4, 0, False), (8, 16, True)])
+def test_compiled_products_decode_the_matrices_of_the_chosen(tokens: int, bits: int, block: int, zeros: bool) -> None:
+    """They stay codes, as many bytes as the model has, and are read where they are."""
+    feeds = {"x": random(tokens, WIDTH), "r": 2 * random(tokens, EXPERTS, seed=1)}
+    _, tensors = operands(bits, block, zeros)
+    order = " ".join(name if name in feeds | tensors else "-" for name in ORDER.split())
+    given: dict[str, Any] = {"activation_type": "swiglu", "swiglu_fusion": 1, "normalize_routing_weights": 1}
+    given |= {"block_size": block} if block else {}
+    model = model_of("QMoE", feeds, tensors, order=order, k=2, expert_weight_bits=bits, **given)
+    graph = optimize(load_model(model.SerializeToString()))
+    products = [g.workload for g in partition(graph) if any(n.op == "matmul_coded" for n in g.workload.nodes)]
+    assert len(products) == 3 and all(w.nodes[0].op == w.nodes[1].op == "gather" for w in products)
+    kept = sum(x.nbytes for x in graph.constants.values() if x.dtype in (np.uint32, np.uint8, np.int8) and x.ndim == 3)
+    assert kept <= sum(
+        x.nbytes * (8 // bits if name[0] == "z" else 1) for name, x in tensors.items() if name[0] in "qz"
+    )
+    session = autotune.InferenceSession(model, database=False, target="native -num-cores=1")
+    (expected,) = theirs(model, feeds)
+    near = (0.05 if bits == 8 else 1e-5) * float(np.abs(expected).max())
+    np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-4, atol=near)
+
+
+def test_blocks_within_a_word_of_codes_are_real_numbers() -> None:
+    feeds, tensors = operands(2, 8, False, rows=HIDDEN)
+    order = " ".join(name if name in feeds | tensors else "-" for name in ORDER.split())
+    model = model_of("QMoE", feeds, tensors, order=order, k=2, expert_weight_bits=2, block_size=8)
+    graph = load_model(model.SerializeToString())
+    assert "matmul_coded" not in {node.op for node in graph.nodes}
+    wide = {name: array[..., ::2] if name[0] == "s" else array for name, array in tensors.items()}
+    same = {name: np.repeat(array, 2, 2) if name[0] == "s" else array for name, array in wide.items()}
+    small, large = (
+        model_of("QMoE", feeds, each, order=order, k=2, expert_weight_bits=2, block_size=size)
+        for each, size in ((same, 8), (wide, 16))
+    )
+    found, expected = (evaluate_graph(load_model(m.SerializeToString()), feeds)["y"] for m in (small, large))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_refusals() -> None:

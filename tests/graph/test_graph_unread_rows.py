@@ -9,6 +9,7 @@ from autotune.compiler.compile import compile_graph
 from autotune.graph import Graph, evaluate_graph, optimize
 from autotune.graph.builder import GraphBuilder
 from autotune.graph.ir import Array, Output, Value
+from autotune.graph.passes import PASSES
 from autotune.graph.passes.unread_rows import unread_rows
 from autotune.graph.reach import reach
 from autotune.target import Target
@@ -112,3 +113,16 @@ def test_what_is_left_out_is_not_looked_at(end: int) -> None:
     assert not found[:, end:].any()
     (run,) = compile_graph(graph, Target.parse("native -num-cores=2")).run(feeds)
     np.testing.assert_allclose(run, right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sink-reshapes", "sink-transposes"])
+def test_an_end_stays_where_positions_are_those_that_it_counts(name: str) -> None:
+    """Where elements move, an end of positions along an axis would be another one."""
+    g = GraphBuilder("moved")
+    x, end = g.input(Value("x", "f32", (6, 1))), g.input(Value("end", "i64", (1, 1)))
+    moved = {
+        "sink-reshapes": lambda: g.emit("reshape", (x,), shape=(2, 3)),
+        "sink-transposes": lambda: g.emit("transpose", (x,), perm=(1, 0)),
+    }[name]()
+    graph = g.build([Output("y", g.emit("until", (moved, end), axis=1))])
+    assert PASSES[name](graph).nodes[-1].op == "until"

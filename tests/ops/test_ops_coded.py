@@ -37,6 +37,23 @@ def test_against_numpy(form: str, zero: bool) -> None:
     np.testing.assert_allclose(found, a.astype(np.float64) @ weight[:depth], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("algorithm", ["direct", "digits"])
+@pytest.mark.parametrize("members", [1, 3])
+def test_each_member_of_a_batch_is_a_product_of_its_own(members: int, algorithm: str) -> None:
+    """All of them may read the same rows."""
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((members, 2, 40)).astype(np.float32)
+    codes = rng.integers(0, 1 << 32, (3, 6, 5), dtype=np.uint32)
+    scale, zero = (rng.uniform(0.5, 2, (3, 3, 5)).astype(np.float32) for _ in range(2))
+    given = {"in0": a, "in1": codes, "in2": scale, "in3": zero}
+    workload = coded(2, 5, 40, 16, "i4", zero="f32", batch="3,", first=f"{members},")
+    found = evaluate(compute_def(workload, algorithm), given, DType.f64)["out0"]
+    alone = compute_def(coded(2, 5, 40, 16, "i4", zero="f32"), algorithm)
+    for n in range(3):
+        own = {name: array[n % len(array)] for name, array in given.items()}
+        np.testing.assert_array_equal(found[n], evaluate(alone, own, DType.f64)["out0"])
+
+
 def test_what_codes_stand_for() -> None:
     assert code_values("i2") == (-2, -1, 0, 1) and code_values("u2") == (0, 1, 2, 3)
     assert code_values("i4")[0] == -8 and code_values("f4e2m1")[:8] == (0, 0.5, 1, 1.5, 2, 3, 4, 6)
@@ -52,6 +69,8 @@ def test_what_codes_stand_for() -> None:
         ("a=2,32 codes=4,5:u32 scale=3,5 block=16", "3 scales for 32 elements in blocks of 16"),
         ("a=2,32 codes=5,5:u32 scale=2,5 block=16", r"codes of shape \(5, 5\), \(4, 5\) are needed"),
         ("a=2,32 codes=4,5:u32 scale=2,5 zero=1,5 block=16", "the zero points need the shape"),
+        ("a=2,2,32 codes=3,4,5:u32 scale=3,2,5 block=16", r"a of shape \(2, 2, 32\) for a batch of \[3\] products"),
+        ("a=3,2,32 codes=4,5:u32 scale=3,2,5 block=16", "codes"),
         ("a=2,32:i32 codes=4,5:u32 scale=2,5:f32 block=16", "needs floating-point numbers"),
     ],
 )

@@ -120,7 +120,18 @@ def test_until_is_zero_from_an_end_on_whatever_is_there(end: int, run: Call, sam
     same(run("until", [data, np.asarray(end, np.int64)], axis=1), right)
 
 
-@pytest.mark.parametrize(("axis", "end"), [(2, np.int64(1)), (0, np.int32(1)), (0, np.ones(1, np.int64))])
+def test_until_has_an_end_for_each_batch(run: Call, same: Call) -> None:
+    data, ends = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4), np.asarray([2, -5])
+    right = data * (np.arange(3)[:, None] < ends[:, None, None])
+    same(run("until", [data, ends.reshape(2, 1, 1)], axis=1), right)
+    same(run("until", [data[0], ends[:1, None]], axis=1), data[0] * (np.arange(4) < 2))
+
+
+@pytest.mark.parametrize(
+    ("axis", "end"),
+    [(2, np.int64(1)), (0, np.int32(1)), (0, np.ones(2, np.int64)[:, None]), (1, np.ones(3, np.int64)),
+     (0, np.ones((1, 1, 1), np.int64))],
+)  # fmt: skip
 def test_until_needs_an_axis_and_one_end(axis: int, end: Any, run: Call) -> None:
     with pytest.raises(WorkloadError, match=r"until: (axis|end)"):
         run("until", [np.zeros((2, 3), np.float32), np.asarray(end)], axis=axis)

@@ -6,7 +6,7 @@ elements, constants of trailing dimensions that the reshape keeps, or reshapes f
 
 from __future__ import annotations
 
-from autotune.graph.infer import is_elementwise
+from autotune.graph.infer import is_pointwise
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.match import MAX_STEPS, made_by
 from autotune.graph.passes.sweep import Sweep, rewrite
@@ -18,7 +18,7 @@ def sink_reshapes(graph: Graph) -> Graph:
 
 
 def _sunk(sweep: Sweep, node: Node) -> str | None:
-    operands = _operands(sweep, node) if is_elementwise(node.op) and node.op != "dequantize" else None
+    operands = _operands(sweep, node) if is_pointwise(node.op) and node.op != "dequantize" else None
     if operands is None:
         return None
     inner = sweep.emit(node, node.op, operands, **dict(node.attrs))

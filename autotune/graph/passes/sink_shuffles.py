@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autotune.graph.infer import is_elementwise
+from autotune.graph.infer import is_pointwise
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.passes.match import made_by
 from autotune.graph.passes.sweep import Sweep, rewrite
@@ -45,7 +45,7 @@ def sink_shuffles(graph: Graph) -> Graph:
 def _sunk(sweep: Sweep, node: Node) -> str | None:
     if node.op in CONVOLUTIONS:
         return _convolved(sweep, node)
-    if is_elementwise(node.op) and len(node.output.shape) > AXIS:
+    if is_pointwise(node.op) and len(node.output.shape) > AXIS:
         return _pointwise(sweep, node)
     return None
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.graph.infer import REDUCTIONS, is_elementwise
+from autotune.graph.infer import REDUCTIONS, is_pointwise
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.sweep import Sweep
 
@@ -49,7 +49,7 @@ class _Sinking:
 
     def _moved(self, node: Node) -> tuple[str, Perm] | None:
         """(the node before the transpose, the transpose); None where it stays."""
-        if is_elementwise(node.op):
+        if is_pointwise(node.op):
             return (
                 self._elementwise(node) if node.op != "dequantize" else None
             )  # bytes are moved, not what they stand for
@@ -148,8 +148,7 @@ def _open(graph: Graph) -> frozenset[str]:
         readers = graph.consumers[value.name]
         ends = value.name not in graph.output_values and len(readers) > 0
         if ends and all(
-            r.op in _ENDS or (is_elementwise(r.op) and r.output.shape == value.shape and r.name in found)
-            for r in readers
+            r.op in _ENDS or (is_pointwise(r.op) and r.output.shape == value.shape and r.name in found) for r in readers
         ):
             found.add(value.name)
     return frozenset(found)

@@ -75,13 +75,20 @@ def activated(node: OnnxNode, value: str, name: str, numbers: Sequence[float] = 
 
 def swiglu(node: OnnxNode, gate: str, up: str, alpha: float, beta: float, limit: float, *, late: bool = False) -> str:
     """swish(min(gate, limit)) * (up within ±limit + beta); `late`: it is the swish that has the limit."""
-    finite = limit < math.inf
-    if finite and not late:
+    first = swiglu_gate(node, gate, alpha, limit, late=late)
+    return node.emit("mul", first, swiglu_up(node, up, beta, limit))
+
+
+def swiglu_gate(node: OnnxNode, gate: str, alpha: float, limit: float, *, late: bool = False) -> str:
+    """The first factor of `swiglu`."""
+    if limit < math.inf and not late:
         gate = node.emit("clip", gate, min=-math.inf, max=limit)
     result = node.emit("swish", gate, alpha=alpha)
-    if finite:
-        result = node.emit("clip", result, min=-math.inf, max=limit) if late else result
+    return node.emit("clip", result, min=-math.inf, max=limit) if limit < math.inf and late else result
+
+
+def swiglu_up(node: OnnxNode, up: str, beta: float, limit: float) -> str:
+    """The second factor of `swiglu`."""
+    if limit < math.inf:
         up = node.emit("clip", up, min=-limit, max=limit)
-    if beta:
-        up = node.emit("add", up, node.scalar(beta, up))
-    return node.emit("mul", result, up)
+    return node.emit("add", up, node.scalar(beta, up)) if beta else up

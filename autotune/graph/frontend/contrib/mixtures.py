@@ -6,21 +6,14 @@ import math
 from dataclasses import dataclass
 
 from autotune.errors import ModelError, UnsupportedError
-from autotune.graph.frontend.contrib.activation import swiglu
+from autotune.graph.frontend.contrib.activation import swiglu_gate, swiglu_up
+from autotune.graph.frontend.contrib.matrices import Projection, RealMatrices
 from autotune.graph.frontend.contrib.routing import Routes, routed
 from autotune.graph.frontend.node import OnnxNode, contributed
 
 ACTIVATIONS = ("relu", "relu2", "gelu", "silu", "identity")
 GATED = ("swiglu", "geglu")
 """Activations of two projections, which may be the rows of one matrix."""
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """A matrix (experts, outputs, inputs), and perhaps a bias (experts, outputs), of each expert."""
-
-    weight: str
-    bias: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +25,17 @@ class Experts:
     down: Projection
 
 
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What is done to the gate, and to the other projection that it is multiplied by; as the node's attributes."""
+
+    kind: str
+    alpha: float
+    beta: float
+    limit: float
+    late: bool
+
+
 @contributed("MoE", inputs=8)
 def mixture_of_experts(node: OnnxNode) -> str:
     """As ONNX Runtime's kernels: the router's numbers are logits of all experts, of which the k largest count."""
@@ -41,7 +45,7 @@ def mixture_of_experts(node: OnnxNode) -> str:
 
 
 def projection(node: OnnxNode, weight: int, bias: int) -> Projection:
-    return Projection(node.input(weight), node.input(bias) if node.given(bias) else None)
+    return Projection(RealMatrices(node, node.input(weight)), node.input(bias) if node.given(bias) else None)
 
 
 def mixture(node: OnnxNode, first: Projection, down: Projection, third: Projection | None, mixing: str | None) -> str:
@@ -99,7 +103,7 @@ def _experts(node: OnnxNode, first: Projection, down: Projection, third: Project
         return Experts(first, third, down)
     if fusion not in (1, 2) or third is not None:
         raise ModelError(f"{node.label}: {kind} with swiglu_fusion={fusion} and {3 if third else 2} matrices")
-    rows = node.builder.values[first.weight].shape[1] if len(node.builder.values[first.weight].shape) == 3 else 0
+    rows = first.matrices.shape[1] if len(first.matrices.shape) == 3 else 0
     if rows % 2:
         raise ModelError(f"{node.label}: {kind} of {rows} rows, which are no pairs")
     parts = (range(0, rows, 2), range(1, rows, 2)) if fusion == 1 else (range(rows // 2), range(rows // 2, rows))
@@ -109,20 +113,18 @@ def _experts(node: OnnxNode, first: Projection, down: Projection, third: Project
 
 def _rows(node: OnnxNode, whole: Projection, part: range) -> Projection:
     """Some of the outputs of a projection."""
-
-    def of(name: str) -> str:
-        shape = node.builder.values[name].shape
-        return node.sliced(name, (range(shape[0]), part, *map(range, shape[2:])))
-
-    return Projection(of(whole.weight), None if whole.bias is None else of(whole.bias))
+    bias = whole.bias
+    if bias is not None:
+        bias = node.sliced(bias, (range(node.builder.values[bias].shape[0]), part))
+    return Projection(whole.matrices.rows(part), bias)
 
 
 def _check_shapes(node: OnnxNode, experts: Experts, count: int, width: int) -> None:
-    hidden = node.builder.values[experts.down.weight].shape[-1]
+    hidden = experts.down.matrices.shape[-1]
     wanted = [(experts.gate, (count, hidden, width)), (experts.down, (count, width, hidden))]
     wanted += [(experts.up, (count, hidden, width))] if experts.up is not None else []
     for one, shape in wanted:
-        found = node.builder.values[one.weight].shape
+        found = one.matrices.shape
         bias = shape[:2] if one.bias is None else node.builder.values[one.bias].shape
         if found != shape or bias != shape[:2]:
             raise ModelError(f"{node.label}: matrices {found} and biases {bias} of experts, {shape} are needed")
@@ -130,15 +132,19 @@ def _check_shapes(node: OnnxNode, experts: Experts, count: int, width: int) -> N
 
 def _computed(node: OnnxNode, experts: Experts, routes: Routes) -> str:
     """(blocks, rows of a block, width) of the rows."""
-    gate = _projected(node, experts.gate, routes.rows, routes.expert)
-    up = None if experts.up is None else _projected(node, experts.up, routes.rows, routes.expert)
-    return _projected(node, experts.down, _activated(node, gate, up), routes.expert)
+    activation = _activation(node)
+    found = _activated(node, _projected(node, experts.gate, routes.rows, routes.expert), activation)
+    found = routes.ended(node, found)
+    if experts.up is not None:
+        up = _projected(node, experts.up, routes.rows, routes.expert)
+        up = swiglu_up(node, up, activation.beta, activation.limit) if activation.kind == "swiglu" else up
+        found = routes.ended(node, node.emit("mul", found, up))
+    return routes.ended(node, _projected(node, experts.down, found, routes.expert))
 
 
 def _projected(node: OnnxNode, one: Projection, rows: str, expert: str) -> str:
-    """Each block by the matrix of its expert: a gather that only the product reads, which then reads it where it is."""
-    matrix = node.emit("gather", one.weight, expert, axis=0)
-    result = node.emit("matmul", rows, matrix, trans_a=False, trans_b=True)
+    """Each block by the matrix of its expert."""
+    result = one.matrices.product(rows, expert)
     if one.bias is None:
         return result
     bias = node.emit("gather", one.bias, expert, axis=0)
@@ -146,22 +152,24 @@ def _projected(node: OnnxNode, one: Projection, rows: str, expert: str) -> str:
     return node.emit("add", result, node.reshaped(bias, (blocks, 1, outputs)))
 
 
-def _activated(node: OnnxNode, gate: str, up: str | None) -> str:
-    kind = node.attr_string("activation_type", "relu")
-    alpha, beta = node.attr_float("activation_alpha", 1.0), node.attr_float("activation_beta", 0.0)
-    limit, late = node.attr_float("swiglu_limit", math.inf), node.attr_flag("swiglu_limit_after_activation")
-    if kind == "swiglu":
-        assert up is not None
-        return swiglu(node, gate, up, alpha, beta, limit, late=late)
-    result = {
+def _activation(node: OnnxNode) -> Activation:
+    return Activation(
+        node.attr_string("activation_type", "relu"), node.attr_float("activation_alpha", 1.0),
+        node.attr_float("activation_beta", 0.0), node.attr_float("swiglu_limit", math.inf),
+        node.attr_flag("swiglu_limit_after_activation"),
+    )  # fmt: skip
+
+
+def _activated(node: OnnxNode, gate: str, one: Activation) -> str:
+    return {
         "relu": lambda: node.emit("relu", gate),
         "relu2": lambda: _squared(node, node.emit("relu", gate)),
         "gelu": lambda: node.emit("gelu", gate, approximate="tanh"),
         "geglu": lambda: node.emit("gelu", gate, approximate="tanh"),
         "silu": lambda: node.emit("swish", gate, alpha=1.0),
+        "swiglu": lambda: swiglu_gate(node, gate, one.alpha, one.limit, late=one.late),
         "identity": lambda: gate,
-    }[kind]()
-    return result if up is None else node.emit("mul", result, up)
+    }[one.kind]()
 
 
 def _squared(node: OnnxNode, x: str) -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
-from autotune.graph.frontend.contrib.mixtures import Projection, mixture
+from autotune.graph.frontend.contrib.matrices import CodedMatrices, Projection
+from autotune.graph.frontend.contrib.mixtures import mixture
 from autotune.graph.frontend.node import OnnxNode, contributed
 from autotune.graph.frontend.packed import unpacked
 from autotune.graph.ir import Array
@@ -18,7 +19,7 @@ WIDTHS = (2, 3, 4, 8)
 
 @contributed("QMoE", inputs=15)
 def quantized_mixture_of_experts(node: OnnxNode) -> str:
-    """MoE with matrices of integers, which are real numbers from here on: as large as those of MoE.
+    """MoE with matrices of integers, which products decode.
 
     Weights of the chosen experts are normalised where the node says so; ONNX Runtime's CPU kernel does always.
     """
@@ -40,11 +41,11 @@ def quantized_mixture_of_experts(node: OnnxNode) -> str:
 def _projection(node: OnnxNode, weight: int, zero: int, bits: int) -> Projection:
     """Of the input at `weight`, the scales and the bias behind it, and the zero points at `zero`."""
     bias = node.converted(node.input(weight + 2), DType.f32) if node.given(weight + 2) else None
-    return Projection(node.new_constant(_real(node, weight, zero, bits)), bias)
+    return Projection(_matrices(node, weight, zero, bits), bias)
 
 
-def _real(node: OnnxNode, weight: int, zero: int, bits: int) -> Array:
-    """(experts, outputs, inputs), f32, of rows of packed numbers: a scale for each row, or each block of a row."""
+def _matrices(node: OnnxNode, weight: int, zero: int, bits: int) -> CodedMatrices:
+    """Of rows of packed numbers: a scale for each row, or each block of a row."""
     packed, scales = node.constant(weight, "a matrix"), node.constant(weight + 1, "its scales")
     if bits not in WIDTHS or packed.ndim != 3 or packed.dtype != np.uint8:
         raise ModelError(f"{node.label}: a matrix of {packed.dtype}{packed.shape} in numbers of {bits} bits")
@@ -55,20 +56,21 @@ def _real(node: OnnxNode, weight: int, zero: int, bits: int) -> Array:
     if scales.shape != shape or not blocks or depth % blocks or (scales.ndim == 2 and blocks > 1):
         raise ModelError(f"{node.label}: scales {scales.shape} of a matrix {(experts, outputs, depth)} in blocks of"
                          f" block_size={node.attr_int('block_size', 0)}")  # fmt: skip
-    numbers = _unpacked_rows(packed, bits, depth).reshape(experts, outputs, blocks, depth // blocks).astype(np.float32)
-    numbers -= _zero_points(node, zero, bits, shape).reshape(experts, outputs, blocks, 1)
-    numbers *= scales.astype(np.float32).reshape(experts, outputs, blocks, 1)
-    return numbers.reshape(experts, outputs, depth)
+    numbers, zeros = _unpacked_rows(packed, bits, depth), _zero_points(node, zero, bits, shape)
+    zeros = zeros.reshape(experts, outputs, blocks)
+    if bits == 3:  # those of four bits that lie as far from the middle
+        bits, numbers, zeros = 4, numbers + np.uint8(4), zeros + np.uint8(4)
+    return CodedMatrices(node, numbers, scales.astype(np.float32).reshape(experts, outputs, blocks), zeros, bits)
 
 
 def _zero_points(node: OnnxNode, position: int, bits: int, shape: tuple[int, ...]) -> Array:
     """Of the shape of the scales; the middle where there are none."""
     if not node.given(position):
-        return np.broadcast_to(np.float32(1 << (bits - 1)), shape)
+        return np.full(shape, 1 << (bits - 1), np.uint8)
     given = node.constant(position, "the zero points")
     if given.dtype != np.uint8 or given.shape != (*shape[:-1], -(-shape[-1] * bits // 8)):
         raise ModelError(f"{node.label}: zero points of {given.dtype}{given.shape} for scales of shape {shape}")
-    return _unpacked_rows(given, bits, shape[-1]).astype(np.float32)
+    return _unpacked_rows(given, bits, shape[-1])
 
 
 def _unpacked_rows(packed: Array, bits: int, count: int) -> Array:
