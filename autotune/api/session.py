@@ -19,7 +19,7 @@ from autotune.api.ort_device import OrtDevice
 from autotune.api.ort_value import OrtValue
 from autotune.api.providers import CPU, check_providers
 from autotune.api.session_devices import SessionDevices
-from autotune.api.session_options import SessionOptions, check_loading, check_readable, with_threads
+from autotune.api.session_options import SessionOptions, check_loading, check_readable, tell_once, with_threads
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
@@ -51,6 +51,7 @@ class InferenceSession(SessionDevices):
         sess_options: `SessionOptions`, which say what of them is heeded. Of ONNX Runtime's own ones the attributes are
             read alike; dimensions and entries that were added to them cannot be read, which warns, once.
         providers, provider_options: as in ONNX Runtime; another one than the CPU warns, once.
+        disabled_optimizers: as in ONNX Runtime; any warns, once: `skip_passes` leaves out autotune's.
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
@@ -83,6 +84,7 @@ class InferenceSession(SessionDevices):
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Mapping[Any, Any]] | None = None,
         *,
+        disabled_optimizers: Collection[str] | None = None,
         target: str | Target | None = None,
         database: DatabaseLike = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
@@ -103,6 +105,8 @@ class InferenceSession(SessionDevices):
         check_readable(self._options)
         check_loading(self._options)
         check_providers(providers)
+        if disabled_optimizers:
+            tell_once("disabled_optimizers", "skip_passes=(...) leaves out autotune's passes")
         self._fallback: Callable[[UnsupportedError], FallbackModel] | None = None
         self._inputs: tuple[ModelInput, ...] | None = None  # where the user says more about them than the model
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
@@ -285,7 +289,7 @@ class InferenceSession(SessionDevices):
     ) -> list[OrtValue]:  # fmt: skip
         """`run` with values in and out, which share their memory with NumPy."""
         _check_mapping(input_dict_ort_values)
-        feeds = {name: value.numpy() for name, value in input_dict_ort_values.items()}
+        feeds = {name: value.content for name, value in input_dict_ort_values.items()}
         return [OrtValue(array) for array in self.run(output_names, feeds, run_options)]
 
     def run_with_ortvaluevector(
@@ -307,7 +311,7 @@ class InferenceSession(SessionDevices):
             raise InputError("there must be one feed per name, and one value per name or none to write to")
         if not all(isinstance(device, OrtDevice) for device in fetch_devices):
             raise InputError("fetch_devices are OrtDevice.make('cpu', 0)")
-        given = {name: value.numpy() for name, value in zip(feed_names, feeds)}
+        given = {name: value.content for name, value in zip(feed_names, feeds)}
         into = {name: value.numpy() for name, value in zip(fetch_names, fetches)}
         fetches[:] = map(OrtValue, self.run_named(fetch_names, given, into))
 

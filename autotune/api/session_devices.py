@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from autotune.api.node_arg import NodeArg
 from autotune.api.ort_memory import CPU_MEMORY, OrtMemoryInfo
 from autotune.api.ort_value import OrtValue
 from autotune.api.session_options import tell_once
-from autotune.errors import InputError
+from autotune.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from autotune.api.ep_devices import OrtEpDevice  # looks at the machine, which a run need not
@@ -34,6 +34,12 @@ class SessionDevices(ABC):
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
         """Main memory, for each output."""
         return [CPU_MEMORY for _ in self.get_outputs()]
+
+    def get_provider_graph_assignment_info(self) -> NoReturn:
+        """Raises UnsupportedError: nodes are compiled into kernels."""
+        raise UnsupportedError(
+            "get_provider_graph_assignment_info: the CPU runs all nodes; autotune.explain(model) says in which kernels"
+        )
 
     def get_input_epdevices(self) -> list[OrtEpDevice]:
         """The CPU, for each input."""

@@ -212,6 +212,13 @@ class SessionOptions(_Options):
         """Has no effect: there is one provider."""
         tell_once("set_provider_selection_policy_delegate", "it runs on the CPU")
 
+    def set_ep_context_data_read_func(self, read_func: object, max_data_size: int) -> None:
+        """Has no effect: no code of another device's compiler is read."""
+        tell_once("set_ep_context_data_read_func", "it reads no code of another device's compiler")
+
+    def clear_ep_context_data_read_func(self) -> None:
+        """Nothing: no such function is called."""
+
     def set_load_cancellation_flag(self, cancel: bool) -> None:
         """Whether to refuse to load a model with these options. One that is being loaded already is loaded."""
         self.__dict__["cancelled"] = bool(cancel)
