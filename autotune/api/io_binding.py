@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.api.ort_device import OrtDevice
 from autotune.api.ort_memory import CPU_DEVICE, require_cpu
-from autotune.api.ort_value import OrtValue, numpy_dtype
+from autotune.api.ort_value import OrtValue, contents_of, numpy_dtype
 from autotune.errors import InputError
 from autotune.runtime.executor import Array
 
@@ -39,7 +39,7 @@ class IOBinding:
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """Read an input from a value."""
-        self._inputs[self._known(name, "input")] = ortvalue.content
+        self._inputs[self._known(name, "input")] = contents_of([ortvalue])[0]
 
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: object, shape: Sequence[int], buffer_ptr: int
@@ -66,6 +66,7 @@ class IOBinding:
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Write an output into a value."""
+        contents_of([ortvalue])
         self._outputs[self._known(name, "output")] = ortvalue.numpy()
 
     def synchronize_inputs(self) -> None:
@@ -139,6 +140,8 @@ def _in_main_memory(name: str, where: tuple[Any, ...], lengths: tuple[int, ...])
 def _at(address: int, element_type: object, shape: Sequence[int]) -> Array:
     """The memory at an address as an array, which does not keep it alive."""
     dtype = numpy_dtype(element_type)
+    if not isinstance(shape, Sequence) or not all(isinstance(extent, int) for extent in shape):
+        raise InputError(f"a shape is a list of numbers, not {shape!r}")
     nbytes = math.prod(shape) * dtype.itemsize
     if address <= 0 or any(extent < 0 for extent in shape):
         raise InputError(f"no tensor of shape {list(shape)} lies at address {address}")

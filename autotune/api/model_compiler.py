@@ -52,6 +52,8 @@ class ModelCompiler:
         self._options = SessionOptions() if sess_options is None else sess_options
         check_loading(self._options)
         self._model = input_model_path_or_bytes
+        if not isinstance(flags, int):
+            raise InputError(f"flags are OrtCompileApiFlags, not {flags!r}")
         self._flags = OrtCompileApiFlags(int(flags))
         for name, elsewhere in (
             ("external_initializers_file_path", external_initializers_file_path),

@@ -29,7 +29,7 @@ class OrtDevice:
     @staticmethod
     def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> OrtDevice:
         """The device of that name. Raises InputError for another one than the CPU."""
-        require_cpu(ort_device_name.lower())
+        require_cpu(str(ort_device_name).lower())
         if device_id:
             raise InputError(f"there is no device '{CPU_DEVICE}' with the number {device_id}: the CPU's is 0")
         return OrtDevice()

@@ -51,6 +51,8 @@ class OrtValue:
     def ortvalue_from_numpy_with_onnx_type(cls, data: Array, /, onnx_element_type: int) -> OrtValue:
         """The memory of an array, read as ONNX's type of that number: u16 as bf16. Raises InputError where their sizes
         differ."""
+        if not isinstance(onnx_element_type, int):
+            raise InputError(f"ONNX's types have numbers: {onnx_element_type!r} is none")
         value, dtype = cls.ortvalue_from_numpy(data), numpy_dtype(int(onnx_element_type))
         if dtype.itemsize != data.dtype.itemsize:
             raise InputError(f"elements of {data.dtype} cannot be read as {dtype}: their sizes differ")
@@ -186,6 +188,8 @@ def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: objec
     Raises:
         InputError: there are not as many, they differ, one is no tensor, or there is a stream, which is of a device.
     """
+    contents_of(src)
+    contents_of(dst)
     if stream is not None:
         raise InputError("copy_tensors with a stream: autotune runs on the CPU, which has none")
     if len(src) != len(dst):
@@ -195,6 +199,18 @@ def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: objec
             raise InputError(f"{one!r} does not fit {other!r}")
     for one, other in zip(src, dst):
         other.update_inplace(one.numpy())
+
+
+def contents_of(values: object) -> list[Content]:
+    """What values hold. Raises InputError where one is none, as an array."""
+    if not isinstance(values, Sequence):
+        raise InputError(f"a list of OrtValues is wanted, not {type(values).__name__}")
+    for value in values:
+        if not isinstance(value, OrtValue):
+            raise InputError(
+                f"an OrtValue is wanted, not {type(value).__name__}: OrtValue.ortvalue_from_numpy makes one"
+            )
+    return [value.content for value in values]
 
 
 def _type_of(content: object) -> str:

@@ -96,7 +96,10 @@ def read_package(root: str | os.PathLike[str]) -> tuple[Package, Mapping[str, Ma
     """
     if not isinstance(root, (str, os.PathLike)):
         raise InputError(f"a model package is a folder, not {root!r}")
-    folder = Path(root).resolve()
+    try:
+        folder = Path(root).resolve()
+    except ValueError as error:  # a zero byte
+        raise InputError(f"{str(root)!r} names no folder: {error}") from error
     manifest = _json(folder / "manifest.json", f"{root} is no model package")
     where = f"{folder / 'manifest.json'}"
     _check(manifest, _MANIFEST, where)

@@ -16,7 +16,7 @@ from autotune.api.fallback import FallbackModel, check_fallback
 from autotune.api.io_binding import IOBinding
 from autotune.api.node_arg import NodeArg
 from autotune.api.ort_device import OrtDevice
-from autotune.api.ort_value import OrtValue
+from autotune.api.ort_value import OrtValue, contents_of
 from autotune.api.providers import CPU, check_providers
 from autotune.api.session_devices import SessionDevices
 from autotune.api.session_options import SessionOptions, check_loading, check_readable, tell_once, with_threads
@@ -215,6 +215,9 @@ class InferenceSession(SessionDevices):
         Raises:
             InputError: an open dimension is not given. ModelError: these extents make the model impossible.
         """
+        for symbol, extent in extents.items():
+            if not isinstance(extent, int):
+                raise InputError(f"the extent of {symbol} is a whole number, not {extent!r}")
         model = self._model
         if not isinstance(model, (Executor, FallbackModel)):
             model.prepare(extents)
@@ -289,7 +292,7 @@ class InferenceSession(SessionDevices):
     ) -> list[OrtValue]:  # fmt: skip
         """`run` with values in and out, which share their memory with NumPy."""
         _check_mapping(input_dict_ort_values)
-        feeds = {name: value.content for name, value in input_dict_ort_values.items()}
+        feeds = dict(zip(input_dict_ort_values, contents_of([*input_dict_ort_values.values()])))
         return [OrtValue(array) for array in self.run(output_names, feeds, run_options)]
 
     def run_with_ortvaluevector(
@@ -311,7 +314,7 @@ class InferenceSession(SessionDevices):
             raise InputError("there must be one feed per name, and one value per name or none to write to")
         if not all(isinstance(device, OrtDevice) for device in fetch_devices):
             raise InputError("fetch_devices are OrtDevice.make('cpu', 0)")
-        given = {name: value.content for name, value in zip(feed_names, feeds)}
+        given = dict(zip(feed_names, contents_of(feeds)))
         into = {name: value.numpy() for name, value in zip(fetch_names, fetches)}
         fetches[:] = map(OrtValue, self.run_named(fetch_names, given, into))
 
@@ -345,6 +348,8 @@ class InferenceSession(SessionDevices):
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
         """Run on what is bound. Raises InputError as `run`, and when no output is bound."""
+        if not isinstance(iobinding, IOBinding):
+            raise InputError(f"io_binding() makes what is run with, not {iobinding!r}")
         _check_begun(run_options)
         iobinding.run()
 

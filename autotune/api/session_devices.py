@@ -56,7 +56,7 @@ class SessionDevices(ABC):
 
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
         """Has no effect. Raises InputError when there are no options."""
-        if not options:
+        if not options or not isinstance(options, Mapping):
             raise InputError("set_ep_dynamic_options needs at least one option")
         for name in options:
             tell_once(f"the dynamic option {name!r}", "a compiled program has none")

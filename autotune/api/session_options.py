@@ -201,6 +201,8 @@ class SessionOptions(_Options):
     def add_provider_for_devices(self, devices: Sequence[Any], options: object = None) -> None:
         """Has no effect: autotune runs on the CPU."""
         for device in devices:
+            if not hasattr(device, "ep_name"):
+                raise InputError(f"get_ep_devices() gives devices, not {device!r}")
             self.add_provider(device.ep_name)
 
     def set_provider_selection_policy(self, policy: OrtExecutionProviderDevicePolicy) -> None:

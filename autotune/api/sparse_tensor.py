@@ -164,7 +164,10 @@ class SparseTensor:
 def _checked(dense_shape: Sequence[int], values: Any, device: object) -> tuple[tuple[int, ...], Array]:
     if not isinstance(device, OrtDevice):
         raise InputError(f"a device is made by OrtDevice.make('{CPU_DEVICE}', 0), not {device!r}")
-    shape = tuple(int(extent) for extent in dense_shape)
+    try:
+        shape = tuple(int(extent) for extent in dense_shape)
+    except (TypeError, ValueError):
+        raise InputError(f"a dense_shape is a list of numbers, not {dense_shape!r}") from None
     if any(extent < 0 for extent in shape):
         raise InputError(f"no tensor has the shape {list(shape)}")
     try:
