@@ -119,6 +119,7 @@ REFUSED: list[tuple[str, str]] = [
     ("profile {model} --input x={array}", "of shape 2"),
     ("explain {model} nowhere", "nowhere"),
     ("explain {model} --config no-json", "no-json"),
+    (f"explain {{model}} --config {'[' * 100_000}", "[[[["),
     ('explain {model} --config {"template":"poem"}', "poem"),
     ("explain {model} --against no-json", "no-json"),
     ("explain {at}", "m.at"),
