@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 from autotune.install import needing_all
 
 if TYPE_CHECKING:
+    from autotune import capi as capi
     from autotune.api.best import BestSchedule, best_schedule
     from autotune.api.compile import compile, tasks
+    from autotune.api.ep_context import (
+        OrtEpAssignedNode,
+        OrtEpAssignedSubgraph,
+        OrtEpContextData,
+        OrtEpContextDataBuffer,
+        OrtExternalInitializerInfo,
+        OrtSyncStream,
+    )
     from autotune.api.ep_devices import (
         OrtEpDevice,
         OrtHardwareDevice,
@@ -25,33 +34,46 @@ if TYPE_CHECKING:
     )
     from autotune.api.explain import explain
     from autotune.api.fallback import FallbackWarning
-    from autotune.api.io_binding import IOBinding
+    from autotune.api.io_binding import IOBinding, SessionIOBinding
     from autotune.api.locate import Layered
-    from autotune.api.lora_adapter import LoraAdapter
+    from autotune.api.lora_adapter import AdapterFormat, LoraAdapter
     from autotune.api.model_compiler import ModelCompiler, OrtCompileApiFlags
+    from autotune.api.model_package import (
+        ModelPackage,
+        ModelPackageComponentContext,
+        ModelPackageContext,
+        ModelPackageOptions,
+        ModelPackageWriteMode,
+    )
     from autotune.api.node_arg import NodeArg
     from autotune.api.optimize import optimize
-    from autotune.api.ort_device import OrtDevice
+    from autotune.api.ort_device import OrtDevice, OrtDeviceVendorId
     from autotune.api.ort_memory import (
         OrtAllocatorType,
+        OrtArenaCfg,
         OrtDeviceMemoryType,
         OrtMemoryInfo,
         OrtMemoryInfoDeviceType,
         OrtMemType,
         create_and_register_allocator,
+        create_and_register_allocator_v2,
     )
     from autotune.api.ort_module import (
+        cuda_version,
         disable_telemetry_events,
         enable_telemetry_events,
         get_build_info,
         get_version_string,
+        has_collective_ops,
+        package_name,
         preload_dlls,
+        print_debug_info,
         set_default_logger_callback,
         set_default_logger_verbosity,
         set_global_thread_pool_sizes,
         set_seed,
     )
-    from autotune.api.ort_value import OrtValue
+    from autotune.api.ort_value import OrtValue, copy_tensors
     from autotune.api.providers import get_all_providers, get_available_providers, get_device
     from autotune.api.report import write_report
     from autotune.api.session import InferenceSession
@@ -65,6 +87,7 @@ if TYPE_CHECKING:
         set_default_logger_severity,
     )
     from autotune.api.shapes import compile_shapes
+    from autotune.api.sparse_tensor import OrtSparseFormat, SparseTensor
     from autotune.api.staged import compile_staged
     from autotune.api.tune import TuneReport, tune
     from autotune.compiler.compile import CompiledModel
@@ -78,6 +101,7 @@ if TYPE_CHECKING:
 
 # Name -> module; loaded on first use, so that a compiled model starts without ONNX, XGBoost or SQLite.
 _PUBLIC = {
+    "AdapterFormat": "autotune.api.lora_adapter",
     "AutotuneError": "autotune.errors",
     "BestSchedule": "autotune.api.best",
     "CompiledModel": "autotune.compiler.compile",
@@ -93,22 +117,38 @@ _PUBLIC = {
     "LoraAdapter": "autotune.api.lora_adapter",
     "ModelCompiler": "autotune.api.model_compiler",
     "ModelMetadata": "autotune.metadata",
+    "ModelPackage": "autotune.api.model_package",
+    "ModelPackageComponentContext": "autotune.api.model_package",
+    "ModelPackageContext": "autotune.api.model_package",
+    "ModelPackageOptions": "autotune.api.model_package",
+    "ModelPackageWriteMode": "autotune.api.model_package",
     "NodeArg": "autotune.api.node_arg",
     "OrtAllocatorType": "autotune.api.ort_memory",
+    "OrtArenaCfg": "autotune.api.ort_memory",
     "OrtCompileApiFlags": "autotune.api.model_compiler",
     "OrtDevice": "autotune.api.ort_device",
     "OrtDeviceMemoryType": "autotune.api.ort_memory",
+    "OrtDeviceVendorId": "autotune.api.ort_device",
+    "OrtEpAssignedNode": "autotune.api.ep_context",
+    "OrtEpAssignedSubgraph": "autotune.api.ep_context",
+    "OrtEpContextData": "autotune.api.ep_context",
+    "OrtEpContextDataBuffer": "autotune.api.ep_context",
     "OrtEpDevice": "autotune.api.ep_devices",
     "OrtExecutionProviderDevicePolicy": "autotune.api.session_options",
+    "OrtExternalInitializerInfo": "autotune.api.ep_context",
     "OrtHardwareDevice": "autotune.api.ep_devices",
     "OrtHardwareDeviceType": "autotune.api.ep_devices",
     "OrtMemType": "autotune.api.ort_memory",
     "OrtMemoryInfo": "autotune.api.ort_memory",
     "OrtMemoryInfoDeviceType": "autotune.api.ort_memory",
+    "OrtSparseFormat": "autotune.api.sparse_tensor",
+    "OrtSyncStream": "autotune.api.ep_context",
     "OrtValue": "autotune.api.ort_value",
     "RunOptions": "autotune.api.session_options",
+    "SessionIOBinding": "autotune.api.io_binding",
     "SessionOptions": "autotune.api.session_options",
     "ShapeRange": "autotune.tensor.shape_range",
+    "SparseTensor": "autotune.api.sparse_tensor",
     "Target": "autotune.target",
     "TuneReport": "autotune.api.tune",
     "Workload": "autotune.ops.workload",
@@ -116,7 +156,10 @@ _PUBLIC = {
     "compile": "autotune.api.compile",
     "compile_shapes": "autotune.api.shapes",
     "compile_staged": "autotune.api.staged",
+    "copy_tensors": "autotune.api.ort_value",
     "create_and_register_allocator": "autotune.api.ort_memory",
+    "create_and_register_allocator_v2": "autotune.api.ort_memory",
+    "cuda_version": "autotune.api.ort_module",
     "disable_telemetry_events": "autotune.api.ort_module",
     "enable_telemetry_events": "autotune.api.ort_module",
     "explain": "autotune.api.explain",
@@ -126,8 +169,11 @@ _PUBLIC = {
     "get_device": "autotune.api.providers",
     "get_ep_devices": "autotune.api.ep_devices",
     "get_version_string": "autotune.api.ort_module",
+    "has_collective_ops": "autotune.api.ort_module",
     "optimize": "autotune.api.optimize",
+    "package_name": "autotune.api.ort_module",
     "preload_dlls": "autotune.api.ort_module",
+    "print_debug_info": "autotune.api.ort_module",
     "register_execution_provider_library": "autotune.api.ep_devices",
     "set_default_logger_callback": "autotune.api.ort_module",
     "set_default_logger_severity": "autotune.api.session_options",
@@ -141,6 +187,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "AdapterFormat",
     "AutotuneError",
     "BestSchedule",
     "CompiledModel",
@@ -156,22 +203,38 @@ __all__ = [
     "LoraAdapter",
     "ModelCompiler",
     "ModelMetadata",
+    "ModelPackage",
+    "ModelPackageComponentContext",
+    "ModelPackageContext",
+    "ModelPackageOptions",
+    "ModelPackageWriteMode",
     "NodeArg",
     "OrtAllocatorType",
+    "OrtArenaCfg",
     "OrtCompileApiFlags",
     "OrtDevice",
     "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
+    "OrtEpContextData",
+    "OrtEpContextDataBuffer",
     "OrtEpDevice",
     "OrtExecutionProviderDevicePolicy",
+    "OrtExternalInitializerInfo",
     "OrtHardwareDevice",
     "OrtHardwareDeviceType",
     "OrtMemType",
     "OrtMemoryInfo",
     "OrtMemoryInfoDeviceType",
+    "OrtSparseFormat",
+    "OrtSyncStream",
     "OrtValue",
     "RunOptions",
+    "SessionIOBinding",
     "SessionOptions",
     "ShapeRange",
+    "SparseTensor",
     "Target",
     "TuneReport",
     "Workload",
@@ -179,7 +242,10 @@ __all__ = [
     "compile",
     "compile_shapes",
     "compile_staged",
+    "copy_tensors",
     "create_and_register_allocator",
+    "create_and_register_allocator_v2",
+    "cuda_version",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "explain",
@@ -189,8 +255,11 @@ __all__ = [
     "get_device",
     "get_ep_devices",
     "get_version_string",
+    "has_collective_ops",
     "optimize",
+    "package_name",
     "preload_dlls",
+    "print_debug_info",
     "register_execution_provider_library",
     "set_default_logger_callback",
     "set_default_logger_severity",
@@ -207,6 +276,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("autotune.version").installed_version() or "unknown"
+    if name == "capi":
+        return importlib.import_module("autotune.capi")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
     with needing_all(f"autotune.{name}"):
@@ -214,4 +285,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PUBLIC, "__version__"])
+    return sorted([*globals(), *_PUBLIC, "__version__", "capi"])

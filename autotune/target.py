@@ -79,6 +79,8 @@ class Target:
         """
         if isinstance(text, Target):
             return text
+        if text is not None and not isinstance(text, str):
+            raise TargetError(f"a target is a text or a Target, not {text!r}; {_FORM}")
         host = machine.this_machine()
         options = _parse_options("native" if text is None else text)
         cpu = options.get("-mcpu", "native")

@@ -27,4 +27,4 @@ class Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + LATER_SECONDS
-            self._say(f"{self._what}: {done / max(self._total, 1):.0%}")
+            self._say(f"{self._what}: {100 * done / max(self._total, 1):.0f} %")

@@ -47,6 +47,7 @@ DOORS: dict[str, set[str]] = {
     "engines": {"compiler", "measure"},  # ours and others, to compare with
     "fleet": {"engines", "version"},  # other machines' builders and runners
     "api": {"compiler", "search", "engines", "report", "version", "fleet"},  # what autotune/__init__.py re-exports
+    "capi": {"errors"},  # ONNX Runtime's names of errors
     "cli": {"api", "aot", "report", "engines", "version", "fleet"},
     "testing": {"search"},  # for the tests of plugins
     "onnx_backend": {"api"},

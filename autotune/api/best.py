@@ -8,7 +8,7 @@ from autotune.api.locate import DatabaseLike, reading
 from autotune.codegen.object_cache import object_cache
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.kernel_cache import kernel_of
-from autotune.errors import ScheduleError
+from autotune.errors import ScheduleError, WorkloadError
 from autotune.ops import Workload, parse_workload
 from autotune.records import Tier
 from autotune.runtime.function import KernelFunction
@@ -75,6 +75,8 @@ def best_schedule(
         WorkloadError: malformed text, impossible shapes, or no template can compute it.
     """
     asked = parse_workload(workload) if isinstance(workload, str) else workload
+    if not isinstance(asked, Workload):
+        raise WorkloadError(f"a workload is a text or a Workload, not {workload!r}")
     wanted = Target.parse(target)
     with reading(database) as opened:
         chooser = Chooser(wanted, opened)

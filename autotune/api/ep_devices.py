@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NoReturn
 
 from autotune.api.ort_memory import CPU_MEMORY, OrtDeviceMemoryType, OrtMemoryInfo
 from autotune.api.providers import CPU
@@ -47,6 +48,10 @@ class OrtEpDevice:
     def memory_info(self, memory_type: OrtDeviceMemoryType) -> OrtMemoryInfo:
         """Main memory."""
         return CPU_MEMORY
+
+    def create_sync_stream(self) -> NoReturn:
+        """Raises UnsupportedError: the CPU has none."""
+        raise UnsupportedError("create_sync_stream: autotune runs on the CPU, which has no streams")
 
 
 def get_ep_devices() -> list[OrtEpDevice]:

@@ -49,4 +49,6 @@ def shapes_with(
 
 
 def as_arrays(values: Mapping[str, object] | None) -> dict[str, Array]:
+    if values is not None and not isinstance(values, Mapping):
+        raise InputError(f"values of inputs are a mapping of names to arrays, not {values!r}")
     return {name: np.asarray(value) for name, value in (values or {}).items()}

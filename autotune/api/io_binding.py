@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from autotune.api.ort_value import CPU_DEVICE, OrtValue, numpy_dtype, require_cpu
+from autotune.api.ort_device import OrtDevice
+from autotune.api.ort_memory import CPU_DEVICE, require_cpu
+from autotune.api.ort_value import OrtValue, contents_of, numpy_dtype
 from autotune.errors import InputError
 from autotune.runtime.executor import Array
 
@@ -26,7 +29,7 @@ class IOBinding:
 
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
-        self._inputs: dict[str, Array] = {}
+        self._inputs: dict[str, Any] = {}  # arrays, or what a value holds
         self._outputs: dict[str, Array | None] = {}  # None: a new array for each run
         self._results: list[OrtValue] = []
 
@@ -36,7 +39,7 @@ class IOBinding:
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """Read an input from a value."""
-        self._inputs[self._known(name, "input")] = ortvalue.numpy()
+        self._inputs[self._known(name, "input")] = contents_of([ortvalue])[0]
 
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: object, shape: Sequence[int], buffer_ptr: int
@@ -63,6 +66,7 @@ class IOBinding:
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Write an output into a value."""
+        contents_of([ortvalue])
         self._outputs[self._known(name, "output")] = ortvalue.numpy()
 
     def synchronize_inputs(self) -> None:
@@ -89,7 +93,7 @@ class IOBinding:
 
     def copy_outputs_to_cpu(self) -> list[Array]:
         """The same as arrays of their own."""
-        return [value.numpy().copy() for value in self._results]
+        return [deepcopy(cast(Array, value.content)) for value in self._results]
 
     def clear_binding_inputs(self) -> None:
         self._inputs.clear()
@@ -106,9 +110,38 @@ class IOBinding:
         return name
 
 
+class SessionIOBinding(IOBinding):
+    """`IOBinding` in the words of ONNX Runtime's inner one, which names devices by `OrtDevice`.
+
+    Args:
+        session: whose inputs and outputs are bound.
+    """
+
+    def bind_input(self, name: str, *where: Any) -> None:
+        """Read an input from an array, or from memory: `OrtDevice`, dtype, shape, address."""
+        if len(where) == 1:
+            self.bind_cpu_input(name, where[0])
+        else:
+            _, dtype, shape, address = _in_main_memory(name, where, (4,))
+            super().bind_input(name, CPU_DEVICE, 0, dtype, shape, address)
+
+    def bind_output(self, name: str, *where: Any) -> None:
+        """Ask for an output, on an `OrtDevice`; with dtype, shape and address it is written there."""
+        found = _in_main_memory(name, where, (1, 4))
+        super().bind_output(name, CPU_DEVICE, 0, *found[1:])
+
+
+def _in_main_memory(name: str, where: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
+    if len(where) not in lengths or not isinstance(where[0], OrtDevice):
+        raise InputError(f"{name!r} is bound to OrtDevice.make('{CPU_DEVICE}', 0), with dtype, shape and address")
+    return where
+
+
 def _at(address: int, element_type: object, shape: Sequence[int]) -> Array:
     """The memory at an address as an array, which does not keep it alive."""
     dtype = numpy_dtype(element_type)
+    if not isinstance(shape, Sequence) or not all(isinstance(extent, int) for extent in shape):
+        raise InputError(f"a shape is a list of numbers, not {shape!r}")
     nbytes = math.prod(shape) * dtype.itemsize
     if address <= 0 or any(extent < 0 for extent in shape):
         raise InputError(f"no tensor of shape {list(shape)} lies at address {address}")

@@ -59,7 +59,7 @@ def reading(database: DatabaseLike, *, tell: bool = True) -> Iterator[Database |
         elif isinstance(database, Database):
             yield database
         else:
-            path = user_database(environment()) if database is None else Path(database)
+            path = _path(database)
             missing = database is None and absent(path)
             yield None if missing else opened.enter_context(Database.open(path, read_only=True))
 
@@ -72,7 +72,7 @@ def file_of(database: OneDatabase) -> Path | None:
     """
     if isinstance(database, Database) or database is False:
         return None
-    return user_database(environment()) if database is None else Path(database)
+    return _path(database)
 
 
 def absent(path: Path) -> bool:
@@ -96,7 +96,7 @@ def writing(database: DatabaseLike) -> Iterator[Database]:
         elif isinstance(database, Database):
             yield database
         else:
-            path = user_database(environment()) if database is None else Path(database)
+            path = _path(database)
             yield opened.enter_context(Database.open(path, make_parents=database is None))
 
 
@@ -124,3 +124,14 @@ def layer_at(location: str) -> Layer:
     if folder is None:
         raise DatabaseError("layers need a folder for what was read of them; set HOME or XDG_CACHE_HOME")
     return Layer(location, folder / "layers", _say)
+
+
+def _path(database: object) -> Path:
+    """Of the file named, the user's for None. Raises DatabaseError for what names no file."""
+    if database is None:
+        return user_database(environment())
+    if not isinstance(database, (str, os.PathLike)):
+        raise DatabaseError(
+            f"a database is a file, a Database, False for none or None for the user's, not {database!r}"
+        )
+    return Path(database)

@@ -15,6 +15,8 @@ from autotune.compiler.compile import CompiledModel
 from autotune.errors import InputError
 from autotune.target import Target
 
+_ONE_FILE = "one file holds code and weights"
+
 
 class OrtCompileApiFlags(IntFlag):
     """What compiling complains of. Some nodes are compiled always."""
@@ -50,13 +52,15 @@ class ModelCompiler:
         self._options = SessionOptions() if sess_options is None else sess_options
         check_loading(self._options)
         self._model = input_model_path_or_bytes
+        if not isinstance(flags, int):
+            raise InputError(f"flags are OrtCompileApiFlags, not {flags!r}")
         self._flags = OrtCompileApiFlags(int(flags))
         for name, elsewhere in (
             ("external_initializers_file_path", external_initializers_file_path),
             ("get_initializer_location_func", get_initializer_location_func),
         ):
             if elsewhere:
-                tell_once(f"ModelCompiler's {name}", "one file holds code and weights")
+                tell_once(f"ModelCompiler's {name}", _ONE_FILE)
 
     def compile_to_file(self, output_model_path: str | os.PathLike[str] | None = None) -> None:
         """Write a compiled model, which a session opens.
@@ -83,6 +87,19 @@ class ModelCompiler:
     def compile_to_stream(self, write_function: Callable[[bytes], object]) -> None:
         """Have a function told of those bytes. Raises as `compile_to_file`."""
         write_function(self.compile_to_bytes())
+
+    def set_ep_context_binary_information(self, output_directory: str | os.PathLike[str], model_name: str) -> None:
+        """Has no effect: one file holds code and weights. Raises InputError where either is empty."""
+        if not str(output_directory) or not model_name:
+            raise InputError("set_ep_context_binary_information needs a directory and a name of the model")
+        tell_once("set_ep_context_binary_information", _ONE_FILE)
+
+    def set_ep_context_data_write_func(self, write_func: object) -> None:
+        """Has no effect: one file holds code and weights."""
+        tell_once("set_ep_context_data_write_func", _ONE_FILE)
+
+    def clear_ep_context_data_write_func(self) -> None:
+        """Nothing: no such function is called."""
 
     def _compiled(self) -> CompiledModel:
         found = load(

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import logging
+import platform
+import sys
 from collections.abc import Callable
 
 from autotune.api.session_options import set_default_logger_severity, tell_once
 from autotune.errors import InputError
 from autotune.version import installed_version
+
+package_name = "autotune"
+"""ONNX Runtime's name of itself says for which device it was made."""
+
+cuda_version = ""
+"""Of no CUDA: autotune runs on the CPU."""
+
+
+def has_collective_ops() -> bool:
+    """False: a model runs on one machine."""
+    return False
+
+
+def print_debug_info() -> None:
+    """Print versions and the platform, for a report of a bug; `autotune machine` says more."""
+    python = f"{platform.python_implementation()} {platform.python_version()} at {sys.executable}"
+    sys.stdout.write(f"autotune version: {get_version_string()}\nplatform: {platform.platform()}\npython: {python}\n")
 
 
 def get_version_string() -> str:

@@ -16,10 +16,10 @@ from autotune.api.fallback import FallbackModel, check_fallback
 from autotune.api.io_binding import IOBinding
 from autotune.api.node_arg import NodeArg
 from autotune.api.ort_device import OrtDevice
-from autotune.api.ort_value import OrtValue
+from autotune.api.ort_value import OrtValue, contents_of
 from autotune.api.providers import CPU, check_providers
 from autotune.api.session_devices import SessionDevices
-from autotune.api.session_options import SessionOptions, check_loading, check_readable, with_threads
+from autotune.api.session_options import SessionOptions, check_loading, check_readable, tell_once, with_threads
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
@@ -51,6 +51,7 @@ class InferenceSession(SessionDevices):
         sess_options: `SessionOptions`, which say what of them is heeded. Of ONNX Runtime's own ones the attributes are
             read alike; dimensions and entries that were added to them cannot be read, which warns, once.
         providers, provider_options: as in ONNX Runtime; another one than the CPU warns, once.
+        disabled_optimizers: as in ONNX Runtime; any warns, once: `skip_passes` leaves out autotune's.
         target: as for `autotune.compile`; a compiled file has its own.
         database: as for `autotune.compile`.
         shapes: dimensions of inputs by name, where the model leaves them open. Dimensions that stay open are bound
@@ -83,6 +84,7 @@ class InferenceSession(SessionDevices):
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Mapping[Any, Any]] | None = None,
         *,
+        disabled_optimizers: Collection[str] | None = None,
         target: str | Target | None = None,
         database: DatabaseLike = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
@@ -103,6 +105,8 @@ class InferenceSession(SessionDevices):
         check_readable(self._options)
         check_loading(self._options)
         check_providers(providers)
+        if disabled_optimizers:
+            tell_once("disabled_optimizers", "skip_passes=(...) leaves out autotune's passes")
         self._fallback: Callable[[UnsupportedError], FallbackModel] | None = None
         self._inputs: tuple[ModelInput, ...] | None = None  # where the user says more about them than the model
         path = Path(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
@@ -211,6 +215,9 @@ class InferenceSession(SessionDevices):
         Raises:
             InputError: an open dimension is not given. ModelError: these extents make the model impossible.
         """
+        for symbol, extent in extents.items():
+            if not isinstance(extent, int):
+                raise InputError(f"the extent of {symbol} is a whole number, not {extent!r}")
         model = self._model
         if not isinstance(model, (Executor, FallbackModel)):
             model.prepare(extents)
@@ -285,7 +292,7 @@ class InferenceSession(SessionDevices):
     ) -> list[OrtValue]:  # fmt: skip
         """`run` with values in and out, which share their memory with NumPy."""
         _check_mapping(input_dict_ort_values)
-        feeds = {name: value.numpy() for name, value in input_dict_ort_values.items()}
+        feeds = dict(zip(input_dict_ort_values, contents_of([*input_dict_ort_values.values()])))
         return [OrtValue(array) for array in self.run(output_names, feeds, run_options)]
 
     def run_with_ortvaluevector(
@@ -307,7 +314,7 @@ class InferenceSession(SessionDevices):
             raise InputError("there must be one feed per name, and one value per name or none to write to")
         if not all(isinstance(device, OrtDevice) for device in fetch_devices):
             raise InputError("fetch_devices are OrtDevice.make('cpu', 0)")
-        given = {name: value.numpy() for name, value in zip(feed_names, feeds)}
+        given = dict(zip(feed_names, contents_of(feeds)))
         into = {name: value.numpy() for name, value in zip(fetch_names, fetches)}
         fetches[:] = map(OrtValue, self.run_named(fetch_names, given, into))
 
@@ -341,6 +348,8 @@ class InferenceSession(SessionDevices):
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
         """Run on what is bound. Raises InputError as `run`, and when no output is bound."""
+        if not isinstance(iobinding, IOBinding):
+            raise InputError(f"io_binding() makes what is run with, not {iobinding!r}")
         _check_begun(run_options)
         iobinding.run()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from autotune.api.node_arg import NodeArg
 from autotune.api.ort_memory import CPU_MEMORY, OrtMemoryInfo
 from autotune.api.ort_value import OrtValue
 from autotune.api.session_options import tell_once
-from autotune.errors import InputError
+from autotune.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from autotune.api.ep_devices import OrtEpDevice  # looks at the machine, which a run need not
@@ -35,6 +35,12 @@ class SessionDevices(ABC):
         """Main memory, for each output."""
         return [CPU_MEMORY for _ in self.get_outputs()]
 
+    def get_provider_graph_assignment_info(self) -> NoReturn:
+        """Raises UnsupportedError: nodes are compiled into kernels."""
+        raise UnsupportedError(
+            "get_provider_graph_assignment_info: the CPU runs all nodes; autotune.explain(model) says in which kernels"
+        )
+
     def get_input_epdevices(self) -> list[OrtEpDevice]:
         """The CPU, for each input."""
         from autotune.api.ep_devices import get_ep_devices
@@ -50,7 +56,7 @@ class SessionDevices(ABC):
 
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
         """Has no effect. Raises InputError when there are no options."""
-        if not options:
+        if not options or not isinstance(options, Mapping):
             raise InputError("set_ep_dynamic_options needs at least one option")
         for name in options:
             tell_once(f"the dynamic option {name!r}", "a compiled program has none")

@@ -201,6 +201,8 @@ class SessionOptions(_Options):
     def add_provider_for_devices(self, devices: Sequence[Any], options: object = None) -> None:
         """Has no effect: autotune runs on the CPU."""
         for device in devices:
+            if not hasattr(device, "ep_name"):
+                raise InputError(f"get_ep_devices() gives devices, not {device!r}")
             self.add_provider(device.ep_name)
 
     def set_provider_selection_policy(self, policy: OrtExecutionProviderDevicePolicy) -> None:
@@ -211,6 +213,13 @@ class SessionOptions(_Options):
     def set_provider_selection_policy_delegate(self, delegate: object) -> None:
         """Has no effect: there is one provider."""
         tell_once("set_provider_selection_policy_delegate", "it runs on the CPU")
+
+    def set_ep_context_data_read_func(self, read_func: object, max_data_size: int) -> None:
+        """Has no effect: no code of another device's compiler is read."""
+        tell_once("set_ep_context_data_read_func", "it reads no code of another device's compiler")
+
+    def clear_ep_context_data_read_func(self) -> None:
+        """Nothing: no such function is called."""
 
     def set_load_cancellation_flag(self, cancel: bool) -> None:
         """Whether to refuse to load a model with these options. One that is being loaded already is loaded."""

@@ -440,6 +440,8 @@ def _budget(budget: str | float | Budget | None, trials: int | None, usual: str)
         budget = Budget(seconds=float(budget))
     if budget is None:
         return Budget(trials=trials)
+    if not isinstance(budget, Budget):
+        raise ConfigError(f"a budget is a text such as '5m', seconds or a Budget, not {budget!r}")
     return budget if trials is None else replace(budget, trials=trials)
 
 

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli.compile import reason_lines
+from autotune.cli.compile import print_reasons
 from autotune.cli.table import Table
 from autotune.cli.text import print_prose, print_table, table
 from autotune.machine import cpu_features
-from autotune.report.text import duration, percent, work
+from autotune.report.text import counted, duration, percent, work
 
 if TYPE_CHECKING:
     from autotune.api.bench import Timing
@@ -78,8 +78,7 @@ def show_timing(timing: Timing, command: str | None) -> None:
         print_prose(_SATURATES)
     if timing.coverage is not None:
         print_prose(timing.coverage.line())
-        for line in reason_lines(timing.coverage, command):
-            print(line)
+        print_reasons(timing.coverage, command)
 
 
 def peer_saturates(timing: Timing, features: Collection[str]) -> bool:
@@ -162,7 +161,7 @@ def _machine_line(found: Comparison, streams: int) -> str:
     calls = sum(len(one.calls) for one in found.results)
     at_once = f"; {streams} streams at once" if streams > 1 else ""
     turns = " in turn" if len(found.results) > 1 else ""
-    return f"{this_machine().model}; {found.rounds} rounds{turns}, {calls} calls{at_once}"
+    return f"{this_machine().model}; {counted(found.rounds, 'round')}{turns}, {calls} calls{at_once}"
 
 
 def _faster(ratio: Ratio) -> str:

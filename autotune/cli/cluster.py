@@ -39,7 +39,7 @@ def status(cluster: ClusterOption = None, imports: ImportOption = None, as_json:
     text.print_table(table)
     for member in members:
         if member.problem:
-            print(f"{text.cell(member.name)} cannot be used: {text.cell(member.problem)}")
+            text.print_prose(f"{text.cell(member.name)} cannot be used: {text.cell(member.problem)}")
 
 
 def _cells(member: Member) -> tuple[str, ...]:

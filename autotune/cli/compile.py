@@ -36,7 +36,7 @@ from autotune.cli.options import (
     parse_size,
 )
 from autotune.cli.status import working
-from autotune.cli.text import facts, finite, print_json, print_table, size, table
+from autotune.cli.text import facts, finite, print_json, print_prose, print_table, size, table
 from autotune.errors import InputError
 from autotune.report.text import counted, duration, percent
 
@@ -192,7 +192,7 @@ def show_file(out: Path, compiled: CompiledModel, seconds: float) -> None:
     print_table(
         facts(
             ("file", f"{out} ({size(out.stat().st_size)}, written in {seconds:.1f} s)"),
-            ("kernels", f"{len(program.calls)} calls of {len(compiled.objects)} objects"),
+            ("kernels", f"{counted(len(program.calls), 'call')} of {counted(len(compiled.objects), 'object')}"),
             ("memory", f"weights {size(program.constant_bytes)}, a run {_arena(compiled)}"),
             ("threads", str(program.num_threads)),
             ("precision", str(compiled.precise)),
@@ -223,8 +223,8 @@ def show_shapes(out: Path, compiled: CompiledShapes, seconds: float, command: st
     for use in compiled.uses:
         shown.add_row(*map(str, use.extents.values()), size(use.arena_bytes), size(use.own_bytes))
     print_table(shown)
-    found = f"{len(compiled.models)} programs of {len(compiled.artifact.objects)} objects"
-    print(f"{out}: {found}, {size(weights)} of weights ({size(out.stat().st_size)}, written in {seconds:.1f} s)")
+    found = f"{counted(len(compiled.models), 'program')} of {counted(len(compiled.artifact.objects), 'object')}"
+    print_prose(f"{out}: {found}, {size(weights)} of weights ({size(out.stat().st_size)}, written in {seconds:.1f} s)")
     print_coverage(coverage, command, here)
 
 
@@ -253,26 +253,31 @@ def _arena(compiled: CompiledModel) -> str:
     return f"{size(compiled.program.arena_bytes)}{above}"
 
 
+_TIERS = 12
+"""Letters before what is said of a tier."""
+
+
 def print_coverage(coverage: Coverage, command: str, here: bool = True) -> None:
     """What is tuned, what is not and why, and the command that changes it, `here` or on another machine."""
     for part in coverage.parts:
         time_text = f", {duration(part.seconds)} as measured" if part.seconds is not None else ""
-        print(f"{part.tier:>10}: {percent(part.share)} of the flops in {counted(part.kernels, 'kernel')}{time_text}")
-    for line in reason_lines(coverage, command, here):
-        print(line)
+        share = f"{part.tier:>10}: {percent(part.share)} of the flops in {counted(part.kernels, 'kernel')}{time_text}"
+        print_prose(share, _TIERS)
+    print_reasons(coverage, command, here)
 
 
-def reason_lines(coverage: Coverage, command: str | None, here: bool = True) -> list[str]:
+def print_reasons(coverage: Coverage, command: str | None, here: bool = True) -> None:
     """Why kernels have no record that applies, and the command that changes it; nothing where all have one.
 
     Args:
         command: None where the caller says how to go on.
         here: whether this machine can run what is tuned.
     """
-    lines = [f"            {counted(count, 'kernel')}: {reason}" for reason, count in coverage.reasons[:4]]
-    lines += [f"            {line}" for line in coverage.plain_lines()]
-    where = "" if here else ", on a CPU of that kind"
-    return lines if coverage.complete or command is None else [*lines, f"to tune them{where}: {command}"]
+    lines = [f"{counted(count, 'kernel')}: {reason}" for reason, count in coverage.reasons[:4]]
+    for line in (*lines, *coverage.plain_lines()):
+        print_prose(f"{'':{_TIERS}}{line}", _TIERS)
+    if not coverage.complete and command is not None:
+        print(f"to tune them{'' if here else ', on a CPU of that kind'}: {command}")
 
 
 def file_values(out: Path, compiled: CompiledModel, coverage: Coverage, seconds: float) -> dict[str, object]:

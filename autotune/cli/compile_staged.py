@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.cli.text import print_json, print_table, size, table
+from autotune.cli.text import print_json, print_prose, print_table, size, table
 from autotune.report.text import counted
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def show_staged(out: Path, ready: StagedFile, seconds: float, as_json: bool) -> 
     every = [*ready.shapes.exact, *ready.shapes.ranged]
     named = [", ".join(f"{symbol} = {extent}" for symbol, extent in one.items()) for one in every if one]
     found = f"{counted(len(ready.programs), 'program')}, {size(weights)} of packed weights, the model's {size(model)}"
-    print(f"{out}: {found} ({size(out.stat().st_size)}, written in {seconds:.1f} s)")
-    print(f"ready for: {'; '.join(named) or 'what these runs led to'}")
-    print("compiled when they come: other shapes, and values that lead to other programs")
+    print_prose(f"{out}: {found} ({size(out.stat().st_size)}, written in {seconds:.1f} s)")
+    print_prose(f"ready for: {'; '.join(named) or 'what these runs led to'}")
+    print_prose("compiled when they come: other shapes, and values that lead to other programs")
     return coverage
 
 

@@ -124,7 +124,7 @@ def best(
         record = None if match.record is None else _values(match.record, origin)
         text.print_json({"workload": key, "tier": match.tier.value, "reason": match.reason, "record": record})
         return
-    print(f"{match.tier.value}: {match.reason}")
+    text.print_prose(f"{match.tier.value}: {match.reason}")
     if match.record is not None:
         record = match.record
         own = record.interface == records.TEMPLATE_INTERFACE
@@ -228,7 +228,7 @@ def prune(
             {"deleted": deleted, "kept": after.trials, "bytes_before": before, "bytes_after": after.size_bytes}
         )
     else:
-        print(
+        text.print_prose(
             f"{counted(deleted, 'trial')} deleted, {after.trials} kept; "
             f"{text.size(before)} before, {text.size(after.size_bytes)} now"
         )
@@ -366,7 +366,7 @@ def _report(report: MergeReport, as_json: bool) -> None:
     if as_json:
         text.print_json(dataclasses.asdict(report))
     else:
-        print(
+        text.print_prose(
             f"{counted(report.added, 'trial')} added, {report.replaced} replaced by newer ones, "
             f"{report.kept} were there already"
         )

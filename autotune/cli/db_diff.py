@@ -52,4 +52,4 @@ def diff(
         (sum(one.here is None and one.other is not None for one in found), "known there only"),
     ]
     summary = ", ".join(f"{count} {what}" for count, what in parts if count)
-    print(f"{counted(len(found), 'kernel')}: {summary or 'none has a verified time'}")
+    text.print_prose(f"{counted(len(found), 'kernel')}: {summary or 'none has a verified time'}")

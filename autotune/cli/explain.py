@@ -14,8 +14,8 @@ from autotune.cli.options import (
     OpOption,
 )
 from autotune.cli.status import working
-from autotune.cli.text import facts, print_json, print_table, size, table
-from autotune.report.text import duration, work
+from autotune.cli.text import facts, print_json, print_prose, print_table, size, table
+from autotune.report.text import duration, percent, work
 
 if TYPE_CHECKING:
     from autotune.report.explain import Explanation
@@ -107,8 +107,8 @@ def _summary(e: Explanation, target: Target) -> None:
         ("schedule", f"{e.choice.config.template or 'stored steps'}, {e.choice.tier.value}: {e.choice.reason}"),
     ]
     if e.choice.seconds is not None:
-        share = f", {100 * least.seconds / e.choice.seconds:.0f} % of what the limit allows"
-        rows.append(("measured", duration(e.choice.seconds) + share))
+        share = f"{percent(least.seconds / e.choice.seconds)} of what the limit allows"
+        rows.append(("measured", f"{duration(e.choice.seconds)}, {share}"))
     knobs = e.choice.config.without("template")
     rows.append(("knobs", ", ".join(f"{name}={knobs[name]}" for name in knobs) or "none"))
     print_table(facts(*rows))
@@ -169,7 +169,8 @@ def _opinions(e: Explanation) -> None:
     shown = table("number of the nest", "here", "usual", "worth", right=("here", "usual", "worth"))
     for one in opinions:
         shown.add_row(one.name, f"{one.value:.3g}", f"{one.usual:.3g}", f"{one.factor:.2f}×")
-    print("\nwhat the cost model expects of it; worth: of the value here, not a random schedule's")
+    print()
+    print_prose("what the cost model expects of it; worth: of the value here, not a random schedule's")
     print_table(shown)
 
 

@@ -120,7 +120,9 @@ def _measure(here: Machine, target: Target, as_json: bool, force: bool) -> None:
         return
     print(f"kept in {path}")
     if key != target.key:
-        print(f"the target is {key} now, was {target.key}: what was tuned before seeds the search, but is not applied")
+        print_prose(
+            f"the target is {key} now, was {target.key}: what was tuned before seeds the search, but is not applied"
+        )
 
 
 def _listed(names: tuple[str, ...]) -> str:

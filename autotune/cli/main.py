@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import io
 import os
 import signal
 import sys
@@ -129,10 +130,14 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _output() -> Iterator[None]:
-    """Standard streams that may be closed, read by a `head` that has seen enough, or on a full disk."""
+    """Standard streams that may be closed, of few letters, read by a `head` that has seen enough, or on a full disk."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lasts
+        stream = getattr(sys, name)
+        few = isinstance(stream, io.TextIOWrapper) and (stream.encoding.lower() != "utf-8" or stream.errors == "strict")
+        if few and stream.errors != "backslashreplace":
+            stream.reconfigure(errors="replace")  # µs, × and names of files, in a locale that has no letters for them
     try:
         try:
             yield

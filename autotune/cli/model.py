@@ -12,7 +12,7 @@ import typer
 from autotune.cli.group import Group
 from autotune.cli.options import JsonOption, check_writable
 from autotune.cli.status import working
-from autotune.cli.text import finite, print_json, print_table, size, table
+from autotune.cli.text import finite, print_json, print_prose, print_table, size, table
 from autotune.report.text import counted, percent
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def train(
         print_json({**dataclasses.asdict(trained), "path": str(trained.path)})
         return
     learned = f"{counted(trained.candidates, 'candidate')} of {counted(trained.tasks, 'task')}"
-    print(f"{trained.path}: {size(trained.bytes)}, from {learned}")
+    print_prose(f"{trained.path}: {size(trained.bytes)}, from {learned}")
     if output is None:
-        print("it is in use from now on; `autotune model reset` goes back to the shipped one")
+        print_prose("it is in use from now on; `autotune model reset` goes back to the shipped one")
 
 
 def evaluate(
@@ -72,7 +72,7 @@ def evaluate(
         print_json({name: [{**s, "order": finite(s["order"])} for s in scores] for name, scores in values.items()})
         return
     if not found.left_out:
-        print("too little was measured to leave any of it out: tune more kernels")
+        print_prose("too little was measured to leave any of it out: tune more kernels")
     known = {score.name: score for score in found.before}
     shown = table("candidates", "order", "first", "best of 10", "in use: order", "first", "task",
                   right=("candidates", "order", "first", "best of 10", "in use: order"))  # fmt: skip
@@ -83,10 +83,10 @@ def evaluate(
     if found.left_out:
         print_table(shown)
     if len(found.left_out) > SHOWN:
-        print(f"the {SHOWN} known worst of {len(found.left_out)} tasks")
+        print_prose(f"the {SHOWN} known worst of {len(found.left_out)} tasks")
     for what, scores in ((f"trained without each {leave_out}", found.left_out), ("the model in use", found.before)):
         if scores:
-            print(f"{what}: {_summary(scores)}")
+            print_prose(f"{what}: {_summary(scores)}")
 
 
 def _summary(scores: tuple[Score, ...]) -> str:
@@ -110,7 +110,9 @@ def explain(as_json: JsonOption = False) -> None:
         if as_json:
             print_json({"path": None, "key": None, "note": None, "features": {}})
             return
-        print("no model fits this version: untuned schedules come from a closed form; `autotune model train` makes one")
+        print_prose(
+            "no model fits this version: untuned schedules come from a closed form; `autotune model train` makes one"
+        )
         return
     forest, path = used
     shares = forest.attention()
@@ -121,7 +123,7 @@ def explain(as_json: JsonOption = False) -> None:
     for name, share in shares.items():
         shown.add_row(name, percent(share))
     print_table(shown)
-    print(f"{path}: {forest.note or 'no note'}")
+    print_prose(f"{path}: {forest.note or 'no note'}")
 
 
 def reset(as_json: JsonOption = False) -> None:
@@ -132,7 +134,7 @@ def reset(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"removed": None if removed is None else str(removed)})
         return
-    print("there is no own model: the shipped one is in use" if removed is None else f"removed {removed}")
+    print_prose("there is no own model: the shipped one is in use" if removed is None else f"removed {removed}")
 
 
 MODEL = Group(

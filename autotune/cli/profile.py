@@ -21,7 +21,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.status import working
 from autotune.cli.text import cell, percents, print_json, print_prose, print_table, size, table
-from autotune.report.text import duration, percent
+from autotune.report.text import counted, duration, percent
 
 if TYPE_CHECKING:
     from autotune.report.profile import HostProfile, KernelProfile, Profile
@@ -75,7 +75,7 @@ def profile(
     else:
         _show(found, top, asked.tune_command(model))
         if trace is not None:
-            print(f"trace in {trace}: open it in chrome://tracing or ui.perfetto.dev")
+            print_prose(f"trace in {trace}: open it in chrome://tracing or ui.perfetto.dev")
 
 
 def _show(found: Profile, top: int, command: str) -> None:
@@ -110,19 +110,18 @@ def _show(found: Profile, top: int, command: str) -> None:
     print_table(shown)
     rest = rows[top:]
     if rest:
-        print(
-            f"and {len(rest)} more kernels, {duration(sum(row.seconds for row in rest))} together (--top {len(rows)})"
-        )
-    parts = [(f"{calls} kernels of {name}", seconds) for name, calls, seconds in found.by_template()]
+        together = duration(sum(row.seconds for row in rest))
+        print_prose(f"and {counted(len(rest), 'more kernel')}, {together} together (--top {len(rows)})")
+    parts = [(f"{counted(calls, 'kernel')} of {name}", seconds) for name, calls, seconds in found.by_template()]
     if found.hosts:
-        parts.append((f"{len(found.hosts)} host functions", sum(host.seconds for host in found.hosts)))
+        parts.append((counted(len(found.hosts), "host function"), sum(host.seconds for host in found.hosts)))
     shares = percents([seconds / found.seconds if found.seconds else 0.0 for _, seconds in parts])
     for (what, _), share in zip(parts, shares):
-        print(f"{share:>8} in {what}")
-    hosts = f" and {len(found.hosts)} host functions" if found.hosts else ""
+        print_prose(f"{share:>8} in {what}", 9)
+    hosts = f" and {counted(len(found.hosts), 'host function')}" if found.hosts else ""
     programs = "" if found.programs == 1 else f", in {found.programs} programs"
     print_prose(
-        f"{duration(found.seconds)} in {len(found.kernels)} kernels{hosts}{programs};"
+        f"{duration(found.seconds)} in {counted(len(found.kernels), 'kernel')}{hosts}{programs};"
         f" a whole run takes {duration(found.latency)}"
     )
     if found.waiting is not None:
@@ -130,7 +129,9 @@ def _show(found: Profile, top: int, command: str) -> None:
     count, here, record = found.recorded
     if count:
         held = f"{duration(here)} here, {duration(record)} when tuned ({here / record:.2f}×)"
-        print_prose(f"{count} kernels with a record: {held}; `slower` is the time here over the time when tuned")
+        print_prose(
+            f"{counted(count, 'kernel')} with a record: {held}; `slower` is the time here over the time when tuned"
+        )
     elif found.kernels:
         reason = Counter(kernel.report.reason for kernel in found.kernels).most_common(1)[0][0]
         print_prose(f"no kernel has a record to hold its time against: {reason}")

@@ -16,7 +16,7 @@ from autotune.cli.options import (
     check_writable,
 )
 from autotune.cli.status import working
-from autotune.cli.text import print_json, size
+from autotune.cli.text import print_json, print_prose, size
 from autotune.errors import InputError
 from autotune.report.text import duration
 
@@ -71,6 +71,6 @@ def report(
         }
         print_json(values)
         return
-    print(f"{out} ({size(out.stat().st_size)}): {duration(page.profile.latency)} a run; {page.coverage.line()}")
+    print_prose(f"{out} ({size(out.stat().st_size)}): {duration(page.profile.latency)} a run; {page.coverage.line()}")
     for line in page.notes:
         note(line)

@@ -26,10 +26,17 @@ def print_table(table: Table | Facts) -> None:
         print(line)
 
 
-def print_prose(text: str) -> None:
-    """A line for people, on a terminal broken between words. Commands to be copied are printed as they are."""
+def print_prose(text: str, hanging: int = 0) -> None:
+    """A line for people, on a terminal broken between words. Commands to be copied are printed as they are.
+
+    Args:
+        hanging: how many letters the lines after the first are indented.
+    """
     width = shown_width()
-    print(text if width is None else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
+    if width is not None:
+        indent = " " * hanging
+        text = textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    print(text)
 
 
 def shown_width() -> int | None:

@@ -79,7 +79,7 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
         return [f"{subject}: {change}{what}{doubt}", *map(_doubt, filter(_doubtful, known))]
     threads = "1 thread" if report.target.num_threads == 1 else f"{report.target.num_threads} threads"
     if verdict.same:
-        found = f"{duration(verdict.untuned_seconds)} (median of {verdict.rounds} rounds on {threads})"
+        found = f"{duration(verdict.untuned_seconds)} (median of {counted(verdict.rounds, 'round')} on {threads})"
         tried = any(task.trials for task in report.search.tasks)
         why = "nothing faster was found" if tried else "no time was left to try anything"
         lines = [f"{subject}: {found}; {why}: the tuned program is the untuned one"]
@@ -88,7 +88,7 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
     times = f"in turn {verdict.speedup:.2f}× as fast"
     if verdict.interval is not None:
         times += f" ({verdict.interval[0]:.2f} to {verdict.interval[1]:.2f})"
-    line = f"{subject}: {medians}, {times}, {verdict.rounds} rounds on {threads}"
+    line = f"{subject}: {medians}, {times}, {counted(verdict.rounds, 'round')} on {threads}"
     return [line, *_beside(report, verdict), *_decision(report, verdict)]
 
 

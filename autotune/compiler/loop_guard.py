@@ -40,7 +40,7 @@ class LoopLimit:
         share = int(machine.memory_bytes() * SHARE) or None
         if max_memory is not None and (share is None or max_memory <= share):
             return LoopLimit(max_memory, "max_memory allows")
-        return LoopLimit(share, f"one loop may have, {SHARE:.0%} of this machine's memory")
+        return LoopLimit(share, f"one loop may have, {100 * SHARE:.0f} % of this machine's memory")
 
 
 class LoopGuard:

@@ -8,6 +8,7 @@ from autotune.graph import Graph, one_line, verify
 from autotune.graph.frontend import OnnxModel, Stage, convert_part, convert_whole, known_types, whole
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.body import is_loop
+from autotune.graph.frontend.guesses import refuse_at_any_shape
 from autotune.graph.host import host_function
 
 
@@ -37,6 +38,7 @@ def outline(model: OnnxModel) -> Outline:
         if graph is not None:
             verify(graph)
             return Outline(graph, (), 1, False)
+        refuse_at_any_shape(model)
         stage = convert_part(model, whole(model), known_types(model.inputs))
     hosts = tuple(label(model, index) for index in sorted({*stage.hosts, *possible_hosts(model, stage)}))
     return Outline(stage.graph, hosts, least_segments(stage), stage.rest is not None)

@@ -33,8 +33,8 @@ class Precision:
         """
         if name not in NAMES:
             raise InputError(f"there is no precision {name!r}; there are {', '.join(NAMES)}")
-        if max_error is not None and not 0 < max_error < 1:
-            raise InputError(f"the largest error {max_error} is no share of a range; give for example {MAX_ERROR}")
+        if max_error is not None and not (isinstance(max_error, (int, float)) and 0 < max_error < 1):
+            raise InputError(f"the largest error {max_error!r} is no share of a range; give for example {MAX_ERROR}")
         if max_error is not None and name in ("f16", "bf16"):
             raise InputError(f"a largest error is what precisions model, f32 and auto heed, not {name}")
         return Precision(name, MAX_ERROR if max_error is None and name == "auto" else max_error)

@@ -68,7 +68,7 @@ class StagedModel:
         self._model = model
         self._dtypes = {i.name: DType(i.dtype).numpy for i in model.inputs if i.is_tensor}
         self._others = {i.name: i for i in model.inputs if not i.is_tensor}
-        self._fed: list[tuple[str, np.dtype[np.generic], tuple[int, ...]]] = []  # of the last feeds that were right
+        self._fed: list[tuple[str, np.dtype[np.generic], tuple[int, ...]]] | None = None  # of the last right feeds
         workshop = Workshop(making, LoopLimit.of(making.max_memory), RowMemory(making.max_memory))
         self._workshop = workshop
         self._stages = Stages(model, whole(model), tuple(model.outputs), workshop)
@@ -189,7 +189,7 @@ class StagedModel:
     def like_last(self, feeds: Mapping[str, object]) -> object | None:
         """What is known of the last feeds, where these are arrays of the same types: they are right, too."""
         fed = self._fed
-        for name, dtype, shape in fed:
+        for name, dtype, shape in fed or ():
             value = feeds.get(name)
             if not isinstance(value, np.ndarray) or value.dtype is not dtype or value.shape != shape:
                 return None

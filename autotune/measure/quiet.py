@@ -63,9 +63,11 @@ class Disturbance:
         """In words; empty when it was quiet."""
         names = f", mostly {' and '.join(self.by)}," if self.by else ""
         found = (
-            [f"other programs{names} took {self.crowded:.0%} of the cores' time"] if self.crowded > QUIET_SHARE else []
+            [f"other programs{names} took {100 * self.crowded:.0f} % of the cores' time"]
+            if self.crowded > QUIET_SHARE
+            else []
         )
-        found += [f"the virtual machine's host took {self.stolen:.0%}"] if self.stolen > QUIET_STEAL else []
+        found += [f"the virtual machine's host took {100 * self.stolen:.0f} %"] if self.stolen > QUIET_STEAL else []
         found += ["cores lowered their clock because they were hot"] if self.throttled else []
         return f"{' and '.join(found)} (load {self.load:.1f})" if found else ""
 

@@ -73,6 +73,7 @@ def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]
     Raises:
         ModelError: unknown names in `shapes`, contradictions, impossible dimensions.
     """
+    check_given(shapes)
     names = [declared.name for declared in inputs]
     open_dims = list(dict.fromkeys(dim for declared in inputs for dim in declared.dims or () if isinstance(dim, str)))
     symbols: dict[str, int] = {}
@@ -96,6 +97,15 @@ def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]
         check_possible(declared.name, dims)
         bound.append(replace(declared, dims=dims))
     return tuple(bound)
+
+
+def check_given(shapes: object) -> None:
+    """Raises InputError for what is no mapping of names to whole numbers."""
+    if not isinstance(shapes, Mapping):
+        raise InputError(f"shapes are a mapping of names to dimensions, not {shapes!r}")
+    for name, extents in shapes.items():
+        if not isinstance(extents, Sequence) or not all(hasattr(extent, "__index__") for extent in extents):
+            raise InputError(f"the dimensions of {name!r} are a list of whole numbers, not {extents!r}")
 
 
 def rename_symbols(inputs: tuple[ModelInput, ...], names: Mapping[str, str]) -> tuple[ModelInput, ...]:

@@ -51,7 +51,7 @@ class Config(Mapping[str, KnobValue]):
     def from_json(cls, text: str) -> Config:
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ConfigError(
                 f"a config must be a JSON object, but this is not JSON: {text[:80]!r} ({error})"
             ) from None

@@ -169,8 +169,8 @@ def test_a_wish_counts_more_than_the_clock_and_wrong_answers_more_than_a_wish(
 
 
 def test_what_disturbed_the_timing_is_told(database: Database, observed: ObservedProgram) -> None:
-    found = verdict_of(database, observed, FakeClock(lambda name: 1e-3, disturbance="other programs took 40%"))
-    assert found.disturbance == "other programs took 40%"
+    found = verdict_of(database, observed, FakeClock(lambda name: 1e-3, disturbance="other programs took 40 %"))
+    assert found.disturbance == "other programs took 40 %"
     again = verdict_of(database, observed, FakeClock(lambda name: 1e-3))
     assert again == replace(found, repeated=True), "it is said again as long as the verdict stands"
 

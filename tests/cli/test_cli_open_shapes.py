@@ -148,3 +148,13 @@ def test_passes_can_be_left_out_and_graphs_dumped_wherever_a_model_is_compiled(f
     assert not any("sink-reshapes" in path.name for path in (tmp_path / "less").iterdir())
     done = invoke("compile", folder / "reshape.onnx", *out, "--skip-pass", "none-such")
     assert done.exit_code == 1 and "there is no graph pass 'none-such'" in done.stderr
+
+
+def test_check_names_what_no_shape_helps_while_shapes_are_open(tmp_path: Path) -> None:
+    model = conv_model("N")
+    model.graph.node[0].name = "first"
+    model.graph.node[0].attribute.append(helper.make_attribute("auto_bad", "VALID"))
+    path = save(model, tmp_path / "odd.onnx")
+    done = invoke("check", path)
+    assert done.exit_code == 1 and done.stdout == ""
+    assert done.stderr == "error: node 'first' (Conv): Conv has no attribute 'auto_bad' in opset 17\n"

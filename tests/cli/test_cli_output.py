@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import stat
@@ -33,6 +34,21 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
         ("at passes | true", 1, ""),
         ("at passes >&-", 0, ""),
         ("at check nowhere.onnx 2>&-", 1, ""),
+        ("at check nowhere.onnx 2>/dev/full", 1, ""),
+        ("at passes <&- >&- 2>&-", 0, ""),
+        ("PYTHONIOENCODING=ascii at passes > /dev/null", 0, ""),
+        ("PYTHONIOENCODING=latin-1:strict at passes > /dev/null", 0, ""),
+        ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 at passes > /dev/null", 0, ""),
+        ("COLUMNS=1 at passes > /dev/null", 0, ""),
+        ("COLUMNS=-5 at passes > /dev/null", 0, ""),
+        ("COLUMNS=² at passes > /dev/null", 0, ""),
+        ("TERM=dumb NO_COLOR=1 at passes > /dev/null", 0, ""),
+        ("PYTHONWARNINGS=error at passes > /dev/null", 0, ""),
+        (
+            "env -u HOME -u XDG_DATA_HOME -u AUTOTUNE_DB at db list",
+            1,
+            "error: no tuning database is named and HOME is not set; give --db FILE or set AUTOTUNE_DB\n",
+        ),
     ],
 )
 def test_streams(line: str, code: int, message: str) -> None:
@@ -76,3 +92,20 @@ def test_what_an_engine_prints_is_no_result(
     text.print_json({"result": 1})
     found = capfd.readouterr()
     assert json.loads(found.out) == {"result": 1} and found.err == "hello from C\n"
+
+
+def test_per_cents_are_written_in_one_way() -> None:
+    """`64 %`, by `percent` or as it does: Python's own format leaves no space."""
+    sources = [
+        path
+        for folder in ("autotune", "records", "cost_model", "search_spaces")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None
+        if ast.unparse(node.format_spec).rstrip("'\"").endswith("%")
+    ]
+    assert len(sources) > 500 and found == []

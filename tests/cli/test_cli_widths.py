@@ -84,6 +84,45 @@ def test_databases_and_engines_have_a_line_each(
     assert "time" in engines[0] and "×" in engines[2]
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["check", "MODEL"],
+        ["tasks", "MODEL", *TARGET, "--db", "DB"],
+        ["explain", "MODEL", *TARGET, "--db", "DB"],
+        ["profile", "MODEL", *TARGET, "--db", "DB", "--rounds", "2", "--top", "1"],
+        ["compile", "MODEL", *TARGET, "-o", "OUT.at"],
+        ["compile", "MODEL", *TARGET, "--db", "DB", "-o", "OUT.at"],
+        ["bench", "MODEL", *TARGET, "--db", "DB", "--rounds", "1", "--against", "none"],
+        ["report", "MODEL", *TARGET, "--db", "DB", "-o", "OUT.html", "--rounds", "1", "--against", "none"],
+        ["db", "stats", "--db", "DB"],
+        ["db", "sessions", "--db", "DB"],
+        ["model", "evaluate", "--db", "DB"],
+        ["model", "explain"],
+        ["machine"],
+        ["passes"],
+    ],
+    ids=" ".join,
+)
+def test_no_line_is_wider_than_asked(
+    command: list[str], width: int, model: Path, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for commands, which are printed to be copied, and paths, which are not broken."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.chdir(tmp_path)
+    here = {"MODEL": str(model), "DB": str(database)}
+    done = invoke(*(here.get(word, word) for word in command))
+    assert done.exit_code == 0, done.stderr
+    lines = [
+        line for line in done.stdout.splitlines() if "autotune tune " not in line and str(model.parent) not in line
+    ]
+    assert lines and [line for line in lines if cell_len(line) > width] == []
+    text = done.stdout + done.stderr
+    assert not re.search(r"\d%", text), "64 %, as everywhere"
+    assert not re.search(r"\b1 (kernels|programs|rounds|threads|trials|tasks)\b", text)
+
+
 def undisturbed(text: str) -> list[str]:
     """The lines of a summary, without those that say what else ran meanwhile."""
     return [line for line in text.splitlines() if not line.startswith(("disturbed: ", "the model was timed beside"))]

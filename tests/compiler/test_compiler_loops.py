@@ -394,7 +394,7 @@ DOUBLES = helper.make_node("Concat", ["h", "h"], ["next"], axis=0)
 def test_loops_that_outgrow_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.machine.memory_bytes", lambda: 1 << 12)
     told = (
-        r"node 'loop' \(Loop\): in step 5 it needs \d+ bytes for .* more than the 2048 .* 50% of this machine's memory"
+        r"node 'loop' \(Loop\): in step 5 it needs \d+ bytes for .* more than the 2048 .* 50 % of this machine's memory"
     )
     with pytest.raises(MemoryLimitError, match=told):
         run(growing(DOUBLES), {"n": scalar(100), "x": data(4)})

@@ -71,7 +71,7 @@ def test_a_busy_machine_and_a_low_peak_are_told(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("autotune.measure.quiet.Watch.look", lambda watch: busy)
     monkeypatch.setattr("autotune.measure.peaks.FmaPeak.run", lambda probe: 1.0)
     found = compare([Constant("autotune", 1.0)], {}, Target.parse("native -num-cores=1"), flops=1, rounds=1)
-    assert found.disturbance == busy.describe() == "other programs took 40% of the cores' time (load 3.0)"
+    assert found.disturbance == busy.describe() == "other programs took 40 % of the cores' time (load 3.0)"
     assert "should reach" in found.peak_doubt
 
 

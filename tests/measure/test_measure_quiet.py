@@ -77,7 +77,7 @@ def test_what_others_do_is_told(fake: FakeMachine) -> None:
     found = watch.look()
     assert not found.quiet
     assert found.crowded == pytest.approx(0.5)
-    assert found.describe() == "other programs took 50% of the cores' time (load 3.5)"
+    assert found.describe() == "other programs took 50 % of the cores' time (load 3.5)"
 
 
 def test_who_took_most_is_named(fake: FakeMachine) -> None:
@@ -92,7 +92,7 @@ def test_who_took_most_is_named(fake: FakeMachine) -> None:
         path.write_text(path.read_text().replace("a (strange) name", name))
     found = watch.look()
     assert found.by == ("cc1plus", "an?[1m (odd) one")
-    assert found.describe().startswith("other programs, mostly cc1plus and an?[1m (odd) one, took 50%")
+    assert found.describe().startswith("other programs, mostly cc1plus and an?[1m (odd) one, took 50 %")
 
 
 def test_heat_is_told(fake: FakeMachine) -> None:
@@ -119,7 +119,7 @@ def test_the_host_of_a_virtual_machine_counts(fake: FakeMachine) -> None:
     fake.second(ours=1.0, stolen=0.2)
     found = watch.look()
     assert not found.quiet and found.stolen == pytest.approx(0.1)
-    assert "host took 10%" in found.describe()
+    assert "host took 10 %" in found.describe()
 
 
 def test_each_look_begins_where_the_last_ended(fake: FakeMachine) -> None:

@@ -230,6 +230,6 @@ def test_long_reading_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Mon
     assert found is not None
     with found:
         found.read_all()
-    assert said == [f"layer {shared}: reading indexes: 0%"] + [
-        f"layer {shared}: reading trials: {share}%" for share in (0, 50)
+    assert said == [f"layer {shared}: reading indexes: 0 %"] + [
+        f"layer {shared}: reading trials: {share} %" for share in (0, 50)
     ]

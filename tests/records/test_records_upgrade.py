@@ -46,7 +46,7 @@ def test_every_older_schema_is_upgraded_with_its_records(tmp_path: Path, schema:
         plan = Plan(model_key="m", target_key="t", tuned=False, tuned_seconds=2.0, untuned_seconds=1.0, created=3.0)
         assert db.plan("m", "t") == (plan if schema > "0001_initial" else None)
         evidence = replace(plan, speedup=0.5, low=0.4, high=0.6, rounds=30, error=0.0, programs="p", asked_for=True)
-        evidence = replace(evidence, disturbance="other programs took 40%")
+        evidence = replace(evidence, disturbance="other programs took 40 %")
         db.set_plan(evidence)
         assert db.plan("m", "t") == evidence
         assert verify(db) == []

@@ -20,7 +20,7 @@ from autotune.graph.frontend.unroll import loop_steps, map_steps, scan_steps
 from autotune.graph.ir import Array, Value
 from autotune.graph.order import topological_order
 from autotune.metadata import ModelMetadata
-from autotune.tensor.declared import ModelInput, ModelOutput, bind_shapes
+from autotune.tensor.declared import ModelInput, ModelOutput, bind_shapes, check_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,7 @@ def parse_model(
         ModelError: the model is inconsistent, or `shapes` or `fixed` do not fit it.
         UnsupportedError: an element type, or an opset, that this compiler has not.
     """
+    check_given(shapes)
     model, folder = source.proto, source.folder
     opset, graph = opset_of(model), model.graph
     initializers: dict[str, Array] = {}

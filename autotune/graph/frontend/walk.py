@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -30,6 +31,26 @@ MAKES_VALUES = {"Optional", "SequenceConstruct", "SequenceEmpty", "SequenceErase
                 "StringConcat", "StringNormalizer", "StringSplit"}  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A node that is not supported, and why."""
+
+    operator: str
+    name: str
+    writes: tuple[str, ...]
+    reason: str
+
+
+def refusal(nodes: Sequence[Refused]) -> UnsupportedError:
+    """The error that names nodes that are not supported."""
+    listed = [
+        {"operator": one.operator, "nodes": 1, "first": one.name or next(iter(one.writes), ""), "reason": one.reason}
+        for one in nodes
+    ]
+    reasons = "; ".join(one.reason for one in nodes)
+    return UnsupportedError(f"{len(nodes)} unsupported node(s): {reasons}", values={"unsupported": listed})
+
+
 class Walk:
     """Converts nodes one by one.
 
@@ -47,6 +68,8 @@ class Walk:
 
     Attributes:
         waiting: why each node was put off that does not merely follow another such node.
+        refused: the nodes that are not supported.
+        poisoned: results of refused and impossible nodes: what reads them is not looked at.
     """
 
     def __init__(
@@ -83,8 +106,8 @@ class Walk:
         self._values: set[str] = {*held, *growing}  # and those that stay on the host
         self._from_hosts: set[str] = set(self._values)  # and results of host functions
         self._lists: dict[str, tuple[str, ...] | None] = {}  # sequences of graph values; None: an empty optional
-        self._refused: list[dict[str, object]] = []
-        self._poisoned: set[str] = set()  # results of refused nodes: what reads them is not looked at
+        self.refused: list[Refused] = []
+        self.poisoned: set[str] = set()
 
     def convert(self, nodes: Sequence[int]) -> None:
         """
@@ -92,28 +115,39 @@ class Walk:
             ModelError: a node is impossible.
             UnsupportedError: nodes that cannot be converted, all of them.
         """
+        self._visit_all(nodes, guessed=False)
+        if self.refused:
+            raise refusal(self.refused)
+        for name in self.model.outputs:
+            if name in self.model.initializers and name not in self._names:
+                self._define_initializer(name)
+
+    def try_all(self, nodes: Sequence[int]) -> None:
+        """As `convert`, for types that are guesses: passes over nodes that are refused or impossible."""
+        self._visit_all(nodes, guessed=True)
+
+    @property
+    def converted(self) -> KeysView[str]:
+        """Names of the values of which there is something in the graph."""
+        return self._names.keys()
+
+    def _visit_all(self, nodes: Sequence[int], guessed: bool) -> None:
         todo = deque(nodes)
         while todo:
             index = todo.popleft()
             self._order.append(index)
             entry = self.model.nodes[index]
-            if not self._poisoned.isdisjoint(entry.reads):
-                self._poisoned.update(entry.writes)
+            if not self.poisoned.isdisjoint(entry.reads):
+                self.poisoned.update(entry.writes)
                 continue
             try:
                 todo.extendleft(reversed(self._visit(index, entry)))
-            except UnsupportedError as error:
-                proto = entry.proto
-                refused = {"operator": proto.op_type, "nodes": 1, "first": proto.name or next(iter(proto.output), "")}
-                self._refused.append({**refused, "reason": str(error)})
-                self._poisoned.update(entry.writes)
-        if self._refused:
-            reasons = "; ".join(str(one["reason"]) for one in self._refused)
-            values = {"unsupported": self._refused}
-            raise UnsupportedError(f"{len(self._refused)} unsupported node(s): {reasons}", values=values)
-        for name in self.model.outputs:
-            if name in self.model.initializers and name not in self._names:
-                self._define_initializer(name)
+            except ModelError as error:
+                if isinstance(error, UnsupportedError):
+                    self.refused.append(Refused(entry.proto.op_type, entry.proto.name, entry.writes, str(error)))
+                elif not guessed:
+                    raise
+                self.poisoned.update(entry.writes)
 
     def _visit(self, index: int, entry: Entry) -> Sequence[int]:
         """Convert a node; gives the nodes to look at in its place."""

@@ -107,7 +107,9 @@ MAX_ROUNDS = 100  # every pass shrinks the graph or moves it towards a normal fo
 
 def check_names(names: Collection[str]) -> None:
     """Raises ModelError for a name that is no pass's."""
-    for name in names:
+    if not isinstance(names, Collection):
+        raise ModelError(f"graph passes to leave out are a list of names, not {names!r}")
+    for name in map(str, names):
         if name not in PASSES:
             raise ModelError(f"there is no graph pass '{name}'; {suggest(name, PASSES)} `autotune passes` lists all")
 
