@@ -136,6 +136,7 @@ class Packing:
             packed = memory[at : at + nbytes]
             first_touch(packed, self._seats)
             fill(packed)
+            memory[at + nbytes : at + _aligned(nbytes)] = 0  # files hold the gaps, too
             return key, packed if self._shared is None else self._shared.hold(key, packed)
 
         # NumPy computes and copies without Python's lock.

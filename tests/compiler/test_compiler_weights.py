@@ -6,12 +6,15 @@ import gc
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from autotune.api.load import load
+from autotune.compiler import weights
 from autotune.compiler.specialisation import ProgramStep, Step
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.weights import PackedWeights, Packing
+from autotune.runtime.threads import aligned_empty
 from tests.compiler.test_compiler_staged import data, model_of
 
 
@@ -79,3 +82,17 @@ def test_what_no_program_holds_is_packed_again() -> None:
     gc.collect()
     pack("b").packed()
     assert packed == ["a", "b", "c", "b"]
+
+
+def test_gaps_between_weights_hold_nothing_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def used(nbytes: int) -> np.ndarray:
+        memory = aligned_empty(nbytes)
+        memory[:] = 0xA5
+        return memory
+
+    monkeypatch.setattr(weights, "aligned_empty", used)
+    packing = Packing(None)
+    for key, nbytes in (("a", 100), ("b", 3)):
+        packing.add(key, nbytes, lambda memory: memory.fill(1))
+    (chunk,) = packing.packed().chunks()
+    assert chunk.tobytes() == b"\1" * 100 + bytes(28) + b"\1" * 3 + bytes(61)
