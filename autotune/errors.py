@@ -78,8 +78,8 @@ class ClusterError(AutotuneError):
     """A cluster cannot be reached, or has no worker that can do what is asked."""
 
 
-class InputError(AutotuneError):
-    """`run` was given wrong feeds: name, shape or dtype."""
+class InputError(AutotuneError, ValueError):
+    """`run` was given wrong feeds: name, shape or dtype. A `ValueError`, as ONNX Runtime raises for missing inputs."""
 
 
 class MemoryLimitError(AutotuneError):

@@ -109,6 +109,10 @@ def errors_by_class(ort: Any, folder: Path) -> Any:
             session.run(names, feeds)
         except state.InvalidArgument as error:
             caught.append(bool(str(error)))
+    try:
+        session.run(["y"], {})
+    except ValueError as error:
+        caught.append("x" in str(error))
     for wanted in (state.NoSuchFile, ort.capi.onnxruntime_pybind11_state.NoSuchFile):
         try:
             ort.InferenceSession(str(folder / "missing.onnx"))
