@@ -23,7 +23,7 @@ from benchmarks.breadth.conversation import is_conversation, talk
 Array = NDArray[Any]
 LIMIT = 1e-4
 TARGET = "native -num-cores=1"
-STEPS = 32
+TOKENS = 32
 
 
 class Session:
@@ -112,37 +112,44 @@ def grown(feeds: Mapping[str, Array], axes: Mapping[str, Mapping[str, str]]) -> 
 
 
 class Decoding:
-    """An engine that is given its caches back, as by who decodes, and begins again after `STEPS`.
+    """An engine that is given its caches back, as by who decodes, and begins again after `TOKENS`.
 
     Args:
-        past, masks: names of the inputs that come out again behind the first output, and of those that are as long.
+        past, masks: the inputs that come out again behind the first output, and those that are as long, each with the
+            axis of the tokens.
     """
 
-    def __init__(self, engine: Engine, past: Sequence[str], masks: Mapping[str, int]) -> None:
+    def __init__(self, engine: Engine, past: Mapping[str, int], masks: Mapping[str, int]) -> None:
         self._engine, self._past, self._masks = engine, past, masks
         self.name, self.version = engine.name, engine.version
         self._next: dict[str, Array] = {}
-        self._steps = 0
+        self._tokens = TOKENS
 
     def run(self, feeds: Mapping[str, Array]) -> Sequence[Array]:
-        if self._steps % STEPS == 0:
-            self._next = dict(feeds)
-        self._steps += 1
+        if self._tokens >= TOKENS:
+            self._next, self._tokens = dict(feeds), 0
         found = self._engine.run(self._next)
+        name, axis = next(iter(self._past.items()))
+        new = found[1].shape[axis] - self._next[name].shape[axis]
+        self._tokens += new
         self._next.update(zip(self._past, found[1:], strict=True))
         for name, axis in self._masks.items():
             mask = self._next[name]
-            self._next[name] = np.concatenate([mask, mask.take([-1], axis)], axis)
+            self._next[name] = np.concatenate([mask, mask.take([-1] * new, axis)], axis)
         return found
+
+
+def _along(label: str, feeds: Mapping[str, Array], axes: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
+    """The inputs with an open dimension of this name, each with its axis."""
+    return {name: int(n) for name in feeds for n, named in axes.get(name, {}).items() if named == label}
 
 
 def race(folder: Path, axes: Mapping[str, Mapping[str, str]], rounds: int) -> dict[str, Any]:
     """Seconds of both on the example's inputs with one thread, taken in turn, and how many times faster ours is."""
     path, feeds = folder / "model.onnx", dict(np.load(folder / "feeds.npz"))
     engines: list[Engine] = [Session(path), load_peer("onnxruntime", path, 1, {})]
-    past = [name for name in feeds if "past" in axes.get(name, {}).values()]
+    past, masks = (_along(label, feeds, axes) for label in ("past", "total"))
     if past:
-        masks = {name: int(n) for name, named in axes.items() for n, label in named.items() if label == "total"}
         engines = [Decoding(engine, past, masks) for engine in engines]
     for engine in engines:
         engine.run(feeds)

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from benchmarks.breadth import conversation
 from benchmarks.breadth.__main__ import Folder, main, succeeded
 from benchmarks.breadth.isolated import isolated
-from benchmarks.breadth.judge import STEPS, Decoding, check, grown
+from benchmarks.breadth.judge import TOKENS, Decoding, check, grown
 from tests.compiler.test_compiler_growing import decoder
 
 MEMORY = 1 << 40
@@ -36,7 +36,7 @@ def test_larger_inputs_agree_wherever_their_axes_have_one_name() -> None:
 
 
 class _Appends:
-    """An engine whose output is all that it was given, and a row more."""
+    """An engine whose output is all that it was given, and a row more for each token."""
 
     name, version = "appends", ""
 
@@ -45,18 +45,20 @@ class _Appends:
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         self.shapes.append((feeds["past"].shape, feeds["mask"].shape))
-        return [feeds["ids"], np.concatenate([feeds["past"], feeds["past"][:, -1:]], 1)]
+        return [feeds["ids"], np.concatenate([feeds["past"], feeds["past"][:, [-1] * feeds["ids"].shape[1]]], 1)]
 
 
-def test_steps_go_on_from_what_came_out_and_begin_again() -> None:
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_steps_go_on_from_what_came_out_and_begin_again(tokens: int) -> None:
     feeds: dict[str, NDArray[Any]] = {
-        "ids": np.zeros((1, 1), np.int64), "mask": np.ones((1, 4), np.int64), "past": np.ones((1, 3, 2), np.float32),
+        "ids": np.zeros((1, tokens), np.int64), "mask": np.ones((1, 3 + tokens), np.int64),
+        "past": np.ones((1, 3, 2), np.float32),
     }  # fmt: skip
     engine = _Appends()
-    decoding = Decoding(engine, ["past"], {"mask": 1})
-    for _ in range(STEPS + 1):
+    decoding = Decoding(engine, {"past": 1}, {"mask": 1})
+    wanted = [((1, 3 + n, 2), (1, 3 + tokens + n)) for n in range(0, TOKENS, tokens)]
+    for _ in range(len(wanted) + 1):
         decoding.run(feeds)
-    wanted = [((1, 3 + n, 2), (1, 4 + n)) for n in range(STEPS)]
     assert engine.shapes == [*wanted, wanted[0]]
     assert feeds["past"].shape == (1, 3, 2)
 
