@@ -227,7 +227,6 @@ TASKS: Mapping[str, Sequence[str]] = {
         "conv2d data=1,128,28,28:bf16 weight=128,128,3,3:bf16 pad=1",
         "conv2d data=1,256,28,28:bf16 weight=512,256,1,1:bf16",
         *(_half_depthwise(*window) for window in _HALF_DEPTHWISE),
-        *(_half_window(*window) + " + relu + cast to=bf16" for window in _HALF_WINDOWS[::2]),
         *(_half_window(*window, 1, 1) + " + cast to=bf16" for window in _HALF_POINTWISE),
         *(_half_product(*sizes) + " + cast to=bf16" for sizes in _HALF_PRODUCTS),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import zipfile
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from autotune import packages
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The first one with packages."""
+    """The first one with packages, which Python's own finder alone finds: importlib_metadata brings another."""
+    finders = [one for one in sys.meta_path if one is PathFinder or not hasattr(one, "find_distributions")]
+    monkeypatch.setattr(sys, "meta_path", finders)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "missing"), str(tmp_path), *sys.path])
     packages._folders.cache_clear()
     return tmp_path

@@ -105,7 +105,7 @@ def test_a_model_of_other_features_is_passed_over(database: Path, caplog: pytest
     used = model_in_use()
     path = own_path()
     assert used is not None and path is not None
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(replace(used[0], version=99).to_bytes())
     with caplog.at_level(logging.WARNING):
         again = model_in_use()
