@@ -14,7 +14,7 @@ from autotune.compiler.bound_host import Found
 from autotune.compiler.native_calls import NativeCall, NativeCalls, Threads, is_native, is_worth
 from autotune.compiler.native_rows import RowMemory, Take
 from autotune.compiler.specialisation import Bound, Call, HostCall
-from autotune.graph.host.eager_steps import LEFT, Operand, Step, step_of
+from autotune.graph.host.eager_steps import LEFT, MOVES, Operand, Step, step_of
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.nonzero import NonzeroOfEach
 
@@ -56,6 +56,7 @@ class HostSteps:
         self._steps: list[tuple[Step, Step | None]] | None = None
         self._given: dict[str, Array] = {}  # initializers that steps read
         self._types: list[tuple[str, np.dtype[np.generic]]] = []  # of what steps read and others have written
+        self._computes = False  # so that NumPy may have something to warn of
         self.fresh = frozenset(name for call, own in zip(calls, bound) if own.fresh for name in call.writes)
 
     def run(self, values: Values) -> None:
@@ -74,6 +75,9 @@ class HostSteps:
                     _as_elsewhere(call, bound)(values)
                 return
         values.update(self._given)
+        if not self._computes:
+            _take(self._steps, values)
+            return
         with np.errstate(all="ignore"):
             _take(self._steps, values)
 
@@ -102,6 +106,7 @@ class HostSteps:
                 continue
             native = NativeCall(call.node, operands, None, call.writes) if is_native(call.node) else None
             steps.append(_Taken(found, otherwise, native))
+            self._computes |= call.node.op not in MOVES
             for one in operands:
                 if one.constant:
                     self._given[one.name] = one.array

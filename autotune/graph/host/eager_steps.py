@@ -22,6 +22,8 @@ from autotune.graph.ir import Array
 
 LEFT = (ValueError, IndexError, TypeError, OverflowError)
 """What a step raises that is left to the definition of its operator."""
+MOVES = frozenset({"Shape", "Gather", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Concat", "GatherND"})
+"""Operators whose steps compute nothing that NumPy could warn of."""
 
 Values = dict[str, Any]
 Step = Callable[[Values], None]
@@ -193,11 +195,7 @@ def _gather_nd(node: NodeAttributes, given: Operands, out: str) -> Step | None:
         indices = values[places]
         if indices.ndim != 2:
             raise ValueError
-        array = values[x]
-        if array.ndim == indices.shape[1]:  # of elements; negative places are for the definition
-            values[out] = array.reshape(-1).take(np.ravel_multi_index(tuple(indices.T), array.shape))
-        else:
-            values[out] = np.asarray(array[tuple(indices.T)], order="C")
+        values[out] = np.asarray(values[x][tuple(indices.T)], order="C")
 
     return step
 
