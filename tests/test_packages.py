@@ -15,9 +15,7 @@ from autotune import packages
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The first one with packages, which Python's own finder alone finds: importlib_metadata brings another."""
-    finders = [one for one in sys.meta_path if one is PathFinder or not hasattr(one, "find_distributions")]
-    monkeypatch.setattr(sys, "meta_path", finders)
+    """The first one with packages."""
     monkeypatch.setattr(sys, "path", [str(tmp_path / "missing"), str(tmp_path), *sys.path])
     packages._folders.cache_clear()
     return tmp_path
@@ -62,7 +60,10 @@ def test_packages_in_a_zip_file_are_found(folder: Path, monkeypatch: pytest.Monk
     assert packages.may_have_entry_points("any")
 
 
-def test_entry_points_are_surely_not_there(folder: Path) -> None:
+def test_entry_points_are_surely_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no other finder is about: importlib_metadata, which some packages import, brings one."""
+    finders = [one for one in sys.meta_path if one is PathFinder or not hasattr(one, "find_distributions")]
+    monkeypatch.setattr(sys, "meta_path", finders)
     points = installed(folder, "mine-1.0.dist-info", "1.0") / "entry_points.txt"
     assert not packages.may_have_entry_points("some.group")
     points.write_text("[some.group]\nname = module\n")

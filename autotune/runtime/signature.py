@@ -78,8 +78,9 @@ class Trust:
             raise InputError("trust names no public key: nothing could be loaded; leave it out, or name one")
         keys = {}
         for path in paths:
+            data = _content(path)
             try:
-                key = serialization.load_pem_public_key(_content(path))
+                key = serialization.load_pem_public_key(data)
             except ValueError:
                 raise InputError(f"{path} is no public key in PEM; of a private one: {_PUBLISH}") from None
             if not isinstance(key, kinds.Ed25519PublicKey):
