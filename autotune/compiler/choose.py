@@ -232,7 +232,8 @@ class Chooser:
             why = self._why_not_config(workload, chosen, sure)
             if not why:
                 return chosen
-            recorded = confirm(workload, Recorded(record.steps or "[]", record.algorithm, record.ir_hash), self._hash)
+            known = Recorded(record.steps or "[]", record.algorithm, record.ir_hash)
+            recorded = confirm(workload, known, lambda schedule: self._hash(schedule, record.ir_hash))
         except ConfigError as error:
             return str(error)
         except ScheduleError as error:
@@ -249,14 +250,17 @@ class Chooser:
         form = None if choice.interface == TEMPLATE_INTERFACE else Interface.from_json(choice.interface)
         try:
             check_config(workload, choice.config, self.target)
-            if sure or self._hash(choice.schedule(workload, self.target, form)) == choice.ir_hash:
+            if sure or self._hash(choice.schedule(workload, self.target, form), choice.ir_hash) == choice.ir_hash:
                 return ""
         except (ConfigError, ScheduleError, LoweringError, CodegenError) as error:
             return f"its config does not build now ({' '.join(str(error).split())})"
         return "its config gives other code now"
 
-    def _hash(self, schedule: Schedule) -> str:
-        found = self._generated[schedule] = generate(schedule, self.target, check=False)
+    def _hash(self, schedule: Schedule, wanted: str) -> str:
+        """Of the code that a schedule gives, which is kept where that is the one wanted: others are built by nobody."""
+        found = generate(schedule, self.target, check=False)
+        if found.ir_hash == wanted:
+            self._generated[schedule] = found
         return found.ir_hash
 
     def _strict(self, workload: Workload) -> bool:

@@ -217,3 +217,15 @@ def test_what_was_generated_for_a_choice_is_compiled(database: Database, monkeyp
     monkeypatch.setattr(kernel_cache, "generate", generating)
     assert check_right(graph, database).exact > 0.99
     assert make_schedule(task.workload, made_by, TARGET, task.interface).compute not in [s.compute for s in anew]
+
+
+def test_code_that_no_record_wants_is_not_kept(database: Database) -> None:
+    task = convolution_of(convolutions())
+    made_by = default_config(task.workload, TARGET)
+    record = record_of(task.workload, made_by, interface=task.interface)
+    schedule = make_schedule(task.workload, made_by, TARGET, task.interface)
+    for ir_hash, kept in (("0" * 64, False), (record.ir_hash, True)):
+        database.add(replace(record, ir_hash=ir_hash, seconds=record.seconds / (1 + kept)))
+        chooser = Chooser(TARGET, database)
+        chooser(task.workload, task.interface)
+        assert (chooser.generated(schedule) is not None) is kept
