@@ -14,7 +14,7 @@ from autotune.compiler.bound_host import Found
 from autotune.compiler.native_calls import NativeCall, NativeCalls, Threads, is_native, is_worth
 from autotune.compiler.native_rows import RowMemory, Take
 from autotune.compiler.specialisation import Bound, Call, HostCall
-from autotune.graph.host.eager_steps import LEFT, MOVES, Operand, Step, step_of
+from autotune.graph.host.eager_steps import LEFT, Operand, Step, computes, step_of
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.nonzero import NonzeroOfEach
 
@@ -106,7 +106,7 @@ class HostSteps:
                 continue
             native = NativeCall(call.node, operands, None, call.writes) if is_native(call.node) else None
             steps.append(_Taken(found, otherwise, native))
-            self._computes |= call.node.op not in MOVES
+            self._computes |= computes(call.node)
             for one in operands:
                 if one.constant:
                     self._given[one.name] = one.array

@@ -22,8 +22,6 @@ from autotune.graph.ir import Array
 
 LEFT = (ValueError, IndexError, TypeError, OverflowError)
 """What a step raises that is left to the definition of its operator."""
-MOVES = frozenset({"Shape", "Gather", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Concat", "GatherND"})
-"""Operators whose steps compute nothing that NumPy could warn of."""
 
 Values = dict[str, Any]
 Step = Callable[[Values], None]
@@ -50,6 +48,7 @@ class Operand:
 Operands = Sequence[Operand]
 Make = Callable[[NodeAttributes, Operands, str], "Step | None"]
 _STEPS: dict[str, Make] = {}
+_MOVES = set[str]()
 
 
 def step_of(node: NodeAttributes, given: Operands) -> Step | None:
@@ -66,9 +65,16 @@ def step_of(node: NodeAttributes, given: Operands) -> Step | None:
         return None
 
 
-def _steps(*ops: str) -> Callable[[Make], Make]:
+def computes(node: NodeAttributes) -> bool:
+    """Whether a node's step does more than to move elements, so that NumPy may warn of what becomes of floats."""
+    return node.op not in _MOVES
+
+
+def _steps(*ops: str, moves: bool = False) -> Callable[[Make], Make]:
     def register(make: Make) -> Make:
         _STEPS.update(dict.fromkeys(ops, make))
+        if moves:
+            _MOVES.update(ops)
         return make
 
     return register
@@ -82,7 +88,7 @@ def _array(found: Any) -> Array:
 # Movement ------------------------------------------------------------------------------------------------
 
 
-@_steps("Shape")
+@_steps("Shape", moves=True)
 def _shape(node: NodeAttributes, given: Operands, out: str) -> Step:
     x, start, end = given[0].name, node.attr_int("start", 0), node.attr_int("end", 2**31)
 
@@ -96,7 +102,7 @@ def _shape(node: NodeAttributes, given: Operands, out: str) -> Step:
     return step
 
 
-@_steps("Gather")
+@_steps("Gather", moves=True)
 def _gather(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     x, places, axis = given[0].name, given[1].name, node.attr_int("axis", 0)
     if given[1].kind not in "iu":
@@ -109,7 +115,7 @@ def _gather(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     return step
 
 
-@_steps("Reshape")
+@_steps("Reshape", moves=True)
 def _reshape(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     x, form = given[0].name, given[1]
     wanted = ints_of(form.array) if form.constant and form.kind in "iu" else None
@@ -129,7 +135,7 @@ def _reshape(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     return kept
 
 
-@_steps("Unsqueeze", "Squeeze")
+@_steps("Unsqueeze", "Squeeze", moves=True)
 def _squeeze(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     x, rank = given[0].name, given[0].array.ndim
     if node.has("axes"):
@@ -163,7 +169,7 @@ def _squeeze(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     return step if rank else None
 
 
-@_steps("Transpose")
+@_steps("Transpose", moves=True)
 def _transpose(node: NodeAttributes, given: Operands, out: str) -> Step:
     x, order = given[0].name, node.attr_ints("perm")
 
@@ -173,7 +179,7 @@ def _transpose(node: NodeAttributes, given: Operands, out: str) -> Step:
     return step
 
 
-@_steps("Concat")
+@_steps("Concat", moves=True)
 def _concat(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     names, axis = [one.name for one in given], node.attr_int("axis", 0)
     if any(one.array.dtype != given[0].array.dtype for one in given):
@@ -185,7 +191,7 @@ def _concat(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     return step
 
 
-@_steps("GatherND")
+@_steps("GatherND", moves=True)
 def _gather_nd(node: NodeAttributes, given: Operands, out: str) -> Step | None:
     x, places = given[0].name, given[1].name
     if given[1].kind not in "iu":
