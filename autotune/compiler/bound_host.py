@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import NamedTuple, Union
 
 import numpy as np
 
@@ -38,15 +38,25 @@ class Found:
         return (self.of.at(self.place),)
 
 
+class Way(NamedTuple):
+    """What runs a node on a way.
+
+    Attributes:
+        places: its results lie at the same place in every run. `fresh`: they are nobody else's.
+    """
+
+    run: OnWay
+    places: bool = False
+    fresh: bool = False
+
+
 FEW = 1 << 13
 """Elements of inputs and results up to which a way keeps room for them; where there are more, what is around the
 computing counts for nothing."""
 
 
-def bound(
-    node: NodeAttributes, reads: Sequence[str | None], known: Values, fixed: Collection[str]
-) -> tuple[OnWay, bool] | None:
-    """What runs a node on a way, and whether its results lie at the same place in every run; None: as elsewhere.
+def bound(node: NodeAttributes, reads: Sequence[str | None], known: Values, fixed: Collection[str]) -> Way | None:
+    """What runs a node on a way; None: as elsewhere.
 
     Args:
         reads: names of its inputs, None where one is left out.
@@ -86,14 +96,14 @@ class _Input:
         return None if self.array is None or self.place is None or self.array.size != 1 else self.array.item()
 
 
-def _nonzero(node: NodeAttributes, inputs: Sequence[_Input]) -> tuple[OnWay, bool] | None:
+def _nonzero(node: NodeAttributes, inputs: Sequence[_Input]) -> Way | None:
     (x,) = inputs
     form = x.array
     if form is None or not form.ndim or form.dtype.kind not in "biuf":
         return None
     found = NonzeroOf(form.shape, form.dtype)
     if x.place is not None:
-        return Found(found, x.place), True
+        return Way(Found(found, x.place), places=True)
 
     def on_way(values: Values) -> Sequence[HostValue]:
         place = x.where(values)
@@ -102,10 +112,33 @@ def _nonzero(node: NodeAttributes, inputs: Sequence[_Input]) -> tuple[OnWay, boo
             return (found.at(copied.ctypes.data),)
         return (found.at(place),)
 
-    return on_way, True
+    return Way(on_way, places=True)
 
 
-def _boxes(node: NodeAttributes, inputs: Sequence[_Input]) -> tuple[OnWay, bool] | None:
+def _masked_select(node: NodeAttributes, inputs: Sequence[_Input]) -> Way | None:
+    x, mask = inputs
+    form, kept = x.array, mask.array
+    if form is None or kept is None or mask.place is None or kept.dtype != np.bool_ or form.dtype.hasobject:
+        return None
+    rank = kept.ndim
+    if not rank or kept.shape != form.shape[:rank]:
+        return None
+    flat, rows = kept.reshape(-1), (kept.size, *form.shape[rank:])  # which lies where the mask does
+    name, axis = x.name, None if rank == form.ndim else 0
+    if x.place is not None:
+        given = form.reshape(rows)
+        return Way(lambda values: (given.compress(flat, axis),), fresh=True)
+
+    def elements(values: Values) -> Sequence[HostValue]:
+        return (values[name].compress(flat),)  # type: ignore[union-attr]
+
+    def slices(values: Values) -> Sequence[HostValue]:
+        return (values[name].reshape(rows).compress(flat, 0),)  # type: ignore[union-attr]
+
+    return Way(slices if axis == 0 else elements, fresh=True)
+
+
+def _boxes(node: NodeAttributes, inputs: Sequence[_Input]) -> Way | None:
     if len(inputs) < 2:
         return None
     (boxes, scores), rest = inputs[:2], inputs[2:]
@@ -129,10 +162,10 @@ def _boxes(node: NodeAttributes, inputs: Sequence[_Input]) -> tuple[OnWay, bool]
         one, other = boxes.where(values), scores.where(values)
         return None if one is None or other is None else (found.at(one, other),)
 
-    return on_way, False
+    return Way(on_way)
 
 
-def _unique(node: NodeAttributes, inputs: Sequence[_Input]) -> tuple[OnWay, bool] | None:
+def _unique(node: NodeAttributes, inputs: Sequence[_Input]) -> Way | None:
     (x,) = inputs
     form = x.array
     if form is None or form.dtype not in (np.float32, np.int64) or node.has("axis") or not node.attr_int("sorted", 1):
@@ -143,10 +176,11 @@ def _unique(node: NodeAttributes, inputs: Sequence[_Input]) -> tuple[OnWay, bool
         place = x.where(values)
         return None if place is None else found.of(values[x.name], place)  # type: ignore[arg-type]
 
-    return on_way, False
+    return Way(on_way)
 
 
-_BOUND: Mapping[str, Callable[[NodeAttributes, Sequence[_Input]], tuple[OnWay, bool] | None]] = {
+_BOUND: Mapping[str, Callable[[NodeAttributes, Sequence[_Input]], Way | None]] = {
+    "MaskedSelect": _masked_select,
     "NonMaxSuppression": _boxes,
     "NonZero": _nonzero,
     "Unique": _unique,

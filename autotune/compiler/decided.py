@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FINDS = frozenset(("Compress", "NonMaxSuppression", "NonZero", "Unique"))
+FINDS = frozenset(("Compress", "MaskedSelect", "NonMaxSuppression", "NonZero", "Unique"))
 """Operators that give as much as they find."""
 
 FEW_ELEMENTS = 2**22

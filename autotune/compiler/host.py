@@ -91,6 +91,23 @@ def _compress(node: NodeAttributes) -> Quick:
     return quick
 
 
+def _masked_select(node: NodeAttributes) -> Quick:
+    def quick(values: Sequence[HostValue]) -> Sequence[HostValue] | None:
+        x, mask = _first(values, 2)
+        if not (isinstance(x, np.ndarray) and isinstance(mask, np.ndarray)) or mask.dtype.kind != "b":
+            return None
+        rank = mask.ndim
+        if not rank or mask.shape != x.shape[:rank]:
+            return None
+        return (
+            x.compress(mask.reshape(-1))
+            if rank == x.ndim
+            else x.reshape(mask.size, *x.shape[rank:]).compress(mask.reshape(-1), 0),
+        )
+
+    return quick
+
+
 def _unique(node: NodeAttributes) -> Quick | None:
     in_order = bool(node.attr_int("sorted", 1))
     alone = in_order and not any(node.proto.output[1:])
@@ -235,6 +252,7 @@ GROWS: Mapping[str, Callable[[NodeAttributes, Sequence[HostValue]], int]] = {
 
 _QUICK: Mapping[str, Callable[[NodeAttributes], Quick | None]] = {
     "Compress": _compress,
+    "MaskedSelect": _masked_select,
     "NonMaxSuppression": _non_max_suppression,
     "NonZero": _nonzero,
     "Unique": _unique,

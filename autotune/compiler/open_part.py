@@ -27,7 +27,7 @@ from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.beginning import NoModel, Told, beginning_model
 from autotune.graph.frontend.buckets import CannotPad, elements_of, padding_of
 from autotune.graph.frontend.buckets.facts import Extent, number_of, terms_of
-from autotune.graph.frontend.model import Entry
+from autotune.graph.frontend.entry import Entry
 from autotune.graph.host import HostValue
 from autotune.runtime.executor import Array, dtype_name
 from autotune.runtime.open_axes import OpenAxes

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from autotune.compiler.bound_open import BoundOpen
     from autotune.compiler.bucketed import BucketedModel
 
-_FRESH = frozenset(("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
+_FRESH = frozenset(("Compress", "MaskedSelect", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +164,15 @@ class HostCall:
         if found is None:
             takes = self.takes if self.node.op in GROWS else None
             return Bound(self._results, self.fresh, takes=takes)
-        quick, places = found
+        quick, places, fresh = found
         if isinstance(quick, Found):
-            return Bound(quick, False, places)
+            return Bound(quick, fresh, places)
 
         def results(values: Mapping[str, HostValue]) -> Sequence[HostValue]:
             given = quick(values)
             return self._results(values) if given is None else given
 
-        return Bound(results, False, places)
+        return Bound(results, fresh, places)
 
     def _results(self, values: Mapping[str, HostValue]) -> Sequence[HostValue]:
         return self.function(self._given(values))

@@ -12,13 +12,15 @@ from onnx import TensorProto, helper
 from autotune.compiler.bound_host import FEW, bound
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import run_host
+from autotune.graph.host.node import OWN
 from tests.compiler.test_compiler_staged import check, data, model_of
 
 Array = npt.NDArray[Any]
 
 
 def node(op: str, inputs: int, outputs: int = 1, **attributes: Any) -> NodeAttributes:
-    proto = helper.make_node(op, [f"x{n}" for n in range(inputs)], [f"y{n}" for n in range(outputs)], **attributes)
+    names, results = [f"x{n}" for n in range(inputs)], [f"y{n}" for n in range(outputs)]
+    proto = helper.make_node(op, names, results, domain=OWN if op == "MaskedSelect" else "", **attributes)
     return NodeAttributes(proto, 17, None)
 
 
@@ -54,6 +56,21 @@ def test_nonzero(shape: tuple[int, ...], dtype: str) -> None:
     runs.append(np.asfortranarray(runs[4]))
     assert on_way(node("NonZero", 1), [[run] for run in runs]) == 0
     assert on_way(node("NonZero", 1), [[runs[0]]] * 2, ("x0",)) == 0
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("fixed", [("x1",), ("x0", "x1")])
+def test_masked_select(rank: int, fixed: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x, mask = rng.random((6, 7), np.float32), rng.random((6, 7)[:rank]) < 0.5
+    runs = [[x if "x0" in fixed else rng.random((6, 7), np.float32), mask] for _ in range(4)]
+    runs.append([runs[-1][0] if "x0" in fixed else np.asfortranarray(x), mask])
+    asked = node("MaskedSelect", 2)
+    assert on_way(asked, runs, fixed) == 0
+    found = bound(asked, ["x0", "x1"], dict(zip(("x0", "x1"), runs[0])), fixed)
+    assert found is not None and found.fresh and not found.places
+    mask[:] = ~mask  # as another run of what computes it leaves it
+    assert on_way(asked, runs[:1], fixed) == 0
 
 
 @pytest.mark.parametrize("outputs", [1, 4])
@@ -94,6 +111,10 @@ def test_what_has_no_way() -> None:
         (node("NonZero", 1), {"x0": np.asarray(["a"], object)}, ()), (node("NonZero", 1), {"x0": [x]}, ()),
         (node("Unique", 1, axis=0), {"x0": x}, ()), (node("Unique", 1, sorted=0), {"x0": x}, ()),
         (node("Compress", 2), {"x0": x, "x1": x > 0}, ()),
+        (node("MaskedSelect", 2), {"x0": x, "x1": x > 0}, ("x0",)),
+        (node("MaskedSelect", 2), {"x0": x, "x1": x}, ("x1",)),
+        (node("MaskedSelect", 2), {"x0": x, "x1": x[:2] > 0}, ("x1",)),
+        (node("MaskedSelect", 2), {"x0": x.astype(object), "x1": x > 0}, ("x1",)),
         (suppress, {**boxes, **limits}, ("x2",)), (suppress, {**boxes, **limits}, ("x2", "x3")),
         (suppress, {**boxes, **limits, "x0": x}, ("x2", "x3")),
     ):  # fmt: skip

@@ -16,6 +16,7 @@ from autotune.compiler.host import run_on_host
 from autotune.errors import AutotuneError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import run_host
+from autotune.graph.host.node import OWN
 from autotune.runtime import boxes as native
 from tests.graph.graph_models import FEW
 
@@ -162,6 +163,22 @@ def test_impossible_compress_is_refused() -> None:
     ):
         with pytest.raises(AutotuneError, match="Compress"):
             results("Compress", x, kept, **attributes)
+
+
+@pytest.mark.parametrize("extents", [(4, 6), (4,), (4, 1), (2, 6), (), (1, 1, 1), (5,)])
+@pytest.mark.parametrize("kind", ["?", "f4"])
+def test_masked_select(extents: tuple[int, ...], kind: str) -> None:
+    x = np.arange(24).reshape(6, 4).T[:, ::-1]
+    asked = NodeAttributes(helper.make_node("MaskedSelect", ["x", "m"], ["y"], domain=OWN), 17, None)
+    for share in (0.5, 0.0, 1.0):
+        mask = np.asarray(np.random.default_rng(0).random(extents) < share).astype(kind)
+        try:
+            wanted = run_host(asked, [x, mask])
+        except AutotuneError as error:
+            with pytest.raises(type(error), match="mask"):
+                run_on_host(asked, [x, mask])
+            continue
+        np.testing.assert_array_equal(run_on_host(asked, [x, mask])[0], wanted[0])
 
 
 def test_values_that_are_no_tensors_are_refused() -> None:

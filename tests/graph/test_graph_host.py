@@ -16,6 +16,7 @@ from onnx import helper
 from autotune.errors import AutotuneError, InputError, ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.host import host_operators, run_host
+from autotune.graph.host.node import OWN
 from tests.graph.graph_models import FEW
 
 Array = npt.NDArray[Any]
@@ -23,7 +24,7 @@ Array = npt.NDArray[Any]
 
 def run(op: str, *arrays: Array | None, **attributes: Any) -> Sequence[Array]:
     names = ["" if array is None else f"x{n}" for n, array in enumerate(arrays)]
-    proto = helper.make_node(op, names, ["y"], **attributes)
+    proto = helper.make_node(op, names, ["y"], domain=OWN if op == "MaskedSelect" else "", **attributes)
     found = run_host(NodeAttributes(proto, 17, None), arrays)
     assert all(isinstance(array, np.ndarray) for array in found)
     return [array for array in found if isinstance(array, np.ndarray)]
@@ -38,7 +39,7 @@ def test_the_set_is_this_and_no_other() -> None:
                     "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
                     "SplitToSequence")  # fmt: skip
     of_strings = ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit")
-    of_data = ("Compress", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique")
+    of_data = ("Compress", "MaskedSelect", "NonMaxSuppression", "NonZero", "TfIdfVectorizer", "Unique")
     assert host_operators() == tuple(sorted((*of_data, *of_sequences, *of_strings)))
 
 
@@ -138,6 +139,26 @@ def test_compress() -> None:
     for condition, axis in ((np.ones((1, 2), np.bool_), 0), (np.ones(2, np.int64), 0), (np.ones(2, np.bool_), 2)):
         with pytest.raises(ModelError):
             run("Compress", x, condition, axis=axis)
+
+
+@given(st.lists(st.integers(0, 3), max_size=3), st.integers(0, 3), st.sampled_from(["float32", "int8", "bool", "O"]))
+@FEW
+def test_masked_select(shape: list[int], rank: int, dtype: str) -> None:
+    x = np.random.default_rng(0).integers(0, 9, shape).astype("U1" if dtype == "O" else dtype).astype(dtype)
+    mask = np.random.default_rng(1).integers(-1, 2, shape[:rank]).astype(np.float32)
+    (found,) = run("MaskedSelect", x, mask)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, x[mask != 0])
+
+
+def test_masks_of_another_shape() -> None:
+    x = np.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(run("MaskedSelect", x, np.asarray([[False, True]]))[0], [1])
+    np.testing.assert_array_equal(run("MaskedSelect", x, np.asarray([True, False, False]))[0], [[0, 1, 2]])
+    with pytest.raises(InputError, match=r"the mask, of shape \(3,\), selects what is not in data"):
+        run("MaskedSelect", x, np.asarray([True, False, True]))
+    with pytest.raises(ModelError, match="a mask of shape"):
+        run("MaskedSelect", x, np.ones((1, 1, 1), np.bool_))
 
 
 def test_non_max_suppression() -> None:

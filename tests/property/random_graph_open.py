@@ -64,6 +64,10 @@ def counted(m: Model) -> None:
         y = m.one("Range", zero, limit, one, keeps=True)
         m.one("Cast", y, to=m.float_code, keeps=True)
         return
+    if kind == "chosen" and m.rng.random() < 0.5:  # slices, by a mask of the first axes
+        extents = m.shape(x)[: m.rng.randint(1, rank)]
+        mask = np.random.default_rng(m.rng.getrandbits(32)).random(extents) < 0.5
+        positive = m.input(mask) if m.rng.random() < 0.5 else m.constant(mask)
     places = m.one("NonZero", positive, keeps=True)
     if kind == "chosen":
         y = m.one("GatherND", x, m.one("Transpose", places, perm=[1, 0], keeps=True), keeps=True)

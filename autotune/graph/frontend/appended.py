@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from autotune.graph.frontend.model import Entry
+from autotune.graph.frontend.entry import Entry
 from autotune.graph.frontend.unroll import known_array
 from autotune.graph.ir import Array
 

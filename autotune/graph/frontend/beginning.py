@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, helper
 
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.entry import Entry
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.part import Part
 from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Array

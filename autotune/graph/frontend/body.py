@@ -8,8 +8,10 @@ import onnx
 
 from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.frontend.entry import Entry, free_names, sorted_entries
 from autotune.graph.frontend.expand import inlined
-from autotune.graph.frontend.model import Entry, OnnxModel, free_names, sorted_entries
+from autotune.graph.frontend.masked import with_masked_selects
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.part import Body, Part
 from autotune.graph.frontend.source import tensor_array
 from autotune.graph.frontend.unroll import body_of
@@ -44,7 +46,7 @@ def body_model(model: OnnxModel, body: Body, results: Sequence[str]) -> tuple[On
         if tensor.name not in formal:
             initializers[tensor.name] = tensor_array(tensor, model.folder, f"initializer '{tensor.name}'")
     protos = inlined(((proto, entry.opset) for proto in graph.node), model.functions)
-    entries = [Entry.of(proto, opset) for proto, opset in protos]
+    entries = with_masked_selects([Entry.of(proto, opset) for proto, opset in protos], results)
     outer = [model.nodes[index] for index in body.inside]
     wanted = {name for found in (*entries, *outer) for name in found.reads} | set(results)
     inner = {*formal, *initializers, *(name for found in entries for name in found.writes)}

@@ -14,7 +14,8 @@ import onnx
 from onnx import helper
 
 from autotune.graph.frontend.attributes import NodeAttributes
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.entry import Entry
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.node import MICROSOFT
 from autotune.graph.ir import Array
 from autotune.tensor.declared import Dim

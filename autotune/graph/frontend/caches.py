@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.entry import Entry
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Array
 from autotune.tensor.declared import Dim, ModelInput

@@ -17,7 +17,8 @@ from onnx import helper
 
 from autotune.graph.frontend.buckets import CannotPad, dimensions_of, padded_model, padding_of, valid_name
 from autotune.graph.frontend.buckets.types import inferred_types
-from autotune.graph.frontend.model import Entry, OnnxModel, sorted_entries
+from autotune.graph.frontend.entry import Entry, sorted_entries
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.source import elem_type_of, tensor_array
 from autotune.graph.ir import Array
 from autotune.tensor.declared import ModelInput

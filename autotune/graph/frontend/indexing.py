@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedError
-from autotune.graph.frontend.node import MAX_BROADCAST_ELEMENTS, OnnxNode, converts
+from autotune.graph.frontend.node import MAX_BROADCAST_ELEMENTS, OnnxNode, contributed, converts
 from autotune.graph.frontend.source import dtype_of
+from autotune.graph.host.node import OWN
 from autotune.tensor import DType
 
 
@@ -51,6 +53,18 @@ def gather_nd(node: OnnxNode) -> str:
     batch = node.attr_int("batch_dims", 0)
     if batch < 0:
         raise ModelError(f"{node.label}: batch_dims={batch} is negative")
+    return _gathered(node, batch)
+
+
+@contributed("MaskedSelect", 2, domains=(OWN,))
+def masked_select(node: OnnxNode) -> str:
+    """Slices of data where a constant mask is not zero, see `autotune.graph.frontend.masked`."""
+    places = node.new_constant(np.argwhere(node.constant(1, "the mask")).astype(np.int64))
+    return _gathered(replace(node, inputs=(node.inputs[0], places)), 0)
+
+
+def _gathered(node: OnnxNode, batch: int) -> str:
+    """Slices of data at tuples of indices, behind the first `batch` axes of both."""
     _check_tuples(node, batch)
     if batch == 0 and node.shape(1)[-1:] == (1,):
         indices = node.reshaped(node.input(1), node.shape(1)[:-1])

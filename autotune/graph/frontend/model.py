@@ -7,47 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
-from onnx import AttributeProto
 
 from autotune.errors import ModelError
 from autotune.graph.frontend.attributes import NodeAttributes
+from autotune.graph.frontend.entry import Entry, sorted_entries
 from autotune.graph.frontend.expand import MAX_NODES, Functions, Node, branch_body, functions_of, inlined
 from autotune.graph.frontend.inputs import bind_open, declared_inputs, declared_outputs, fix_inputs
 from autotune.graph.frontend.learned.labels import with_numbers
+from autotune.graph.frontend.masked import with_masked_selects
 from autotune.graph.frontend.rewritten import as_onnx
 from autotune.graph.frontend.source import Source, opset_of, sparse_array, tensor_array
 from autotune.graph.frontend.unroll import loop_steps, map_steps, scan_steps
 from autotune.graph.ir import Array, Value
-from autotune.graph.order import topological_order
 from autotune.metadata import ModelMetadata
 from autotune.tensor.declared import ModelInput, ModelOutput, bind_shapes, check_given
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One ONNX node of the table.
-
-    Attributes:
-        reads: names of the values it needs: its inputs, and what its subgraphs read from around them.
-    """
-
-    proto: onnx.NodeProto
-    opset: int
-    reads: tuple[str, ...]
-
-    @staticmethod
-    def of(proto: onnx.NodeProto, opset: int) -> Entry:
-        names = [name for name in proto.input if name]
-        for attribute in proto.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                names += free_names(attribute.g)
-        own = onnx.NodeProto()  # a part of the model's own message would keep all of that, weights included
-        own.CopyFrom(proto)
-        return Entry(own, opset, tuple(dict.fromkeys(names)))
-
-    @property
-    def writes(self) -> tuple[str, ...]:
-        return tuple(name for name in self.proto.output if name)
 
 
 @dataclass(frozen=True)
@@ -171,9 +144,10 @@ def parse_model(
         defined.add(declared.name)
     functions = functions_of(model)
     protos = as_onnx(with_numbers(inlined(((proto, opset) for proto in graph.node), functions)))
-    nodes = sorted_entries([Entry.of(proto, version) for proto, version in protos], defined)
-    written = {name for entry in nodes for name in entry.writes}
     outputs = declared_outputs(graph)
+    entries = with_masked_selects([Entry.of(proto, version) for proto, version in protos], outputs)
+    nodes = sorted_entries(entries, defined)
+    written = {name for entry in nodes for name in entry.writes}
     for name in outputs:
         if name not in defined and name not in written:
             raise ModelError(f"output '{name}' is defined by nothing")
@@ -186,32 +160,3 @@ def _metadata(model: onnx.ModelProto) -> ModelMetadata:
         model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
         model.model_version, custom,
     )  # fmt: skip
-
-
-def sorted_entries(entries: Sequence[Entry], defined: set[str]) -> list[Entry]:
-    """The nodes in topological order, stable. Raises ModelError on undefined inputs, duplicates and cycles."""
-    producer: dict[str, int] = {}
-    for index, entry in enumerate(entries):
-        for name in entry.writes:
-            if name in defined or name in producer:
-                raise ModelError(f"'{name}' is defined twice in the model")
-            producer[name] = index
-    dependencies: list[set[int]] = []
-    for entry in entries:
-        missing = {name for name in entry.reads if name not in defined}
-        for name in missing - producer.keys():
-            raise ModelError(f"node '{entry.proto.name}' ({entry.proto.op_type}) reads '{name}', which nothing defines")
-        dependencies.append({producer[name] for name in missing})
-    order = topological_order(dependencies)
-    if len(order) != len(dependencies):
-        stuck = entries[min(set(range(len(dependencies))).difference(order))].proto
-        raise ModelError(f"the model has a cycle through node '{stuck.name}' ({stuck.op_type})")
-    return [entries[index] for index in order]
-
-
-def free_names(graph: onnx.GraphProto) -> Iterable[str]:
-    """What a subgraph reads from around it. Subgraphs nest no deeper than protobuf messages may."""
-    inner = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
-    inner.update(name for node in graph.node for name in node.output)
-    reads = [name for node in graph.node for name in Entry.of(node, 0).reads]
-    return [name for name in (*reads, *(info.name for info in graph.output)) if name and name not in inner]

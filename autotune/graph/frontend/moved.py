@@ -16,8 +16,8 @@ from autotune.graph.host import HostValue
 from autotune.graph.ir import Array, Output
 
 MOVES = frozenset(
-    ("Compress", "DepthToSpace", "Expand", "GatherElements", "GatherND", "ReverseSequence", "ScatterElements",
-     "ScatterND", "SpaceToDepth", "Split", "Tile", "Where")
+    ("Compress", "DepthToSpace", "Expand", "GatherElements", "GatherND", "MaskedSelect", "ReverseSequence",
+     "ScatterElements", "ScatterND", "SpaceToDepth", "Split", "Tile", "Where")
 )  # fmt: skip
 """Beside those of `autotune.graph.host.movement`."""
 

@@ -15,9 +15,10 @@ from autotune.graph.builder import GraphBuilder
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.body import captured, is_loop
 from autotune.graph.frontend.checks import check_attributes, check_types, convert_node
+from autotune.graph.frontend.entry import Entry
 from autotune.graph.frontend.expand import is_function, schema_body
 from autotune.graph.frontend.lists import Static, list_converter
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.moved import MOVES
 from autotune.graph.frontend.node import EAGER_ELEMENTS, OnnxNode, RunTimeValueError, converter_for
 from autotune.graph.frontend.part import Body, Part, Stage, behind, remaining

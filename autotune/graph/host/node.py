@@ -71,14 +71,17 @@ HostFunction = Callable[[HostNode], Sequence[HostValue]]
 _FUNCTIONS: dict[str, HostFunction] = {}
 _OF_VALUES: dict[str, HostFunction] = {}
 _LEARNED: dict[str, HostFunction] = {}
+_STANDING: dict[str, HostFunction] = {}  # for several
 LEARNED = "ai.onnx.ml"
+OWN = "autotune"
+"""The domain of operators that stand for several of a model's."""
 OF_MAPS = ("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap")
 """Operators of that domain that run on the host whatever their attributes are."""
 
 
-def on_host(*op_types: str) -> Callable[[HostFunction], HostFunction]:
-    """Register the host function of operators of the default ONNX domain."""
-    return _registered(_FUNCTIONS, op_types)
+def on_host(*op_types: str, domain: str = "") -> Callable[[HostFunction], HostFunction]:
+    """Register the host function of operators of the default ONNX domain, or of our own."""
+    return _registered(_STANDING if domain == OWN else _FUNCTIONS, op_types)
 
 
 def of_values(*op_types: str) -> Callable[[HostFunction], HostFunction]:
@@ -105,6 +108,8 @@ def host_function(proto: onnx.NodeProto) -> HostFunction | None:
     """The function of an operator that runs on the host, whatever it reads."""
     if proto.domain == LEARNED:
         return _LEARNED.get(proto.op_type) if has_strings(proto) else None
+    if proto.domain == OWN:
+        return _STANDING.get(proto.op_type)
     if proto.domain not in ("", "ai.onnx"):
         return None
     return _OF_VALUES["Cast"] if makes_strings(proto) else _FUNCTIONS.get(proto.op_type)
@@ -138,7 +143,7 @@ def makes_values(proto: onnx.NodeProto) -> bool:
 
 def host_operators() -> tuple[str, ...]:
     """Every operator that may run on the host, whatever it reads."""
-    return tuple(sorted(_FUNCTIONS))
+    return tuple(sorted({*_FUNCTIONS, *_STANDING}))
 
 
 def run_host(node: NodeAttributes, values: Sequence[HostValue]) -> Sequence[HostValue]:

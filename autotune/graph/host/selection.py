@@ -1,11 +1,11 @@
-"""NonZero, Unique, Compress: how many elements they give depends on the data."""
+"""NonZero, Unique, Compress, and what a mask selects: how many elements they give depends on the data."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from autotune.errors import InputError, ModelError
-from autotune.graph.host.node import HostNode, on_host
+from autotune.graph.host.node import OWN, HostNode, on_host
 from autotune.graph.ir import Array
 
 
@@ -128,6 +128,26 @@ def compress(node: HostNode) -> tuple[Array]:
     if kept.size and kept[-1] >= x.shape[axis]:
         raise InputError(f"{node.label}: the condition selects {kept[-1]} of an axis of extent {x.shape[axis]}")
     return (np.take(x, kept, axis),)
+
+
+@on_host("MaskedSelect", domain=OWN)
+def masked_select(node: HostNode) -> tuple[Array]:
+    """GatherND of data at the places that NonZero finds in a mask: `x[mask]`, also where the mask is shorter.
+
+    Raises:
+        ModelError: the mask has more axes than the data. InputError: it is longer, and selects what is not there.
+    """
+    x, mask = node.array(0), node.array(1)
+    if mask.ndim > x.ndim:
+        raise ModelError(f"{node.label}: a mask of shape {mask.shape} for data of shape {x.shape}")
+    if not mask.ndim:
+        return (np.repeat(x[np.newaxis], int(mask != 0), axis=0),)
+    try:
+        return (x[np.nonzero(mask != 0)],)
+    except IndexError as error:
+        raise InputError(
+            f"{node.label}: the mask, of shape {mask.shape}, selects what is not in data of shape {x.shape}"
+        ) from error
 
 
 def _axis(node: HostNode, axis: int, rank: int) -> int:

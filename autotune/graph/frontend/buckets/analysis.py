@@ -15,7 +15,8 @@ from autotune.graph.frontend.buckets.at import SHAPE_ELEMENTS, At, Rule, rule_of
 from autotune.graph.frontend.buckets.computed import difference
 from autotune.graph.frontend.buckets.facts import ANYTHING, CannotPad, Extent, Fact, NeedsZeros
 from autotune.graph.frontend.buckets.types import Types, inferred_types
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.entry import Entry
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.source import tensor_array
 from autotune.graph.ir import Array
 from autotune.tensor.dtype import DType

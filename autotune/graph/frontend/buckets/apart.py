@@ -18,7 +18,8 @@ from autotune.graph.frontend.buckets.analysis import Padding, padding_of
 from autotune.graph.frontend.buckets.dimensions import Dimensions
 from autotune.graph.frontend.buckets.facts import CannotPad, Extent, size_of
 from autotune.graph.frontend.buckets.joined import RULES, Written, with_inputs
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.entry import Entry
+from autotune.graph.frontend.model import OnnxModel
 
 JOINING = ("Flatten", "Reshape")
 SHAPED = ("ConstantOfShape", "Expand")

@@ -10,7 +10,8 @@ from autotune.graph.frontend.buckets.analysis import PASSING, Analysis, asked, c
 from autotune.graph.frontend.buckets.at import rule_of
 from autotune.graph.frontend.buckets.facts import CannotPad, Extent, Fact, NeedsZeros
 from autotune.graph.frontend.buckets.types import inferred_types
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.entry import Entry
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.ir import Array
 from autotune.tensor.dtype import DType
 

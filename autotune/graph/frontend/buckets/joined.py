@@ -13,7 +13,7 @@ from onnx import helper
 from autotune.graph.frontend.attributes import NodeAttributes
 from autotune.graph.frontend.buckets.dimensions import Dimensions
 from autotune.graph.frontend.buckets.facts import CannotPad, Extent
-from autotune.graph.frontend.model import Entry
+from autotune.graph.frontend.entry import Entry
 from autotune.graph.ir import Array
 
 OPSET = 17

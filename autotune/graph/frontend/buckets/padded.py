@@ -12,7 +12,8 @@ from onnx import helper
 
 from autotune.graph.frontend.buckets.analysis import Mask, Padding, Told
 from autotune.graph.frontend.buckets.facts import number_of, terms_of
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.entry import Entry
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.frontend.source import elem_type_of
 from autotune.graph.ir import Array
 from autotune.tensor.declared import ModelInput

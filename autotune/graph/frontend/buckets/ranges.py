@@ -18,7 +18,8 @@ from autotune.graph.frontend.buckets.analysis import facts_of
 from autotune.graph.frontend.buckets.computed import difference
 from autotune.graph.frontend.buckets.facts import Extent, Fact, number_of, terms_of
 from autotune.graph.frontend.buckets.movement import END
-from autotune.graph.frontend.model import Entry, OnnxModel
+from autotune.graph.frontend.entry import Entry
+from autotune.graph.frontend.model import OnnxModel
 from autotune.graph.ir import Array
 
 OPSET = 17
