@@ -56,9 +56,10 @@ class AdaptiveModel(StagedModel):
         self._background = Background()
         self._fed_own: object = None  # of the last feeds that had a program of their own
 
-    def shapes(self) -> list[ShapeUse]:
+    def shapes(self, held: set[int] | None = None) -> list[ShapeUse]:
         """The programs that are kept."""
-        return [*super().shapes(), *(self._buckets.shapes() if self._buckets is not None else ())]
+        held = set() if held is None else held
+        return [*super().shapes(held), *(self._buckets.shapes(held) if self._buckets is not None else ())]
 
     def wait(self) -> None:
         """Until no program is being made in the background."""

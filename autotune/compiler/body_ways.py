@@ -21,7 +21,8 @@ from autotune.runtime.form import ALIGN
 from autotune.runtime.loop import MAX_LEGS
 from autotune.runtime.process import process_number
 from autotune.runtime.program import Ref, TensorSpec
-from autotune.runtime.threads import ThreadPool, aligned_empty
+from autotune.runtime.threads import ThreadPool
+from autotune.tensor.aligned import aligned_empty
 
 Found = Union["tuple[Stretch, int]", Array, str]
 

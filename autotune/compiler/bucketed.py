@@ -10,10 +10,13 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from autotune import machine
+from autotune.compiler.again import OFTEN
 from autotune.compiler.axes import Axes
 from autotune.compiler.background import Background
 from autotune.compiler.buckets import PADDING
@@ -54,6 +57,9 @@ class BucketedModel(StagedModel):
         self._chosen: dict[tuple[Extents, int], tuple[Sequence[Piece], float]] = {}  # by bucket and length of a piece
         self._sizes = Sizes(self._axes.open, target)
         self._making, self._took = making, 0.0
+        self._came: Counter[Extents] = Counter()  # how often runs went without programs of these buckets
+        self._lost: dict[Extents, float] = {}  # how many seconds longer they took
+        self._spare = machine.allowed_cores() > target.num_threads
         self._refused: set[Extents] = set()
         self._foreseen: set[Extents] = set()  # buckets whose programs somebody has
         self._background = Background()
@@ -73,9 +79,10 @@ class BucketedModel(StagedModel):
         """What is done with each open dimension."""
         return self._axes
 
-    def shapes(self) -> list[ShapeUse]:
+    def shapes(self, held: set[int] | None = None) -> list[ShapeUse]:
         """The programs that are kept."""
-        return [*self._padded.shapes(), *super().shapes()]
+        held = set() if held is None else held
+        return [*self._padded.shapes(held), *super().shapes(held)]
 
     @property
     def weights(self) -> dict[int, int]:
@@ -148,9 +155,10 @@ class BucketedModel(StagedModel):
 
     def is_better(self, extents: Mapping[str, int]) -> bool:
         """Whether the better program for such runs is there; where it is not, it is made in the background."""
-        bucket = self._sizes.pieces(extents)[0].bucket
+        bucket, _, length = self._sizes.pieces(extents)[0]
         if bucket not in self._made and bucket not in self._refused:
-            self._background.offer(lambda: self._make(bucket))
+            _, longer = self._chosen.get((bucket, length), ((), 1.0))
+            self._miss(bucket, (longer - 1) * self._sizes.seconds(bucket, bucket))
         return bucket in self._made
 
     def _serves(self, extents: Mapping[str, int]) -> bool:
@@ -191,12 +199,28 @@ class BucketedModel(StagedModel):
                 chosen = self._chosen[key] = self._found(wanted, piece.length)
             found, longer = chosen
             took = math.inf if self._foreseen else self._took
-            if found and (longer - 1) * self._sizes.seconds(wanted, wanted) <= took:  # else waiting takes less
+            loss = (longer - 1) * self._sizes.seconds(wanted, wanted)
+            if found and loss <= took:  # else waiting takes less
                 if longer > 1 + PADDING:
-                    self._background.offer(lambda: self._make(wanted))
+                    self._miss(wanted, loss)
                 return [Piece(bucket, piece.start + start, length) for bucket, start, length in found]
             self._make(wanted)
         return [piece]
+
+    def _miss(self, bucket: Extents, loss: float) -> None:
+        """A run took so many seconds longer without a program of this bucket: it is made in the background once that
+        is worth it, for most shapes of short batches never come again.
+
+        On a core that runs leave free it costs little: when it is wanted a second time. On their own core, when as much
+        was lost as it takes to be made, which is at most twice what knowing the future would have cost (ski rental;
+        Karlin et al., "Competitive snoopy caching", 1988), or when it was wanted often: of short runs what is around
+        the kernels is lost, too.
+        """
+        self._came[bucket] += 1
+        self._lost[bucket] = self._lost.get(bucket, 0.0) + loss
+        often = self._came[bucket] > (1 if self._spare else OFTEN)
+        if often or self._lost[bucket] >= self._took:
+            self._background.offer(lambda: self._make(bucket, waited=False))
 
     def _found(self, wanted: Extents, length: int) -> tuple[Sequence[Piece], float]:
         """A piece in those programs that there are that should take the least time, and how many times as long as its
@@ -220,8 +244,8 @@ class BucketedModel(StagedModel):
         found = least_pieces(length, at, fits, seconds)
         return found, sum(seconds(bucket, count) for bucket, _, count in found) / seconds(wanted, length)
 
-    def _make(self, bucket: Extents) -> None:
-        """Have a program for a bucket."""
+    def _make(self, bucket: Extents, waited: bool = True) -> None:
+        """Have a program for a bucket, for which a run waits, or nobody."""
         if bucket in self._made:
             return
         if bucket in self._refused:
@@ -235,6 +259,7 @@ class BucketedModel(StagedModel):
         if program is not None and self._sizes.density is None:
             kernels = (kernel.workload for kernel in program.kernels)
             self._sizes = self._sizes.told(bucket, kernels)
-        self._took = max(self._took, time.perf_counter() - start)  # one that was kept is there at once
+        if waited:  # in the background it takes as long as runs let it
+            self._took = max(self._took, time.perf_counter() - start)  # one that was kept is there at once
         self._made[bucket] = program
         self._chosen.clear()

@@ -47,6 +47,7 @@ from autotune.runtime.signature import Signer
 from autotune.runtime.trace import RunTrace
 from autotune.target import Target
 from autotune.tensor.dtype import DType
+from autotune.tensor.layout import Layout
 
 if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
@@ -370,7 +371,17 @@ def _operand_ref(
     one = made if number is not None else (operand.name, made)
     prepared = operand.prepared.key if operand.prepared is not None else ""
     key = (one, prepared, operand.layout)
-    return Ref(CONSTANTS, constants.add(key, operand.bytes, lambda memory: fill_operand(operand, held, memory)))
+    fill = functools.partial(fill_operand, operand, held)
+    return Ref(CONSTANTS, constants.add(key, operand.bytes, fill, _as_it_is(operand, held)))
+
+
+def _as_it_is(operand: Operand, held: Mapping[str, Array]) -> Array | None:
+    """The constant that has the very bytes that the operand has; None where there is none."""
+    array = held.get(operand.name)
+    if array is None or operand.prepared is not None or array.dtype != operand.dtype.numpy:
+        return None
+    plain = operand.layout == Layout.row_major(array.ndim) and array.nbytes == operand.bytes
+    return array if plain else None
 
 
 def _copy(array: Array, memory: Array) -> None:

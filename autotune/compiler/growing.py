@@ -75,9 +75,10 @@ class GrowingModel(StagedModel):
         self._lock = threading.Lock()
         self._background = Background()
 
-    def shapes(self) -> list[ShapeUse]:
+    def shapes(self, held: set[int] | None = None) -> list[ShapeUse]:
         """The programs that are kept, those of steps first."""
-        return [*(use for model in self._inner() for use in model.shapes()), *super().shapes()]
+        held = set() if held is None else held
+        return [*(use for model in self._inner() for use in model.shapes(held)), *super().shapes(held)]
 
     @property
     def weights(self) -> dict[int, int]:

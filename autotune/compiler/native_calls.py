@@ -27,7 +27,8 @@ from autotune.runtime.address import place_of
 from autotune.runtime.executor import Array, Executor
 from autotune.runtime.form import ALIGN, spec_bytes
 from autotune.runtime.moves import Cell, Fit, Fits
-from autotune.runtime.threads import ThreadPool, aligned_empty
+from autotune.runtime.threads import ThreadPool
+from autotune.tensor.aligned import aligned_empty
 
 SHOWN = 4
 """Runs from which is learned what differs: extents that are equal by chance seldom are so often."""

@@ -24,7 +24,7 @@ from autotune.graph.ir import Array
 from autotune.runtime.address import address
 from autotune.runtime.moves import Cell, Moves
 from autotune.runtime.shape_use import ShapeUse
-from autotune.runtime.threads import aligned_empty
+from autotune.tensor.aligned import aligned_empty
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,8 @@ from autotune.runtime.executor import Array, Context, Executor
 from autotune.runtime.form import ALIGN, Form
 from autotune.runtime.process import process_number
 from autotune.runtime.program import INPUT, OUTPUT
-from autotune.runtime.threads import ThreadPool, aligned_empty
+from autotune.runtime.threads import ThreadPool
+from autotune.tensor.aligned import aligned_empty
 
 MAX_STOPS = 512
 

@@ -14,9 +14,12 @@ from autotune.tensor.declared import ModelInput, extents_of
 from autotune.tensor.dtype import DType
 
 
-def shape_uses(specials: Iterable[Specialisation]) -> list[ShapeUse]:
-    """One entry for each program."""
-    held: set[int] = set()
+def shape_uses(specials: Iterable[Specialisation], held: set[int]) -> list[ShapeUse]:
+    """One entry for each program.
+
+    Args:
+        held: where the weights are that programs before them read; theirs are added.
+    """
     found: list[ShapeUse] = []
     for special in specials:
         if special.program is None:

@@ -121,12 +121,18 @@ class StagedModel:
         """How many programs are kept now, beside the first."""
         return len(self._workshop.cache)
 
-    def shapes(self) -> list[ShapeUse]:
+    def shapes(self, held: set[int] | None = None) -> list[ShapeUse]:
         """The programs that are kept, by the shapes of their inputs; the first one of all runs included; then the
-        memory in which native code moves rows between them."""
+        memory in which native code moves rows between them.
+
+        Args:
+            held: where the weights are that programs listed before these read; theirs are added.
+        """
+        held = set() if held is None else held
         first, kept = self._stages.first, self._workshop.cache.values()
-        inner = [use for special in kept for call in special.opened for use in call.model.shapes()]
-        return [*shape_uses([*([first] if first is not None else []), *kept]), *inner, *self._workshop.rows.uses()]
+        own = shape_uses([*([first] if first is not None else []), *kept], held)
+        inner = [use for special in kept for call in special.opened for use in call.model.shapes(held)]
+        return [*own, *inner, *self._workshop.rows.uses()]
 
     @property
     def weights(self) -> dict[int, int]:

@@ -22,12 +22,15 @@ from autotune.compiler.memory import ALIGN
 from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Array
 from autotune.runtime.placement import Seats, first_touch
-from autotune.runtime.threads import aligned_empty
 from autotune.search_spaces import Config
+from autotune.tensor.aligned import aligned_empty
 
 _log = logging.getLogger(__name__)
 
 Fill = Callable[[Array], None]
+
+WORTH_SHARING = 1 << 20
+"""Bytes of a constant that programs read where the model has it; smaller ones lie together."""
 
 
 class PackedWeights:
@@ -108,15 +111,23 @@ class Packing:
         self._shared = shared
         self._places: dict[Hashable, int] = {}
         self._fills: list[tuple[Hashable, int, int, Fill]] = []
+        self._lying: dict[Hashable, Array] = {}
 
     def identity(self, name: str, array: Array) -> Hashable:
         """What stands for a constant of the graph in a key."""
         return name if self._shared is None else self._shared.identity(array)
 
-    def add(self, key: Hashable, nbytes: int, fill: Fill) -> int:
-        """Byte offset of the array under `key`; `fill` writes it to bytes."""
+    def add(self, key: Hashable, nbytes: int, fill: Fill, lies: Array | None = None) -> int:
+        """Byte offset of the array under `key`; `fill` writes it to bytes.
+
+        Args:
+            lies: the same bytes where they are anyway, None where they are nowhere: several programs of one model read
+                large ones there, as far as they lie well.
+        """
         if key not in self._places:
             self._places[key] = self.size
+            if lies is not None and self._shared is not None and self._seats is None and _lies_well(lies):
+                self._lying[key] = lies.reshape(-1).view(np.uint8)
             self._fills.append((key, self.size, nbytes, fill))
             self.size += _aligned(nbytes)
         return self._places[key]
@@ -124,9 +135,11 @@ class Packing:
     def packed(self) -> Constants:
         """All of them; what is new lies in one array."""
         start = time.perf_counter()
-        found = {} if self._shared is None else {
-            key: held for key, *_ in self._fills if (held := self._shared.get(key)) is not None
-        }  # fmt: skip
+        found: dict[Hashable, Array] = {}
+        if self._shared is not None:
+            known = {key: self._shared.get(key) for key, *_ in self._fills}
+            found = {key: held for key, held in known.items() if held is not None}
+            found |= {key: self._shared.hold(key, lies) for key, lies in self._lying.items() if key not in found}
         new = [entry for entry in self._fills if entry[0] not in found]
         ends = list(itertools.accumulate((_aligned(nbytes) for _, _, nbytes, _ in new), initial=0))
         memory = aligned_empty(max(ends[-1], ALIGN))
@@ -148,6 +161,12 @@ class Packing:
         if self._shared is None:
             return Constants.of(memory)
         return Constants(self.size, tuple(at for _, at, _, _ in self._fills), tuple(found[k] for k, *_ in self._fills))
+
+
+def _lies_well(array: Array) -> bool:
+    """Whether a constant is large, begins where packed ones do, and is nobody's to change: a user's array may be."""
+    place, flags = array.__array_interface__["data"][0], array.flags
+    return array.nbytes >= WORTH_SHARING and flags.c_contiguous and not flags.writeable and place % ALIGN == 0
 
 
 def _aligned(nbytes: int) -> int:

@@ -9,8 +9,9 @@ import numpy as np
 from autotune.codegen.jit import compile_ir
 from autotune.codegen.link import load_objects
 from autotune.measure.probes import Kernel
-from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
+from autotune.runtime.threads import Plan, Step, ThreadPool
 from autotune.target import Target
+from autotune.tensor.aligned import aligned_empty
 
 _TRIES = 3  # of a run, of which the best counts: an interrupt is no property of the core
 _SPACE = 4096  # bytes of a thread's own: more than kernels touch that do not read or write a buffer

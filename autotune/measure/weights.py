@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.measure.buffers import ALIGNMENT
-from autotune.runtime.threads import aligned_empty
+from autotune.tensor.aligned import aligned_empty
 
 _TILE = 1 << 18  # numbers drawn; the block repeats them
 _MOST_SETS = 1024  # per batch: laying out a set costs about as long as a tiny kernel runs

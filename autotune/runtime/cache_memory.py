@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 
 from autotune.runtime.form import ALIGN, Array
-from autotune.runtime.threads import aligned_zeros
+from autotune.tensor.aligned import aligned_zeros
 
 
 class CacheMemory:

@@ -19,9 +19,10 @@ from autotune.runtime.kernels import link_kernels
 from autotune.runtime.lender import Lender
 from autotune.runtime.native import NativeRuntime, load_runtime, native_runtime
 from autotune.runtime.program import ARENA, CONSTANTS, INPUT, OUTPUT, Program, Ref, TensorSpec
-from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
+from autotune.runtime.threads import Plan, Step, ThreadPool
 from autotune.runtime.trace import RunTrace
 from autotune.target import Target
+from autotune.tensor.aligned import aligned_empty
 from autotune.tensor.dtype import DType
 
 Array = npt.NDArray[Any]

@@ -15,8 +15,9 @@ from autotune.codegen.link import load_objects
 from autotune.errors import InputError
 from autotune.lower.operands import fill_operand
 from autotune.runtime.native import native_runtime
-from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
+from autotune.runtime.threads import Plan, Step, ThreadPool
 from autotune.target import Target
+from autotune.tensor.aligned import aligned_empty
 from autotune.tensor.layout import Array
 from autotune.tensor.stage import Tensor
 

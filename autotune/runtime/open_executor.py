@@ -17,8 +17,9 @@ from autotune.runtime.form import ALIGN
 from autotune.runtime.lender import Lender
 from autotune.runtime.open_axes import Extents, Piece
 from autotune.runtime.shape_use import ShapeUse
-from autotune.runtime.threads import ThreadPool, aligned_empty
+from autotune.runtime.threads import ThreadPool
 from autotune.runtime.trace import RunTrace
+from autotune.tensor.aligned import aligned_empty
 from autotune.tensor.declared import Dim, ModelInput, ModelOutput, bind_shapes, check_feeds, extents_of
 from autotune.tensor.dtype import DType
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from autotune import machine
 from autotune.errors import ThreadPoolError
-from autotune.runtime.address import address
 from autotune.runtime.native import NativeRuntime, native_runtime
 from autotune.runtime.placement import Seats, seats_for
 from autotune.runtime.process import process_number
@@ -240,20 +239,6 @@ class ThreadPool:
         if not self._open:
             raise ThreadPoolError(_CLOSED)
         return self.address
-
-
-def aligned_empty(nbytes: int, align: int = 64) -> npt.NDArray[np.uint8]:
-    """Uninitialised u8 (nbytes,) whose first byte lies on a multiple of `align`."""
-    raw = np.empty(nbytes + align, dtype=np.uint8)
-    start = -address(raw) % align
-    return raw[start : start + nbytes]
-
-
-def aligned_zeros(nbytes: int, align: int = 64) -> npt.NDArray[np.uint8]:
-    """Zeros, u8 (nbytes,), whose first byte lies on a multiple of `align`; memory is taken as it is written to."""
-    raw = np.zeros(nbytes + align, dtype=np.uint8)
-    start = -address(raw) % align
-    return raw[start : start + nbytes]
 
 
 def _address(buffer: npt.NDArray[np.generic] | int) -> int:

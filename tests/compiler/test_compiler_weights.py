@@ -14,7 +14,7 @@ from autotune.compiler import weights
 from autotune.compiler.specialisation import ProgramStep, Step
 from autotune.compiler.staged import StagedModel
 from autotune.compiler.weights import PackedWeights, Packing
-from autotune.runtime.threads import aligned_empty
+from autotune.tensor.aligned import aligned_empty
 from tests.compiler.test_compiler_staged import data, model_of
 
 
@@ -41,6 +41,17 @@ def test_programs_of_a_model_share_what_they_pack_alike() -> None:
     assert first == same
     assert first.keys() & other.keys()
     assert sum(first.values()) == (48 * 64 + 64 * 32) * 4
+
+
+def test_weights_that_several_programs_read_are_counted_once() -> None:
+    """Those of the first shape, and those of others in larger ones."""
+    model = load(open_layers().SerializeToString(), "native -num-cores=1", False)
+    assert isinstance(model, StagedModel)
+    for rows in (24, 24, 25):
+        model.run({"x": data(rows, 48)})
+    uses = model.shapes()
+    assert len(uses) > 1 and uses[0].own_bytes == uses[0].weight_bytes > 0
+    assert sum(use.own_bytes for use in uses) < 1.5 * uses[0].weight_bytes
 
 
 def test_equal_contents_are_one_weight_wherever_they_lie() -> None:
@@ -96,3 +107,27 @@ def test_gaps_between_weights_hold_nothing_of_the_process(monkeypatch: pytest.Mo
         packing.add(key, nbytes, lambda memory: memory.fill(1))
     (chunk,) = packing.packed().chunks()
     assert chunk.tobytes() == b"\1" * 100 + bytes(28) + b"\1" * 3 + bytes(61)
+
+
+@pytest.mark.parametrize("lies", ["well", "where somebody may write", "between two lines", "small"])
+def test_constants_are_read_where_the_model_has_them(lies: str) -> None:
+    size = 64 if lies == "small" else weights.WORTH_SHARING
+    memory = aligned_empty(size + 64)
+    array = memory[4 : size + 4] if lies == "between two lines" else memory[:size]
+    array[:] = 7
+    array.flags.writeable = lies == "where somebody may write"
+    packing = Packing(PackedWeights())
+    packing.add("w", array.nbytes, lambda memory: memory.fill(7), array.reshape(2, -1))
+    packed = packing.packed()
+    assert (packed.address(0) == array.ctypes.data) == (lies == "well")
+    (chunk,) = packed.chunks()
+    assert chunk.shape == array.shape and (chunk == 7).all()
+
+
+def test_a_program_alone_holds_its_constants_together() -> None:
+    array = aligned_empty(weights.WORTH_SHARING)
+    array[:] = 7
+    array.flags.writeable = False
+    packing = Packing(None)
+    packing.add("w", array.nbytes, lambda memory: memory.fill(7), array)
+    assert packing.packed().address(0) != array.ctypes.data

@@ -16,8 +16,9 @@ from autotune.runtime.address import address
 from autotune.runtime.executor import Executor
 from autotune.runtime.form import ALIGN
 from autotune.runtime.moves import Cell, Fit, Fits, Moves
-from autotune.runtime.threads import ThreadPool, aligned_empty
+from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
+from autotune.tensor.aligned import aligned_empty
 
 TARGET = Target.parse("native -num-cores=1")
 DTYPES = [np.bool_, np.int8, np.uint16, np.float16, np.int32, np.float32, np.int64, np.float64, np.complex64]

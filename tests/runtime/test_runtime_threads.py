@@ -22,7 +22,8 @@ from autotune.codegen.jit import compile_ir
 from autotune.codegen.link import Library, load_objects
 from autotune.errors import ThreadPoolError
 from autotune.runtime.native import native_runtime
-from autotune.runtime.threads import Plan, Step, ThreadPool, aligned_empty
+from autotune.runtime.threads import Plan, Step, ThreadPool
+from autotune.tensor.aligned import aligned_empty
 from tests.runtime.clock import NOW
 
 CORES = len(os.sched_getaffinity(0))

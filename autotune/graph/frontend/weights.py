@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-import numpy as np
-
 from autotune.graph.ir import Array
+from autotune.tensor.aligned import aligned_empty
 
 LARGE = 1 << 16
 """Bytes of a tensor whose data is worth it to be read apart."""
@@ -84,7 +83,7 @@ class _Reader:
 
     def data(self, length: int) -> bytes | None:
         """Reads the data of the present tensor; None in its place."""
-        array = np.empty(length, np.uint8)
+        array = aligned_empty(length)  # so that programs may read it where it is
         into, done = array.data, 0
         while done < length:
             count = self.file.readinto(into[done:])  # type: ignore[attr-defined]  # files opened for bytes have it
