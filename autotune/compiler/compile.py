@@ -247,10 +247,8 @@ def compile_model(
 
 
 def _runtime(cache: ObjectCache | None, helper: Helper | None) -> bytes:
-    """The object with the thread pool and the plan driver, compiled over there where there is a helper."""
-    if helper is None:
-        return runtime_object(compiler(cache))
-    return runtime_object(helper.compile if cache is None else functools.partial(cache.compile, by=helper.compile))
+    """The object with the thread pool and the plan driver."""
+    return runtime_object(compiler(cache, helper))
 
 
 def _link(
