@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from autotune.arguments import checked
 from autotune.errors import DatabaseError
 from autotune.records import fields
 from autotune.records.block import Summary, Task
@@ -60,6 +61,7 @@ class Database:
     when the file cannot be read or written.
     """
 
+    @checked(hint="Database.open(path) opens a file")
     def __init__(self, connection: Connection, name: str | None = None) -> None:
         self.connection = connection
         self.name = str(connection.path) if name is None else name
@@ -67,6 +69,7 @@ class Database:
         self._stored: dict[tuple[str, ...], Shared] = {}
 
     @classmethod
+    @checked
     def open(
         cls,
         path: str | os.PathLike[str],

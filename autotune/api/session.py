@@ -20,6 +20,7 @@ from autotune.api.ort_value import OrtValue, contents_of
 from autotune.api.providers import CPU, check_providers
 from autotune.api.session_devices import SessionDevices
 from autotune.api.session_options import SessionOptions, check_loading, check_readable, tell_once, with_threads
+from autotune.arguments import checked
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
@@ -77,6 +78,7 @@ class InferenceSession(SessionDevices):
         IncompleteInstallError: only compiled files run with what is installed.
     """
 
+    @checked
     def __init__(
         self,
         path_or_bytes: ModelSource,
