@@ -135,7 +135,7 @@ def _settled(loop: For, asking: Sequence[_Asking]) -> For:
         before += one.turns
     left, buffer = iter(made), asking[0].request.buffer
     body = _replaced(loop.body, lambda request: next(left) if request.buffer == buffer else (request,))
-    return with_body(loop, tuple(body))
+    return loop.around(tuple(body))
 
 
 def _asking(body: Sequence[Stmt], loops: tuple[For, ...]) -> Iterator[_Asking]:

@@ -107,6 +107,10 @@ class For:
     body: tuple[Stmt, ...]
     turn: str = ""
 
+    def around(self, body: tuple[Stmt, ...]) -> For:
+        """The same loop around other statements; several times as fast as `replace`."""
+        return For(self.var, self.begin, self.extent, self.mark, body, self.turn)
+
 
 @dataclass(frozen=True, slots=True)
 class If:
@@ -218,7 +222,7 @@ def body_of(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def with_body(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
     if isinstance(stmt, For):
-        return For(stmt.var, stmt.begin, stmt.extent, stmt.mark, body, stmt.turn)
+        return stmt.around(body)
     if isinstance(stmt, If):
         return If(stmt.when, body)
     return Once(body) if isinstance(stmt, Once) else stmt
