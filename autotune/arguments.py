@@ -102,6 +102,12 @@ def _are_functions(value: object) -> bool:
     return isinstance(value, Iterable) and all(map(callable, value))
 
 
+def _are_records(value: object) -> bool:
+    """Of what can be looked at more than once also each."""
+    listed = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+    return listed and (not isinstance(value, (list, tuple)) or all(map(_KINDS["TuningRecord"].fits, value)))
+
+
 def _named(name: str, words: str) -> Kind:
     """Instances of a class of that name: who has one has imported it, and nobody else needs to."""
     return Kind(words, lambda value: any(base.__name__ == name for base in type(value).__mro__))
@@ -121,6 +127,9 @@ _KINDS = {
     "Collection[str]": _NAMES,
     "Sequence[str]": _NAMES,
     "Sequence[TuneCallback]": Kind("a list of functions", _are_functions),
+    "Mapping[str, object]": Kind("a mapping of names to values", lambda value: isinstance(value, Mapping)),
+    "BinaryIO": Kind("an open file", lambda value: hasattr(value, "write")),
+    "Iterable[TuningRecord]": Kind("a list of TuningRecords", _are_records),
     "Config": _named("Config", "a Config"),
     "Connection": _named("Connection", "a connection to a file"),
     "TuningRecord": _named("TuningRecord", "a TuningRecord"),

@@ -119,10 +119,12 @@ class Database:
             self._stored.clear()
             raise
 
+    @checked
     def add(self, record: TuningRecord) -> None:
         """Stores one trial in its own transaction; it replaces an earlier trial of the same identity."""
         self.add_many((record,))
 
+    @checked
     def add_many(self, records: Iterable[TuningRecord]) -> None:
         """Stores all of `records`, or none."""
         with self.transaction():
@@ -190,12 +192,14 @@ class Database:
         with self.transaction():
             store_plan(self.connection, plan)
 
+    @checked
     def plan(self, model_key: str, target_key: str) -> Plan | None:
         """The verdict on a model on a target; None when it was never timed as a whole."""
         return find_plan(self.connection, model_key, target_key)
 
     # Reading
 
+    @checked
     def best(
         self,
         workload_key: str,
@@ -281,6 +285,7 @@ class Database:
         found = self.top(workload_key, target_key, 1, interface=interface, residency=residency)
         return found[0] if found else None
 
+    @checked
     def top(
         self,
         workload_key: str,
@@ -299,6 +304,7 @@ class Database:
         order, parameters = _fastest_first(where, disturbed), {**parameters, "k": k, "disturbed": disturbed}
         return read_trials(self.connection, f"WHERE {order}", parameters)
 
+    @checked
     def times(self, workload_key: str, target_key: str, k: int, *, interface: str | None = None) -> list[Timed]:
         """The `k` trials that `top` gives of those measured in quiet, and then of the others: what was timed in turn
         beside other programs is found behind any number of trials in quiet.
@@ -378,6 +384,7 @@ class Database:
                 for workload, key in found.items():
                     self.connection.execute("UPDATE workloads SET family_key = ? WHERE key = ?", (key, workload))
 
+    @checked
     def interfaces(self, workload_key: str, target_key: str) -> list[str]:
         """The interfaces (canonical JSON) for which the workload has a verified record on the target."""
         rows = self.connection.rows(
@@ -387,6 +394,7 @@ class Database:
         )
         return [row["json"] for row in rows]
 
+    @checked
     def workload_keys(self, start: str) -> list[str]:
         """The keys that begin so, of workloads that have trials."""
         return self._keys(start, "EXISTS (SELECT 1 FROM trials WHERE workload_id = workloads.id)")

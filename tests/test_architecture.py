@@ -29,7 +29,7 @@ DOORS: dict[str, set[str]] = {
     "cpus": {"machine"},
     "core": {"errors"},
     "cores": {"core", "machine"},
-    "target": {"machine", "cpus", "cores"},
+    "target": {"machine", "cpus", "cores", "arguments"},
     "tensor": {"errors", "install", "arguments"},
     "ops": {"tensor", "plugins"},
     "schedule": {"tensor"},

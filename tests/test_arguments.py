@@ -104,7 +104,7 @@ def test_calls_that_no_function_takes_are_pythons_own_errors() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         call(unknown=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="positional"):
-        call(1, 2.0, True)  # type: ignore[misc]
+        call(1, 2.0, True)  # type: ignore[call-arg]
 
 
 def test_signature_and_docstring_stay() -> None:

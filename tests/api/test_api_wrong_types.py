@@ -38,7 +38,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"shapes": {"x": None}}, "not None"),
     ({"shapes": {"x": [1, 3, "a", 8]}}, "a list of whole numbers"),
     ({"shapes": {"x": [1, 3, 8.5, 8]}}, "a list of whole numbers"),
-    ({"fixed": 3}, "values of inputs are a mapping of names to arrays, not 3"),
+    ({"fixed": 3}, "InferenceSession: fixed must be a mapping of names to values or None, not 3"),
     ({"skip_passes": 3}, "InferenceSession: skip_passes must be a list of names, not 3"),
     ({"skip_passes": [3]}, "there is no graph pass '3'"),
     ({"max_error": "much"}, "InferenceSession: max_error must be a number or None, not 'much'"),
@@ -73,6 +73,8 @@ CALLS: list[tuple[Ask, str]] = [
     (lambda session: session.run_with_ortvaluevector(None, ["x"], [X], ["y"], [], [CPU]), "an OrtValue is wanted"),
     (lambda session: session.io_binding().bind_ortvalue_input("x", X), "an OrtValue is wanted, not ndarray"),
     (lambda session: session.io_binding().bind_input("x", "cpu", 0, np.float32, None, 8), "a shape is a list of"),
+    (lambda session: session.run_named(None, {"x": X}, 3), "the outputs must be a mapping of names to arrays"),
+    (lambda session: session.run_into(3, {"x": X}), "the outputs must be a mapping of names to arrays"),
     (lambda session: session.run_with_iobinding(None), "io_binding() makes what is run with, not None"),
     (lambda session: session.prepare(N="two"), "the extent of N is a whole number, not 'two'"),
     (lambda session: session.prepare(N=2.5), "the extent of N is a whole number, not 2.5"),
@@ -121,6 +123,12 @@ FUNCTIONS: list[tuple[Callable[[], object], str]] = [
     (lambda: autotune.tune(WORK, TARGET, imports=5), "tune: imports must be a list of names, not 5"),  # type: ignore[arg-type]
     (lambda: autotune.tune(WORK, TARGET, callbacks=5), "tune: callbacks must be a list of functions, not 5"),  # type: ignore[arg-type]
     (lambda: autotune.optimize(conv_model(1), strict_fp="no"), "optimize: strict_fp must be True or False, not 'no'"),  # type: ignore[arg-type]
+    (lambda: autotune.compile(conv_model(1), TARGET, False).save(3), "CompiledModel.save: path must be a path, not 3"),  # type: ignore[arg-type]
+    (lambda: autotune.compile(conv_model(1), TARGET, False).write(3), "CompiledModel.write: file must be an open file"),  # type: ignore[arg-type]
+    (lambda: autotune.compile(conv_model(1), TARGET, False).run(3), "feeds must be a mapping of names to values"),  # type: ignore[arg-type]
+    (lambda: autotune.Target.from_json(3), "Target.from_json: text must be a text, not 3"),  # type: ignore[arg-type]
+    (lambda: autotune.Target.parse(TARGET).with_threads("x"), "with_threads: num_threads must be a whole number"),  # type: ignore[arg-type]
+    (lambda: autotune.Workload.from_json(3), "Workload.from_json: text must be a text, not 3"),  # type: ignore[arg-type]
     (lambda: autotune.Database(3), "not 3; Database.open(path) opens a file"),  # type: ignore[arg-type]
     (lambda: autotune.Database.open(3), "Database.open: path must be a path, not 3"),  # type: ignore[arg-type]
     (lambda: autotune.Database.open("d", busy_seconds="x"), "Database.open: busy_seconds must be a number, not 'x'"),  # type: ignore[arg-type]
