@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING
 
 from autotune.codegen.helper import Helper
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.jit import compile_uncounted
 from autotune.codegen.kernel import CompileIr, KernelObject, KernelSource, compile_source, generate
 from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.codegen.object_cache import ObjectCache
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def compiler(cache: ObjectCache | None, helper: Helper | None = None) -> CompileIr:
     """What turns IR into objects: the cache, where there is one, and what compiles, over there if there is a helper."""
-    by = compile_ir if helper is None else helper.compile
+    by = compile_uncounted if helper is None else helper.compile
     return by if cache is None else functools.partial(cache.compile, by=by)
 
 

@@ -11,7 +11,7 @@ from autotune import machine
 from autotune.codegen.beside import Beside
 from autotune.codegen.compiled_object import CompiledObject, ir_hash
 from autotune.codegen.helper import Helper, Reply
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.jit import compile_uncounted
 from autotune.codegen.kernel import generate
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import asked, kernels
@@ -112,7 +112,7 @@ def test_of_code_that_is_known_a_helper_does_what_is_left(tmp_path: Path) -> Non
 
         def compile(self, ir_text: str, *, cpu: str, features: str) -> CompiledObject:
             compiled.append(ir_text)
-            return compile_ir(ir_text, cpu=cpu, features=features)
+            return compile_uncounted(ir_text, cpu=cpu, features=features)
 
         def call(self, function: str, *arguments: object) -> Reply | None:
             raise AssertionError("generated again")
