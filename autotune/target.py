@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
 from autotune import cpus, machine
+from autotune.arguments import checked
 from autotune.core import Core, vector_bits_of
 from autotune.cores import core_of, core_of_host
 from autotune.errors import TargetError
@@ -105,6 +106,7 @@ class Target:
             core=core,
         )
 
+    @checked
     def with_threads(self, num_threads: int) -> Target:
         """The same CPU with another number of threads."""
         return replace(self, num_threads=num_threads)
@@ -188,6 +190,7 @@ class Target:
         return _to_json(self)
 
     @classmethod
+    @checked
     def from_json(cls, text: str) -> Target:
         """The target that `to_json` wrote; one from before targets had a core gets what is known of its CPU.
 

@@ -8,7 +8,7 @@ from autotune.core import LINE
 from autotune.lower.ir import For, Stmt, Store, body_of, loop_ranges
 from autotune.lower.regions import Place, Region, touched
 from autotune.schedule.state import UNROLL, VECTORIZE
-from autotune.tensor.linear import Ranges
+from autotune.tensor.linear import Range, Ranges
 
 
 class Traffic:
@@ -28,6 +28,7 @@ class Traffic:
         self._nest = {id(stmt): n for n, stmts in enumerate(nests) for stmt in stmts}
         self._turns: dict[int, int] = {}
         self._places: dict[int, list[Place]] = {}
+        self._known: dict[tuple[int, tuple[tuple[str, Range], ...]], dict[str, Region]] = {}
         self.touches = touched(body, {}, self._places)
 
     def missed(self, size: int, cold: Collection[str]) -> list[float]:
@@ -83,11 +84,19 @@ class Traffic:
                 inside = loop_ranges(stmt, ranges) if isinstance(stmt, For) else ranges
                 self._once(body_of(stmt), inside, times, out, seen, own, only)
                 continue
-            for name, region in touched((stmt,), ranges, self._places).items():
+            for name, region in self._touched(stmt, ranges).items():
                 if only is None or name in only:
                     before = seen.get(name)
                     seen[name] = region.joined(before)
                     out[own] += times * (seen[name].lines(LINE) - (before.lines(LINE) if before else 0))
+
+    def _touched(self, stmt: Stmt, ranges: Ranges) -> dict[str, Region]:
+        """What a statement touches: every cache is asked about the same statements, in the same turns."""
+        key = id(stmt), tuple(ranges.items())
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = touched((stmt,), ranges, self._places)
+        return found
 
 
 def _bytes(regions: Mapping[str, Region]) -> int:

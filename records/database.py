@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from autotune.arguments import checked
 from autotune.errors import DatabaseError
 from autotune.records import fields
 from autotune.records.block import Summary, Task
@@ -60,6 +61,7 @@ class Database:
     when the file cannot be read or written.
     """
 
+    @checked(hint="Database.open(path) opens a file")
     def __init__(self, connection: Connection, name: str | None = None) -> None:
         self.connection = connection
         self.name = str(connection.path) if name is None else name
@@ -67,6 +69,7 @@ class Database:
         self._stored: dict[tuple[str, ...], Shared] = {}
 
     @classmethod
+    @checked
     def open(
         cls,
         path: str | os.PathLike[str],
@@ -116,10 +119,12 @@ class Database:
             self._stored.clear()
             raise
 
+    @checked
     def add(self, record: TuningRecord) -> None:
         """Stores one trial in its own transaction; it replaces an earlier trial of the same identity."""
         self.add_many((record,))
 
+    @checked
     def add_many(self, records: Iterable[TuningRecord]) -> None:
         """Stores all of `records`, or none."""
         with self.transaction():
@@ -187,12 +192,14 @@ class Database:
         with self.transaction():
             store_plan(self.connection, plan)
 
+    @checked
     def plan(self, model_key: str, target_key: str) -> Plan | None:
         """The verdict on a model on a target; None when it was never timed as a whole."""
         return find_plan(self.connection, model_key, target_key)
 
     # Reading
 
+    @checked
     def best(
         self,
         workload_key: str,
@@ -278,6 +285,7 @@ class Database:
         found = self.top(workload_key, target_key, 1, interface=interface, residency=residency)
         return found[0] if found else None
 
+    @checked
     def top(
         self,
         workload_key: str,
@@ -296,6 +304,7 @@ class Database:
         order, parameters = _fastest_first(where, disturbed), {**parameters, "k": k, "disturbed": disturbed}
         return read_trials(self.connection, f"WHERE {order}", parameters)
 
+    @checked
     def times(self, workload_key: str, target_key: str, k: int, *, interface: str | None = None) -> list[Timed]:
         """The `k` trials that `top` gives of those measured in quiet, and then of the others: what was timed in turn
         beside other programs is found behind any number of trials in quiet.
@@ -375,6 +384,7 @@ class Database:
                 for workload, key in found.items():
                     self.connection.execute("UPDATE workloads SET family_key = ? WHERE key = ?", (key, workload))
 
+    @checked
     def interfaces(self, workload_key: str, target_key: str) -> list[str]:
         """The interfaces (canonical JSON) for which the workload has a verified record on the target."""
         rows = self.connection.rows(
@@ -384,6 +394,7 @@ class Database:
         )
         return [row["json"] for row in rows]
 
+    @checked
     def workload_keys(self, start: str) -> list[str]:
         """The keys that begin so, of workloads that have trials."""
         return self._keys(start, "EXISTS (SELECT 1 FROM trials WHERE workload_id = workloads.id)")

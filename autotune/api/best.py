@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.api.locate import DatabaseLike, reading
+from autotune.arguments import checked
 from autotune.codegen.object_cache import object_cache
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.kernel_cache import kernel_of
@@ -61,6 +62,7 @@ class BestSchedule:
         return KernelFunction(self.schedule.compute.inputs, kernel, self.target)
 
 
+@checked
 def best_schedule(
     workload: str | Workload, target: str | Target | None = None, database: DatabaseLike = None
 ) -> BestSchedule:

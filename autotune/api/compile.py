@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, reading
 from autotune.api.observe import observe
+from autotune.arguments import checked
 from autotune.codegen.object_cache import object_cache
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.precise import compile_precisely
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, Sequence[int]]
 
 
+@checked
 def compile(
     model: ModelSource,
     target: str | Target | None = None,
@@ -74,6 +76,7 @@ def compile(
         )  # fmt: skip
 
 
+@checked
 def tasks(
     model: ModelSource,
     target: str | Target | None = None,

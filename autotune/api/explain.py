@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from autotune.api.compile import tasks
 from autotune.api.locate import DatabaseLike, reading
+from autotune.arguments import checked
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.tasks import KernelTask
 from autotune.errors import InputError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from autotune.graph.frontend import ModelSource
 
 
+@checked
 def explain(
     what: str | Workload | ModelSource,
     target: str | Target | None = None,

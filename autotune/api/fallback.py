@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.api.node_arg import NodeArg
+from autotune.api.session_options import level_of_the_script
 from autotune.errors import InputError, UnsupportedError
 from autotune.metadata import ModelMetadata
 from autotune.runtime.trace import RunTrace
@@ -83,7 +84,11 @@ class FallbackModel:
                 values=refusal.values,
             ) from error
         self._refusal = " ".join(str(refusal).split())
-        warnings.warn(f"{ONNX_RUNTIME} runs the model, untuned: {self._refusal}", FallbackWarning, stacklevel=3)
+        warnings.warn(
+            f"{ONNX_RUNTIME} runs the model, untuned: {self._refusal}",
+            FallbackWarning,
+            stacklevel=level_of_the_script(),
+        )
 
     @property
     def inputs(self) -> list[NodeArg]:

@@ -10,6 +10,7 @@ from autotune.api.node_arg import NodeArg
 from autotune.errors import InputError
 from autotune.runtime.executor import Array
 from autotune.runtime.feeds import random_feeds
+from autotune.tensor.declared import check_given
 
 
 def complete_feeds(
@@ -44,6 +45,7 @@ def shapes_with(
     shapes: Mapping[str, Sequence[int]] | None, inputs: Mapping[str, object] | None
 ) -> dict[str, tuple[int, ...]]:
     """Dimensions by input: those of the arrays given, and those that are given as such."""
+    check_given(shapes or {})
     of_arrays = {name: array.shape for name, array in as_arrays(inputs).items()}
     return {**of_arrays, **{name: tuple(dims) for name, dims in (shapes or {}).items()}}
 

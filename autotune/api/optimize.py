@@ -11,6 +11,7 @@ from autotune.api.locate import DatabaseLike
 from autotune.api.phase import TuneCallback
 from autotune.api.session import InferenceSession
 from autotune.api.tune import tune
+from autotune.arguments import checked
 from autotune.errors import UnsupportedError
 from autotune.search import Budget
 from autotune.target import Target
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@checked
 def optimize(
     model: ModelSource,
     target: str | Target | None = None,

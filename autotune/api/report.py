@@ -10,6 +10,7 @@ from autotune.api.load import Runnable, load
 from autotune.api.locate import DatabaseLike, reading
 from autotune.api.node_arg import NodeArg
 from autotune.api.observe import run_observed
+from autotune.arguments import checked
 from autotune.compiler.compile import CompiledModel
 from autotune.cost_model.features import FEATURES_VERSION
 from autotune.cost_model.prior import in_use
@@ -37,6 +38,7 @@ MOST_ATTENTION = 10
 
 
 @own_float_environment()
+@checked
 def write_report(
     model: str | Path,
     path: str | Path,

@@ -20,6 +20,7 @@ from autotune.api.ort_value import OrtValue, contents_of
 from autotune.api.providers import CPU, check_providers
 from autotune.api.session_devices import SessionDevices
 from autotune.api.session_options import SessionOptions, check_loading, check_readable, tell_once, with_threads
+from autotune.arguments import checked
 from autotune.errors import AutotuneError, InputError, UnsupportedError
 from autotune.install import needing_all
 from autotune.metadata import ModelMetadata
@@ -77,6 +78,7 @@ class InferenceSession(SessionDevices):
         IncompleteInstallError: only compiled files run with what is installed.
     """
 
+    @checked
     def __init__(
         self,
         path_or_bytes: ModelSource,
@@ -276,6 +278,7 @@ class InferenceSession(SessionDevices):
     ) -> list[Array]:
         """`run` that writes some of the outputs into arrays of the caller, see `run_into`."""
         _check_mapping(input_feed)
+        _check_mapping(into, "outputs")
         if isinstance(output_names, str) or not isinstance(output_names or (), Iterable):
             raise InputError(f"output_names must be a list of names or None, not {output_names!r}")
         unknown = [n for n in (*(output_names or ()), *into) if n not in self._outputs]
@@ -431,8 +434,6 @@ class InferenceSession(SessionDevices):
         Raises:
             InputError: as for `run`, or an array does not fit.
         """
-        if not isinstance(outputs, Mapping):
-            raise InputError(f"the outputs must be a mapping of names to arrays, not {type(outputs).__name__}")
         self.run_named(None, input_feed, outputs)
 
 
@@ -462,6 +463,6 @@ def _check_begun(run_options: object) -> None:
         raise InputError("the run was not begun: RunOptions.terminate is set")
 
 
-def _check_mapping(feeds: object) -> None:
+def _check_mapping(feeds: object, what: str = "inputs") -> None:
     if not isinstance(feeds, (dict, Mapping)):
-        raise InputError(f"the inputs must be a mapping of names to arrays, not {type(feeds).__name__}")
+        raise InputError(f"the {what} must be a mapping of names to arrays, not {type(feeds).__name__}")

@@ -58,10 +58,10 @@ def tell_once(what: str, why: str) -> None:
     """Warn that something a script asks for is not done, the first time that it is asked for."""
     if what not in _told:
         _told.add(what)
-        warnings.warn(f"{what} has no effect in autotune: {why}", stacklevel=_level_of_the_script())
+        warnings.warn(f"{what} has no effect in autotune: {why}", stacklevel=level_of_the_script())
 
 
-def _level_of_the_script() -> int:
+def level_of_the_script() -> int:
     """For a warning of the calling function: the level of the first caller that is no part of autotune."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "autotune":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Union
 
 from autotune.api.feeds import as_arrays
 from autotune.api.locate import DatabaseLike, reading
+from autotune.arguments import checked
 from autotune.codegen.object_cache import object_cache
 from autotune.compiler.compiled_shapes import CompiledShapes
 from autotune.compiler.precise import compile_precisely
@@ -27,6 +28,7 @@ WantedShapes = Union[Mapping[str, Sequence[Extent]], Sequence[ShapeRange]]
 """Dimensions by name, each a number or a range; or several of such, each with a weight."""
 
 
+@checked
 def compile_shapes(
     model: ModelSource,
     shapes: WantedShapes,
@@ -71,8 +73,10 @@ def compile_shapes(
 
 
 def shape_ranges(shapes: WantedShapes) -> list[ShapeRange]:
-    """What was given, as ranges. Raises InputError where nothing is."""
-    found = [ShapeRange(shapes)] if isinstance(shapes, Mapping) else list(shapes)
+    """What was given, as ranges. Raises InputError where nothing is, or something else."""
+    found = [ShapeRange(shapes)] if isinstance(shapes, Mapping) else shapes
+    if not isinstance(found, Sequence) or not all(isinstance(one, ShapeRange) for one in found):
+        raise InputError(f"shapes are a mapping of names to dimensions, or a list of ShapeRanges, not {shapes!r}")
     if not found:
         raise InputError("no shape is given: name dimensions, such as {'batch': (range(1, 9),)}")
-    return found
+    return list(found)

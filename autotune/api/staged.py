@@ -14,6 +14,7 @@ from autotune.api.locate import DatabaseLike
 from autotune.api.node_arg import NodeArg
 from autotune.api.observe import run_observed
 from autotune.api.shapes import WantedShapes, shape_ranges
+from autotune.arguments import checked
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.foreseen import Extents, Foreseen, foreseen
 from autotune.compiler.programs import Recorder
@@ -42,6 +43,7 @@ DRAWN = ((0, 1.0), (1, 0.25), (2, 4.0))
 data decides is made for any extents once two have come (docs/adr/0035)."""
 
 
+@checked
 def compile_staged(
     model: ModelSource,
     target: str | Target | None = None,

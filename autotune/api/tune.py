@@ -18,6 +18,7 @@ from autotune.api.progress import showing
 from autotune.api.shapes import WantedShapes, shape_ranges
 from autotune.api.verdict import MEASURED, ModelVerdict, check_wish, combined, judge
 from autotune.api.workplace import Workplace, open_workplace
+from autotune.arguments import checked
 from autotune.codegen.object_cache import object_cache
 from autotune.compiler.choose import Chooser
 from autotune.compiler.defaults import Defaults
@@ -162,6 +163,7 @@ class TuneReport:
         return html_table(title, headings, rows, [*notes, f"records in {self.database}"])
 
 
+@checked
 def tune(
     model_or_op: ModelSource | Workload,
     target: str | Target | None = None,

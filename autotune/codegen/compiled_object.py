@@ -13,14 +13,14 @@ class CompiledObject:
     Attributes:
         object_code: the bytes of an ELF relocatable object.
         ir_hash: identity of the IR text it was compiled from.
-        spills: vector instructions that touch the stack (static count).
-        fmas: vector multiply-accumulate instructions (static count).
+        spills: vector instructions that touch the stack (static count); 0 where nobody counted.
+        fmas: vector multiply-accumulate instructions (static count); likewise.
     """
 
     object_code: bytes
     ir_hash: str
-    spills: int
-    fmas: int
+    spills: int = 0
+    fmas: int = 0
 
 
 def ir_hash(ir_text: str) -> str:

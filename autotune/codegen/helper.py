@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from autotune.codegen.compiled_object import CompiledObject, ir_hash
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.jit import compile_uncounted
 from autotune.errors import AutotuneError, CodegenError
 
 # -I: no current directory, no PYTHON* variables; the parent's own sys.path is handed over instead.
@@ -76,18 +76,18 @@ class Helper:
                 self.started = True
 
     def compile(self, ir_text: str, *, cpu: str, features: str) -> CompiledObject:
-        """`compile_ir` over there; here, where that process is no more.
+        """`compile_uncounted` over there; here, where that process is no more.
 
         Raises:
             CodegenError: the IR does not parse or verify.
         """
         reply = self.call("autotune.codegen.helper:compiled", ir_text, cpu, features)
         if reply is None:
-            return compile_ir(ir_text, cpu=cpu, features=features)
+            return compile_uncounted(ir_text, cpu=cpu, features=features)
         facts, object_code = reply
         if "error" in facts:
             raise CodegenError(facts["error"])
-        return CompiledObject(object_code, ir_hash(ir_text), facts["spills"], facts["fmas"])
+        return CompiledObject(object_code, ir_hash(ir_text))
 
     def call(self, function: str, *arguments: object) -> Reply | None:
         """What a function of ours gives over there.
@@ -150,6 +150,5 @@ def serve(fd: int, imports: Sequence[str]) -> None:
 
 
 def compiled(ir_text: str, cpu: str, features: str) -> Reply:
-    """`compile_ir`, as a reply."""
-    made = compile_ir(ir_text, cpu=cpu, features=features)
-    return {"spills": made.spills, "fmas": made.fmas}, made.object_code
+    """`compile_uncounted`, as a reply."""
+    return {}, compile_uncounted(ir_text, cpu=cpu, features=features).object_code

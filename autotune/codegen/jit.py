@@ -26,7 +26,7 @@ _FMA = re.compile(r"^\tv(?:fn?m(?:add|sub)\d+p[sdh]|pdp\w+|dpbf16ps)\t", re.MULT
 
 
 def compile_ir(ir_text: str, *, cpu: str, features: str) -> CompiledObject:
-    """Verify, optimise and compile IR text for a CPU (`features` in LLVM's form: "+avx2,+fma").
+    """Verify, optimise and compile IR text for a CPU (`features` in LLVM's form: "+avx2,+fma"), and count in it.
 
     Raises:
         CodegenError: the IR does not parse or verify.
@@ -40,16 +40,32 @@ def compile_ir(ir_text: str, *, cpu: str, features: str) -> CompiledObject:
     return CompiledObject(object_code, ir_hash(ir_text), spills, fmas)
 
 
+def compile_uncounted(ir_text: str, *, cpu: str, features: str) -> CompiledObject:
+    """The same code in nine tenths of the time, for who runs it and does not ask what is in it.
+
+    LLVM writes the object itself: no assembly in between that could be looked at.
+
+    Raises:
+        CodegenError: the IR does not parse or verify.
+    """
+    machine = _target_machine(cpu, features)
+    return CompiledObject(machine.emit_object(_optimized(ir_text, machine)), ir_hash(ir_text))
+
+
 def assembly(ir_text: str, *, cpu: str, features: str) -> str:
     """The optimised assembly (AT&T syntax) that `compile_ir` turns into an object."""
     machine = _target_machine(cpu, features)
+    return str(machine.emit_assembly(_optimized(ir_text, machine)))
+
+
+def _optimized(ir_text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     module = _parse(ir_text)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
     # Not NewGVN: it is no faster, it has miscompiled nests, and an assertion of it can end the process (docs/adr/0006).
     passes.run(module, builder)
-    return str(machine.emit_assembly(module))
+    return module
 
 
 def count_spills(asm: str) -> tuple[int, int]:

@@ -30,8 +30,8 @@ class KernelObject:
         operands: in frame order.
         shared_scratch: bytes that all threads share.
         thread_scratch: bytes per thread.
-        spills: vector instructions that touch the stack.
-        fmas: vector multiply-accumulate instructions.
+        spills: vector instructions that touch the stack; 0 where nobody counted, as in what a model runs.
+        fmas: vector multiply-accumulate instructions; likewise.
     """
 
     symbol: str

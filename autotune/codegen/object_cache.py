@@ -10,7 +10,6 @@ import contextlib
 import functools
 import grp
 import hashlib
-import json
 import logging
 import os
 import pwd
@@ -40,8 +39,8 @@ _LARGEST_SHARE = 4
 _CHECKSUM = 64
 """Bytes of a file before its contents, which so begin on a cache line."""
 
-# Part of every key: raise it when the file format or the pipeline of `compile_ir` changes.
-_FORMAT = 8
+# Part of every key: raise it when the file format or the pipeline of `compile_uncounted` changes.
+_FORMAT = 9
 
 
 def default_cache_directory(env: Mapping[str, str]) -> Path | None:
@@ -87,7 +86,7 @@ class ObjectCache:
     def compile(
         self, ir_text: str, *, cpu: str, features: str, by: Callable[..., CompiledObject] | None = None
     ) -> CompiledObject:
-        """`compile_ir` (or `by`, which does the same), unless the same text was compiled before.
+        """`compile_uncounted` (or `by`, which does the same), unless the same text was compiled before.
 
         Raises:
             CodegenError: the IR does not parse or verify.
@@ -103,14 +102,11 @@ class ObjectCache:
         found = self.recall(_key(ir_hash, cpu, features))
         if found is None:
             return None
-        header, _, object_code = found.tobytes().partition(b"\n")
-        facts = json.loads(header)
-        return CompiledObject(object_code, ir_hash, facts["spills"], facts["fmas"])
+        return CompiledObject(found.tobytes(), ir_hash)
 
     def put(self, compiled: CompiledObject, *, cpu: str, features: str) -> None:
         """Store an object; a reader in another process sees the whole file or none."""
-        header = json.dumps({"spills": compiled.spills, "fmas": compiled.fmas}).encode()
-        self.remember(_key(compiled.ir_hash, cpu, features), header + b"\n" + compiled.object_code)
+        self.remember(_key(compiled.ir_hash, cpu, features), compiled.object_code)
 
     def recall(self, name: str) -> npt.NDArray[np.uint8] | None:
         """What was stored under a name (a hash of all that it depends on), None when there is nothing, or damage.
@@ -245,9 +241,9 @@ def _has_others(group: int, own: int) -> bool:
 
 
 def _compiler() -> Callable[..., CompiledObject]:
-    from autotune.codegen.jit import compile_ir  # LLVM: who finds whole programs here starts without it
+    from autotune.codegen.jit import compile_uncounted  # LLVM: who finds whole programs here starts without it
 
-    return compile_ir
+    return compile_uncounted
 
 
 def _key(ir_hash: str, cpu: str, features: str) -> str:

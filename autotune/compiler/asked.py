@@ -10,7 +10,9 @@ from autotune.codegen.kernel_json import kernel_to_json
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.kernel_cache import kernel_of
 from autotune.ops.workload import Workload
+from autotune.schedule import Schedule
 from autotune.search_spaces import Config, Interface, default_config, make_schedule
+from autotune.search_spaces.space.replay import Recorded
 from autotune.target import Target
 
 MODULE = __name__
@@ -25,16 +27,27 @@ def default(workload: str, target: str, strict_fp: bool) -> Reply:
     return {"config": config.to_json()}, b""
 
 
-def layouts(workload: str, config: str, target: str) -> Reply:
-    """The layouts that a config has by itself, as JSON."""
-    schedule = make_schedule(Workload.from_json(workload), Config.from_json(config), target_of(target))
+def layouts(workload: str, origin: str, is_recorded: bool, target: str) -> Reply:
+    """The layouts that a choice has by itself, as JSON."""
+    schedule = _schedule(workload, origin, is_recorded, target)
     return {"layouts": Interface(schedule.layouts).to_json()}, b""
 
 
-def kernel(workload: str, config: str, interface: str, target: str, folder: str | None, name: str | None) -> Reply:
-    """The kernel of a config in some layouts, put into the cache in a folder under a name, where there are those."""
+def kernel(
+    workload: str, origin: str, is_recorded: bool, interface: str, target: str, folder: str | None, name: str | None
+) -> Reply:
+    """The kernel of a choice in some layouts, put into the cache in a folder under a name, where there are those."""
     wanted = target_of(target)
-    form = Interface.from_json(interface)
-    schedule = make_schedule(Workload.from_json(workload), Config.from_json(config), wanted, form)
+    schedule = _schedule(workload, origin, is_recorded, target, Interface.from_json(interface))
     found = kernel_of(schedule, wanted, None if folder is None else cache_of(Path(folder)), name)
     return kernel_to_json(found), found.object_code
+
+
+def _schedule(
+    workload: str, origin: str, is_recorded: bool, target: str, interface: Interface | None = None
+) -> Schedule:
+    """Of a choice, by its `origin`: stored steps, or a config."""
+    wanted = Workload.from_json(workload)
+    if is_recorded:
+        return Recorded.from_json(origin).schedule(wanted, interface)
+    return make_schedule(wanted, Config.from_json(origin), target_of(target), interface)

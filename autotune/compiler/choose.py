@@ -19,7 +19,7 @@ from autotune.schedule import Schedule
 from autotune.search_spaces import Config, Interface, check_config, default_config, lookup, make_schedule, templates_for
 from autotune.search_spaces.space.code_version import version_mark
 from autotune.search_spaces.space.registry import names
-from autotune.search_spaces.space.replay import Recorded, confirm, in_layouts
+from autotune.search_spaces.space.replay import Recorded, confirm
 from autotune.target import Target
 
 _OTHERS = 200
@@ -89,8 +89,7 @@ class Choice:
         """
         if self.recorded is None:
             return make_schedule(workload, self.config, target, interface)
-        schedule = self.recorded.schedule(workload)
-        return schedule if interface is None else in_layouts(schedule, interface)
+        return self.recorded.schedule(workload, interface)
 
 
 Untuned = Callable[[Workload, bool], Config]
@@ -167,6 +166,11 @@ class Chooser:
     def default(self, workload: Workload, reason: str, tier: Tier = Tier.MISS) -> Choice:
         """What a kernel gets without a record that fits."""
         return Choice(self._untuned(workload, self._strict(workload)), tier, reason)
+
+    @property
+    def has_generated(self) -> bool:
+        """Whether code was generated for a choice that nobody has taken along yet."""
+        return bool(self._generated)
 
     def generated(self, schedule: Schedule) -> KernelSource | None:
         """What a schedule becomes, where it had to be found out for a choice; the first who asks takes it along."""

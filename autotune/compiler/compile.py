@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from autotune.arguments import checked
 from autotune.codegen.beside import Beside
 from autotune.codegen.helper import Helper
 from autotune.codegen.kernel import KernelObject
@@ -145,6 +146,7 @@ class CompiledModel:
         """The linked program."""
         return Executor(*self.artifact.alone())
 
+    @checked
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         """Outputs in order; see `Executor.run`."""
         return self.executor.run(feeds)
@@ -153,6 +155,7 @@ class CompiledModel:
         """`run` for arrays that are known to fit, in the order of the inputs."""
         return self.executor.run_checked(arrays, trace=trace)
 
+    @checked
     def save(self, path: str | Path, sign: str | Path | None = None) -> None:
         """Write one file that runs without ONNX, XGBoost or LLVM code generation.
 
@@ -166,6 +169,7 @@ class CompiledModel:
         signer = None if sign is None else Signer.load(sign)
         save_artifact(Path(path), self.artifact, signer)
 
+    @checked
     def write(self, file: BinaryIO) -> None:
         """`save` to an open file that is at its beginning; OSError when it takes no more."""
         write_artifact(file, self.artifact)
@@ -248,10 +252,8 @@ def compile_model(
 
 
 def _runtime(cache: ObjectCache | None, helper: Helper | None) -> bytes:
-    """The object with the thread pool and the plan driver, compiled over there where there is a helper."""
-    if helper is None:
-        return runtime_object(compiler(cache))
-    return runtime_object(helper.compile if cache is None else functools.partial(cache.compile, by=helper.compile))
+    """The object with the thread pool and the plan driver."""
+    return runtime_object(compiler(cache, helper))
 
 
 def _link(

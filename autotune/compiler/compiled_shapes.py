@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from autotune.arguments import checked
 from autotune.compiler.compile import CompiledModel
 from autotune.compiler.memory import ALIGN
 from autotune.compiler.shape_programs import ShapePrograms
@@ -101,10 +102,12 @@ class CompiledShapes:
         """The programs, linked as they are needed."""
         return OpenExecutor(self.artifact)
 
+    @checked
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         """Outputs in order; see `OpenExecutor.run`."""
         return self.executor.run(feeds)
 
+    @checked
     def save(self, path: str | Path, sign: str | Path | None = None) -> None:
         """Write one file; see `CompiledModel.save`."""
         save_artifact(Path(path), self.artifact, None if sign is None else Signer.load(sign))

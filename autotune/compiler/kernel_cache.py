@@ -6,11 +6,13 @@ compiler makes every entry a miss. Kernels of the user's own operators and templ
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.helper import Helper
+from autotune.codegen.jit import compile_uncounted
 from autotune.codegen.kernel import CompileIr, KernelObject, KernelSource, compile_source, generate
 from autotune.codegen.kernel_json import kernel_from_json, kernel_to_json
 from autotune.codegen.object_cache import ObjectCache
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
     from autotune.compiler.choose import Choice
 
 
-def compiler(cache: ObjectCache | None) -> CompileIr:
-    """What turns IR into objects: the cache, where there is one, and what compiles."""
-    return compile_ir if cache is None else cache.compile
+def compiler(cache: ObjectCache | None, helper: Helper | None = None) -> CompileIr:
+    """What turns IR into objects: the cache, where there is one, and what compiles, over there if there is a helper."""
+    by = compile_uncounted if helper is None else helper.compile
+    return by if cache is None else functools.partial(cache.compile, by=by)
 
 
 def kernel_of(
@@ -36,16 +39,18 @@ def kernel_of(
     cache: ObjectCache | None,
     name: str | None = None,
     generated: KernelSource | None = None,
+    helper: Helper | None = None,
 ) -> KernelObject:
     """Compile a schedule, or take its object from the cache; the kernel is put there under a name, where it has one.
 
     Args:
         generated: what the schedule becomes, where that is known.
+        helper: who compiles what it becomes; None for this process.
 
     Raises:
         LoweringError, CodegenError: it does not build.
     """
-    kernel = compile_source(generated or generate(schedule, target, check=False), target, compiler(cache))
+    kernel = compile_source(generated or generate(schedule, target, check=False), target, compiler(cache, helper))
     keep_kernel(cache, name, kernel)
     return kernel
 

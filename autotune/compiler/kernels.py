@@ -122,23 +122,24 @@ class Kernels:
         self._beside.finish()
 
     def _made(self, step: KernelStep, helper: Helper | None) -> KernelObject:
-        """The kernel, built over there where that can be."""
+        """The kernel, built over there where that can be: all of it, or what is left where its code is known here."""
         start = time.perf_counter()
-        kernel = None if helper is None else self._asked(step, helper)
+        scheduled = functools.cache(lambda: step.choice.schedule(step.workload, self.target, step.interface))
+        known = self.chooser.generated(scheduled()) if self.chooser.has_generated else None
+        kernel = None if helper is None or known is not None else self._asked(step, helper)
         if kernel is None:
-            schedule = step.choice.schedule(step.workload, self.target, step.interface)
-            known = self.chooser.generated(schedule)
-            kernel = kernel_of(schedule, self.target, self.cache, self._name(step), known)
+            kernel = kernel_of(scheduled(), self.target, self.cache, self._name(step), known, helper)
         _log.debug("%.3f s to build the kernel for %s", time.perf_counter() - start, step.workload.describe())
         return kernel
 
     def _asked(self, step: KernelStep, helper: Helper) -> KernelObject | None:
         """What a helper answers; None where it cannot build it: who builds it here finds out why."""
-        if self._extended or step.choice.recorded is not None:
+        if self._extended:
             return None
         folder = None if self.cache is None or self.cache.directory is None else str(self.cache.directory)
-        facts = (step.workload, step.choice.config, step.interface, self.target)
-        reply = helper.call(f"{asked.MODULE}:kernel", *(x.to_json() for x in facts), folder, self._name(step))
+        choice, name = step.choice, self._name(step)
+        facts = step.workload.to_json(), choice.origin, choice.recorded is not None, step.interface.to_json()
+        reply = helper.call(f"{asked.MODULE}:kernel", *facts, self.target.to_json(), folder, name)
         return None if reply is None or "error" in reply[0] else kernel_from_json(*reply)
 
     def _name(self, step: KernelStep) -> str | None:

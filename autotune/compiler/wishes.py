@@ -131,8 +131,8 @@ class Wishes:
     def _find(self, workload: Workload, choice: Choice, helper: Helper | None) -> tuple[Layout, ...]:
         """Asked over there where that can be; who does it here finds out why it cannot be done."""
         target = self.choose.target
-        if helper is not None and choice.recorded is None:
-            facts = workload.to_json(), choice.config.to_json(), target.to_json()
+        if helper is not None:
+            facts = workload.to_json(), choice.origin, choice.recorded is not None, target.to_json()
             reply = helper.call(f"{asked.MODULE}:layouts", *facts)
             if reply is not None and "layouts" in reply[0]:
                 return Interface.from_json(reply[0]["layouts"]).layouts

@@ -26,11 +26,13 @@ class _Asking:
 
     Attributes:
         once: elements that are read behind the request each time.
+        place: of the element that it asks for, from the start of its buffer: everything else is asked of that.
     """
 
     request: Prefetch
     loops: tuple[For, ...]
     once: int
+    place: Linear
 
     @property
     def turns(self) -> int:
@@ -55,14 +57,14 @@ class _Asking:
     @property
     def start(self) -> Linear:
         """The element that the loops begin with."""
-        start = self.request.place
+        start = self.place
         for loop in self.loops:
             start = start + (Linear.var(loop.var) * -1 + loop.begin) * self.step(loop.var)
         return start
 
     def step(self, variable: str) -> int:
         """How far the element moves in a turn of a loop; 0 if not at all, or not evenly."""
-        return self.request.place.terms.get(variable, 0)
+        return self.place.terms.get(variable, 0)
 
     def spread(self, start: Linear, before: int, each: int) -> tuple[Stmt, ...]:
         """The requests of a turn.
@@ -133,14 +135,14 @@ def _settled(loop: For, asking: Sequence[_Asking]) -> For:
         before += one.turns
     left, buffer = iter(made), asking[0].request.buffer
     body = _replaced(loop.body, lambda request: next(left) if request.buffer == buffer else (request,))
-    return replace(loop, body=tuple(body))
+    return loop.around(tuple(body))
 
 
 def _asking(body: Sequence[Stmt], loops: tuple[For, ...]) -> Iterator[_Asking]:
     for n, stmt in enumerate(body):
         if isinstance(stmt, Prefetch) and stmt.coming:
             own = itertools.takewhile(lambda other: not isinstance(other, Prefetch) or not other.coming, body[n + 1 :])
-            yield _Asking(stmt, loops, max((_read(other, stmt.buffer, ()) for other in own), default=0))
+            yield _Asking(stmt, loops, max((_read(other, stmt.buffer, ()) for other in own), default=0), stmt.place)
         yield from _asking(body_of(stmt), (*loops, stmt) if isinstance(stmt, For) else loops)
 
 

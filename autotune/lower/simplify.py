@@ -84,8 +84,8 @@ def _loop(stmt: For, ranges: Ranges, facts: Facts) -> list[Stmt]:
     if not body:
         return []
     if len(body) == 1 and isinstance(body[0], If):
-        return _hoist(replace(stmt, body=body), body[0], ranges, facts)
-    return [replace(stmt, body=body)]
+        return _hoist(stmt.around(body), body[0], ranges, facts)
+    return [stmt.around(body)]
 
 
 def _turns_once(loop: For) -> bool:

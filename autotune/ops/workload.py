@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autotune.arguments import checked
 from autotune.errors import WorkloadError
 
 AttrScalar = int | float | bool | str
@@ -86,6 +87,7 @@ class Workload:
         return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
+    @checked
     def from_json(text: str) -> Workload:
         """The inverse of `to_json`.
 

@@ -99,12 +99,14 @@ def bind_shapes(inputs: Sequence[ModelInput], shapes: Mapping[str, Sequence[int]
     return tuple(bound)
 
 
-def check_given(shapes: object) -> None:
-    """Raises InputError for what is no mapping of names to whole numbers."""
+def check_given(shapes: object, others: tuple[type, ...] = ()) -> None:
+    """Raises InputError for what is no mapping of names to whole numbers, or to extents of other types."""
     if not isinstance(shapes, Mapping):
         raise InputError(f"shapes are a mapping of names to dimensions, not {shapes!r}")
     for name, extents in shapes.items():
-        if not isinstance(extents, Sequence) or not all(hasattr(extent, "__index__") for extent in extents):
+        if not isinstance(extents, Sequence) or not all(
+            hasattr(extent, "__index__") or isinstance(extent, others) for extent in extents
+        ):
             raise InputError(f"the dimensions of {name!r} are a list of whole numbers, not {extents!r}")
 
 

@@ -69,7 +69,8 @@ class DType(str, enum.Enum):
     @property
     def bytes(self) -> int:
         """Width in memory in bytes."""
-        return self.numpy.itemsize
+        found = _BYTES.get(self)
+        return self.numpy.itemsize if found is None else found
 
     @property
     def is_float(self) -> builtins.bool:
@@ -140,6 +141,7 @@ def _known() -> dict[DType, np.dtype[Any]]:
 
 
 _NUMPY = _known()
+_BYTES = {dtype: numpy_dtype.itemsize for dtype, numpy_dtype in _NUMPY.items()}
 _FROM_NUMPY = {numpy_dtype: dtype for dtype, numpy_dtype in _NUMPY.items()}
 _FLOATS = frozenset({DType.f64, DType.f32, DType.f16, DType.bf16})
 _STORAGE = frozenset(list(DType)[list(DType).index(DType.i4) :])

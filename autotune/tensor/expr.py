@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from autotune.errors import WorkloadError
 from autotune.tensor.dtype import DType
@@ -329,19 +329,23 @@ def lookup(values: Sequence[float], index: Expr, dtype: DType | str = DType.f32)
     return Lookup(tuple(map(float, values)), index, DType(dtype))
 
 
+_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Binary: lambda e: (e.a, e.b),
+    Unary: lambda e: (e.a,),
+    Cast: lambda e: (e.a,),
+    Reinterpret: lambda e: (e.a,),
+    Select: lambda e: (e.condition, e.a, e.b),
+    Read: lambda e: e.indices if e.when is None else (*e.indices, e.when),
+    Lookup: lambda e: (e.index,),
+    Table: lambda e: e.indices,
+}
+"""By kind of expression: passes ask for them more often than for anything else. Other kinds have none."""
+
+
 def children(e: Expr) -> tuple[Expr, ...]:
     """Direct sub-expressions, in evaluation order."""
-    if isinstance(e, Binary):
-        return (e.a, e.b)
-    if isinstance(e, (Unary, Cast, Reinterpret)):
-        return (e.a,)
-    if isinstance(e, Select):
-        return (e.condition, e.a, e.b)
-    if isinstance(e, Read):
-        return e.indices if e.when is None else (*e.indices, e.when)
-    if isinstance(e, Lookup):
-        return (e.index,)
-    return e.indices if isinstance(e, Table) else ()
+    found = _CHILDREN.get(type(e))
+    return () if found is None else found(e)
 
 
 def walk(e: Expr) -> Iterator[Expr]:
@@ -356,7 +360,9 @@ def walk(e: Expr) -> Iterator[Expr]:
 def rewrite(e: Expr, fn: Callable[[Expr], Expr | None]) -> Expr:
     """Rebuild bottom-up; `fn` sees each rebuilt node and returns a replacement or None to keep it."""
     new: Expr
-    if isinstance(e, Binary):
+    if type(e) not in _CHILDREN:
+        new = e
+    elif isinstance(e, Binary):
         new = Binary(e.op, rewrite(e.a, fn), rewrite(e.b, fn), e.dtype)
     elif isinstance(e, Unary):
         new = Unary(e.op, rewrite(e.a, fn), e.dtype)

@@ -8,7 +8,7 @@ layouts, splits and fusions need.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Union
 
@@ -42,6 +42,20 @@ class Linear:
         made = Linear.__new__(Linear)
         made.const, made.terms, made._hash = const, terms, None
         return made
+
+    @staticmethod
+    def combined(parts: Iterable[tuple[Linear, int]]) -> Linear:
+        """The sum of forms, each times a number."""
+        const, terms = 0, dict[Term, int]()
+        for form, factor in parts:
+            const += form.const * factor
+            for term, c in form.terms.items() if factor else ():
+                total = terms.get(term, 0) + c * factor
+                if total:
+                    terms[term] = total
+                else:
+                    del terms[term]
+        return Linear._of(const, terms)
 
     @property
     def is_const(self) -> bool:

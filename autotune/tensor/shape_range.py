@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
+from autotune.arguments import checked
 from autotune.errors import InputError, ModelError
-from autotune.tensor.declared import Dim, ModelInput, listed
+from autotune.tensor.declared import Dim, ModelInput, check_given, listed
 
 Extent = Union[int, range]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class ShapeRange:
     """Shapes of a model's inputs.
@@ -28,6 +30,7 @@ class ShapeRange:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
+        check_given(self.dims, (range,))
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise InputError(f"the weight of a shape is a number above 0, not {self.weight:g}")
         for name, dims in self.dims.items():

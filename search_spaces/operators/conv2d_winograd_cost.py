@@ -6,6 +6,7 @@ if any, is for the loops of the whole kernel to say (`cost_model.expected`).
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,9 +40,10 @@ def pairs(target: Target) -> str:
     return ADDED_PAIRS if adds else PAIRS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cost:
-    """Tiles of one convolution, its stride taken apart, on one machine.
+    """Tiles of one convolution, its stride taken apart, on one machine. Thousands of blockings are asked about: what
+    they have in common is found once.
 
     Attributes:
         exact: of bytes, whose transforms are multiplied in pairs of 16-bit integers.
@@ -52,22 +54,27 @@ class Cost:
     target: Target
     exact: bool = False
 
-    @property
+    @functools.cached_property
     def factor(self) -> DType:
         """Type of transformed inputs and weights; sums have 32 bits."""
         return winograd_exact.FACTOR if self.exact else DType.f32
 
-    @property
+    @functools.cached_property
     def tiles(self) -> tuple[int, int]:
         """Rows and columns of tiles."""
         return -(-self.p.oh // self.tile.rows), -(-self.p.ow // self.tile.columns)
 
-    @property
+    @functools.cached_property
     def points(self) -> int:
         """Elements of a transformed tile."""
         return math.prod(winograd.edges(self.p, self.tile))
 
-    @property
+    @functools.cached_property
+    def caches(self) -> tuple[tuple[int, float], ...]:
+        """What lies behind the first level."""
+        return behind_caches(self.target)[1:]
+
+    @functools.cached_property
     def weights(self) -> int:
         """Bytes of the transformed weights."""
         return self.points * self.p.c * self.p.k * self.factor.bytes
@@ -82,7 +89,7 @@ class Cost:
         inputs = line * p.c * block * self.factor.bytes
         outputs = line * vectors * lanes * block * DType.f32.bytes
         panel = p.c * vectors * lanes * self.factor.bytes  # of a point
-        (_, (near_bytes, l3), (far_bytes, memory)) = behind_caches(target)
+        (near_bytes, l3), (far_bytes, memory) = self.caches
 
         def far(used: int) -> float:
             """Cycles per byte of what is visited again and again: it comes from where there is room."""

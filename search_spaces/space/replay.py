@@ -46,17 +46,19 @@ class Recorded:
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"not a recorded schedule: {text[:80]!r} ({error})") from None
 
-    def schedule(self, workload: Workload) -> Schedule:
-        """The steps on the algorithm's definition.
+    def schedule(self, workload: Workload, interface: Interface | None = None) -> Schedule:
+        """The steps on the algorithm's definition, for operands in their own layouts or in those of an interface.
 
         Raises:
+            ConfigError: the interface has another number of operands.
             ScheduleError: a step is unknown or illegal now, or there is no such algorithm.
         """
         try:
             compute = compute_def(workload, self.algorithm)
         except WorkloadError as error:
             raise ScheduleError(str(error)) from error
-        return Schedule.replay(compute, self.steps)
+        schedule = Schedule.replay(compute, self.steps)
+        return schedule if interface is None else in_layouts(schedule, interface)
 
 
 def confirm(workload: Workload, recorded: Recorded, hash_of: Callable[[Schedule], str]) -> Recorded:

@@ -14,7 +14,7 @@ from autotune.codegen import beside as module
 from autotune.codegen.beside import FEW, Beside
 from autotune.codegen.compiled_object import CompiledObject
 from autotune.codegen.helper import Helper
-from autotune.codegen.jit import compile_ir
+from autotune.codegen.jit import compile_uncounted
 from autotune.errors import CodegenError
 from autotune.target import Target
 
@@ -28,7 +28,7 @@ def function(number: int) -> str:
 
 def compiled(number: int) -> Callable[[Helper | None], CompiledObject]:
     def work(helper: Helper | None) -> CompiledObject:
-        return (compile_ir if helper is None else helper.compile)(function(number), cpu=CPU, features=FEATURES)
+        return (compile_uncounted if helper is None else helper.compile)(function(number), cpu=CPU, features=FEATURES)
 
     return work
 
@@ -36,7 +36,7 @@ def compiled(number: int) -> Callable[[Helper | None], CompiledObject]:
 def test_a_process_compiles_and_refuses_as_one_does_here() -> None:
     process = Helper()
     try:
-        here = compile_ir(function(7), cpu=CPU, features=FEATURES)
+        here = compile_uncounted(function(7), cpu=CPU, features=FEATURES)
         assert process.compile(function(7), cpu=CPU, features=FEATURES) == here
         with pytest.raises(CodegenError, match="LLVM refused the IR"):
             process.compile("nonsense", cpu=CPU, features=FEATURES)
@@ -62,7 +62,7 @@ def test_all_is_done_when_finish_returns(cores: int, monkeypatch: pytest.MonkeyP
         objects = [one.result() for one in found]
         with pytest.raises(ZeroDivisionError):
             wrong.result()
-    assert objects == [compile_ir(function(number), cpu=CPU, features=FEATURES) for number in range(count)]
+    assert objects == [compile_uncounted(function(number), cpu=CPU, features=FEATURES) for number in range(count)]
 
 
 def test_few_pieces_and_embedded_pythons_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_few_pieces_and_embedded_pythons_start_no_process(monkeypatch: pytest.Mo
             beside.expect(count)
             found = beside.submit(compiled(1))
             beside.finish()
-            assert found.result() == compile_ir(function(1), cpu=CPU, features=FEATURES)
+            assert found.result() == compile_uncounted(function(1), cpu=CPU, features=FEATURES)
 
 
 def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_threads_that_share_a_process_get_their_own_answers() -> None:
     try:
         with ThreadPoolExecutor(4) as threads:
             found = list(threads.map(asked, range(12)))
-        assert found == [compile_ir(function(number), cpu=CPU, features=FEATURES) for number in range(12)]
+        assert found == [compile_uncounted(function(number), cpu=CPU, features=FEATURES) for number in range(12)]
     finally:
         helper.close()
 

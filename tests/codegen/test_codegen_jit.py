@@ -8,9 +8,12 @@ import dataclasses
 import pytest
 
 from autotune.codegen.compiled_object import ir_hash
-from autotune.codegen.jit import assembly, compile_ir, count_spills
-from autotune.codegen.link import load_objects
+from autotune.codegen.jit import assembly, compile_ir, compile_uncounted, count_spills
+from autotune.codegen.kernel import generate
+from autotune.codegen.link import _ALLOC, _Object, load_objects
 from autotune.errors import CodegenError, TargetError
+from autotune.ops import parse_workload
+from autotune.search_spaces import default_config, make_schedule
 from autotune.target import Target
 
 CPU, FEATURES = "x86-64-v3", ""
@@ -161,6 +164,33 @@ def test_object_and_hash_are_reproducible() -> None:
     first, second = (compile_ir(text, cpu="x86-64-v4", features="") for _ in range(2))
     assert first == second
     assert first.ir_hash == ir_hash(text) != ir_hash(text + "\n")
+
+
+def in_memory(object_code: bytes) -> list[tuple[int, int, bytes]]:
+    """What is loaded of an object: flags, alignment and bytes of its sections."""
+    parsed = _Object.parse(object_code)
+    loaded = [s for s in parsed.sections if s.flags & _ALLOC and s.size]
+    return [(s.flags, s.align, object_code[s.offset : s.offset + s.size]) for s in loaded]
+
+
+SHAPES = [
+    "conv2d data=1,32,14,14 weight=48,32,3,3 pad=1 + bias + relu",
+    "matmul a=7,33 b=33,50 + gelu",
+    "softmax data=4,100",
+    "max_pool data=1,16,9,9 kernel=3 pad=1",
+]
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "znver4", "sapphirerapids"])
+def test_the_code_is_the_same_where_nobody_counts(cpu: str) -> None:
+    """What was measured is what a model runs, though its object was not made by way of assembly."""
+    target = Target.parse(f"x86 -mcpu={cpu} -num-cores=1")
+    for text in SHAPES:
+        workload = parse_workload(text)
+        ir = generate(make_schedule(workload, default_config(workload, target), target), target).ir
+        counted, plain = (f(ir, cpu=target.cpu, features=target.llvm_features) for f in (compile_ir, compile_uncounted))
+        assert in_memory(plain.object_code) == in_memory(counted.object_code)
+        assert plain.ir_hash == counted.ir_hash and (plain.spills, plain.fmas) == (0, 0)
 
 
 @pytest.mark.parametrize("rows", [14, 28])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autotune import machine
 from autotune.codegen.beside import Beside
-from autotune.codegen.helper import Helper
+from autotune.codegen.compiled_object import CompiledObject, ir_hash
+from autotune.codegen.helper import Helper, Reply
+from autotune.codegen.jit import compile_uncounted
+from autotune.codegen.kernel import generate
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import asked, kernels
 from autotune.compiler.choose import Chooser
@@ -20,6 +24,7 @@ from autotune.graph.partition import Group
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.search_spaces import Interface
+from autotune.search_spaces.space.replay import Recorded
 from autotune.target import Target
 
 TARGET = Target.parse("x86 -mcpu=haswell -num-cores=1")
@@ -72,6 +77,54 @@ def test_a_helper_builds_a_kernel_and_keeps_it(tmp_path: Path) -> None:
         helper.close()
 
 
+def recorded_steps() -> list[KernelStep]:
+    """Kernels whose stored steps say how they are made."""
+    found = []
+    for step in steps(Chooser(TARGET, None)):
+        made = step.choice.schedule(step.workload, TARGET)
+        stored = Recorded(made.steps_json(), step.choice.algorithm, generate(made, TARGET).ir_hash)
+        found.append(replace(step, choice=replace(step.choice, recorded=stored)))
+    return found
+
+
+def test_a_helper_builds_kernels_of_stored_steps_too() -> None:
+    step, helper = recorded_steps()[0], Helper([asked.MODULE])
+    try:
+        with Beside() as beside:
+            found = Kernels(TARGET, None, Chooser(TARGET, None), beside)
+            kernel = found._asked(step, helper)
+            assert kernel is not None and found._made(step, None) == kernel
+            assert step.choice.recorded is not None and kernel.ir_hash == step.choice.recorded.ir_hash
+            own = Wishes(found.chooser, None)._find(step.workload, step.choice, helper)
+            assert own == step.choice.schedule(step.workload, TARGET).layouts
+    finally:
+        helper.close()
+
+
+def test_of_code_that_is_known_a_helper_does_what_is_left(tmp_path: Path) -> None:
+    """Where a record had to be lowered to see what it means, nobody does that again."""
+    chooser, compiled = Chooser(TARGET, None), list[str]()
+    (step, *_), cache = recorded_steps(), ObjectCache(tmp_path)
+
+    class Compiling(Helper):
+        def __init__(self) -> None:
+            pass
+
+        def compile(self, ir_text: str, *, cpu: str, features: str) -> CompiledObject:
+            compiled.append(ir_text)
+            return compile_uncounted(ir_text, cpu=cpu, features=features)
+
+        def call(self, function: str, *arguments: object) -> Reply | None:
+            raise AssertionError("generated again")
+
+    stored = step.choice.recorded
+    assert stored is not None and chooser._hash(stored.schedule(step.workload), stored.ir_hash) == stored.ir_hash
+    with Beside() as beside:
+        found = Kernels(TARGET, cache, chooser, beside)
+        assert found._made(step, Compiling()).ir_hash == stored.ir_hash
+        assert [ir_hash(text) for text in compiled] == [stored.ir_hash] and not chooser.has_generated
+
+
 def group_of(workload: Workload) -> Group:
     return Group(workload, ("a", "b"), ("c",))
 
@@ -99,7 +152,7 @@ def test_a_helper_answers_with_the_layouts_that_are_found_here() -> None:
         wishes = Wishes(chooser, None)
         choice = chooser(WORKLOADS[0])
         assert wishes._find(WORKLOADS[0], choice, helper) == wishes._find(WORKLOADS[0], choice, None)
-        facts = WORKLOADS[0].to_json(), choice.config.to_json(), TARGET.to_json()
+        facts = WORKLOADS[0].to_json(), choice.origin, False, TARGET.to_json()
         reply = helper.call(f"{asked.MODULE}:layouts", *facts)
         assert reply is not None and "layouts" in reply[0]
     finally:

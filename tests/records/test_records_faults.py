@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database as SqliteDatabase
 
-from autotune.errors import DatabaseError
+from autotune.errors import DatabaseError, InputError
 from autotune.records import Database
 from autotune.records.schema import STEPS, migrations
 from tests.records.records_samples import TARGET, TARGET_KEY, alter_details, make_record, make_session
@@ -109,7 +109,7 @@ def test_paths_that_cannot_be_databases(tmp_path: Path, read_only: bool) -> None
     for missing in (tmp_path / "missing" / "db.sqlite", tmp_path / "file" / "db.sqlite"):
         said = refused(missing, read_only)
         assert "does not exist" in said if read_only else "is not a folder" in said
-    with pytest.raises(DatabaseError, match="cannot be opened"):
+    with pytest.raises(InputError, match="path must be a path, not 'nul"):
         Database.open("nul\0byte", read_only)
 
 
@@ -187,7 +187,7 @@ def test_a_disk_that_becomes_full_leaves_no_half_made_database(tmp_path: Path, m
 
 _UNPRIVILEGED = """
 import os, resource, signal, sys, urllib.parse, sqlite_utils  # those two are imported late, maybe out of reach then
-from autotune.errors import DatabaseError
+from autotune.errors import DatabaseError, InputError
 from autotune.records import Database
 from tests.records.records_samples import make_record
 path, action = sys.argv[1:]

@@ -37,3 +37,15 @@ def test_narrow_and_clamped_integers_have_bounds() -> None:
     assert to_linear(low_bits(bits, 16), {}).range({}) == (0, 15)
     assert to_linear(clamp(cast(DType.i64, word), 9), {}).range({}) == (0, 9)
     assert to_linear(cast(DType.i64, word), {}).range({})[0] < 0
+
+
+def test_a_sum_of_products_is_what_adding_one_after_the_other_gives() -> None:
+    """The order of the terms, too: that of instructions follows from it."""
+    x, y, z = (Linear.var(name) for name in "xyz")
+    parts = [(x + 2, 3), (y * 2 + x * -1, 3), (z + 1, 0), (x * 4 + z, 1), (Linear(7), 2)]
+    one_by_one = Linear()
+    for form, factor in parts:
+        one_by_one = one_by_one + form * factor
+    found = Linear.combined(parts)
+    assert found == one_by_one and list(found.terms.items()) == list(one_by_one.terms.items())
+    assert Linear.combined([]) == Linear()
