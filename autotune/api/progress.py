@@ -172,8 +172,10 @@ class TuneProgress:
             found += f", untuned {duration(last.default_seconds)}"
         if last.gflops:
             found += f", {last.gflops:.0f} GFLOP/s"
-            if self._peak:
-                found += f", {percent(last.gflops / self._peak)} of peak"
+        if (
+            self._peak and last.task.ideal_seconds and last.incumbent_seconds
+        ):  # Winograd's are fewer than the peak counts
+            found += f", {percent(last.task.ideal_seconds / last.incumbent_seconds)} of its limit"
         yield found
 
     def _note(self, text: str) -> None:

@@ -126,6 +126,7 @@ class TuneReport:
                     "speedup": task.speedup,
                     "gflops": task.gflops,
                     "peak_share": task.gflops / self.peak_gflops if task.gflops and self.peak_gflops else None,
+                    "of_limit": task.of_limit if self.peak_gflops else None,
                     "disturbed": task.best.disturbed if task.best else None,
                     "config": dict(task.best.config) if task.best else None,
                     "foresight": asdict(task.foresight) if task.foresight else None,

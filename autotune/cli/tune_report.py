@@ -140,19 +140,19 @@ def _change(before: float, after: float, times: float) -> str:
 
 
 def _show_tasks(report: TuneReport, tasks: list[TaskOutcome]) -> None:
-    numbers = ("untuned", "tuned", "faster", "of peak", "GFLOP/s", "uses", "trials", "failed")
+    numbers = ("untuned", "tuned", "faster", "of limit", "GFLOP/s", "uses", "trials", "failed")
     named = any(task.task.origins for task in tasks)
     shown = table(
         *numbers, *(["node"] if named else []), "operator", "template",
         right=numbers, long=("operator", "node") if named else ("operator",), ends=("node",) if named else (),
-        spare=("failed", "GFLOP/s", "trials", "uses", "template", "of peak", "untuned"),
+        spare=("failed", "GFLOP/s", "trials", "uses", "template", "of limit", "untuned"),
     )  # fmt: skip
     for task in tasks:
         shown.add_row(
             duration(task.default_seconds),
             duration(task.best.seconds if task.best else None),
             f"{task.speedup:.2f}×" if task.speedup else "-",
-            percent(task.gflops / report.peak_gflops) if task.gflops and report.peak_gflops else "-",
+            percent(task.of_limit) if task.of_limit and report.peak_gflops else "-",
             f"{task.gflops:.1f}" if task.gflops else "-",
             f"{task.task.weight:g}",
             str(task.trials),

@@ -116,6 +116,11 @@ class TaskOutcome:
         return self.default_alone / self.best.cost if self.best is not None and self.default_alone else None
 
     @property
+    def of_limit(self) -> float | None:
+        """The time that no kernel can beat / the best one's; None where either is not known."""
+        return self.task.ideal_seconds / self.best.cost if self.best is not None and self.task.ideal_seconds else None
+
+    @property
     def moved(self) -> bool:
         """Whether the default took so much longer, or shorter, in turn than alone that nobody knows what was gained."""
         if self.default_seconds is None or self.default_alone is None:

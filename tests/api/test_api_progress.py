@@ -50,7 +50,7 @@ def test_it_says_how_the_model_stands_and_what_may_come() -> None:
     assert first == "tuning: 0:20 gone, 0:40 to go, 7 trials, 0.1/s"
     assert model == "  all kernels of the model: 10.000 ms, untuned 12.000 ms (1.20× by single trials), limit 3.000 ms"
     assert gain == "  still to gain at this pace: 3.170 ms, 31.7 %"  # 2 ms in the last doubling, log2(3) more of them
-    assert name.strip() == TASKS[0].name and "best 3.000 ms, untuned 4.000 ms, 12 GFLOP/s, 12.0 % of peak" in task
+    assert name.strip() == TASKS[0].name and "best 3.000 ms, untuned 4.000 ms, 12 GFLOP/s, 33.3 % of its limit" in task
     assert progress.share() == pytest.approx(1 / 3)
     progress(FinalistsChosen(TASKS))
     assert progress.lines()[0] == "timing the best schedules again in turn with the defaults: 0 of 2 tasks"
