@@ -261,6 +261,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--child", help=argparse.SUPPRESS)
     given = options.parse_args(arguments)
     if given.child:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits that it is ignored
         subject, target, database = json.loads(given.child)
         tune(subject, target, Path(database))
         return 0
