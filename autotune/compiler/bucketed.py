@@ -55,7 +55,7 @@ class BucketedModel(StagedModel):
         self._padded = StagedModel(self._axes.masked, replace(making, looked_at=True))
         self._made: dict[Extents, CompiledModel | None] = {}
         self._chosen: dict[tuple[Extents, int], tuple[Sequence[Piece], float]] = {}  # by bucket and length of a piece
-        self._sizes = Sizes(self._axes.open, target)
+        self._sizes, self._padding_known = Sizes(self._axes.open, target), False
         self._making, self._took = making, 0.0
         self._came: Counter[Extents] = Counter()  # how often runs went without programs of these buckets
         self._lost: dict[Extents, float] = {}  # how many seconds longer they took
@@ -93,10 +93,12 @@ class BucketedModel(StagedModel):
         self._sizes = self._sizes.for_few()
 
     def expect(self, extents: Mapping[str, int], workloads: Iterable[Workload], seconds: float) -> None:
-        """What a program for exactly these extents tells, which was made before and took so long to be made. Where runs
-        are short, they are padded rather than have programs of their own."""
+        """What a program for exactly these extents tells, which was made before and took so long to be made; not what
+        padding costs, for its kernels do not end where a run's data does. Where runs are short, they are padded rather
+        than have programs of their own."""
         places = tuple(extents[symbol] for symbol in self._axes.open.symbols)
-        self._sizes, self._took = self._sizes.told(places, workloads).for_few(), seconds
+        told = self._sizes.told(places, workloads).for_few()
+        self._sizes, self._took = replace(told, padding=self._sizes.padding), seconds
 
     def foresee(self, exact: Sequence[Mapping[str, int]], ranged: Sequence[Mapping[str, int]] = ()) -> None:
         """See `StagedModel.foresee`: nobody waits where one of these serves."""
@@ -188,6 +190,7 @@ class BucketedModel(StagedModel):
         if graph is not None:
             groups = partition(self._making.optimize(graph))
             self._sizes = self._sizes.told(bucket, (group.workload for group in groups if not group.is_view))
+            self._padding_known = True
 
     def _ready(self, piece: Piece) -> Sequence[Piece]:
         """A piece in a bucket that has a program: its own unless others will do for now, cut further perhaps."""
@@ -256,9 +259,9 @@ class BucketedModel(StagedModel):
         except (InputError, ModelError):
             self._refused.add(bucket)
             raise
-        if program is not None and self._sizes.density is None:
+        if program is not None and not self._padding_known:
             kernels = (kernel.workload for kernel in program.kernels)
-            self._sizes = self._sizes.told(bucket, kernels)
+            self._sizes, self._padding_known = self._sizes.told(bucket, kernels), True
         if waited:  # in the background it takes as long as runs let it
             self._took = max(self._took, time.perf_counter() - start)  # one that was kept is there at once
         self._made[bucket] = program

@@ -195,6 +195,20 @@ def test_on_the_core_of_runs_a_program_is_made_when_as_much_was_lost(monkeypatch
         assert len(counting.graphs) == made
 
 
+def test_what_padding_costs_no_exact_program_tells() -> None:
+    """Its kernels have no ends: by them, padding would cost as much as all else, and each length have a program."""
+    exact = StagedModel(open_model(attention().SerializeToString()), Making(Counting()))
+    program = exact.prepare({"batch": 1, "length": 100})
+    model = bucketed(Counting())
+    assert program is not None
+    kernels = [kernel.workload for kernel in program.kernels]
+    model.expect({"batch": 1, "length": 100}, kernels, 1.0)
+    assert padding_cost(kernels, SIZED) == 1.0 > model._sizes.padding and model._sizes.density is not None
+    model.run({"x": data(1, 97, 16)})
+    (padded,) = (one for one in model._made.values() if one is not None)
+    assert model._sizes.padding == padding_cost([kernel.workload for kernel in padded.kernels], SIZED) < 1
+
+
 def test_a_program_is_larger_for_less_where_its_kernels_end_with_the_run() -> None:
     ends = parse_workload("matmul a=1,64,8 b=8,8 + until end=scalar:i64 axis=1")
     keys = parse_workload("attention q=1,2,8,8 k=1,2,8,8 v=1,2,8,8 lengths=1:i64 extras=lengths q_heads=2 kv_heads=2")
