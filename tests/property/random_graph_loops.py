@@ -50,7 +50,7 @@ class Body:
                 x = self.add("Mul", x, m.number(rng.choice((0.5, -1.5))))
             elif kind == "If":
                 total = self.add("ReduceSum", x, keepdims=0)
-                low = self.add("Less", total, m.number(0.0))
+                low = self.add("Less", total, m.number(0.3))
                 x = self.branch(low, x)
             else:
                 x = self.add(kind, x)

@@ -273,7 +273,8 @@ def integers(m: Model) -> None:
     if kind == "where":
         m.one("Where", chosen, x, bound, keeps=True)
     elif kind == "cast":
-        m.one("Cast", m.one("Cast", x, to=m.rng.choice((6, 7, 3))), to=m.float_code)
+        small = np.abs(m.values[x]).max(initial=0) < 128  # what lies outside of its integers, ONNX leaves undefined
+        m.one("Cast", m.one("Cast", x, to=m.rng.choice((6, 7, 3 if small else 6))), to=m.float_code)
     else:
         whole = m.one("Cast", chosen, to=7)
         m.one("ReduceSum", whole, m.ints(0), keepdims=1)
