@@ -172,10 +172,9 @@ class TuneProgress:
             found += f", untuned {duration(last.default_seconds)}"
         if last.gflops:
             found += f", {last.gflops:.0f} GFLOP/s"
-        if (
-            self._peak and last.task.ideal_seconds and last.incumbent_seconds
-        ):  # Winograd's are fewer than the peak counts
-            found += f", {percent(last.task.ideal_seconds / last.incumbent_seconds)} of its limit"
+        best, limit = last.incumbent_seconds, last.task.ideal_seconds
+        if best and limit and self._peak:  # of the peak Winograd's would be more than all: they multiply less
+            found += f", {percent(limit / best)} of its limit" + (": in doubt" if limit > best else "")
         yield found
 
     def _note(self, text: str) -> None:

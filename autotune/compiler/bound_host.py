@@ -123,19 +123,11 @@ def _masked_select(node: NodeAttributes, inputs: Sequence[_Input]) -> Way | None
     rank = kept.ndim
     if not rank or kept.shape != form.shape[:rank]:
         return None
-    flat, rows = kept.reshape(-1), (kept.size, *form.shape[rank:])  # which lies where the mask does
-    name, axis = x.name, None if rank == form.ndim else 0
+    flat, rows = kept.reshape(-1), (kept.size, *form.shape[rank:])  # of each run: the mask lies where this one does
     if x.place is not None:
         given = form.reshape(rows)
-        return Way(lambda values: (given.compress(flat, axis),), fresh=True)
-
-    def elements(values: Values) -> Sequence[HostValue]:
-        return (values[name].compress(flat),)  # type: ignore[union-attr]
-
-    def slices(values: Values) -> Sequence[HostValue]:
-        return (values[name].reshape(rows).compress(flat, 0),)  # type: ignore[union-attr]
-
-    return Way(slices if axis == 0 else elements, fresh=True)
+        return Way(lambda values: (given.compress(flat, 0),), fresh=True)
+    return Way(lambda values: (values[x.name].reshape(rows).compress(flat, 0),), fresh=True)  # type: ignore[union-attr]
 
 
 def _boxes(node: NodeAttributes, inputs: Sequence[_Input]) -> Way | None:

@@ -99,11 +99,7 @@ def _masked_select(node: NodeAttributes) -> Quick:
         rank = mask.ndim
         if not rank or mask.shape != x.shape[:rank]:
             return None
-        return (
-            x.compress(mask.reshape(-1))
-            if rank == x.ndim
-            else x.reshape(mask.size, *x.shape[rank:]).compress(mask.reshape(-1), 0),
-        )
+        return (x.reshape(mask.size, *x.shape[rank:]).compress(mask.reshape(-1), 0),)
 
     return quick
 
