@@ -52,6 +52,8 @@ def test_it_says_how_the_model_stands_and_what_may_come() -> None:
     assert gain == "  still to gain at this pace: 3.170 ms, 31.7 %"  # 2 ms in the last doubling, log2(3) more of them
     assert name.strip() == TASKS[0].name and "best 3.000 ms, untuned 4.000 ms, 12 GFLOP/s, 33.3 % of its limit" in task
     assert progress.share() == pytest.approx(1 / 3)
+    progress(finished(TASKS[0], 5e-4, 20.0))
+    assert progress.lines()[-1].endswith("200.0 % of its limit: in doubt")
     progress(FinalistsChosen(TASKS))
     assert progress.lines()[0] == "timing the best schedules again in turn with the defaults: 0 of 2 tasks"
     assert progress.share() == 0.0
