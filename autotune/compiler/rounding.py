@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 
 from autotune.lower.partial_sums import TERMS
-from autotune.ops import winograd
+from autotune.ops import strassen, winograd
 from autotune.ops.conv import Conv
 from autotune.ops.registry import compute_def
 from autotune.ops.workload import Workload
@@ -34,6 +34,8 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
             winograd.terms(size),
             winograd.amplification(winograd.TILES[algorithm], winograd.taps(size)),
         )
+    elif algorithm in strassen.NAMES:
+        amplified = strassen.amplification()
     part = min(terms, TERMS)
     return ROUNDING * (1 + amplified * math.sqrt((part + terms / part) / 2))
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from autotune.core import LINE
 from autotune.lower.ir import REGISTER, Buffer, For, Load, Prefetch, Stmt, Store, body_of, expressions, loop_ranges
 from autotune.tensor.linear import Linear, Range, Ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A box of a buffer: first and last element in each dimension."""
+    """A box of a buffer: first and last element in each dimension.
+
+    Attributes:
+        counts: how many elements there are along each dimension, where loops leave gaps in it; empty where none has any.
+    """
 
     buffer: Buffer
     box: tuple[Range, ...]
+    counts: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -31,14 +37,25 @@ class Region:
         return rows * -(-run * self.buffer.dtype.bytes // size) * size
 
     def joined(self, other: Region | None) -> Region:
-        """The box around both."""
-        if other is None or other.box == self.box:
+        """The box around both; gaps of one are left where the other fills no more than it has."""
+        if other is None or (other.box == self.box and other.counts == self.counts):
             return self
-        sides = zip(self.box, other.box)
-        return Region(self.buffer, tuple((min(a, c), max(b, d)) for (a, b), (c, d) in sides))
+        box = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(self.box, other.box))
+        if not self.counts and not other.counts:
+            return Region(self.buffer, box)
+        counts = [
+            max(a, b) if one == two else min(a + b, high - low + 1)
+            for one, two, a, b, (low, high) in zip(self.box, other.box, self._spans(), other._spans(), box)
+        ]
+        return _region(self.buffer, box, counts)
 
-    def _spans(self) -> list[int]:
-        return [max(high - low + 1, 0) for low, high in self.box]
+    def _spans(self) -> Sequence[int]:
+        return self.counts or [max(high - low + 1, 0) for low, high in self.box]
+
+
+def _region(buffer: Buffer, box: tuple[Range, ...], counts: Sequence[int]) -> Region:
+    gaps = any(count < high - low + 1 for count, (low, high) in zip(counts, box))
+    return Region(buffer, box, tuple(counts) if gaps else ())
 
 
 Place = tuple[Buffer, tuple[Linear, ...]]
@@ -65,7 +82,8 @@ def _add(body: Iterable[Stmt], ranges: Ranges, known: dict[int, list[Place]], fo
         if places is None:
             places = known[id(stmt)] = _places(stmt)
         for buffer, indices in places:
-            region = Region(buffer, tuple([_range(i, ranges, n) for i, n in zip(indices, buffer.shape)]))
+            box = tuple([_range(i, ranges, n) for i, n in zip(indices, buffer.shape)])
+            region = _region(buffer, box, _counts(buffer, indices, box, ranges))
             found[buffer.name] = region.joined(found.get(buffer.name))
         inside = body_of(stmt)
         if inside:
@@ -87,3 +105,26 @@ def _range(index: Linear, ranges: Ranges, size: int) -> Range:
         return 0, size - 1
     low, high = index.range(ranges)
     return max(low, 0), min(high, size - 1)
+
+
+def _counts(buffer: Buffer, indices: Sequence[Linear], box: Sequence[Range], ranges: Ranges) -> list[int]:
+    """Elements along each dimension without those that loops step over, of the last one whole lines of them: the rows
+    of the upper half and of the lower one are two runs, not all that is between."""
+    last, line = len(box) - 1, LINE // buffer.dtype.bytes
+    return [
+        min(_stepped(index, ranges, line if d == last else 1, high - low + 1), max(high - low + 1, 0))
+        for d, (index, (low, high)) in enumerate(zip(indices, box))
+    ]
+
+
+def _stepped(index: Linear, ranges: Ranges, gap: int, most: int) -> int:
+    """How many values an index takes, with those between two that are less than `gap` apart; `most` where all are."""
+    if index.is_opaque or all(abs(step) <= gap for step in index.terms.values()):
+        return most
+    count = around = 1
+    for step, turns in index.steps(ranges):
+        reach = around + step * (turns - 1)
+        dense = step - around < gap
+        count = reach if dense and count == around else min(reach, count * turns)
+        around = reach
+    return count

@@ -36,6 +36,7 @@ from autotune.ops import (
     select,
     softmax,
     spectrum,
+    strassen,
     trees,
     winograd,
     winograd_exact,

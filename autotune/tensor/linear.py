@@ -100,6 +100,14 @@ class Linear:
             lo, hi = (lo + c * a, hi + c * b) if c > 0 else (lo + c * b, hi + c * a)
         return lo, hi
 
+    def steps(self, ranges: Ranges) -> list[tuple[int, int]]:
+        """Per term, how far a turn of it moves the value, and how many turns there are; short steps first."""
+        found = []
+        for term, c in self.terms.items():
+            low, high = ranges.get(term, UNBOUNDED) if type(term) is str else _term_range(term, ranges)
+            found.append((abs(c), high - low + 1))
+        return sorted(found)
+
     def floordiv(self, divisor: int, ranges: Ranges) -> Linear:
         """`self // divisor`, simplified."""
         quotient, rest = self._split(divisor)

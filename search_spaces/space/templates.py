@@ -17,6 +17,7 @@ from autotune.search_spaces.operators import (
 )
 from autotune.search_spaces.sketch import scaled as sketch_scaled
 from autotune.search_spaces.sketch import scaled_digits as sketch_scaled_digits
+from autotune.search_spaces.sketch import strassen as sketch_strassen
 from autotune.search_spaces.sketch import template as sketch_contraction
 
 TEMPLATE_MODULES = (
@@ -34,4 +35,5 @@ TEMPLATE_MODULES = (
     sketch_contraction,
     sketch_scaled,
     sketch_scaled_digits,
+    sketch_strassen,
 )

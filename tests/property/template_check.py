@@ -34,6 +34,7 @@ from tests.search_spaces import (
     matmul_cases,
     recurrent_cases,
     rows_cases,
+    strassen_cases,
 )
 from tests.search_spaces.volume_cases import random_volume
 
@@ -123,6 +124,8 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         workload = conv_cases.random_conv(rng, rng.choice(("dense", "depthwise", "grouped")))
         plain = rng.random() < 0.4
         return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
+    if "strassen" in entry.name:
+        return strassen_cases.random_halves(rng, exact="exact" in entry.name), None
     if family == "matmul":
         depths = LONG_SUMS if entry.name == "sketch.parts" else matmul_cases.EXTENTS
         return matmul_cases.random_matmul(rng, constant=rng.random() < 0.5, depths=depths), None
