@@ -84,6 +84,7 @@ class Algorithm:
         find_error: gives `error`: how many times the plain definition's tolerance results may be off (docs/adr/0007).
         strict: it multiplies what the definition multiplies, so that errors are those of another order of summation.
         factor: type of what it multiplies; None: that of the operands.
+        prepared: the numbers of the operands that must be constant, of which it makes something once and for all.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Algorithm:
     find_error: Callable[[], float] = lambda: 1.0
     strict: bool = True
     factor: DType | None = None
+    prepared: tuple[int, ...] = ()
 
     @property
     def error(self) -> float:
@@ -131,7 +133,7 @@ def operator(
 
 def algorithm(
     op: str, name: str, *, multiplications: Count = _not_fewer, error: float | Callable[[], float] = 1.0,
-    strict: bool = True, factor: DType | None = None,
+    strict: bool = True, factor: DType | None = None, prepared: tuple[int, ...] = (),
 ) -> Callable[[Compute], Compute]:  # fmt: skip
     """Register another ComputeDef of the same operator (Winograd, ...), verified against the plain one.
 
@@ -142,7 +144,7 @@ def algorithm(
 
     def register(fn: Compute) -> Compute:
         registered(fn)
-        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, find_error, strict, factor)
+        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, find_error, strict, factor, prepared)
         return fn
 
     return register
@@ -181,11 +183,19 @@ def fewer_multiplications(workload: Workload, *, strict_fp: bool = False) -> dic
     if anchor is None:
         return found
     types = [workload.types()[i] for i in anchor.inputs]
+    known = [constant(workload, i) for i in anchor.inputs]
     for entry in (lookup_algorithm(anchor.op, name) for name in algorithms(anchor.op)):
-        count = entry.multiplications(types, dict(anchor.attrs)) if entry.strict or not strict_fp else None
+        able = (entry.strict or not strict_fp) and all(known[number] for number in entry.prepared)
+        count = entry.multiplications(types, dict(anchor.attrs)) if able else None
         if count is not None:
             found[entry.factor] = min(count, found.get(entry.factor, count))
     return found
+
+
+def constant(workload: Workload, value: int) -> bool:
+    """Whether a value is a constant operand, as it is or converted."""
+    given = workload.source(value)
+    return given < len(workload.inputs) and workload.inputs[given].constant
 
 
 def has_trait(op: str, *traits: Trait) -> bool:

@@ -116,7 +116,7 @@ def _register(name: str) -> None:
     exact = NAMES[name][0].is_int
     algorithm(
         "matmul", name, multiplications=count, error=1.0 if exact else amplification, strict=exact,
-        factor=NAMES[name][0] if exact else None,
+        factor=NAMES[name][0] if exact else None, prepared=(1,),
     )(product)  # fmt: skip
 
 

@@ -102,11 +102,21 @@ class SketchSpace(ConfigSpace):
             if name in config:
                 order = config.get_ints(name)
                 knobs[name] = (*(n for n in once if n in order), *(n for n in order if n not in once))
+        if "outer" in config:
+            order, count = config.get_ints("outer"), config.get_int("shared")
+            moved = sum(n in order for n in still["outer"])
+            turning = sum(n not in still["outer"] for n in order[:count])
+            knobs["shared"] = moved + turning if turning > 1 else 1  # the first that turns is shared anyway
+            if not self._has("shared", knobs["shared"]):
+                del knobs["outer"], knobs["shared"]
         if t.stream and not any(part_read_again(c, t, f).bytes for f in c.streamed):
             knobs["stream"] = False
         if self.numbers.target.num_threads == 1:
             knobs["shared"] = 1
         return config.replace(**knobs)
+
+    def _has(self, name: str, value: KnobValue) -> bool:
+        return any(knob.name == name and value in knob.values for knob in self.knobs)
 
     def default(self) -> Config:
         return self.foreseen(1)[0]

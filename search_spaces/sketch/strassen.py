@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import math
 
 from autotune.errors import ScheduleError
 from autotune.ops import strassen
+from autotune.ops.registry import constant
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
 from autotune.schedule.state import REGISTER
-from autotune.search_spaces.library.anchored import Anchored, anchored
+from autotune.search_spaces.library.anchored import anchored
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction, with_one_output
 from autotune.search_spaces.sketch.template import FIRST, SketchedContraction
 from autotune.search_spaces.sketch.tiling import Tiles
@@ -27,12 +27,9 @@ def _seven(algorithm: str, workload: Workload, target: Target) -> Contraction | 
     anchor, plain = workload.anchor, contraction(workload, target)
     if anchor is None or anchor.op != "matmul" or plain is None or plain.ended:
         return None
-    given = workload.source(anchor.inputs[1])
-    if given >= len(workload.inputs) or not workload.inputs[given].constant:
+    if not constant(workload, anchor.inputs[1]) or any(not f.dot.widened for f in plain.foldings):
         return None
     if with_one_output(workload, algorithm) is None:
-        return None
-    if any(not f.dot.widened for f in plain.foldings):
         return None
     a = anchored(workload, algorithm)
     try:

@@ -62,7 +62,7 @@ def test_the_fewest_multiplications_are_those_of_the_best_algorithm_that_is_allo
     "text",
     [
         "relu data=8",
-        "matmul a=8,8 b=8,8",
+        "matmul a=8,8 b=var:8,8",
         "conv2d data=1,16,8,8 weight=16,16,1,1",
         "conv2d data=1,16,8,8:u8 weight=16,16,3,3:i8",
         "conv2d data=1,68,14,14 weight=68,34,3,3 pad=1 groups=2",  # bands multiply with zeros

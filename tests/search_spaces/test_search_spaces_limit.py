@@ -25,8 +25,8 @@ NO_TILES = replace(
 CONV = parse_workload("conv2d data=1,64,56,56 weight=64,64,3,3 pad=1")
 
 
-def matmul(size: int, dtype: str = "f32", right: str = "") -> Workload:
-    return parse_workload(f"matmul a={size},{size}:{dtype} b={size},{size}:{right or dtype}")
+def matmul(size: int, dtype: str = "f32", right: str = "", weight: str = "var:") -> Workload:
+    return parse_workload(f"matmul a={size},{size}:{dtype} b={weight}{size},{size}:{right or dtype}")
 
 
 def relu(size: int) -> Workload:
@@ -69,6 +69,14 @@ def test_winograd_saves_what_its_largest_tiles_save() -> None:
     assert multiplications(whole, strict_fp=True) == inside, "taps in padding are none"
     assert 64 * 64 * 9 * 54 * 54 / multiplications(whole) == pytest.approx(81 / 16)
     assert limit(whole, ZEN4).arithmetic < limit(whole, ZEN4, strict_fp=True).arithmetic
+
+
+@pytest.mark.parametrize(("dtype", "strict"), [("f32", False), ("u8", True)])
+def test_products_with_weights_take_seven_of_eight(dtype: str, strict: bool) -> None:
+    """Strassen's: of bytes exactly, where pairs of 16 bits are as fast as they get."""
+    plain, fewer = matmul(512, dtype, dtype.replace("u", "i")), matmul(512, dtype, dtype.replace("u", "i"), "const:")
+    assert limit(fewer, ZEN3).arithmetic == pytest.approx(limit(plain, ZEN3).arithmetic * 7 / 8)
+    assert (limit(fewer, ZEN3, strict_fp=True).arithmetic < limit(plain, ZEN3).arithmetic) == strict
 
 
 @pytest.mark.parametrize("mcpu, saved", [("znver3", 4.0), ("znver4", 2.0)])

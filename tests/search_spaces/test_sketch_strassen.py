@@ -1,0 +1,100 @@
+"""Strassen's products: right for any sizes that can be cut, and chosen where they save more than they move."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.lower import lower
+from autotune.lower.printer import print_program
+from autotune.ops import parse_workload
+from autotune.search_spaces import lookup, templates_for
+from autotune.search_spaces.sketch.batch import Batch
+from autotune.search_spaces.sketch.space import SketchSpace
+from autotune.target import Target
+from tests.search_spaces.matmul_cases import TARGETS, wrong
+from tests.search_spaces.strassen_cases import random_halves
+from tests.targets import fixed
+
+FLOATS, EXACT = "sketch.strassen", "sketch.strassen_exact"
+ZEN3 = fixed("x86 -mcpu=znver3 -num-cores=1")
+ZEN4 = fixed("x86 -mcpu=znver4 -num-cores=1")
+LAYER = "matmul a=1,128,768 b=768,3072 + add b=const:3072"
+OF_BYTES = "matmul a=1,128,768:u8 b=768,3072:i8"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_products(seed: int) -> None:
+    rng = random.Random(seed)
+    exact = rng.random() < 0.5
+    workload, target = random_halves(rng, exact=exact), Target.parse(rng.choice(TARGETS))
+    template = lookup(EXACT if exact else FLOATS)
+    if not template.applies(workload, target):
+        return
+    space = template.space(workload, target)
+    config = template.default(workload, target) if rng.random() < 0.3 else space.sample(rng)
+    failure = wrong(workload, template.schedule(workload, config, target, None), target)
+    assert failure is None, f"{workload.to_json()} {config.to_json()} {target}: {failure}"
+
+
+@pytest.mark.parametrize("target", [ZEN3, ZEN4])
+def test_layers_of_transformers_are_multiplied_so(target: Target) -> None:
+    ranked = [entry.name for entry in templates_for(parse_workload(LAYER), target)]
+    assert ranked[:2] == [FLOATS, "sketch.contraction"]
+    strict = [entry.name for entry in templates_for(parse_workload(LAYER), target, strict_fp=True)]
+    assert FLOATS not in strict and strict[0] == "sketch.contraction"
+
+
+def test_bytes_are_where_pairs_of_16_bits_are_all_there_is() -> None:
+    workload = parse_workload(OF_BYTES)
+    assert templates_for(workload, ZEN3, strict_fp=True)[0].name == EXACT
+    assert not lookup(EXACT).applies(workload, ZEN4), "which multiplies bytes by fours"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "matmul a=128,768 b=var:768,768",  # sums of quarters would be made in each run
+        "matmul a=1,768 b=768,768",  # one row
+        "matmul a=128,767 b=767,768",
+        "matmul a=128,768 b=768,770",  # half of it has no whole vectors
+        "matmul a=128,128:f64 b=128,128:f64",
+        "matmul a=3,128,128 b=const:3,128,128",  # a matrix for each
+    ],
+)
+def test_others_are_multiplied_as_they_are(text: str) -> None:
+    assert not lookup(FLOATS).applies(parse_workload(text), ZEN3)
+
+
+def test_few_columns_are_multiplied_as_they_are() -> None:
+    """What moves in between takes longer than an eighth of the products."""
+    assert templates_for(parse_workload("matmul a=512,64 b=64,64"), ZEN3)[0].name == "sketch.contraction"
+
+
+def test_sums_of_quarters_are_made_in_registers_and_rows_are_shared() -> None:
+    workload, target = parse_workload(LAYER), fixed("x86 -mcpu=znver3 -num-cores=4")
+    template = lookup(FLOATS)
+    text = print_program(
+        lower(template.schedule(workload, template.default(workload, target), target, None), check=False)
+    )
+    assert "input strassen_u: f32[7, 384, 1536]" in text and "constant" in text
+    assert "register strassen_v.c: f32[7, 1, 1, 1, 8]" in text and "register strassen_y: f32[4, 1, 1, 1, 8]" in text
+    assert text.count("  barrier") == 2 and "parallel for strassen_v.b0*i in 0..64" in text
+
+
+def test_loops_of_one_turn_do_not_count_among_those_that_threads_share() -> None:
+    """The one name of a nest keeps what was said of it: seven products alone would leave a thread without its half."""
+    target = fixed("x86 -mcpu=znver3 -num-cores=2")
+    space = lookup(FLOATS).space(parse_workload(LAYER), target)
+    assert isinstance(space, SketchSpace)
+    config = space.default().replace(outer=(0, 3, 2), shared=2, **{"block.i": 0})
+    named = space.canonical(config)
+    assert named.get("outer") == (2, 0, 3) and named.get("shared") == 3
+    tilings = [space.tiling(one) for one in (config, named)]
+    plain, same = space.numbers.of(Batch.of(space.numbers.c, tilings))
+    np.testing.assert_allclose(plain, same)
