@@ -21,9 +21,9 @@ target_of = functools.lru_cache(maxsize=4)(Target.from_json)
 cache_of = functools.lru_cache(maxsize=4)(ObjectCache)
 
 
-def default(workload: str, target: str, strict_fp: bool) -> Reply:
+def default(workload: str, target: str, strict_fp: bool, shared: bool) -> Reply:
     """`default_config`, as JSON."""
-    config = default_config(Workload.from_json(workload), target_of(target), strict_fp=strict_fp)
+    config = default_config(Workload.from_json(workload), target_of(target), strict_fp=strict_fp, shared=shared)
     return {"config": config.to_json()}, b""
 
 

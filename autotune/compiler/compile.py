@@ -220,7 +220,7 @@ def compile_graph(
     while True:
         with beside or Beside() as beside:
             runtime = beside.submit(functools.partial(_runtime, cache))
-            defaults = Defaults(cache, target, beside, records)
+            defaults = Defaults(cache, target, beside, records, shared=weights is not None)
             untuned = defaults if weights is None else as_packed(defaults, weights, target)
             chooser = Chooser(target, database, without, strict_fp=strict_fp, strict_workloads=plain, untuned=untuned)
             defaults.ahead(chooser.without_record(group.workload for group in groups if not group.is_view))

@@ -33,6 +33,7 @@ class Defaults:
         cache: None finds all anew.
         beside: where some can be found meanwhile.
         database: whose records are asked before anything is found; None asks none.
+        shared: whether programs of other shapes are to read the same weights.
     """
 
     def __init__(
@@ -41,8 +42,11 @@ class Defaults:
         target: Target,
         beside: Beside | None = None,
         database: Database | None = None,
+        *,
+        shared: bool = False,
     ) -> None:
         self._cache, self._target, self._beside, self._database = cache, target, beside, database
+        self._shared = shared
         self._found: dict[tuple[Workload, bool], Config] = {}
         self._begun: dict[tuple[Workload, bool], Future[Config]] = {}
 
@@ -68,7 +72,7 @@ class Defaults:
         if found is not None:
             ranked = found.tobytes().decode().split()
         else:
-            ranked = [entry.name for entry in templates_for(workload, self._target, strict_fp=strict)]
+            ranked = [entry.name for entry in templates_for(workload, self._target, strict_fp=strict, shared=self._shared)]
             if self._cache is not None and name is not None:
                 self._cache.remember(name, " ".join(ranked).encode())
         untuned = self(workload, strict)
@@ -92,10 +96,10 @@ class Defaults:
     def _find(self, key: tuple[Workload, bool], helper: Helper | None) -> Config:
         workload, strict = key
         if helper is not None:
-            reply = helper.call(f"{asked.MODULE}:default", workload.to_json(), self._target.to_json(), strict)
+            reply = helper.call(f"{asked.MODULE}:default", workload.to_json(), self._target.to_json(), strict, self._shared)
             if reply is not None and "config" in reply[0]:
                 return Config.from_json(reply[0]["config"])
-        return default_config(workload, self._target, strict_fp=strict)
+        return default_config(workload, self._target, strict_fp=strict, shared=self._shared)
 
     def _known(self, key: tuple[Workload, bool]) -> Config | None:
         """The config, where somebody has found it before."""
@@ -115,8 +119,8 @@ class Defaults:
             if record is not None and record.untuned_by == mark:
                 with contextlib.suppress(ConfigError):  # whoever made the file
                     config = Config.from_json(record.config)
-                    check_config(workload, config, self._target)
-                    return config
+                    if not (check_config(workload, config, self._target).lone and self._shared):
+                        return config
         return None
 
     def _recall(self, key: tuple[Workload, bool]) -> Config | None:
@@ -136,5 +140,5 @@ class Defaults:
         mark = untuned_mark(workload, strict)
         if self._cache is None or not mark:
             return None
-        parts = (kind, mark, workload.to_json(), self._target.to_json())
+        parts = (f"{kind} shared" if self._shared else kind, mark, workload.to_json(), self._target.to_json())
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()

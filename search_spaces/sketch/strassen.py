@@ -11,9 +11,10 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
 from autotune.schedule.state import REGISTER
-from autotune.search_spaces.library.anchored import anchored
+from autotune.search_spaces.library.anchored import anchored, with_layouts
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction, with_one_output
-from autotune.search_spaces.sketch.template import FIRST, SketchedContraction
+from autotune.search_spaces.sketch.layouts import usual_layouts
+from autotune.search_spaces.sketch.template import AMONG_ALGORITHMS, FIRST, SketchedContraction
 from autotune.search_spaces.sketch.tiling import Tiles
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
@@ -23,33 +24,40 @@ from autotune.tensor.layout import Layout
 
 def _seven(algorithm: str, workload: Workload, target: Target) -> Contraction | None:
     """The contraction of the seven products; None where the weight is no constant, an instruction multiplies what is
-    narrow, or what moves in between takes longer than an eighth of the products."""
+    narrow, an end is for data to decide, or halves have no whole vectors."""
     anchor, plain = workload.anchor, contraction(workload, target)
-    if anchor is None or anchor.op != "matmul" or plain is None or plain.ended:
+    if anchor is None or anchor.op not in strassen.OPERATORS or plain is None or plain.ended:
         return None
     if not constant(workload, anchor.inputs[1]) or any(not f.dot.widened for f in plain.foldings):
         return None
     if with_one_output(workload, algorithm) is None:
         return None
-    a = anchored(workload, algorithm)
     try:
-        schedule = a.schedule.precompute(strassen.RIGHT).cache_write(strassen.PRODUCTS)
+        schedule = anchored(workload, algorithm).schedule.precompute(strassen.RIGHT).cache_write(strassen.PRODUCTS)
     except ScheduleError:
         return None
-    factor = schedule.state.tensor(strassen.LEFT).dtype
-    terms, columns = (schedule.state.tensor(strassen.RIGHT).shape[d] for d in (1, 2))
-    if terms % target.lanes(factor.bytes) or columns % target.lanes(DType.f32.bytes):
+    state, lanes = schedule.state, target.lanes(DType.f32.bytes)
+    left, right, products = (state.tensor(name) for name in (strassen.LEFT, strassen.RIGHT, strassen.PRODUCTS))
+    if right.shape[1] % target.lanes(left.dtype.bytes) or right.shape[2] % lanes:
         return None
-    return analysed(schedule, {}, f"{strassen.PRODUCTS}.c", strassen.PRODUCTS, target)
+    if anchor.op != "matmul":  # as the result lies, so that vectors of either follow one another
+        last = len(products.shape) - 1
+        order = (*range(last - 1), last, last - 1)
+        schedule = schedule.layout(strassen.PRODUCTS, Layout.blocked(last + 1, [(last, lanes)], order=order))
+    return analysed(
+        schedule, usual_layouts(workload, target), f"{strassen.PRODUCTS}.c", strassen.PRODUCTS, target
+    )
 
 
 class _Strassen(SketchedContraction):
     """Rules of one of the algorithms: the tiles of its products, and what is before and behind them."""
 
+    pixels: bool
+
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         edit = Editor(schedule)
         _quarters(edit, target)
-        _added_up(edit, target)
+        _added_up(edit, target, self.pixels)
         return edit.schedule
 
 
@@ -67,19 +75,25 @@ def _quarters(edit: Editor, target: Target) -> None:
     _in_registers(edit, f"{name}.c", name, over, lane)
 
 
-def _added_up(edit: Editor, target: Target) -> None:
-    """The four quarters of the result, a vector of each at a time, of products that are loaded once."""
+def _added_up(edit: Editor, target: Target, pixels: bool) -> None:
+    """The quarters of the result, a vector of each at a time, of products that are loaded once; those of an image
+    whose halves are no whole rows one by one."""
     (out,) = edit.schedule.compute.outputs
     *_, m, n = edit.schedule.state.tensor(strassen.PRODUCTS).shape
-    *lead, i, j = (a.name for a in edit.stage(out).stage.axes)
-    below, row = edit.split(out, i, m)
-    beside, column = edit.split(out, j, n)
+    axes = edit.stage(out).stage.axes
+    lead, high, low = (axes[:1], axes[2], axes[3:]) if pixels else (axes[:-2], axes[-2], ())
+    beside, column = edit.split(out, (axes[1] if pixels else axes[-1]).name, n)
     over, lane = edit.split(out, column, target.lanes(DType.f32.bytes))
-    edit.order(out, [*lead, row, over, below, beside, lane])
-    edit.unroll(out, [below, beside])
+    below, rows = list[str](), high.name
+    if not pixels or high.extent % 2 == 0:
+        upper, rows = edit.split(out, high.name, -(-high.extent // 2))
+        below.append(upper)
+    around = [*(a.name for a in lead), *([over, rows] if pixels else [rows, over]), *(a.name for a in low)]
+    edit.order(out, [*around, *below, beside, lane])
+    edit.unroll(out, [*below, beside])
     edit.vectorize(out, lane)
-    edit.parallel(out, edit.fuse(out, [*lead, row]))
-    _in_registers(edit, strassen.QUARTERS, out, over, lane)
+    edit.parallel(out, edit.fuse(out, around[: len(lead) + (2 if pixels else 1)]))
+    _in_registers(edit, strassen.QUARTERS, out, edit.loops(out)[-2 - len(below) - 1] if below else beside, lane)
 
 
 def _in_registers(edit: Editor, total: str, reader: str, loop: str, lane: str) -> None:
@@ -94,17 +108,21 @@ def _in_registers(edit: Editor, total: str, reader: str, loop: str, lane: str) -
     edit.vectorize(total, along)
 
 
-def _rules(name: str) -> None:
+def _rules(op: str, name: str) -> None:
     @functools.lru_cache(maxsize=512)
     def seven(workload: Workload, target: Target) -> Contraction | None:
         return _seven(name, workload, target)
 
     class Rules(_Strassen):
         algorithm = name
+        pixels = op != "matmul"
         look = staticmethod(seven)
 
-    template(f"sketch.{name}", op="matmul", weight=0.5, priority=FIRST, strict=strassen.NAMES[name][0].is_int)(Rules)
+    rank = FIRST if op == "matmul" else AMONG_ALGORITHMS
+    exact = strassen.NAMES[name][0].is_int
+    template(f"{op}.{name}", op=op, weight=0.5, priority=rank, strict=exact, lone=True)(Rules)
 
 
-for _name in strassen.NAMES:
-    _rules(_name)
+for _op in strassen.OPERATORS:
+    for _name in strassen.NAMES:
+        _rules(_op, _name)

@@ -57,6 +57,8 @@ class Template:
         priority: the untuned choice is of the highest one; among equals, what should take the least time.
         strict: it multiplies what the definition multiplies, so that errors are those of another order of summation;
             Winograd's are larger (docs/adr/0007).
+        lone: kernels whose extents a run decides cannot read weights as its kernels do: programs of a model of many
+            shapes would hold all of them twice.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Template:
     weight: float
     priority: Priority
     strict: bool
+    lone: bool
     rules: TemplateRules
 
     @property
@@ -110,6 +113,7 @@ def template(
     weight: float = 1.0,
     priority: float | Priority = 0.0,
     strict: bool = True,
+    lone: bool = False,
 ) -> Callable[[RulesClass], RulesClass]:
     """Class decorator that registers a template; see `Template` for the arguments."""
 
@@ -118,7 +122,7 @@ def template(
             raise ConfigError(f"there are two templates named {name!r}; rename {rules.__module__}.{rules.__qualname__}")
         registered(rules)
         rank = priority if callable(priority) else (lambda workload, target: priority)
-        _TEMPLATES[name] = Template(name, op, weight, rank, strict, rules())
+        _TEMPLATES[name] = Template(name, op, weight, rank, strict, lone, rules())
         return rules
 
     return register
@@ -141,9 +145,12 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_TEMPLATES))
 
 
-def templates_for(workload: Workload, target: Target, *, strict_fp: bool = False) -> list[Template]:
-    """The templates that can compute the workload, the untuned choice first; `strict_fp` leaves only strict ones."""
-    first, others = _able(workload, target, strict_fp)
+def templates_for(
+    workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False
+) -> list[Template]:
+    """The templates that can compute the workload, the untuned choice first; `strict_fp` leaves only strict ones, and
+    `shared`, where programs of several shapes share weights, none that are `lone`."""
+    first, others = _able(workload, target, strict_fp, shared)
     return _by_time(first, workload, target) + others
 
 
@@ -161,10 +168,14 @@ def _by_time(able: list[Template], workload: Workload, target: Target) -> list[T
     return sorted(able, key=lambda entry: times[entry.name])
 
 
-def _able(workload: Workload, target: Target, strict_fp: bool) -> tuple[list[Template], list[Template]]:
+def _able(
+    workload: Workload, target: Target, strict_fp: bool, shared: bool
+) -> tuple[list[Template], list[Template]]:
     """The templates that can compute the workload: of the highest priority, and the others, by theirs."""
     load_plugins()
-    allowed = [entry for entry in _TEMPLATES.values() if entry.strict or not strict_fp]
+    allowed = [
+        entry for entry in _TEMPLATES.values() if (entry.strict or not strict_fp) and not (shared and entry.lone)
+    ]
     able = [entry for entry in allowed if entry.applies(workload, target)]
     ranks = {entry.name: entry.priority(workload, target) for entry in able}
     able.sort(key=lambda entry: -ranks[entry.name])
@@ -223,9 +234,11 @@ def task_space(
     )
 
 
-def default_config(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
-    """What an untuned kernel uses: the default of the first template, with its name in it."""
-    first = _some(templates_for(workload, target, strict_fp=strict_fp), workload)[0]
+def default_config(
+    workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False
+) -> Config:
+    """What an untuned kernel uses: the default of the first of `templates_for`, with its name in it."""
+    first = _some(templates_for(workload, target, strict_fp=strict_fp, shared=shared), workload)[0]
     return first.default(workload, target).replace(template=first.name)
 
 

@@ -116,6 +116,10 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         rest = rng.choice(("", "+ bias", "+ bias + relu", "+ bias + residual + relu"))
         text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},{window},{window}"
         return parse_workload(f"{text} pad={pad} stride={stride} {rest}"), None
+    if "strassen" in entry.name:
+        workload = strassen_cases.random_halves(rng, family, exact="exact" in entry.name)
+        plain = family == "matmul" or rng.random() < 0.5
+        return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
     if family.startswith("conv") and family != "conv2d":
         workload = conv_cases.random_ranked(rng, family)
         plain = rng.random() < 0.4
@@ -124,8 +128,6 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         workload = conv_cases.random_conv(rng, rng.choice(("dense", "depthwise", "grouped")))
         plain = rng.random() < 0.4
         return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
-    if "strassen" in entry.name:
-        return strassen_cases.random_halves(rng, exact="exact" in entry.name), None
     if family == "matmul":
         depths = LONG_SUMS if entry.name == "sketch.parts" else matmul_cases.EXTENTS
         return matmul_cases.random_matmul(rng, constant=rng.random() < 0.5, depths=depths), None

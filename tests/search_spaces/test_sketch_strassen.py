@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from autotune.lower import lower
 from autotune.lower.printer import print_program
 from autotune.ops import parse_workload
+from autotune.ops.strassen import OPERATORS
 from autotune.search_spaces import lookup, templates_for
 from autotune.search_spaces.sketch.batch import Batch
 from autotune.search_spaces.sketch.space import SketchSpace
@@ -20,20 +21,21 @@ from tests.search_spaces.matmul_cases import TARGETS, wrong
 from tests.search_spaces.strassen_cases import random_halves
 from tests.targets import fixed
 
-FLOATS, EXACT = "sketch.strassen", "sketch.strassen_exact"
+FLOATS, EXACT = "matmul.strassen", "matmul.strassen_exact"
 ZEN3 = fixed("x86 -mcpu=znver3 -num-cores=1")
 ZEN4 = fixed("x86 -mcpu=znver4 -num-cores=1")
 LAYER = "matmul a=1,128,768 b=768,3072 + add b=const:3072"
 OF_BYTES = "matmul a=1,128,768:u8 b=768,3072:i8"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_products(seed: int) -> None:
     rng = random.Random(seed)
     exact = rng.random() < 0.5
-    workload, target = random_halves(rng, exact=exact), Target.parse(rng.choice(TARGETS))
-    template = lookup(EXACT if exact else FLOATS)
+    op = rng.choice(OPERATORS)
+    workload, target = random_halves(rng, op, exact=exact), Target.parse(rng.choice(TARGETS))
+    template = lookup(f"{op}.strassen{'_exact' if exact else ''}")
     if not template.applies(workload, target):
         return
     space = template.space(workload, target)
