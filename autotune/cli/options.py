@@ -70,7 +70,8 @@ StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict-fp",
-        help="No algorithm with larger rounding errors: no Winograd convolution, no digits for 4-bit weights.",
+        help="No algorithm with larger rounding errors: no Winograd convolution, no Strassen product, "
+        "no digits for 4-bit weights.",
     ),
 ]
 AgainstOption = Annotated[

@@ -72,7 +72,9 @@ class Defaults:
         if found is not None:
             ranked = found.tobytes().decode().split()
         else:
-            ranked = [entry.name for entry in templates_for(workload, self._target, strict_fp=strict, shared=self._shared)]
+            ranked = [
+                entry.name for entry in templates_for(workload, self._target, strict_fp=strict, shared=self._shared)
+            ]
             if self._cache is not None and name is not None:
                 self._cache.remember(name, " ".join(ranked).encode())
         untuned = self(workload, strict)
@@ -96,7 +98,9 @@ class Defaults:
     def _find(self, key: tuple[Workload, bool], helper: Helper | None) -> Config:
         workload, strict = key
         if helper is not None:
-            reply = helper.call(f"{asked.MODULE}:default", workload.to_json(), self._target.to_json(), strict, self._shared)
+            reply = helper.call(
+                f"{asked.MODULE}:default", workload.to_json(), self._target.to_json(), strict, self._shared
+            )
             if reply is not None and "config" in reply[0]:
                 return Config.from_json(reply[0]["config"])
         return default_config(workload, self._target, strict_fp=strict, shared=self._shared)

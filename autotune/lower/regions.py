@@ -16,7 +16,7 @@ class Region:
     """A box of a buffer: first and last element in each dimension.
 
     Attributes:
-        counts: how many elements there are along each dimension, where loops leave gaps in it; empty where none has any.
+        counts: how many elements there are along each dimension, where loops leave gaps; empty where none has any.
     """
 
     buffer: Buffer

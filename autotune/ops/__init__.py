@@ -93,6 +93,7 @@ __all__ = [
     "select",
     "softmax",
     "spectrum",
+    "strassen",
     "trees",
     "winograd",
     "winograd_exact",

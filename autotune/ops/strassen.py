@@ -155,7 +155,8 @@ def _quarters(
     """
     factor, total = NAMES[name]
     of_a, of_b, of_c = (
-        table(f"strassen_{which}", rows, use) for which, rows, use in (("a", A, factor), ("b", B, factor), ("c", C, total))
+        table(f"strassen_{which}", rows, use)
+        for which, rows, use in (("a", A, factor), ("b", B, factor), ("c", C, total))
     )
     m, k, n = size.halves
     names = [f"b{d}" for d in range(len(size.batch))]

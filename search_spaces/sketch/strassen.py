@@ -11,7 +11,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
 from autotune.schedule.state import REGISTER
-from autotune.search_spaces.library.anchored import anchored, with_layouts
+from autotune.search_spaces.library.anchored import anchored
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction, with_one_output
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.search_spaces.sketch.template import AMONG_ALGORITHMS, FIRST, SketchedContraction
@@ -44,9 +44,7 @@ def _seven(algorithm: str, workload: Workload, target: Target) -> Contraction | 
         last = len(products.shape) - 1
         order = (*range(last - 1), last, last - 1)
         schedule = schedule.layout(strassen.PRODUCTS, Layout.blocked(last + 1, [(last, lanes)], order=order))
-    return analysed(
-        schedule, usual_layouts(workload, target), f"{strassen.PRODUCTS}.c", strassen.PRODUCTS, target
-    )
+    return analysed(schedule, usual_layouts(workload, target), f"{strassen.PRODUCTS}.c", strassen.PRODUCTS, target)
 
 
 class _Strassen(SketchedContraction):
@@ -79,7 +77,7 @@ def _added_up(edit: Editor, target: Target, pixels: bool) -> None:
     """The quarters of the result, a vector of each at a time, of products that are loaded once; those of an image
     whose halves are no whole rows one by one."""
     (out,) = edit.schedule.compute.outputs
-    *_, m, n = edit.schedule.state.tensor(strassen.PRODUCTS).shape
+    n = edit.schedule.state.tensor(strassen.PRODUCTS).shape[-1]
     axes = edit.stage(out).stage.axes
     lead, high, low = (axes[:1], axes[2], axes[3:]) if pixels else (axes[:-2], axes[-2], ())
     beside, column = edit.split(out, (axes[1] if pixels else axes[-1]).name, n)
@@ -93,7 +91,8 @@ def _added_up(edit: Editor, target: Target, pixels: bool) -> None:
     edit.unroll(out, [*below, beside])
     edit.vectorize(out, lane)
     edit.parallel(out, edit.fuse(out, around[: len(lead) + (2 if pixels else 1)]))
-    _in_registers(edit, strassen.QUARTERS, out, edit.loops(out)[-2 - len(below) - 1] if below else beside, lane)
+    *_, innermost, _, _, _ = edit.loops(out)
+    _in_registers(edit, strassen.QUARTERS, out, innermost if below else beside, lane)
 
 
 def _in_registers(edit: Editor, total: str, reader: str, loop: str, lane: str) -> None:

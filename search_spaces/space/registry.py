@@ -168,9 +168,7 @@ def _by_time(able: list[Template], workload: Workload, target: Target) -> list[T
     return sorted(able, key=lambda entry: times[entry.name])
 
 
-def _able(
-    workload: Workload, target: Target, strict_fp: bool, shared: bool
-) -> tuple[list[Template], list[Template]]:
+def _able(workload: Workload, target: Target, strict_fp: bool, shared: bool) -> tuple[list[Template], list[Template]]:
     """The templates that can compute the workload: of the highest priority, and the others, by theirs."""
     load_plugins()
     allowed = [
@@ -234,9 +232,7 @@ def task_space(
     )
 
 
-def default_config(
-    workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False
-) -> Config:
+def default_config(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Config:
     """What an untuned kernel uses: the default of the first of `templates_for`, with its name in it."""
     first = _some(templates_for(workload, target, strict_fp=strict_fp, shared=shared), workload)[0]
     return first.default(workload, target).replace(template=first.name)

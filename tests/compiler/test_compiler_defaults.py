@@ -23,12 +23,13 @@ from autotune.ops.workload import Workload
 from autotune.records import Database
 from autotune.search.recording import Recorder
 from autotune.search.task import TuningTask
-from autotune.search_spaces import Config, default_config, task_space
+from autotune.search_spaces import Config, default_config, lookup, task_space
 from autotune.search_spaces.space import code_version, registry
 from autotune.target import Target
 from tests.compiler.test_compiler_results import top_graph
 
 TARGET = Target.parse("x86 -mcpu=haswell -num-cores=1")
+LAYER = parse_workload("matmul a=128,512 b=const:512,512")
 WORKLOADS = [parse_workload(f"matmul a={rows},64 b={64},32") for rows in range(8, 8 + FEW + 2)]
 
 
@@ -37,7 +38,7 @@ def test_untuned_choices_are_found_once(tmp_path: Path, monkeypatch: pytest.Monk
     cache, target = ObjectCache(tmp_path / "objects"), Target.parse("x86 -mcpu=haswell -num-cores=1")
     workload, asked = parse_workload("einsum data=var:24,16 data=var:16,32 equation=ik,kj->ij"), []
 
-    def counted(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
+    def counted(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Config:
         asked.append(strict_fp)
         return default_config(workload, target, strict_fp=strict_fp)
 
@@ -54,13 +55,26 @@ def test_untuned_choices_are_found_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert asked == [False, True, False]
 
 
-def test_a_helper_finds_what_is_found_here() -> None:
-    found = Defaults(None, TARGET)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_helper_finds_what_is_found_here(shared: bool) -> None:
+    found = Defaults(None, TARGET, shared=shared)
     helper = Helper()
     try:
-        assert found._find((WORKLOADS[0], False), helper) == default_config(WORKLOADS[0], TARGET)
+        assert found._find((LAYER, False), helper) == default_config(LAYER, TARGET, shared=shared)
     finally:
         helper.close()
+
+
+def test_programs_of_several_shapes_read_weights_that_all_of_them_can_read(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path)
+    for _ in range(2):  # found, and remembered
+        alone, shared = (Defaults(cache, TARGET, shared=shared)(LAYER, False) for shared in (False, True))
+        assert lookup(alone.template or "").lone and not lookup(shared.template or "").lone
+    with Database.open(tmp_path / "db.sqlite") as database:
+        result = MeasureResult(1.0, 0.0, 8, 10, 100.0, 0.0, 0.0, 1e-5)
+        Recorder(database, 1.0).add(TuningTask.of(LAYER, TARGET, untuned=alone), alone, None, result, 1.0)
+        assert Defaults(None, TARGET, database=database)(LAYER, False) == alone
+        assert Defaults(None, TARGET, database=database, shared=True)(LAYER, False) == shared
 
 
 @pytest.mark.parametrize("cores", [1, 3])
@@ -82,7 +96,7 @@ def test_what_users_have_registered_is_chosen_here(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_refusal_is_raised_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
+    def refuse(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Config:
         raise WorkloadError("no template")
 
     monkeypatch.setattr(defaults, "default_config", refuse)
@@ -131,7 +145,7 @@ def test_records_tell_the_default_of_those_who_made_them(tmp_path: Path, monkeyp
     task = TuningTask.of(workload, TARGET, untuned=usual)
     other = next(config for config in task.space.enumerate() if config != usual)
 
-    def counted(workload: Workload, target: Target, *, strict_fp: bool = False) -> Config:
+    def counted(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Config:
         asked.append(strict_fp)
         return default_config(workload, target, strict_fp=strict_fp)
 

@@ -33,3 +33,22 @@ def test_joined_regions_are_the_box_around_both() -> None:
     one, other = Region(SOURCE, ((0, 1), (4, 9))), Region(SOURCE, ((3, 3), (0, 5)))
     assert one.joined(other).box == ((0, 3), (0, 9))
     assert one.joined(None) is one
+
+
+def test_what_loops_step_over_is_not_touched() -> None:
+    """Halves of rows and of columns: the runs of four quarters, not the box around them."""
+    large = Buffer("large", DType.f32, (64, 256), OPERAND)
+    row, column = Linear.var("p") * 32 + Linear.var("i"), Linear.var("q") * 128 + Linear.var("lane")
+    body = Store(((large, (row, column)),), (), "")
+    (found,) = touched([loop("p", 2, loop("q", 2, loop("lane", 16, body)))], {"i": (0, 0)}).values()
+    assert found.box == ((0, 32), (0, 143)) and found.counts == (2, 32)
+    assert found.bytes == 4 * 16 * 4
+    (rows,) = touched([loop("p", 2, loop("q", 2, loop("lane", 16, body)))], {"i": (0, 3)}).values()
+    assert rows.counts == (8, 32)
+    assert found.joined(found) is found and found.joined(rows).counts == (10, 32), "no more than both together"
+
+
+def test_steps_within_a_line_touch_all_of_it() -> None:
+    body = Store(((SOURCE, (Linear.var("i"), Linear.var("j") * 4)),), (), "")
+    (found,) = touched([loop("i", 2, loop("j", 5, body))], {}).values()
+    assert not found.counts and found.box == ((0, 1), (0, 16))
