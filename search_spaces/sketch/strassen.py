@@ -91,8 +91,8 @@ def _added_up(edit: Editor, target: Target, pixels: bool) -> None:
     edit.unroll(out, [*below, beside])
     edit.vectorize(out, lane)
     edit.parallel(out, edit.fuse(out, around[: len(lead) + (2 if pixels else 1)]))
-    *_, innermost, _, _, _ = edit.loops(out)
-    _in_registers(edit, strassen.QUARTERS, out, innermost if below else beside, lane)
+    innermost = edit.loops(out)[-4] if below else beside  # before those of the four, and the lanes
+    _in_registers(edit, strassen.QUARTERS, out, innermost, lane)
 
 
 def _in_registers(edit: Editor, total: str, reader: str, loop: str, lane: str) -> None:
