@@ -5,7 +5,7 @@ sum of quarters of `b`; the result's quarters are sums of products. Sums of a we
 all. Of bytes, sums of two have 16 bits, of which one instruction multiplies pairs, and nothing is ever rounded: what
 overflows on the way does so modulo 2^32, as sums of products do anyway.
 
-A convolution with windows of one pixel is the product of its pixels by channels and a matrix.
+A convolution with windows of one pixel is the product of the pixels that it reads and a matrix.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Product:
     """A product of matrices: `batch` times (rows, inner) by the same (inner, columns).
 
     Attributes:
-        image: extents of which the rows are made, the pixels of an image; of a matrix the rows.
+        image: extents of which the rows are made, the pixels of the result; of a matrix the rows.
     """
 
     batch: tuple[int, ...]
@@ -97,8 +97,8 @@ def _of_matrices(a: tuple[int, ...], b: tuple[int, ...], attrs: Mapping[str, Any
 
 def _of_pixels(op: str, x: tuple[int, ...], weight: tuple[int, ...], attrs: Mapping[str, Any]) -> Product | None:
     size = Conv.of(op, x, weight, attrs)
-    lone = {*size.window, *size.stride, size.groups} == {1} and set(size.pad) == {0}
-    return Product((size.n,), size.image, size.c, size.k) if lone else None
+    lone = {*size.window, size.groups} == {1} and set(size.pad) == {0}
+    return Product((size.n,), size.out, size.c, size.k) if lone else None
 
 
 def _product(op: str, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
@@ -123,11 +123,12 @@ def _product(op: str, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, A
         quarter = _quarters(name, size, row, weight)
         return compute((*size.batch, size.rows, size.columns), lambda *at: quarter(at[:-2], at[-2], at[-1]), op)
     lone = [as_expr(0, DType.i64)] * len(size.image)
+    stride = Conv.of(op, a.shape, b.shape, attrs).stride
 
     def pixel(lead: Sequence[Expr], i: Expr, k: Expr, within: Expr | None) -> Expr:
         at = list[Expr]()
-        for d, extent in reversed(list(enumerate(size.image))):
-            at.insert(0, i % extent if d else i)
+        for d, (extent, step) in reversed(list(enumerate(zip(size.image, stride, strict=True)))):
+            at.insert(0, (i % extent if d else i) * step)
             i = i // extent
         return read(a, (*lead, k, *at), when=within)
 

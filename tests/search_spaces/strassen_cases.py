@@ -20,7 +20,8 @@ def random_halves(rng: random.Random, op: str, *, exact: bool) -> Workload:
         a = f"{batch}{rng.randint(2, 40)},{inner}"
         return parse_workload(f"matmul a={a}:{one} b=const:{b}:{other} trans_b={int(swapped)} {rest}")
     rank = int(op[4])
-    image = ",".join(str(rng.randint(2, 9 if rank < 3 else 4)) for _ in range(rank))
+    image = ",".join(str(rng.randint(3, 9 if rank < 3 else 5)) for _ in range(rank))
     window = ",".join("1" * rank)
     data = f"{rng.choice((1, 1, 2))},{inner},{image}"
-    return parse_workload(f"{op} data={data}:{one} weight=const:{columns},{inner},{window}:{other} {rest}")
+    stride = rng.choice(("", "", "stride=2"))
+    return parse_workload(f"{op} data={data}:{one} weight=const:{columns},{inner},{window}:{other} {stride} {rest}")
