@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 
+from autotune.cost_model.expected import behind_caches, overlapped
 from autotune.errors import ScheduleError
 from autotune.ops import strassen
 from autotune.ops.registry import constant
@@ -20,6 +22,7 @@ from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
+from autotune.tensor.stage import Tensor
 
 
 def _seven(algorithm: str, workload: Workload, target: Target) -> Contraction | None:
@@ -51,6 +54,23 @@ class _Strassen(SketchedContraction):
     """Rules of one of the algorithms: the tiles of its products, and what is before and behind them."""
 
     pixels: bool
+
+    def least_besides(self, workload: Workload, target: Target) -> float:
+        """Two passes, which nothing is multiplied beside: the data and its sums, the products and the result."""
+        c = self.look(workload, target)
+        assert c is not None
+        state = c.schedule.state
+        sums, weights, products = (_bytes(state.tensor(n)) for n in (strassen.LEFT, strassen.RIGHT, strassen.PRODUCTS))
+        given = max(_bytes(read.tensor) for read in state.stage(strassen.LEFT).reads())
+        results = _bytes(state.tensor(c.schedule.compute.outputs[0]))
+        (_, from_l2), (l2, from_l3), _ = behind_caches(target)
+        threads = target.num_threads
+        far = (given + sums + weights + products + results) / threads > l2
+
+        def passing(moved: float) -> float:
+            return overlapped(0.0, moved / from_l2, moved / from_l3 if far else 0.0)
+
+        return passing((given + sums) / threads) + passing((products + results) / threads)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         edit = Editor(schedule)
@@ -93,6 +113,10 @@ def _added_up(edit: Editor, target: Target, pixels: bool) -> None:
     edit.parallel(out, edit.fuse(out, around[: len(lead) + (2 if pixels else 1)]))
     innermost = edit.loops(out)[-4] if below else beside  # before those of the four, and the lanes
     _in_registers(edit, strassen.QUARTERS, out, innermost, lane)
+
+
+def _bytes(tensor: Tensor) -> int:
+    return math.prod(tensor.shape) * tensor.dtype.bytes
 
 
 def _in_registers(edit: Editor, total: str, reader: str, loop: str, lane: str) -> None:

@@ -95,6 +95,11 @@ class Template:
         found = getattr(self.rules, "promising", None)
         return list(found(workload, target, count)) if found else []
 
+    def least_besides(self, workload: Workload, target: Target) -> float:
+        """Cycles that all of its kernels take beside what sums of products take, at least, where it knows of such."""
+        found = getattr(self.rules, "least_besides", None)
+        return float(found(workload, target)) if found else 0.0
+
     def schedule(
         self, workload: Workload, config: Config, target: Target, interface: Interface | None = None
     ) -> Schedule:
@@ -156,15 +161,23 @@ def templates_for(
 
 def _by_time(able: list[Template], workload: Workload, target: Target) -> list[Template]:
     """The one first whose default should take the least time. What cannot take less than the best so far is not
-    lowered: its bound is its place."""
+    lowered: its bound is its place.
+
+    Of an algorithm that does more than to sum, the sums are taken to be no nearer to what they take at least than the
+    best of the others.
+    """
     if len(able) < 2:
         return able
-    times = {entry.name: _least(entry, workload, target) for entry in able}
-    best = math.inf
-    for entry in sorted(able, key=lambda entry: times[entry.name]):
+    least = {entry.name: (_least(entry, workload, target), entry.least_besides(workload, target)) for entry in able}
+    times, best, pace = dict[str, float](), math.inf, math.inf
+    for entry in sorted(able, key=lambda entry: (least[entry.name][1] > 0, sum(least[entry.name]))):
+        summing, besides = least[entry.name]
+        times[entry.name] = summing * (pace if besides and pace < math.inf else 1.0) + besides
         if times[entry.name] <= best:
             times[entry.name] = _expected(entry, workload, target)
             best = min(best, times[entry.name])
+            if summing and not besides:
+                pace = min(pace, times[entry.name] / summing)
     return sorted(able, key=lambda entry: times[entry.name])
 
 
