@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from autotune.lower.ir import Operand
 from autotune.tensor.dtype import DType
 from autotune.tensor.evaluate import evaluate, evaluate_parts
+from autotune.tensor.expr import Binary, Read, Table
 from autotune.tensor.layout import Array, Layout
 
 PART = 1 << 19
@@ -91,7 +93,7 @@ def _longest(operand: Operand) -> int | None:
     return max(_cut(layout, shape), key=lambda d: -(-shape[d] // layout.block(d)), default=None)
 
 
-# What is prepared from constants is computed in float64 and rounded once.
+# What is prepared from constants is computed in float64 and rounded once; in its own type where that is the same.
 
 
 def _whole(operand: Operand, inputs: Mapping[str, Array]) -> Array:
@@ -114,4 +116,21 @@ def _needed(operand: Operand, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _precision(operand: Operand) -> DType | None:
-    return DType.f64 if operand.dtype.is_float else None
+    return DType.f64 if operand.dtype.is_float and not _rounds_once(operand) else None
+
+
+def _rounds_once(operand: Operand) -> bool:
+    """Whether elements are of f32 and sums of no more than two of the weight's, each as it is or negated."""
+    assert operand.prepared is not None
+    if len(operand.prepared.stages) != 1:
+        return False
+    (stage,) = operand.prepared.stages
+    if stage.reducer is None or stage.reducer.name != "sum" or operand.dtype is not DType.f32:
+        return False
+    factor, element = (stage.body[0].a, stage.body[0].b) if isinstance(stage.body[0], Binary) else (None, None)
+    if not isinstance(factor, Table) or not isinstance(element, Read) or element.dtype is not DType.f32:
+        return False
+    along = factor.shape[-1]
+    rows = [factor.values[start : start + along] for start in range(0, len(factor.values), along)]
+    every = math.prod(axis.extent for axis in stage.reduce_axes) == along
+    return every and all({abs(v) for v in row} <= {0.0, 1.0} and sum(map(abs, row)) <= 2 for row in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
-from autotune.cost_model.expected import behind_caches, overlapped
+from autotune.cost_model.expected import LATE, behind_caches
 from autotune.errors import ScheduleError
 from autotune.ops import strassen
 from autotune.ops.registry import constant
@@ -55,8 +55,8 @@ class _Strassen(SketchedContraction):
 
     pixels: bool
 
-    def least_besides(self, workload: Workload, target: Target) -> float:
-        """Two passes, which nothing is multiplied beside: the data and its sums, the products and the result."""
+    def besides(self, workload: Workload, target: Target) -> float:
+        """Two passes in which nothing is multiplied: the data and its sums, the products and the result."""
         c = self.look(workload, target)
         assert c is not None
         state = c.schedule.state
@@ -68,7 +68,7 @@ class _Strassen(SketchedContraction):
         far = (given + sums + weights + products + results) / threads > l2
 
         def passing(moved: float) -> float:
-            return overlapped(0.0, moved / from_l2, moved / from_l3 if far else 0.0)
+            return moved / from_l3 + LATE * moved / from_l2 if far else moved / from_l2
 
         return passing((given + sums) / threads) + passing((products + results) / threads)
 

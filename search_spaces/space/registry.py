@@ -95,9 +95,9 @@ class Template:
         found = getattr(self.rules, "promising", None)
         return list(found(workload, target, count)) if found else []
 
-    def least_besides(self, workload: Workload, target: Target) -> float:
-        """Cycles that all of its kernels take beside what sums of products take, at least, where it knows of such."""
-        found = getattr(self.rules, "least_besides", None)
+    def besides(self, workload: Workload, target: Target) -> float:
+        """Cycles of what its kernels do beside sums, where they compute the sums as other templates do; else 0."""
+        found = getattr(self.rules, "besides", None)
         return float(found(workload, target)) if found else 0.0
 
     def schedule(
@@ -163,21 +163,23 @@ def _by_time(able: list[Template], workload: Workload, target: Target) -> list[T
     """The one first whose default should take the least time. What cannot take less than the best so far is not
     lowered: its bound is its place.
 
-    Of an algorithm that does more than to sum, the sums are taken to be no nearer to what they take at least than the
-    best of the others.
+    Nor is what computes fewer sums as others do, with something `besides`: its sums are taken to come as near to their
+    least time as those of the best of the others.
     """
     if len(able) < 2:
         return able
-    least = {entry.name: (_least(entry, workload, target), entry.least_besides(workload, target)) for entry in able}
+    least = {entry.name: (_least(entry, workload, target), entry.besides(workload, target)) for entry in able}
     times, best, pace = dict[str, float](), math.inf, math.inf
-    for entry in sorted(able, key=lambda entry: (least[entry.name][1] > 0, sum(least[entry.name]))):
+    for entry in sorted(able, key=lambda entry: (least[entry.name][1] > 0, least[entry.name][0])):
         summing, besides = least[entry.name]
-        times[entry.name] = summing * (pace if besides and pace < math.inf else 1.0) + besides
-        if times[entry.name] <= best:
+        if besides and pace < math.inf:
+            times[entry.name] = summing * pace + besides
+            continue
+        times[entry.name] = summing
+        if summing <= best:
             times[entry.name] = _expected(entry, workload, target)
             best = min(best, times[entry.name])
-            if summing and not besides:
-                pace = min(pace, times[entry.name] / summing)
+            pace = min(pace, times[entry.name] / summing) if summing else pace
     return sorted(able, key=lambda entry: times[entry.name])
 
 

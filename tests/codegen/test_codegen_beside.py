@@ -96,7 +96,7 @@ def test_a_helper_says_what_was_wrong_and_goes_on() -> None:
     helper = Helper()
     try:
         asked = "autotune.compiler.asked:default"
-        assert helper.call(asked, "{}", TARGET.to_json(), False) == ({"error": ANY}, b"")
+        assert helper.call(asked, "{}", TARGET.to_json(), False, False) == ({"error": ANY}, b"")
         assert helper.call("autotune.codegen.helper:compiled", function(1), CPU, FEATURES) is not None
         helper._process.kill()
         helper._process.wait()

@@ -100,3 +100,25 @@ def test_blocks_in_blocks_lie_where_they_are_read() -> None:
     ragged = layout.pack(values[:, :21])
     assert ragged.shape == memory.shape and not ragged[:, 2, 1, :, 1:].any()
     np.testing.assert_array_equal(layout.unpack(ragged, (4, 21)), values[:, :21])
+
+
+def test_sums_of_two_floats_are_rounded_once_in_their_own_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in float64: there is nothing to gain from computing Strassen's sums of quarters there."""
+    definition = compute_def(parse_workload("matmul a=8,64 b=64,32"), "strassen")
+    (stage,) = (stage for stage in definition.stages if stage.outputs[0].name == "strassen_u")
+    prepared = ComputeDef(tuple(t for t in definition.inputs if t.name == "in1"), (stage,), ("strassen_u",))
+    operand = Operand("strassen_u", DType.f32, stage.outputs[0].shape, Layout.row_major(3), "input", True, prepared)
+    weights = {"in1": (RNG.standard_normal((64, 32)) * 10.0 ** RNG.integers(-9, 9, (64, 32))).astype(np.float32)}
+    assert operands._precision(operand) is None
+    found = filled(operand, weights)
+    monkeypatch.setattr(operands, "_rounds_once", lambda operand: False)
+    assert operands._precision(operand) is DType.f64
+    np.testing.assert_array_equal(found, filled(operand, weights))
+
+
+def test_transforms_of_weights_are_computed_in_float64() -> None:
+    definition = compute_def(parse_workload("conv2d data=1,8,8,8 weight=8,8,3,3 pad=1"), "winograd_f4")
+    (stage,) = (stage for stage in definition.stages if stage.outputs[0].name == "wino_u")
+    prepared = ComputeDef(tuple(t for t in definition.inputs if t.name == "in1"), (stage,), ("wino_u",))
+    operand = Operand("wino_u", DType.f32, stage.outputs[0].shape, Layout.row_major(4), "input", True, prepared)
+    assert operands._precision(operand) is DType.f64
