@@ -55,10 +55,10 @@ class _Strassen(SketchedContraction):
 
     pixels: bool
 
-    def besides(self, workload: Workload, target: Target) -> float:
-        """Two passes in which nothing is multiplied: the data and its sums, the products and the result."""
-        c = self.look(workload, target)
-        assert c is not None
+    def instead(self, workload: Workload, target: Target) -> tuple[float, float]:
+        """Seven products for eight, and two passes: the data and its sums, the products and the result."""
+        c, plain = self.look(workload, target), contraction(workload, target)
+        assert c is not None and plain is not None
         state = c.schedule.state
         sums, weights, products = (_bytes(state.tensor(n)) for n in (strassen.LEFT, strassen.RIGHT, strassen.PRODUCTS))
         given = max(_bytes(read.tensor) for read in state.stage(strassen.LEFT).reads())
@@ -70,7 +70,7 @@ class _Strassen(SketchedContraction):
         def passing(moved: float) -> float:
             return moved / from_l3 + LATE * moved / from_l2 if far else moved / from_l2
 
-        return passing((given + sums) / threads) + passing((products + results) / threads)
+        return c.points / plain.points, passing((given + sums) / threads) + passing((products + results) / threads)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         edit = Editor(schedule)

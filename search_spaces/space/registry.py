@@ -95,10 +95,11 @@ class Template:
         found = getattr(self.rules, "promising", None)
         return list(found(workload, target, count)) if found else []
 
-    def besides(self, workload: Workload, target: Target) -> float:
-        """Cycles of what its kernels do beside sums, where they compute the sums as other templates do; else 0."""
-        found = getattr(self.rules, "besides", None)
-        return float(found(workload, target)) if found else 0.0
+    def instead(self, workload: Workload, target: Target) -> tuple[float, float] | None:
+        """Where its kernels compute the sums of others, but fewer: the share of them that is left, and the cycles of
+        what they do besides."""
+        found = getattr(self.rules, "instead", None)
+        return found(workload, target) if found else None
 
     def schedule(
         self, workload: Workload, config: Config, target: Target, interface: Interface | None = None
@@ -161,25 +162,20 @@ def templates_for(
 
 def _by_time(able: list[Template], workload: Workload, target: Target) -> list[Template]:
     """The one first whose default should take the least time. What cannot take less than the best so far is not
-    lowered: its bound is its place.
-
-    Nor is what computes fewer sums as others do, with something `besides`: its sums are taken to come as near to their
-    least time as those of the best of the others.
+    lowered: its bound is its place. Nor is what does something `instead` of others, after which it takes its place.
     """
     if len(able) < 2:
         return able
-    least = {entry.name: (_least(entry, workload, target), entry.besides(workload, target)) for entry in able}
-    times, best, pace = dict[str, float](), math.inf, math.inf
-    for entry in sorted(able, key=lambda entry: (least[entry.name][1] > 0, least[entry.name][0])):
-        summing, besides = least[entry.name]
-        if besides and pace < math.inf:
-            times[entry.name] = summing * pace + besides
-            continue
-        times[entry.name] = summing
-        if summing <= best:
+    instead = {entry.name: found for entry in able if (found := entry.instead(workload, target)) is not None}
+    others = [entry for entry in able if entry.name not in instead] or able
+    times = {entry.name: _least(entry, workload, target) for entry in others}
+    best = math.inf
+    for entry in sorted(others, key=lambda entry: times[entry.name]):
+        if times[entry.name] <= best:
             times[entry.name] = _expected(entry, workload, target)
             best = min(best, times[entry.name])
-            pace = min(pace, times[entry.name] / summing) if summing else pace
+    for name, (share, besides) in instead.items():
+        times.setdefault(name, share * best + besides)
     return sorted(able, key=lambda entry: times[entry.name])
 
 
