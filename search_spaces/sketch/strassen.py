@@ -14,7 +14,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
 from autotune.schedule.state import REGISTER
 from autotune.search_spaces.library.anchored import anchored
-from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction, with_one_output
+from autotune.search_spaces.sketch.contraction import SHORT, Contraction, analysed, contraction, with_one_output
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.search_spaces.sketch.template import AMONG_ALGORITHMS, FIRST, SketchedContraction
 from autotune.search_spaces.sketch.tiling import Tiles
@@ -27,7 +27,7 @@ from autotune.tensor.stage import Tensor
 
 def _seven(algorithm: str, workload: Workload, target: Target) -> Contraction | None:
     """The contraction of the seven products; None where the weight is no constant, an instruction multiplies what is
-    narrow, an end is for data to decide, or halves have no whole vectors."""
+    narrow, an end is for data to decide, or halves have no whole vectors or few terms."""
     anchor, plain = workload.anchor, contraction(workload, target)
     if anchor is None or anchor.op not in strassen.OPERATORS or plain is None or plain.ended:
         return None
@@ -41,7 +41,8 @@ def _seven(algorithm: str, workload: Workload, target: Target) -> Contraction | 
         return None
     state, lanes = schedule.state, target.lanes(DType.f32.bytes)
     left, right, products = (state.tensor(name) for name in (strassen.LEFT, strassen.RIGHT, strassen.PRODUCTS))
-    if right.shape[1] % target.lanes(left.dtype.bytes) or right.shape[2] % lanes:
+    terms, columns = right.shape[1:]
+    if terms < SHORT or terms % target.lanes(left.dtype.bytes) or columns % lanes:
         return None
     if anchor.op != "matmul":  # as the result lies, so that vectors of either follow one another
         last = len(products.shape) - 1
@@ -70,7 +71,8 @@ class _Strassen(SketchedContraction):
         def passing(moved: float) -> float:
             return moved / from_l3 + LATE * moved / from_l2 if far else moved / from_l2
 
-        return c.points / plain.points, passing((given + sums) / threads) + passing((products + results) / threads)
+        moving = passing((given + sums) / threads) + passing((products + results) / threads)
+        return c.points / plain.points, moving + (2 * target.core.barrier_cycles if threads > 1 else 0.0)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         edit = Editor(schedule)

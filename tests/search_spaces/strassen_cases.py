@@ -10,7 +10,7 @@ from autotune.ops.workload import Workload
 
 def random_halves(rng: random.Random, op: str, *, exact: bool) -> Workload:
     """Sizes that can be cut in two, rows and images that cannot, batches, transposes and epilogues."""
-    inner, columns = (32 * rng.randint(1, 4) for _ in range(2))
+    inner, columns = rng.choice((128, 192, 256)), 32 * rng.randint(1, 4)
     one, other = rng.choice((("u8", "i8"), ("u8", "u8"), ("i8", "i8"))) if exact else ("f32", "f32")
     rest = rng.choice(("", "+ bias", "+ bias + residual", "+ abs"))
     if op == "matmul":
