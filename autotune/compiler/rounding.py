@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable
 
 from autotune.lower.partial_sums import TERMS
-from autotune.ops import strassen, winograd
+from autotune.ops import winograd
 from autotune.ops.conv import Conv
-from autotune.ops.registry import compute_def
+from autotune.ops.registry import compute_def, known_algorithm
 from autotune.ops.workload import Workload
 
 ROUNDING = 1 / math.sqrt(6) * 2.0**-24
@@ -34,8 +34,8 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
             winograd.terms(size),
             winograd.amplification(winograd.TILES[algorithm], winograd.taps(size)),
         )
-    elif algorithm in strassen.NAMES:
-        amplified = strassen.amplification()
+    elif (known := known_algorithm(workload, algorithm)) is not None:
+        amplified = known.error
     part = min(terms, TERMS)
     return ROUNDING * (1 + amplified * math.sqrt((part + terms / part) / 2))
 

@@ -50,6 +50,10 @@ def test_expected_errors_grow_with_sums_and_with_tiles() -> None:
     errors = [expected(conv, f"winograd_{tile}") for tile in ("f2", "f4x2", "f4", "f5", "f6")]
     assert errors == sorted(errors)
     assert errors[0] < 1.1 * expected(conv)
+    product = parse_workload("matmul a=64,512 b=512,64")
+    assert 1.2 * expected(product) < expected(product, "strassen") < 1.8 * expected(product)
+    of_bytes = parse_workload("matmul a=64,512:u8 b=512,64:i8 + cast to=f32 + exp")
+    assert expected(of_bytes, "strassen_exact") == expected(of_bytes) > 0, "its sums are as exact as the plain ones"
     assert expected(parse_workload("add a=8:i32 b=8:i32")) == 0.0
 
 
