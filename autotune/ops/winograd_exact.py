@@ -110,7 +110,7 @@ def _count(op: str, name: str, types: Sequence[TensorType], attrs: Mapping[str, 
 
 
 for _op, _name in itertools.product(OPERATORS, TILES):
-    algorithm(_op, _name, multiplications=functools.partial(_count, _op, _name), factor=FACTOR)(
+    algorithm(_op, _name, multiplications=functools.partial(_count, _op, _name), factor=FACTOR, prepared=(1,))(
         functools.partial(_winograd, _op, _name)
     )
 

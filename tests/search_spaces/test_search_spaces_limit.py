@@ -88,6 +88,8 @@ def test_winograd_of_bytes_saves_less_where_bytes_are_multiplied_by_fours(mcpu: 
     plain, best = multiplying(workload, target.core)
     assert plain / best == pytest.approx(saved, rel=0.1)
     assert multiplying(workload, target.core, strict_fp=True) == (plain, best)
+    of_the_run = parse_workload("conv2d data=1,64,56,56:u8 weight=var:64,64,3,3:i8")
+    assert multiplying(of_the_run, target.core) == (plain, plain), "what it makes of weights takes too long in a run"
 
 
 @pytest.mark.parametrize(
