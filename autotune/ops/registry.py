@@ -183,19 +183,13 @@ def fewer_multiplications(workload: Workload, *, strict_fp: bool = False) -> dic
     if anchor is None:
         return found
     types = [workload.types()[i] for i in anchor.inputs]
-    known = [constant(workload, i) for i in anchor.inputs]
+    known = [workload.is_constant(i) for i in anchor.inputs]
     for entry in (lookup_algorithm(anchor.op, name) for name in algorithms(anchor.op)):
         able = (entry.strict or not strict_fp) and all(known[number] for number in entry.prepared)
         count = entry.multiplications(types, dict(anchor.attrs)) if able else None
         if count is not None:
             found[entry.factor] = min(count, found.get(entry.factor, count))
     return found
-
-
-def constant(workload: Workload, value: int) -> bool:
-    """Whether a value is a constant operand, as it is or converted."""
-    given = workload.source(value)
-    return given < len(workload.inputs) and workload.inputs[given].constant
 
 
 def has_trait(op: str, *traits: Trait) -> bool:

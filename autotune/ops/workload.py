@@ -126,6 +126,11 @@ class Workload:
             value = node.inputs[0]
         return value
 
+    def is_constant(self, value: int) -> bool:
+        """Whether a value is a constant operand, as it is or converted."""
+        given = self.source(value)
+        return given < len(self.inputs) and self.inputs[given].constant
+
     @property
     def anchor_key(self) -> str:
         """The key of the anchor alone: kernels that differ only in prologue and epilogue share it (transfer)."""

@@ -34,7 +34,7 @@ class LoopFootprint:
 def footprints(program: LoopProgram) -> list[LoopFootprint]:
     """Every loop around other loops, parents first: those whose turns are more than a few instructions.
 
-    What a turn touches of a buffer is counted as the box around all its places.
+    What a turn touches of a buffer is counted as the box around all its places, but for what loops step over.
     """
     return list(_loops(program.body, 0, {}))
 

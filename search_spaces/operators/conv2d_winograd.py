@@ -14,7 +14,7 @@ import itertools
 import math
 
 from autotune.ops import winograd, winograd_exact
-from autotune.ops.registry import constant, lookup
+from autotune.ops.registry import lookup
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.dot_products import DOT_PRODUCTS, PAIRS
@@ -69,7 +69,7 @@ class Winograd:
         others = all(n is anchor or lookup(n.op).elementwise for n in workload.nodes)
         data, weight = (DType(types[i].dtype) for i in anchor.inputs)
         if self.exact:
-            known = constant(workload, anchor.inputs[1])
+            known = workload.is_constant(anchor.inputs[1])
             return whole and others and known and winograd_exact.applies_exactly(p, self.tile, data, weight)
         return whole and others and winograd.applies(p, self.tile) and {data, weight} == {DType.f32}
 

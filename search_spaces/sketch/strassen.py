@@ -8,7 +8,6 @@ import math
 from autotune.cost_model.expected import LATE, behind_caches
 from autotune.errors import ScheduleError
 from autotune.ops import strassen
-from autotune.ops.registry import constant
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.editor import Editor
@@ -31,7 +30,7 @@ def _seven(algorithm: str, workload: Workload, target: Target) -> Contraction | 
     anchor, plain = workload.anchor, contraction(workload, target)
     if anchor is None or anchor.op not in strassen.OPERATORS or plain is None or plain.ended:
         return None
-    if not constant(workload, anchor.inputs[1]) or any(not f.dot.widened for f in plain.foldings):
+    if not workload.is_constant(anchor.inputs[1]) or any(not f.dot.widened for f in plain.foldings):
         return None
     if with_one_output(workload, algorithm) is None:
         return None
@@ -145,7 +144,7 @@ def _rules(op: str, name: str) -> None:
 
     rank = FIRST if op == "matmul" else AMONG_ALGORITHMS
     exact = strassen.NAMES[name][0].is_int
-    template(f"{op}.{name}", op=op, weight=0.5, priority=rank, strict=exact, lone=True)(Rules)
+    template(f"{op}.{name}", op=op, priority=rank, strict=exact, lone=True)(Rules)
 
 
 for _op in strassen.OPERATORS:
