@@ -16,6 +16,9 @@ from autotune.core import LINE
 from autotune.lower.ir import Buffer, For, Load, Prefetch, Stmt, Store, body_of, expressions, statements, with_body
 from autotune.tensor.linear import Linear
 
+NEAR = 1 << 18
+"""Bytes that a second cache holds beside all else."""
+
 READ_AGAIN = 2
 """How often a turn must read its part, on the whole: what is read once is asked for by who reads it."""
 
@@ -102,24 +105,32 @@ def onward(now: Prefetch, then: Prefetch, loops: Iterable[tuple[str, int]], dist
 
 
 def spread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The nest with requests for what comes spread over the turns of the innermost loop whose turns read parts again
-    and again, one behind the other; without those for which there is no such loop."""
+    """The nest with requests for what comes spread over the turns of the loop whose turns read parts again and again,
+    one behind the other; without those for which there is no such loop.
+
+    Of several such loops it is the outermost whose parts stay near, since what others come to has been read before;
+    where no part does, the innermost.
+    """
     if not any(isinstance(stmt, Prefetch) and stmt.coming for stmt in statements(body)):
         return body
     return tuple(_replaced([_visit(stmt) for stmt in body], lambda _: ()))
 
 
 def _visit(stmt: Stmt) -> Stmt:
-    new = with_body(stmt, tuple(map(_visit, body_of(stmt))))
-    if isinstance(new, For):
-        asking = list(_asking(new.body, ()))
+    near = _each_settled(stmt, NEAR)
+    return _each_settled(with_body(near, tuple(map(_visit, body_of(near)))), math.inf)
+
+
+def _each_settled(stmt: Stmt, most: float) -> Stmt:
+    if isinstance(stmt, For):
+        asking = list(_asking(stmt.body, ()))
         for name in dict.fromkeys(one.request.buffer.name for one in asking):
-            new = _settled(new, [one for one in asking if one.request.buffer.name == name])
-    return new
+            stmt = _settled(stmt, [one for one in asking if one.request.buffer.name == name], most)
+    return stmt
 
 
-def _settled(loop: For, asking: Sequence[_Asking]) -> For:
-    """With the requests for one buffer, if turns of this loop read parts of it one behind the other.
+def _settled(loop: For, asking: Sequence[_Asking], most: float) -> For:
+    """With the requests for one buffer, if turns of this loop read parts of it, of so many bytes at most, one by one.
 
     Where a part is longer than the way to the next, loops inside go through memory in larger steps than this one: what
     lies between their steps is read in other turns of this loop, and would be asked for in each of them.
@@ -127,6 +138,8 @@ def _settled(loop: For, asking: Sequence[_Asking]) -> For:
     steps, starts = {one.step(loop.var) for one in asking}, {str(one.start): one.part for one in reversed(asking)}
     part = sum(starts.values())  # those that begin elsewhere read another piece of it
     if not 0 < part <= min(steps) or len(steps) > 1 or sum(one.read for one in asking) < READ_AGAIN * part:
+        return loop
+    if part * asking[0].request.buffer.dtype.bytes > most:
         return loop
     each = -(-part // sum(one.turns for one in asking))
     made, before = list[tuple[Stmt, ...]](), 0
