@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from autotune.lower.ir import Operand
 from autotune.tensor.dtype import DType
 from autotune.tensor.evaluate import evaluate, evaluate_parts
-from autotune.tensor.expr import Binary, Read, Table
+from autotune.tensor.expr import Binary, Cast, Read, Table, walk
 from autotune.tensor.layout import Array, Layout
 
 PART = 1 << 19
@@ -116,7 +116,16 @@ def _needed(operand: Operand, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _precision(operand: Operand) -> DType | None:
-    return DType.f64 if operand.dtype.is_float and not _rounds_once(operand) else None
+    own = not operand.dtype.is_float or _rounds_once(operand) or _rounds_by_itself(operand)
+    return None if own else DType.f64
+
+
+def _rounds_by_itself(operand: Operand) -> bool:
+    """Whether the definition says what rounding leaves, and so when to round."""
+    assert operand.prepared is not None
+    bodies = [body for stage in operand.prepared.stages for body in stage.body]
+    casts = [e for body in bodies for e in walk(body) if isinstance(e, Cast) and isinstance(e.a, Cast)]
+    return any(e.dtype.is_float and e.a.dtype.is_float and e.dtype.bytes > e.a.dtype.bytes for e in casts)
 
 
 def _rounds_once(operand: Operand) -> bool:

@@ -23,6 +23,10 @@ from autotune.tensor.stage import Axis
 Array = npt.NDArray[Any]
 
 
+FEW = 8
+"""Indices of an axis that are looked at one by one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A rectangle of points: `start <= axis < start + extent` for each axis, in order."""
@@ -105,7 +109,7 @@ class Interpreter:
         if isinstance(e, Unary):
             return np.asarray(_UNARY[e.op](self.value(e.a, box)))
         if isinstance(e, Select):
-            return np.where(self.value(e.condition, box), self.value(e.a, box), self.value(e.b, box))
+            return self._either(e, np.asarray(self.value(e.condition, box)), box)
         if isinstance(e, Cast):
             source = self.value(e.a, box)
             if e.dtype.is_int and source.dtype.kind == "f":
@@ -121,6 +125,19 @@ class Interpreter:
             values = np.array(e.values, dtype=self.number(e.dtype)).reshape(e.shape)
             return self._element(values, e, e.indices, None, None, box)
         raise TypeError(f"{type(e).__name__} has no value")
+
+    def _either(self, e: Select, chosen: Array, box: Box) -> Array:
+        """One of two values at every point; where few indices of one axis decide, only that one is computed."""
+        if chosen.all() or not chosen.any():
+            return self.value(e.a if chosen.all() else e.b, box)
+        varied = [d for d, extent in enumerate(chosen.shape) if extent > 1]
+        if len(varied) > 1 or chosen.size > FEW or chosen.ndim < len(box.names):
+            return np.where(chosen, self.value(e.a, box), self.value(e.b, box))
+        (d,) = varied
+        each = [self.value(e.a if which else e.b, box.part(d, n, 1)) for n, which in enumerate(chosen.ravel().tolist())]
+        return np.concatenate(
+            np.broadcast_arrays(*(np.reshape(x, x.shape or (1,) * chosen.ndim) for x in each)), axis=d
+        )
 
     def _element(
         self, array: Array, e: Expr, indices: tuple[Expr, ...], when: Expr | None, otherwise: Any, box: Box

@@ -231,3 +231,17 @@ def test_all_tensors_and_wrong_inputs() -> None:
 def test_an_empty_result() -> None:
     x = ten("x", 0, 3)
     assert value(compute((0, 3), lambda i, j: x[i, j] + 1.0, "o"), x=np.ones((0, 3))).shape == (0, 3)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5), (4, 3, 5), (3, 1, 1), (1, 9, 3)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_of_two_values_the_one_that_few_indices_choose(shape: tuple[int, ...], axis: int) -> None:
+    """Whole slices of one or the other, or element by element: the same numbers."""
+    x = placeholder(shape)
+    y = compute(
+        shape, lambda *at: select(at[axis] < 2, x[at] * 2.0, select(at[axis] < 3, const(7.0, "f32"), x[at])), "y"
+    )
+    values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    found = evaluate(ComputeDef.build([x], [y]), {"x": values})["y"]
+    at = np.arange(shape[axis]).reshape([-1 if d == axis else 1 for d in range(3)])
+    np.testing.assert_array_equal(found, np.where(at < 2, values * 2, np.where(at < 3, np.float32(7), values)))
