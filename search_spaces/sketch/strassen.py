@@ -56,7 +56,8 @@ class _Strassen(SketchedContraction):
     pixels: bool
 
     def instead(self, workload: Workload, target: Target) -> tuple[float, float]:
-        """Seven products for eight, and two passes: the data and its sums, the products and the result."""
+        """Seven products for eight, two passes (the data and its sums, the products and the result), and what the sums
+        of weights have more than these."""
         c, plain = self.look(workload, target), contraction(workload, target)
         assert c is not None and plain is not None
         state = c.schedule.state
@@ -70,7 +71,9 @@ class _Strassen(SketchedContraction):
         def passing(moved: float) -> float:
             return moved / from_l3 + LATE * moved / from_l2 if far else moved / from_l2
 
-        moving = passing((given + sums) / threads) + passing((products + results) / threads)
+        given_weights = sum(_bytes(t) for t in c.schedule.compute.inputs if t.constant and len(t.shape) > 1)
+        more = max(weights - given_weights, 0) / threads / from_l3 if weights / threads > l2 else 0.0
+        moving = more + passing((given + sums) / threads) + passing((products + results) / threads)
         return c.points / plain.points, moving + (2 * target.core.barrier_cycles if threads > 1 else 0.0)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:

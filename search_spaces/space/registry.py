@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from autotune.search_spaces.space.interface import Interface
     from autotune.target import Target
 
+DOUBTED = 1.25
+"""Of the time of the plain sum, what the loops of who takes its place may say at most: of those that are as fast they
+say a tenth more (docs/adr/0018)."""
+
 
 class TemplateRules(Protocol):
     """What the author of a template writes. Configs here carry no `template` entry."""
@@ -162,21 +166,34 @@ def templates_for(
 
 def _by_time(able: list[Template], workload: Workload, target: Target) -> list[Template]:
     """The one first whose default should take the least time. What cannot take less than the best so far is not
-    lowered: its bound is its place. Nor is what does something `instead` of others, after which it takes its place.
+    lowered: its bound is its place. Nor is what does something `instead` of the plain sum, whose time gives it its own,
+    unless it would be first: what its loops say is more by a tenth than it takes, but not by a quarter.
     """
     if len(able) < 2:
         return able
     instead = {entry.name: found for entry in able if (found := entry.instead(workload, target)) is not None}
     others = [entry for entry in able if entry.name not in instead] or able
-    times = {entry.name: _least(entry, workload, target) for entry in others}
-    best = math.inf
-    for entry in sorted(others, key=lambda entry: times[entry.name]):
+    times = _times(others, workload, target)
+    if instead:
+        plain = [entry for entry in others if entry.algorithm in (None, "direct")]
+        best = min(_times(plain, workload, target).values(), default=math.inf)
+        for name, (share, besides) in instead.items():
+            times.setdefault(name, share * best + besides)
+        first = min(able, key=lambda entry: times[entry.name])
+        if first.name in instead:
+            read_off = _expected(first, workload, target)
+            times[first.name] = read_off if read_off > DOUBTED * best else times[first.name]
+    return sorted(able, key=lambda entry: times[entry.name])
+
+
+def _times(entries: list[Template], workload: Workload, target: Target) -> dict[str, float]:
+    """Cycles that each should take, or what it cannot do in less, where that is more than the least of all."""
+    times, best = {entry.name: _least(entry, workload, target) for entry in entries}, math.inf
+    for entry in sorted(entries, key=lambda entry: times[entry.name]):
         if times[entry.name] <= best:
             times[entry.name] = _expected(entry, workload, target)
             best = min(best, times[entry.name])
-    for name, (share, besides) in instead.items():
-        times.setdefault(name, share * best + besides)
-    return sorted(able, key=lambda entry: times[entry.name])
+    return times
 
 
 def _able(workload: Workload, target: Target, strict_fp: bool, shared: bool) -> tuple[list[Template], list[Template]]:

@@ -101,3 +101,10 @@ def test_loops_of_one_turn_do_not_count_among_those_that_threads_share() -> None
     tilings = [space.tiling(one) for one in (config, named)]
     plain, same = space.numbers.of(Batch.of(space.numbers.c, tilings))
     np.testing.assert_allclose(plain, same)
+
+
+def test_weights_that_come_slowly_are_not_made_more() -> None:
+    """Seven quarters in place of four, from memory that brings 8 bytes a cycle."""
+    for text in (LAYER, "conv2d data=1,512,7,7 weight=2048,512,1,1"):
+        server = fixed("x86 -mcpu=icelake-server -num-cores=1")
+        assert not templates_for(parse_workload(text), server)[0].name.endswith("strassen")
