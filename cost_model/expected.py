@@ -27,6 +27,7 @@ from autotune.lower.ir import (
     statements,
     with_body,
 )
+from autotune.schedule.dot_products import on_tiles
 from autotune.schedule.state import PARALLEL, SERIAL
 from autotune.target import Target
 from autotune.tensor.compute_def import ComputeDef
@@ -63,8 +64,9 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
     for n, (stmts, around) in enumerate(nests):
         moving = [cycles[n] for cycles in moved]
         arithmetic = _issued(counted(stmts, around, target), target)
-        # What is asked for early comes meanwhile.
-        asked = sum(traffic.touches[name].lines(LINE) for name in _asked(stmts) & traffic.touches.keys())
+        # What is asked for early comes meanwhile; but not beside tiles, whose loads take all buffers for lines.
+        early = set[str]() if _multiplies_tiles(stmts) else _asked(stmts)
+        asked = sum(traffic.touches[name].lines(LINE) for name in early & traffic.touches.keys())
         late = [max(cycles - asked / rate, 0.0) for cycles, rate in zip(moving[1:], (from_l3, memory / threads))]
         total += max(arithmetic, *moving) + LATE * (moving[0] + sum(late))
     return total + (_meetings(program.body) * core.barrier_cycles if threads > 1 else 0.0)
@@ -131,6 +133,10 @@ def overlapped(arithmetic: float, *moving: float) -> float:
 def _asked(stmts: Sequence[Stmt]) -> set[str]:
     """Buffers whose lines are asked for while others are worked on; a few turns ahead memory may still be late."""
     return {s.buffer.name for s in statements(tuple(stmts)) if isinstance(s, Prefetch) and s.early}
+
+
+def _multiplies_tiles(stmts: Sequence[Stmt]) -> bool:
+    return any(isinstance(s, For) and on_tiles(s.mark) for s in statements(tuple(stmts)))
 
 
 def _issued(found: Instructions, target: Target) -> float:

@@ -71,6 +71,7 @@ class Contraction:
         body: of a map, an element's work in multiply-adds.
         edges: numbers of the spatial axes on which conditions depend: of a map all, of a sum those of reads whose zeros
             do not lie in memory. Tiles at their ends are code of their own.
+        folded: without one of the instructions it is nothing to try.
     """
 
     schedule: Schedule
@@ -88,6 +89,7 @@ class Contraction:
     product: bool = True
     body: int = 1
     edges: tuple[int, ...] = ()
+    folded: bool = False
 
     @property
     def reads(self) -> tuple[Factor, ...]:

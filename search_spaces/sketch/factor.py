@@ -111,7 +111,7 @@ def factor_of(state: State, s: StageState, read: Read, periods: dict[str, int]) 
     blocked = {name for d, parts in enumerate(steps) for name, _ in parts if laid.block(d) > 1}
     even = frozenset(name for name, step in strides if step is not None) - jumping - blocked
     if read.when is not None and not lies_in_memory(read, ranges, laid):
-        even = frozenset()
+        even -= {v.name for v in walk(read.when) if isinstance(v, Var)}  # along others all or none is there
     return Factor(*shape, tuple(steps), strides, plain, tuple(guarded), tuple(starts), rooms, runs, even)
 
 

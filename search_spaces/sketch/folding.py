@@ -53,12 +53,14 @@ def folding_of(s: StageState, dot: DotProduct, factors: list[Factor], target: Ta
         return None
     found = []
     for n, a in enumerate(s.stage.reduce_axes):
+        if not all(a.name in f.axes() for f in factors):
+            continue
         extent = -(-a.extent // dot.extent) * dot.extent
-        panels = tuple(f.room(a.name) < extent for f in factors if a.name in f.axes())
+        panels = tuple(f.room(a.name) < extent for f in factors)
         # Whatever an integer is, zero times it is zero; a float may be infinite.
         zeros = tuple(dot.total.is_int and f.plain and (f.constant or not ends) for f, ends in zip(factors, panels))
         beside = all(_beside(f, a.name, dot, ends) for f, ends in zip(factors, panels))
-        if len(panels) == len(factors) and beside and (extent == a.extent or any(zeros)):
+        if beside and (extent == a.extent or any(zeros)):
             found.append(Folding(dot, n, lanes, extent, panels, zeros, upright))
 
     def cost(f: Folding) -> tuple[int, float]:

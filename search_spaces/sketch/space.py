@@ -319,11 +319,11 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
             knobs.append(Choice(f"pack.{f.tensor}", (NO, ONCE, BLOCK)))
     knobs.append(Choice("shared", tuple(range(1, min(len(spatial), 3) + 1))))
     if c.foldings:
-        knobs.append(Choice("dot", (*(f.dot.name for f in c.foldings), NO)))
+        knobs.append(Choice("dot", (*(f.dot.name for f in c.foldings), *(() if c.folded else (NO,)))))
     if from_afar(c, target):
         knobs += [Choice("ahead", AHEAD), flag("stream")]
     if any(f.guarded for f in c.factors) and not c.edges:
-        knobs.append(Choice("skip", (False, True)))
+        knobs.append(Choice("skip", (True,) if c.folded else (False, True)))
 
     def fits(config: Config) -> bool:
         t = tiling_of(config)

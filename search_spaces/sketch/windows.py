@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,9 +136,9 @@ class Windows:
         for f in c.factors:
             for d in f.guarded:
                 axes = [n for n, a in enumerate(c.spatial) if a.name in dict(f.steps[d])]
-                if len(axes) == 1 and skipping.any():
-                    sizes = b.elements()[:, axes[0]]
-                    shares = {n: inside(c, f, d, axes[0], n) for n in np.unique(sizes).tolist()}
+                if len(axes) <= 1 and skipping.any():
+                    sizes = b.elements()[:, axes[0]] if axes else np.ones(len(b.vector), np.int64)
+                    shares = {n: inside(c, f, d, axes, n) for n in np.unique(sizes).tolist()}
                     folded = [n for n, x in enumerate(c.foldings, 1) if c.reduce[x.axis].name in dict(f.steps[d])]
                     left = np.array([shares[n] for n in sizes.tolist()])
                     kept *= np.where(skipping & ~np.isin(b.dot, folded), left, 1.0)
@@ -156,14 +157,15 @@ class Windows:
         return found
 
 
-def inside(c: Contraction, f: Factor, d: int, axis: int, size: int) -> float:
+def inside(c: Contraction, f: Factor, d: int, axes: Sequence[int], size: int) -> float:
     """Share of (tile, term) pairs of which some element lies inside of a guarded dimension of a factor.
 
     Args:
-        d: the dimension. `axis`: the spatial axis that moves in it. `size`: of a tile along that axis.
+        d: the dimension. `axes`: the spatial axis that moves in it, if there is one. `size`: of a tile along that axis.
     """
-    steps, extent = dict(f.steps[d]), c.spatial[axis].extent
-    places = np.arange(-(-extent // size) * size).clip(max=extent - 1) * steps[c.spatial[axis].name]
+    steps, places = dict(f.steps[d]), np.zeros(1, np.int64)
+    for a in (c.spatial[n] for n in axes):
+        places = np.arange(-(-a.extent // size) * size).clip(max=a.extent - 1) * steps[a.name]
     terms = np.zeros(1, np.int64)
     for a in c.reduce:
         if a.name in steps:

@@ -15,6 +15,7 @@ from autotune.search_spaces.operators import (
     plain,
     recurrent,
 )
+from autotune.search_spaces.sketch import pieces as sketch_pieces
 from autotune.search_spaces.sketch import scaled as sketch_scaled
 from autotune.search_spaces.sketch import scaled_digits as sketch_scaled_digits
 from autotune.search_spaces.sketch import strassen as sketch_strassen
@@ -33,6 +34,7 @@ TEMPLATE_MODULES = (
     plain,
     recurrent,
     sketch_contraction,
+    sketch_pieces,
     sketch_scaled,
     sketch_scaled_digits,
     sketch_strassen,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from autotune.lower.ir import Barrier, Buffer, Condition, For, If, Load, LoopProgram, Once, Stmt, Store, map_expr
+from autotune.lower.ir import Barrier, Buffer, Condition, For, If, Index, Load, LoopProgram, Once, Stmt, Store, map_expr
+from autotune.lower.operands import fill_operand
 from autotune.measure.reference import Array
 from autotune.tensor.expr import Const, Expr
 from autotune.tensor.interpret import Box, Interpreter
@@ -21,7 +22,12 @@ def execute(program: LoopProgram, inputs: Mapping[str, Array]) -> dict[str, Arra
     memory: dict[str, Array] = {}
     for operand, buffer in zip(program.operands, program.buffers):
         given = operand.role == "input"
-        packed = operand.layout.pack(inputs[operand.name]) if given else np.zeros(buffer.shape, buffer.dtype.numpy)
+        if operand.prepared is not None:
+            packed = np.zeros(operand.bytes, np.uint8)
+            fill_operand(operand, inputs, packed)
+            packed = packed.view(buffer.dtype.numpy).reshape(operand.layout.physical_shape(operand.shape))
+        else:
+            packed = operand.layout.pack(inputs[operand.name]) if given else np.zeros(buffer.shape, buffer.dtype.numpy)
         memory[operand.name] = packed.reshape(buffer.shape)
     for buffer in program.buffers[len(program.operands) :]:
         memory[buffer.name] = np.full(buffer.shape, _POISON, buffer.dtype.numpy)
@@ -67,10 +73,12 @@ def _holds(c: Condition, at: Mapping[str, int], memory: dict[str, Array]) -> boo
 
 def _value(e: Expr, at: Mapping[str, int], memory: dict[str, Array]) -> Array:
     def leaf(x: Expr) -> Expr:
+        if isinstance(x, Index):
+            return Const(_number(x.value, at), x.dtype)
         assert isinstance(x, Load), x
         if all(_holds(c, at, memory) for c in x.when):
             return Const(memory[x.buffer.name][_place(x.buffer, x.indices, at)].item(), x.dtype)
         assert x.otherwise is not None
         return x.otherwise
 
-    return np.asarray(Interpreter({}).value(map_expr(e, leaf, (Load,)), _NOWHERE))
+    return np.asarray(Interpreter({}).value(map_expr(e, leaf, (Load, Index)), _NOWHERE))

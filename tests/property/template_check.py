@@ -32,6 +32,7 @@ from tests.search_spaces import (
     generic_cases,
     halves_cases,
     matmul_cases,
+    pieces_cases,
     recurrent_cases,
     rows_cases,
     strassen_cases,
@@ -118,6 +119,10 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         return parse_workload(f"{text} pad={pad} stride={stride} {rest}"), None
     if "strassen" in entry.name:
         workload = strassen_cases.random_halves(rng, family, exact="exact" in entry.name)
+        plain = family == "matmul" or rng.random() < 0.5
+        return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
+    if entry.name.endswith(".pieces"):
+        workload = pieces_cases.random_product(rng, family)
         plain = family == "matmul" or rng.random() < 0.5
         return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
     if family.startswith("conv") and family != "conv2d":
