@@ -8,7 +8,7 @@ _WINDOWS = (
     (96, 56, 384, 1, 1), (48, 56, 192, 1, 1), (192, 28, 768, 1, 1), (384, 14, 1536, 1, 1), (768, 7, 3072, 1, 1),
     (384, 56, 96, 1, 1), (768, 28, 192, 1, 1), (80, 28, 240, 1, 1), (112, 14, 672, 1, 1), (256, 20, 512, 1, 1),
     (128, 40, 128, 3, 1), (192, 14, 192, 3, 1), (320, 7, 320, 3, 1), (48, 56, 48, 3, 1), (64, 80, 128, 3, 2),
-    (256, 40, 512, 1, 2), (24, 112, 64, 1, 1),
+    (256, 40, 512, 1, 2), (24, 112, 64, 1, 1), (768, 14, 1536, 1, 2),
 )  # fmt: skip
 """Channels, height and width, filters, their size, stride."""
 _SMALL_WINDOWS = ((112, 7, 672, 1, 1), (192, 7, 1152, 1, 1), (256, 7, 1024, 1, 1), (128, 14, 512, 1, 1))
@@ -98,6 +98,16 @@ def _tiles() -> Iterator[str]:
     for heads, m, k, n in _HEADS:
         yield f"matmul a=var:{heads},{m},{k}:u8 b=var:{heads},{k},{n}:i8"
         yield f"matmul a=var:{heads},{m},{k}:bf16 b=var:{heads},{k},{n}:bf16"
+
+
+def _pieces() -> Iterator[str]:
+    """Products of f32 whose weights are constant, which are multiplied as sums of bf16."""
+    for c, h, k, r, stride in (*_WINDOWS, *_SMALL_WINDOWS, *_HALF_WINDOWS):
+        yield f"conv2d data=1,{c},{h},{h} weight={k},{c},{r},{r} pad={r // 2} stride={stride} + bias + relu"
+    for c, h, k in _ADDED:
+        yield f"conv2d data=1,{c},{h},{h} weight={k},{c},1,1 + bias + residual + relu"
+    for m, k, n in (*_PRODUCTS, *_HALF_PRODUCTS, (128, 2048, 512), (197, 1024, 4096), (32, 1024, 4096)):
+        yield f"matmul a=var:{m},{k} b=const:{k},{n} + bias"
 
 
 TASKS: Mapping[str, Sequence[str]] = {
@@ -231,6 +241,7 @@ TASKS: Mapping[str, Sequence[str]] = {
         *(_half_product(*sizes) + " + cast to=bf16" for sizes in _HALF_PRODUCTS),
     ),
     "tiles": tuple(_tiles()),
+    "pieces": tuple(_pieces()),
     "layer": (
         "conv2d data=1,64,112,112 weight=128,64,3,3 pad=1 stride=2 + bias + relu",
         "conv2d data=1,96,56,56 weight=192,96,3,3 pad=1 stride=2 + bias + relu",

@@ -99,7 +99,8 @@ def candidates(space: TaskSpace, known: Mapping[Config, float], mix: Mixture, rn
         found += [config for config in liked if known.get(config, math.inf) > slow][: mix.liked]
         counted = sketch.foreseen(2 * mix.counted, sketch.cycles) if mix.counted else []
         found += [c for c in (one.replace(**{TEMPLATE: name}) for one in counted) if c not in known][: mix.counted]
-    best = sorted((c for c, s in known.items() if math.isfinite(s)), key=lambda c: known[c])[:ELITE] or found[:ELITE]
+    best = sorted((c for c, s in known.items() if math.isfinite(s)), key=lambda c: known[c])[:ELITE]
+    best = best or found[:ELITE] or space.defaults()
     others = [space.mutate(rng.choice(best), rng) for _ in range(mix.steps)]
     for name, _ in zip(itertools.cycle(sketches or [""]), range(mix.chance)):
         others.append(sketches[name].sample(rng).replace(**{TEMPLATE: name}) if name else space.sample(rng))
