@@ -102,11 +102,13 @@ def _tiles() -> Iterator[str]:
 
 def _pieces() -> Iterator[str]:
     """Products of f32 whose weights are constant, which are multiplied as sums of bf16."""
-    for c, h, k, r, stride in (*_WINDOWS, *_SMALL_WINDOWS, *_HALF_WINDOWS):
+    for c, h, k, r, stride in dict.fromkeys((*_WINDOWS, *_SMALL_WINDOWS, *_HALF_WINDOWS)):
+        if (c, r, stride) == (384, 3, 2):
+            continue  # `layer` has it
         yield f"conv2d data=1,{c},{h},{h} weight={k},{c},{r},{r} pad={r // 2} stride={stride} + bias + relu"
     for c, h, k in _ADDED:
         yield f"conv2d data=1,{c},{h},{h} weight={k},{c},1,1 + bias + residual + relu"
-    for m, k, n in (*_PRODUCTS, *_HALF_PRODUCTS, (128, 2048, 512), (197, 1024, 4096), (32, 1024, 4096)):
+    for m, k, n in dict.fromkeys((*_PRODUCTS, *_HALF_PRODUCTS, (128, 2048, 512), (197, 1024, 4096), (32, 1024, 4096))):
         yield f"matmul a=var:{m},{k} b=const:{k},{n} + bias"
 
 

@@ -131,7 +131,7 @@ class Interpreter:
         if chosen.all() or not chosen.any():
             return self.value(e.a if chosen.all() else e.b, box)
         varied = [d for d, extent in enumerate(chosen.shape) if extent > 1]
-        if len(varied) > 1 or chosen.size > FEW or chosen.ndim < len(box.names):
+        if len(varied) > 1 or chosen.size > FEW or chosen.ndim != len(box.names):
             return np.where(chosen, self.value(e.a, box), self.value(e.b, box))
         (d,) = varied
         each = [self.value(e.a if which else e.b, box.part(d, n, 1)) for n, which in enumerate(chosen.ravel().tolist())]

@@ -156,7 +156,7 @@ class Layout:
         return Layout(order, tuple((int(b), int(a)) for b, a in data["halo"]), int(data.get("fill", 0)))
 
     def __str__(self) -> str:
-        names = "NCHW" if self.rank == 4 else "ABCDEFGH"
+        names = "NCHW" if self.rank == 4 else [chr(ord("A") + d) if d < 26 else f"D{d}_" for d in range(self.rank)]
         text = "".join(f"{block}{names[d].lower()}" if block else names[d] for d, block in self.order)
         halo = [f"{names[d]}{b}+{a}" for d, (b, a) in enumerate(self.halo) if b or a]
         return text + (f" halo {' '.join(halo)}" if halo else "") + (f" of {self.fill}" if self.fill else "")

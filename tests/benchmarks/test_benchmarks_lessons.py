@@ -31,6 +31,7 @@ CPUS = {
     "zen4": "znver4",
     "zen5": "znver5",
     "emerald": "emeraldrapids",
+    "granite": "rocketlake",  # as a virtual machine calls it that hides its model
     "cascadelake": "cascadelake",
 }
 """Of machines, by what names of files begin with."""

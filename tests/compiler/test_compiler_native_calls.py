@@ -356,7 +356,7 @@ def test_memory_in_which_rows_are_moved_is_the_session_s(settled: Ran, monkeypat
     """What is left of `max_memory` beside the programs bounds it; without room, operators run one by one."""
     taken = settled.moved()
     assert 2 * EXPERTS * LEAST_ROOM * WIDTH * 4 < taken < 2**24
-    rng, few = np.random.default_rng(14), Ran(monkeypatch, 4096)
+    rng, few = np.random.default_rng(14), Ran(monkeypatch, 4352)
     for _ in range(8):
         few.check(drawn(rng))
     assert not few.took[True] and not few.moved()
