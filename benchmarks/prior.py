@@ -29,8 +29,6 @@ from benchmarks.report import ROOT, Report, parser, progress
 LEARNED = ROOT / "benchmarks" / "learned"
 OF_TILES = LEARNED / "tiles"
 BASE = LEARNED / "xeon.forest"
-FOR_TILES = Recipe(members=12, rounds=60)
-"""Of the model that was judged on a CPU that has matrix registers."""
 BOUNDS = {"operator": 0.75, "target": 0.80, "machine": 0.80, "task": 0.75}
 TENTH = 0.97
 METHOD = (
@@ -71,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = given.lessons or (OF_TILES if given.tiles else LEARNED)
     found = lessons(folder, given.without)
     base = None if given.tiles else Forest.read(given.base).over(NAMES)
-    recipe = FOR_TILES if given.tiles else Recipe()
+    recipe = Recipe()
     report = Report("prior", METHOD, given.quick)
     if given.out:
         candidates = sum(len(lesson.seconds) for lesson in found)
