@@ -52,7 +52,8 @@ def compile(
         shapes: dimensions of inputs by name, where the model leaves them open.
         fixed: arrays by name: inputs that become constants of the program. So a model becomes one program though the
             value of an input decides shapes.
-        strict_fp: no algorithm with larger rounding errors than the operators' definitions: no Winograd, no Strassen.
+        strict_fp: no algorithm with larger rounding errors than the operators' definitions: no Winograd, no
+            Strassen, no pieces of bf16.
         max_memory: bytes that packed weights and the memory of a run may take together.
         skip_passes: graph passes to leave out (`autotune passes` lists them).
         dump_graph: a folder for the graph before the passes and after each that changed it, as text and Graphviz.

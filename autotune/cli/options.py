@@ -71,7 +71,7 @@ StrictOption = Annotated[
     typer.Option(
         "--strict-fp",
         help="No algorithm with larger rounding errors: no Winograd convolution, no Strassen product, "
-        "no digits for 4-bit weights.",
+        "no pieces of bf16 for f32, no digits for 4-bit weights.",
     ),
 ]
 AgainstOption = Annotated[

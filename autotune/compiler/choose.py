@@ -112,7 +112,7 @@ class Chooser:
         """
         Args:
             without: the reason given for defaults where there is no database to ask.
-            strict_fp: allow strict templates only: no Winograd, no Strassen.
+            strict_fp: allow strict templates only: no Winograd, no Strassen, no pieces of bf16.
             strict_workloads: where to allow strict templates only, besides.
             untuned: what a kernel gets without a record, for who remembers it; found anew for each if None.
         """

@@ -198,7 +198,8 @@ def compile_graph(
     Args:
         database: where schedules are looked up; None gives every kernel its default.
         heed_plan: use no records where the tuner found that they make this model slower as a whole.
-        strict_fp: no algorithm with larger rounding errors than the definition's: no Winograd, no Strassen.
+        strict_fp: no algorithm with larger rounding errors than the definition's: no Winograd, no
+            Strassen, no pieces of bf16.
         strict_workloads: the kernels of which that holds besides.
         max_memory: bytes that packed weights and the arena of a run may take together. Kernels whose algorithm needs
             larger weights give it up, those that win the least by it first.

@@ -60,7 +60,7 @@ def compile_within(
         more = _worst(compiled.kernels) - plain
         if not more:
             raise ModelError(
-                f"in f32 the outputs are off by {error:.1e} of their range without Winograd and Strassen, too, more "
+                f"in f32 the outputs are off by {error:.1e} of their range without Winograd and its like, too, more "
                 f"than the {allowed:g} allowed; raise the largest error"
             )
         plain |= more
@@ -84,5 +84,5 @@ def _worst(kernels: Sequence[KernelReport]) -> set[Workload]:
 
 def _note(kernels: Sequence[KernelReport], plain: set[Workload], foreign: bool) -> str:
     count = sum(kernel.workload in plain for kernel in kernels)
-    given_up = [f"{count} of {len(kernels)} kernels give up Winograd or Strassen for it"] if count else []
+    given_up = [f"{count} of {len(kernels)} kernels give up Winograd or its like for it"] if count else []
     return "; ".join([*given_up, *(["expected, not tried: made for another CPU"] if foreign else [])])

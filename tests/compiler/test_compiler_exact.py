@@ -92,7 +92,7 @@ def test_a_small_error_makes_kernels_give_up_winograd() -> None:
 
 
 def test_an_error_that_f32_cannot_keep_is_refused_in_one_line() -> None:
-    with pytest.raises(ModelError, match="without Winograd and Strassen, too, more than the 1e-09 allowed") as refused:
+    with pytest.raises(ModelError, match="without Winograd and its like, too, more than the 1e-09 allowed") as refused:
         autotune.compile(chain(), TARGET, False, max_error=1e-9)
     assert "\n" not in str(refused.value)
     with pytest.raises(InputError, match="precisions model, f32 and auto heed"):
