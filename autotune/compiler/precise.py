@@ -17,6 +17,7 @@ from autotune.compiler.weights import PackedWeights
 from autotune.graph import Graph, partition
 from autotune.graph.ir import Node
 from autotune.graph.narrow import narrowable, narrowed, too_large
+from autotune.ops.registry import known_algorithm
 from autotune.ops.workload import Workload
 from autotune.records import Database
 from autotune.runtime.difference import max_error
@@ -194,13 +195,16 @@ def _by_origin(graph: Graph) -> Mapping[str, Workload]:
 
 def _seconds(workload: Workload, choose: Chooser, strict_fp: bool, *, least: bool) -> float:
     """As measured; else the least possible, or (unless `least`) what the closed form of a sketch's nest says, where
-    conversions come on top of all else."""
+    conversions come on top of all else; so, too, of a product whose operands are multiplied as numbers of another type,
+    which are far from the least that their instructions could take."""
     choice, target = choose.own(workload), choose.target
     if choice.tuned and choice.seconds is not None:
         return choice.seconds
-    bound = limit(workload, target, strict_fp=strict_fp).seconds
+    known = known_algorithm(workload, choice.algorithm)
+    turned = known is not None and known.factor is not None
+    bound = limit(workload, target, strict_fp=strict_fp, own=not turned).seconds
     space = lookup(choice.config.template or "").space(workload, target)
-    if least or not isinstance(space, SketchSpace):
+    if (least and not turned) or not isinstance(space, SketchSpace):
         return bound
     row = dict(zip(NAMES, space.encode(choice.config.without("template")), strict=True))
     cycles = float(row["cycles"] + row["converting"]) * space.numbers.bound

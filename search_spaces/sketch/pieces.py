@@ -64,7 +64,7 @@ class _Pieces(SketchedContraction):
 
 
 def _cut(schedule: Schedule, target: Target) -> Schedule:
-    """The pieces of the data, both of a vector at a time: rows of it, or of an image rows of a group of channels."""
+    """The pieces of the data, all three of a vector at a time: rows of it, of an image rows of a group of channels."""
     edit, name = Editor(schedule), pieces.LEFT
     piece, *rows, k = (a.name for a in edit.stage(name).stage.axes)
     over, part = edit.split(name, k, pieces.GROUP)

@@ -82,6 +82,7 @@ def limit(
     *,
     residency: str = "",
     strict_fp: bool = False,
+    own: bool = False,
 ) -> Limit:
     """The least time for a workload on all threads of a target.
 
@@ -89,6 +90,7 @@ def limit(
         speed: as measured; by default what is known of the target's core.
         residency: where the weights are: "L2", "L3" or "DRAM"; "" where the other operands are.
         strict_fp: without algorithms whose rounding errors are larger than those of the plain sum.
+        own: without those that multiply numbers of another type than the operands'.
     """
     speed = speed or Speed.of(target)
     weights, others = moved(workload)
@@ -98,7 +100,7 @@ def limit(
     if residency:
         far, near = {"L2": speed.l2, "L3": speed.l3, "DRAM": speed.dram}[residency], _rate(speed, target, others)
         memory = max(weights / far, others / near)
-    cycles = min(multiplying(workload, target.core, strict_fp=strict_fp))
+    cycles = min(multiplying(workload, target.core, strict_fp=strict_fp, own=own))
     return Limit(cycles / (speed.clock * target.num_threads), memory, weights / far, others / near)
 
 
@@ -121,7 +123,7 @@ def writing(workload: Workload, target: Target) -> float:
     return 2 * results / (_rate(speed, target, results) if own else speed.dram)
 
 
-def multiplying(workload: Workload, core: Core, *, strict_fp: bool = False) -> tuple[float, float]:
+def multiplying(workload: Workload, core: Core, *, strict_fp: bool = False, own: bool = False) -> tuple[float, float]:
     """Cycles of one core that the plain sum takes at least, and those of the algorithm that multiplies the least.
 
     Algorithms work on what conversions before them make; a sum may take what lies in memory.
@@ -135,7 +137,7 @@ def multiplying(workload: Workload, core: Core, *, strict_fp: bool = False) -> t
     others = [
         count / products_per_cycle(core, factor)
         for factor, count in fewer_multiplications(workload, strict_fp=strict_fp).items()
-        if factor is not None
+        if factor is not None and not own
     ]
     return plain, min([best, *others])
 

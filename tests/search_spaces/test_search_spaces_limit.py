@@ -10,6 +10,7 @@ from autotune.ops.parse import parse_workload
 from autotune.ops.workload import Workload
 from autotune.search_spaces.space.limit import Speed, limit, multiplications, multiplying, products_per_cycle
 from autotune.target import Target
+from tests.targets import fixed
 
 KB, MB = 1 << 10, 1 << 20
 ZEN4 = replace(Target.parse("x86 -mcpu=znver4 -num-cores=1"), l1_bytes=32 * KB, l2_bytes=MB, l3_bytes=32 * MB)
@@ -149,3 +150,14 @@ def test_a_measured_peak_sets_the_clock() -> None:
 def test_what_is_not_read_is_not_counted() -> None:
     rows = parse_workload("gather data=30000,768 indices=8:i64")
     assert limit(rows, ZEN4).memory < 1e-3 * limit(relu(30000 * 768), ZEN4).memory
+
+
+def test_tiles_bound_products_of_f32_too_unless_their_own_algorithms_alone_are_asked_for() -> None:
+    """Six products of bf16 for one, sixteen times as fast."""
+    server, work = fixed("x86 -mcpu=graniterapids -num-cores=1"), parse_workload("matmul a=128,768 b=768,3072")
+    own, every = limit(work, server, own=True).arithmetic, limit(work, server).arithmetic
+    assert 2 < own / every < 3
+    assert limit(work, server, strict_fp=True).arithmetic >= own
+    assert limit(work, fixed("x86 -mcpu=znver5 -num-cores=1"), own=True) == limit(
+        work, fixed("x86 -mcpu=znver5 -num-cores=1")
+    )
