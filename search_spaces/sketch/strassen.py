@@ -71,9 +71,12 @@ class _Strassen(SketchedContraction):
         def passing(moved: float) -> float:
             return moved / from_l3 + LATE * moved / from_l2 if far else moved / from_l2
 
-        given_weights = sum(_bytes(t) for t in c.schedule.compute.inputs if t.constant and len(t.shape) > 1)
-        more = max(weights - given_weights, 0) / threads / from_l3 if weights / threads > l2 else 0.0
-        moving = more + passing((given + sums) / threads) + passing((products + results) / threads)
+        assert workload.anchor is not None
+        given_weights = workload.inputs[workload.source(workload.anchor.inputs[1])].type
+        added = max(weights - math.prod(given_weights.shape) * DType(given_weights.dtype).bytes, 0)
+        moving = passing((given + sums) / threads) + passing((products + results) / threads)
+        if weights / threads > l2:
+            moving += added / threads / from_l3
         return c.points / plain.points, moving + (2 * target.core.barrier_cycles if threads > 1 else 0.0)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
