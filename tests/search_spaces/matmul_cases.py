@@ -16,7 +16,7 @@ from autotune.runtime.threads import ThreadPool
 from autotune.schedule import Schedule
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
-from autotune.search_spaces.space.registry import make_schedule
+from autotune.search_spaces.space.registry import lookup, make_schedule
 from autotune.target import Target
 
 EXTENTS = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 33, 48, 61, 64, 97)
@@ -80,4 +80,15 @@ def wrong(workload: Workload, schedule: Schedule, target: Target) -> Failure | N
 
 def check(workload: Workload, config: Config, target: Target, interface: Interface | None = None) -> None:
     failure = wrong(workload, make_schedule(workload, config, target, interface), target)
+    assert failure is None, f"{workload.to_json()} {config.to_json()} {target}: {failure}"
+
+
+def check_drawn(name: str, workload: Workload, target: Target, rng: random.Random) -> None:
+    """One config of a template where it applies: its default or, more often, any."""
+    template = lookup(name)
+    if not template.applies(workload, target):
+        return
+    space = template.space(workload, target)
+    config = template.default(workload, target) if rng.random() < 0.3 else space.sample(rng)
+    failure = wrong(workload, template.schedule(workload, config, target, None), target)
     assert failure is None, f"{workload.to_json()} {config.to_json()} {target}: {failure}"

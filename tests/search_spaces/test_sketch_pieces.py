@@ -25,7 +25,7 @@ from autotune.target import Target
 from autotune.tensor import DType
 from autotune.tensor.evaluate import evaluate
 from tests.lower.loop_interpreter import execute
-from tests.search_spaces.matmul_cases import wrong
+from tests.search_spaces.matmul_cases import check_drawn
 from tests.search_spaces.pieces_cases import random_product
 from tests.targets import fixed
 
@@ -42,13 +42,7 @@ def test_random_products(seed: int) -> None:
     rng = random.Random(seed)
     op = rng.choice(OPERATORS)
     workload, target = random_product(rng, op), Target.parse(f"native -num-cores={rng.choice((1, 2))}")
-    template = lookup(f"{op}.{NAME}")
-    if not template.applies(workload, target):
-        return
-    space = template.space(workload, target)
-    config = template.default(workload, target) if rng.random() < 0.3 else space.sample(rng)
-    failure = wrong(workload, template.schedule(workload, config, target, None), target)
-    assert failure is None, f"{workload.to_json()} {config.to_json()} {target}: {failure}"
+    check_drawn(f"{op}.{NAME}", workload, target, rng)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +83,13 @@ def test_they_are_the_untuned_choice_where_tiles_multiply_bf16(text: str) -> Non
         "matmul a=128,768:bf16 b=768,768:bf16",
         "conv2d data=1,64,14,14 weight=64,1,3,3 groups=64 pad=1",
         "matmul a=1,768 b=768,768",  # no rows for tiles
+        "cast data=128,768:bf16 to=f32 + cast data=const:768,768:bf16 to=f32 + matmul a=step1 b=step2",  # as it is
     ],
 )
 def test_others_are_multiplied_as_they_are(text: str) -> None:
-    assert not lookup(f"{text.split()[0]}.{NAME}").applies(parse_workload(text), SERVER)
+    workload = parse_workload(text)
+    assert workload.anchor is not None
+    assert not lookup(f"{workload.anchor.op}.{NAME}").applies(workload, SERVER)
 
 
 def test_six_products_of_nine_are_made_and_nothing_but_tiles_is_tried() -> None:

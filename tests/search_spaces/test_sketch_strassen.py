@@ -17,7 +17,7 @@ from autotune.search_spaces import lookup, templates_for
 from autotune.search_spaces.sketch.batch import Batch
 from autotune.search_spaces.sketch.space import SketchSpace
 from autotune.target import Target
-from tests.search_spaces.matmul_cases import TARGETS, wrong
+from tests.search_spaces.matmul_cases import TARGETS, check_drawn
 from tests.search_spaces.strassen_cases import random_halves
 from tests.targets import fixed
 
@@ -35,13 +35,7 @@ def test_random_products(seed: int) -> None:
     exact = rng.random() < 0.5
     op = rng.choice(OPERATORS)
     workload, target = random_halves(rng, op, exact=exact), Target.parse(rng.choice(TARGETS))
-    template = lookup(f"{op}.strassen{'_exact' if exact else ''}")
-    if not template.applies(workload, target):
-        return
-    space = template.space(workload, target)
-    config = template.default(workload, target) if rng.random() < 0.3 else space.sample(rng)
-    failure = wrong(workload, template.schedule(workload, config, target, None), target)
-    assert failure is None, f"{workload.to_json()} {config.to_json()} {target}: {failure}"
+    check_drawn(f"{op}.strassen{'_exact' if exact else ''}", workload, target, rng)
 
 
 @pytest.mark.parametrize("target", [ZEN3, ZEN4])
