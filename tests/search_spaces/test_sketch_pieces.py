@@ -50,7 +50,7 @@ def test_random_products(seed: int) -> None:
     [
         "matmul a=17,24 b=const:24,20",
         "matmul a=2,5,33 b=const:2,33,8 + bias",
-        "conv2d data=1,24,3,5 weight=16,24,3,3 pad=1 + relu",
+        "conv2d data=1,9,2,3 weight=16,9,2,2 pad=1 + relu",
         "conv1d data=1,40,9 weight=8,40,2 stride=2",
     ],
 )
