@@ -2,7 +2,7 @@
 
 Panels of weights are read once from memory and then, tile after tile, from a cache. Asked for just before their use,
 the first tile waits for memory, which is slower than it multiplies, while memory rests during all others. So requests
-for the next panels are spread over all turns that work on these.
+for the next panels are spread over all turns that work on these, and go through several parts of them at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from autotune.tensor.linear import Linear
 
 NEAR = 1 << 18
 """Bytes that a second cache holds beside all else."""
+
+STREAMS = range(4, 9)
+"""Places that a turn asks for lines at, where it asks for so many: a core fetches ahead at each of them, but only so
+far, which of one alone is less than memory gives."""
 
 READ_AGAIN = 2
 """How often a turn must read its part, on the whole: what is read once is asked for by who reads it."""
@@ -69,11 +73,11 @@ class _Asking:
         """How far the element moves in a turn of a loop; 0 if not at all, or not evenly."""
         return self.place.terms.get(variable, 0)
 
-    def spread(self, start: Linear, before: int, each: int) -> tuple[Stmt, ...]:
-        """The requests of a turn.
+    def spread(self, start: Linear, part: int, before: int, each: int) -> tuple[Stmt, ...]:
+        """The requests of a turn: from several places on, of which each goes on where it was in the turn before.
 
         Args:
-            start: the first element of all that is asked for.
+            start: the first element of all that is asked for; `part`: how many these are.
             before: turns of other loops that come first; `each`: elements that are asked for in a turn.
         """
         here, size = Linear(before), 1
@@ -81,9 +85,12 @@ class _Asking:
             here = here + (Linear.var(loop.var) - loop.begin) * size
             size *= loop.extent
         line = LINE // self.request.buffer.dtype.bytes
-        first = start + here * each
+        many = -(-each // line)
+        streams = min((n for n in STREAMS if n <= many), key=lambda n: -many % n, default=many)
+        lines, apart = -(-many // streams), -(-part // (streams * line)) * line
+        first = start + here * (lines * line if streams > 1 else each)
         made = replace(self.request, coming=False, early=True)
-        return tuple(made.at(first + n * line) for n in range(-(-each // line)))
+        return tuple(made.at(first + n * apart + m * line) for m in range(lines) for n in range(streams))
 
 
 def onward(now: Prefetch, then: Prefetch, loops: Iterable[tuple[str, int]], distance: int) -> Prefetch:
@@ -144,7 +151,7 @@ def _settled(loop: For, asking: Sequence[_Asking], most: float) -> For:
     each = -(-part // sum(one.turns for one in asking))
     made, before = list[tuple[Stmt, ...]](), 0
     for one in asking:
-        made.append(one.spread(asking[0].start + min(steps), before, each))
+        made.append(one.spread(asking[0].start + min(steps), part, before, each))
         before += one.turns
     left, buffer = iter(made), asking[0].request.buffer
     body = _replaced(loop.body, lambda request: next(left) if request.buffer == buffer else (request,))

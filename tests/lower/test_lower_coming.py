@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from autotune.lower import lower, print_program
+from autotune.lower.coming import spread
+from autotune.lower.ir import OPERAND, REGISTER, Buffer, For, Load, Prefetch, Store, statements
 from autotune.schedule import Schedule
-from autotune.tensor import ComputeDef, Layout, compute, placeholder, reduce_axis, sum_
+from autotune.tensor import ComputeDef, DType, Layout, compute, placeholder, reduce_axis, sum_
+from autotune.tensor.linear import Linear
 
 
 def product(m: int, n: int, k: int, rows: int = 2, columns: int = 16, fused: bool = False) -> Schedule:
@@ -33,11 +38,27 @@ def test_what_is_read_once_is_asked_for_by_who_reads_it() -> None:
     assert requests(product(2, 64, 20).stream("C", "B", "r")) == []
 
 
-def test_where_a_turn_has_more_than_a_line_to_ask_for_it_asks_for_several() -> None:
-    """Two tiles for panels of 64 columns: 32 elements a turn, of 16 on a line."""
+def test_where_a_turn_has_more_than_a_line_to_ask_for_it_asks_in_several_places() -> None:
+    """Two tiles for panels of 64 columns: 32 elements a turn, of 16 on a line, from both halves of a panel of 1280."""
     first, second = requests(product(4, 128, 20, columns=64).stream("C", "B", "r"))
-    assert first == "prefetch to L2 B[0, 0, 32*C.r + 640*D.i.0 + 1280*D.j.0 + 1280]"
-    assert second == "prefetch to L2 B[0, 0, 32*C.r + 640*D.i.0 + 1280*D.j.0 + 1296]"
+    assert first == "prefetch to L2 B[0, 0, 16*C.r + 320*D.i.0 + 1280*D.j.0 + 1280]"
+    assert second == "prefetch to L2 B[0, 0, 16*C.r + 320*D.i.0 + 1280*D.j.0 + 1920]"
+
+
+@pytest.mark.parametrize(("lines", "places"), [(6, 3), (8, 4), (10, 5), (16, 4), (18, 5), (36, 6)])
+def test_all_of_the_next_panel_is_asked_for_from_few_places(lines: int, places: int) -> None:
+    """Two tiles of 20 turns, of which each reads so many lines."""
+    panel = 20 * lines * 16
+    weights, total = Buffer("B", DType.f32, (3 * panel,), OPERAND), Buffer("C", DType.f32, (1,), REGISTER)
+    here = Linear(0, {"panel": panel, "turn": 16 * lines})
+    add = Store(((total, (Linear(),)),), (Load(weights, (here + Linear.var("column"),)),), "sum")
+    inside = (Prefetch(weights, (here,), 2, coming=True), For("column", 0, 16 * lines, "", (add,)))
+    (nest,) = spread((For("panel", 0, 2, "", (For("tile", 0, 2, "", (For("turn", 0, 20, "", inside),)),)),))
+    places_of = [stmt.place for stmt in statements((nest,)) if isinstance(stmt, Prefetch)]
+    assert {place.terms["turn"] for place in places_of} == {16 * len(places_of) // places}
+    turns = [{"panel": Linear(), "tile": Linear(t), "turn": Linear(n)} for t in range(2) for n in range(20)]
+    asked = [place.substitute(turn, {}).const for place in places_of for turn in turns]
+    assert set(range(panel, 2 * panel, 16)) <= set(asked) and len(asked) <= 1.2 * panel / 16
 
 
 def test_loops_one_after_the_other_share_the_requests() -> None:
