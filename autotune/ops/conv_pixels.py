@@ -61,7 +61,7 @@ def _pixels(op: str) -> None:
         size = Conv.of(op, x.shape, weight.shape, attrs)
         require(
             has_one_axis(size) and min(size.n, size.c, *size.out) > 0,
-            f"{op} of pixels along one axis: of one axis, in groups, empty, or with a stride and windows of more pixels",
+            f"{op}: {NAME} needs an image of elements along two axes, no groups, and stride 1 or windows of one pixel",
         )
         border(op, x, size.pad_value)
         image, filters, total = stored(x), stored(weight), accumulator(x.dtype)

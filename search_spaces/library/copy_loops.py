@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from autotune.schedule.editor import Editor
 from autotune.tensor.layout import Layout
 
 
-def in_memory_order(edit: Editor, name: str, form: Layout, along: int, lanes: int, *, alone: bool) -> None:
+def in_memory_order(
+    edit: Editor, name: str, form: Layout, along: int, lanes: int, *, alone: bool,
+    loops: Mapping[int, Sequence[str]] = {},
+) -> None:  # fmt: skip
     """The loops of a copy, in vectors of so many lanes or of a block, or as long as what lies side by side in what is
     copied, too.
 
     Args:
         along: the dimension that is contiguous. `alone`: before all else, and shared among threads.
+        loops: those that dimensions are split into already, outermost first.
     """
     stage = edit.stage(name)
     axes, (read,) = [a.name for a in stage.stage.axes], stage.reads()
@@ -23,8 +29,9 @@ def in_memory_order(edit: Editor, name: str, form: Layout, along: int, lanes: in
     if 1 < run < width and width % run == 0:
         piece, lane = edit.split(name, lane, run)
         pieces.append(piece)
-    around = [axes[d] for d, block in form.order if not block and d != along]
-    order = [over if d == along else axes[d] for d, block in form.order if not block]
+    made = {d: [axis] for d, axis in enumerate(axes)} | dict(loops) | {along: [over]}
+    around = [x for d, block in form.order if not block and d != along for x in made[d]]
+    order = [x for d, block in form.order if not block for x in made[d]]
     edit.order(name, [*(around if ragged else order), *([over] if ragged else []), *pieces, lane])
     edit.unroll(name, pieces)
     edit.vectorize(name, lane)

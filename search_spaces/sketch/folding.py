@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.schedule.dot_products import LANES, DotProduct
+from autotune.schedule.dot_products import DOT_PRODUCTS, LANES, TILE_LANES, DotProduct
 from autotune.schedule.state import StageState
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast
 from autotune.tensor.stage import Axis as StageAxis
 
@@ -38,6 +39,12 @@ class Folding:
     def height(self, extent: int) -> int:
         """Rows of a tile along an axis: all tiles have about as many."""
         return -(-extent // -(-extent // self.dot.rows))
+
+
+def has_tiles(target: Target, *types: DType) -> bool:
+    """Whether the CPU has instructions on tile registers; if types are given, one that multiplies these two."""
+    known = (d for d in DOT_PRODUCTS.values() if d.tiled and (not types or d.multiplies(*types)))
+    return any(d.runs(target.features, TILE_LANES) for d in known)
 
 
 def folding_of(s: StageState, dot: DotProduct, factors: list[Factor], target: Target) -> Folding | None:

@@ -9,11 +9,11 @@ from autotune.errors import ScheduleError, WorkloadError
 from autotune.ops import pieces
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
-from autotune.schedule.dot_products import DOT_PRODUCTS, TILE_LANES
 from autotune.schedule.editor import Editor
 from autotune.search_spaces.library.anchored import anchored
 from autotune.search_spaces.library.fusion import same_point
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction, with_one_output
+from autotune.search_spaces.sketch.folding import has_tiles
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.search_spaces.sketch.template import AMONG_ALGORITHMS, FIRST, SketchedContraction
 from autotune.search_spaces.sketch.tiling import Tiles
@@ -28,7 +28,7 @@ def in_pieces(workload: Workload, target: Target) -> Contraction | None:
     """The contraction of pieces; None where there are no tiles for it, an instruction multiplies the operands as they
     are, the weight is no constant, or the end is for data to decide."""
     anchor = workload.anchor
-    if anchor is None or anchor.op not in pieces.OPERATORS or not _multiplied_by_tiles(target):
+    if anchor is None or anchor.op not in pieces.OPERATORS or not has_tiles(target, DType.bf16, DType.bf16):
         return None
     plain = contraction(workload, target)
     if plain is None or plain.foldings or plain.ended:
@@ -55,11 +55,6 @@ def in_pieces(workload: Workload, target: Target) -> Contraction | None:
         return None
     tiles = tuple(x for x in found.foldings if x.dot.tiled)
     return replace(found, foldings=tiles, folded=True) if tiles else None
-
-
-def _multiplied_by_tiles(target: Target) -> bool:
-    known = (d for d in DOT_PRODUCTS.values() if d.tiled and d.multiplies(DType.bf16, DType.bf16))
-    return any(d.runs(target.features, TILE_LANES) for d in known)
 
 
 class _Pieces(SketchedContraction):

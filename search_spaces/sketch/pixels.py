@@ -1,4 +1,4 @@
-"""Convolutions whose pixels are one axis (`autotune.ops.conv_pixels`), for tile registers: whole tiles of small images."""
+"""Convolutions whose pixels are one axis (`autotune.ops.conv_pixels`), on tile registers: of small images."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from autotune.search_spaces.library.anchored import anchored
 from autotune.search_spaces.library.copy_loops import in_memory_order
 from autotune.search_spaces.operators.conv2d_shape import ROW_BYTES, sizes
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, contraction, with_one_output
+from autotune.search_spaces.sketch.folding import has_tiles
 from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.target import Target
 from autotune.tensor.layout import Layout
@@ -30,10 +31,9 @@ def of_pixels(workload: Workload, target: Target) -> Contraction | None:
     """The contraction of the copy; None where tiles are about as full without, channels fill no row of one, there are
     no tiles for its types, or the end is for data to decide."""
     anchor, plain = workload.anchor, contraction(workload, target)
-    if anchor is None or anchor.op not in CONVOLUTIONS or plain is None or plain.ended:
+    if anchor is None or anchor.op not in CONVOLUTIONS or plain is None or plain.ended or not has_tiles(target):
         return None
-    tiles = {f.dot.name for f in plain.foldings if f.dot.tiled}
-    if not tiles or not _fuller(sizes(workload)) or with_one_output(workload, NAME) is None:
+    if not _fuller(sizes(workload)) or with_one_output(workload, NAME) is None:
         return None
     try:
         a = anchored(workload, NAME, PIXELS)
@@ -57,14 +57,15 @@ def of_pixels(workload: Workload, target: Target) -> Contraction | None:
 
 
 def _fuller(size: Conv) -> bool:
+    """Whether that much more of each tile are windows of the image than where rows of tiles are of one row of it."""
     if not has_one_axis(size):
         return False
     pixels, rows = count(size), size.ow
-    of_all = size.n * math.prod(size.out) / (-(-pixels // TILE_ROWS) * TILE_ROWS * size.n)
+    of_all = math.prod(size.out) / (-(-pixels // TILE_ROWS) * TILE_ROWS)
     return of_all >= FULLER * rows / (-(-rows // TILE_ROWS) * TILE_ROWS)
 
 
-def passed(schedule: Schedule, workload: Workload, target: Target) -> Schedule:
+def passed(schedule: Schedule, workload: Workload) -> Schedule:
     """The two passes: the copy, a row of pixels after the other, and what is done with the sums of each pixel."""
     edit, size = Editor(schedule), sizes(workload)
     _, q, _ = (a.name for a in edit.stage(PIXELS).stage.axes)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autotune.cost_model.prior_files import prior_key
-from autotune.ops import conv_rows
+from autotune.ops import conv_pixels, conv_rows
 from autotune.ops.conv import CONVOLUTIONS
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
@@ -18,6 +18,7 @@ from autotune.search_spaces.sketch.contraction import Contraction, contraction
 from autotune.search_spaces.sketch.in_rows import in_rows, laid_in_rows
 from autotune.search_spaces.sketch.mapping import far_apart, mapping, slides, turned
 from autotune.search_spaces.sketch.parts import added_up, in_parts
+from autotune.search_spaces.sketch.pixels import of_pixels, passed
 from autotune.search_spaces.sketch.rules import from_afar, read_once
 from autotune.search_spaces.sketch.space import SketchSpace, sketch_space
 from autotune.search_spaces.sketch.tiling import Tiles, Tiling
@@ -67,7 +68,7 @@ class _Sketch:
         return skip_what_nobody_reads(self.finished(nest.schedule(), nest, target), workload)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
-        """With what the nest reads made before."""
+        """With what the nest reads made before, and what reads it done behind."""
         return schedule
 
     def tiling(self, t: Tiling, c: Contraction, laid: Schedule) -> Tiling:
@@ -167,6 +168,17 @@ class SketchedRows(_Sketch):
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         return laid_in_rows(schedule, nest, target)
+
+
+@template("sketch.pixels", op=None, priority=_first)
+class SketchedPixels(_Sketch):
+    """Convolutions of small images on tile registers, which pixels of several rows fill."""
+
+    algorithm = conv_pixels.NAME
+    look = staticmethod(of_pixels)
+
+    def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
+        return passed(super().schedule(workload, config, target, interface), workload)
 
 
 def _map_first(workload: Workload, target: Target) -> float:

@@ -207,7 +207,7 @@ def test_flops_are_those_of_the_definition() -> None:
 
 
 def test_algorithms_are_listed_and_refused() -> None:
-    others = ("bands", "rows", "strassen", "pieces")
+    others = ("bands", "pixels", "rows", "strassen", "pieces")
     known = [name for name in algorithms("conv2d") if not name.startswith(others)]
     assert known == ["direct", *winograd.TILES, *winograd_exact.TILES, "winograd_rows"]
     with pytest.raises(WorkloadError, match=f"no algorithm 'fft'; known: {', '.join(algorithms('conv2d'))}"):
