@@ -38,7 +38,7 @@ ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 VECTORS = (1, 2, 3, 4, 6, 8)
 UNROLL = (1, 2, 4, 8, 16)
 AHEAD = (0, 32, 64, 128, 256)
-"""Lines of each panel that are asked for, into the second cache, before they are read.
+"""Lines that are asked for, into the second cache, before they are read: of all panels of a tile of each constant.
 
 Untuned `FETCHED`, but none of a single panel: a core foresees one stream by itself."""
 FETCHED = 128
@@ -85,10 +85,18 @@ class ScaledSum:
         """Those of a run, which ends in the middle where it ends anywhere."""
         return (self.rows + 1) // 2 if self.ended else self.rows
 
-    def panel(self, t: Tensor, columns: int) -> Layout:
-        """So many columns side by side, panel after panel."""
+    def panel(self, t: Tensor, lanes: int, vectors: int) -> Layout:
+        """Panels of one vector; those that tiles read first lie behind each other, then those that they read second.
+
+        So a tile reads on at as many places as it has vectors: a core fetches ahead at each of them, but only so far,
+        which of one alone is less than memory gives.
+        """
         last, first = len(t.shape) - 1, int(self.batched)
-        return Layout.blocked(last + 1, [(last, columns)], order=(*range(first), last, *range(first, last)))
+        if vectors == 1:
+            return Layout.blocked(last + 1, [(last, lanes)], order=(*range(first), last, *range(first, last)))
+        around, inside = ([(d, 0) for d in dims] for dims in (range(first), range(first, last)))
+        order = (*around, (last, lanes * vectors), (last, 0), *inside, (last, lanes))
+        return Layout(order, ((0, 0),) * len(t.shape))
 
     @property
     def turns(self) -> int:
@@ -251,7 +259,7 @@ class ScaledTiles:
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
         c = self._known(workload, target)
         lanes, rows, vectors = (config.get_int(name) for name in ("lanes", "rows", "vectors"))
-        panels_of = {name: c.panel(c.schedule.state.tensor(name), lanes * vectors) for name in c.panels}
+        panels_of = {name: c.panel(c.schedule.state.tensor(name), lanes, vectors) for name in c.panels}
         edit = Editor(with_layouts(c.schedule, interface, panels_of))
         for name in c.panels:
             if name not in {t.name for t in c.schedule.compute.inputs}:
@@ -269,7 +277,7 @@ class ScaledTiles:
         edit.compute_at(c.part, c.total, inside, REGISTER)
         turns = self._sum(edit, c, config, target)
         if config.get_int("ahead"):
-            lines = config.get_int("ahead"), lanes * vectors
+            lines = config.get_int("ahead") / vectors, lanes
             for stage, loop in ((c.part, turns), (c.total, inside)):
                 self._fetch(edit, c, stage, loop, lines, config.get_int("unroll"))
         ragged = {tiles: c.rows % rows, panels: c.columns % (lanes * vectors)}
@@ -311,14 +319,14 @@ class ScaledTiles:
             self.fold(edit, c, loop, target)
         return turns
 
-    def _fetch(self, edit: Editor, c: ScaledSum, stage: str, loop: str, lines: tuple[int, int], unroll: int) -> None:
+    def _fetch(self, edit: Editor, c: ScaledSum, stage: str, loop: str, lines: tuple[float, int], unroll: int) -> None:
         """Ask early for the panels that a stage reads: (lines ahead, columns); the part has `unroll` rows in a turn."""
         ahead, columns = lines
         reads = edit.stage(stage).reads()
         for t in {r.tensor.name: r.tensor for r in reads if r.tensor.name in c.panels}.values():
             line = columns * t.dtype.bytes / LINE
             if len(t.shape) - c.batched == 2:
-                turn = math.ceil((unroll if stage == c.part else 1) * line)
+                turn = (unroll if stage == c.part else 1) * line
                 edit.prefetch(stage, t.name, loop, math.ceil(ahead / turn), 2)
                 continue
             block = t.shape[-2]  # as many blocks ahead as each stage reads of them: no row is left out
