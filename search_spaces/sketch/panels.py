@@ -11,6 +11,23 @@ from autotune.search_spaces.sketch.folding import Folding
 from autotune.tensor.layout import Layout
 
 
+def of_single_vectors(form: Layout, d: int, lanes: int) -> Layout:
+    """Panels of one vector for those of a tile: all that tiles read first, then all that they read second, and so on.
+
+    So a tile reads on at as many places as it has vectors: a core fetches ahead at each of them, but only so far, which
+    of one alone is less than memory gives.
+
+    Args:
+        d: the dimension that is in blocks of a tile's vectors.
+    """
+    width, order = form.block(d), list(form.order)
+    if width <= lanes:
+        return form
+    order[order.index((d, width))] = (d, lanes)
+    order.insert(order.index((d, 0)), (d, width))
+    return Layout(tuple(order), form.halo, form.fill)
+
+
 def in_order_of_panels(
     edit: Editor, widest: int, folding: Folding | None, factor: Factor, copy: str, form: Layout, d: int
 ) -> list[str]:

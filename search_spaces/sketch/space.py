@@ -56,13 +56,13 @@ IDLE = 100.0
 WORTHWHILE = 4
 """Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
 
-ASKING = ("ahead", "stream")
-"""Knobs of when panels of constants are asked for."""
+ASKING = ("ahead", "stream", "apart")
+"""Knobs of when panels of constants are asked for, and of how many places a core fetches them ahead from."""
 
 WALK = ("outer", "inner", "block.")
 """Knobs of the order of tiles."""
 
-PANELS = ("vector", "lanes", "terms", "dot")
+PANELS = ("vector", "lanes", "terms", "dot", "apart")
 """Knobs that decide, with the tile along vectors, how panels of constants lie."""
 
 TILES_PER_BLOCK = (1, 2, 4, 8, 16, 32, 64, 0)
@@ -111,6 +111,8 @@ class SketchSpace(ConfigSpace):
                 del knobs["outer"], knobs["shared"]
         if t.stream and not any(part_read_again(c, t, f).bytes for f in c.streamed):
             knobs["stream"] = False
+        if t.apart and t.tile[t.vector] == 1:
+            knobs["apart"] = False
         if self.numbers.target.num_threads == 1:
             knobs["shared"] = 1
         return config.replace(**knobs)
@@ -129,14 +131,14 @@ class SketchSpace(ConfigSpace):
         if not isinstance(tile, tuple) or len(tile) != len(names) or vector not in names:
             return None
         width, own = tile[names.index(str(vector))], default.get("tile")
-        same = all(default.get(name) == other.get(name) for name in PANELS)
+        same = all(default.get(name, False) == other.get(name, False) for name in PANELS)
         if same and isinstance(own, tuple) and own[names.index(str(vector))] == width:
             return default if gap >= 0.0 else None  # it is among them, and of nothing is more expected
         kept: list[Choice] = []
         for knob in self.knobs:
             values = [
                 value for value in knob.values
-                if (knob.name not in PANELS or value == other.get(knob.name))
+                if (knob.name not in PANELS or value == other.get(knob.name, False))
                 and (knob.name != "tile" or (isinstance(value, tuple) and value[names.index(str(vector))] == width))
             ]  # fmt: skip
             if not values:
@@ -158,7 +160,7 @@ class SketchSpace(ConfigSpace):
 
         Two things are not left to models that learned from kernels by themselves, with weights that caches hold, while
         in a model they come from farther away. When panels are asked for follows from the tile, and from the room for
-        the next ones beside those that are read; and of instructions that differ in nothing but speed only the fastest
+        the next ones beside those that are read, and that they lie apart from their being read once; and of instructions that differ in nothing but speed only the fastest
         counts. The search tries all. A closed form, which knows what asking takes, supposes that panels are asked for:
         loads weigh more then.
         """
@@ -185,7 +187,7 @@ class SketchSpace(ConfigSpace):
                 ahead = turns_ahead(height, vectors, stream, self.numbers.target, steps, times)
                 if t.upright >= 0:  # tiles: many lines in a turn, which come fast enough from the second cache
                     ahead = AHEAD[0 if stream else 1]
-                config = config.replace(ahead=ahead, stream=stream)
+                config = config.replace(ahead=ahead, stream=stream, apart=times == 1 and vectors > 1)
             if self.numbers.c.lanewise:
                 config = self._whole_lines(config)
             found[self.canonical(config)] = None
@@ -321,7 +323,7 @@ def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     if c.foldings:
         knobs.append(Choice("dot", (*(f.dot.name for f in c.foldings), *(() if c.folded else (NO,)))))
     if from_afar(c, target):
-        knobs += [Choice("ahead", AHEAD), flag("stream")]
+        knobs += [Choice("ahead", AHEAD), flag("stream"), flag("apart")]
     if any(f.guarded for f in c.factors) and not c.edges:
         knobs.append(Choice("skip", (True,) if c.folded else (False, True)))
 
@@ -390,10 +392,11 @@ def tiling(c: Contraction, config: Config) -> Tiling:
     terms = config.get_ints("terms") if "terms" in config else term_orders(c)[0]
     depth, unroll = (config.get_int(k) if k in config else other for k, other in (("depth", 0), ("unroll", 1)))
     packs = tuple(config.get_str(f"pack.{f.tensor}") if f"pack.{f.tensor}" in config else NO for f in c.factors)
-    skip, slide, stream = (name in config and config.get_bool(name) for name in ("skip", "slide", "stream"))
+    flags = (name in config and config.get_bool(name) for name in ("skip", "slide", "stream", "apart"))
+    skip, slide, stream, apart = flags
     shared, ahead = len(alone) + config.get_int("shared"), (config.get_int("ahead") if "ahead" in config else 0)
     order = (tuple(blocks), outer, inner, terms, depth, unroll)
-    return Tiling(vector, lanes, tile, *order, packs, shared, dot, skip, slide, ahead, upright, height, stream)
+    return Tiling(vector, lanes, tile, *order, packs, shared, dot, skip, slide, ahead, upright, height, stream, apart)
 
 
 def _filled(a: Axis, elements: int, lanes: int) -> bool:

@@ -18,7 +18,7 @@ from autotune.search_spaces.library.access import innermost
 from autotune.search_spaces.sketch.contraction import Contraction, Term
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.folding import Folding
-from autotune.search_spaces.sketch.panels import in_order_of_panels, share_copy
+from autotune.search_spaces.sketch.panels import in_order_of_panels, of_single_vectors, share_copy
 from autotune.search_spaces.sketch.rules import ALL, folded
 from autotune.tensor.layout import Layout
 
@@ -46,6 +46,7 @@ class Tiling:
             else one term of all sums after another.
         ahead: turns of the innermost loop by which panels of constants are asked for; 0 leaves that to the CPU.
         stream: ask for the next panels of constants, into the second cache, while tiles read these again and again.
+        apart: panels of constants have one vector, and those that a tile reads lie far apart.
         upright: the spatial axis along which the rows of tile registers lie, -1 without such; `height`: how many.
     """
 
@@ -67,6 +68,7 @@ class Tiling:
     upright: int = -1
     height: int = 1
     stream: bool = False
+    apart: bool = False
 
     def unit(self, axis: int) -> int:
         """Elements along a spatial axis that one of the registers has: lanes, rows, or one."""
@@ -290,7 +292,7 @@ class Tiles:
         of_terms = [(x, d) for x in loops if (d := factor.dimension(c.reduce[x.axis].name)) is not None]
         order = sorted(place.keys() - {d for _, d in of_terms}, key=lambda d: t.outer.index(place[d]))
         terms = list(dict.fromkeys(d for x, d in of_terms if x.part != "inner"))
-        blocks = [(d, x.extent) for x, d in of_terms if x.part == "inner" and self._apart(factor, x, of_terms)]
+        blocks = [(d, x.extent) for x, d in of_terms if x.part == "inner" and self._blocked(factor, x, of_terms)]
         along = next((d for d in order if place[d] == t.vector), None)
         if along is None:  # of what is broadcast, the rows of a tile side by side
             along = max(order, key=lambda d: t.tile[place[d]], default=None)
@@ -302,9 +304,11 @@ class Tiles:
             rows = t.upright >= 0 and c.spatial[t.vector].name not in factor.axes()
             blocks += [(d, self._deep(self.folding) if rows else self.folding.dot.extent)] if d is not None else []
         still = [d for d in range(len(factor.shape)) if d not in order and d not in terms]
-        return Layout.blocked(len(factor.shape), blocks, order=(*still, *order, *terms))
+        form = Layout.blocked(len(factor.shape), blocks, order=(*still, *order, *terms))
+        vectors = t.apart and factor.constant and along is not None and place[along] == t.vector
+        return of_single_vectors(form, along, t.lanes) if vectors and along is not None else form
 
-    def _apart(self, factor: Factor, inner: Term, of_terms: list[tuple[Term, int]]) -> bool:
+    def _blocked(self, factor: Factor, inner: Term, of_terms: list[tuple[Term, int]]) -> bool:
         """Whether panels have the blocks of an axis of the sum.
 
         What is folded is a smaller block, which needs the larger around it only where other loops stand between that

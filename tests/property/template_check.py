@@ -19,6 +19,7 @@ from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, Interface, make_schedule
+from autotune.search_spaces.sketch.folding import has_tiles
 from autotune.search_spaces.sketch.scaled_digits import instruction
 from autotune.search_spaces.space import templates as _templates  # noqa: F401  registers those that come with autotune
 from autotune.search_spaces.space.registry import Template, lookup, names
@@ -33,6 +34,7 @@ from tests.search_spaces import (
     halves_cases,
     matmul_cases,
     pieces_cases,
+    pixels_cases,
     recurrent_cases,
     rows_cases,
     strassen_cases,
@@ -45,6 +47,8 @@ TRIES = 200
 LONG_SUMS = (512, 768, 1000)
 REFUSED = "refused: "
 DIGITS = "sketch.scaled_digits"
+PIXELS = "sketch.pixels"
+ON_TILES = (".pieces", PIXELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,15 @@ class Case:
 
 @functools.cache
 def templates() -> tuple[str, ...]:
-    """Names of all templates that come with autotune, but one whose instructions no target here has."""
+    """Names of all templates that come with autotune, but those whose instructions no target here has."""
     known = (name for name in names() if type(lookup(name).rules).__module__.startswith("autotune."))
-    bytes_ = any(instruction(target) is not None for target in _targets())
-    return tuple(name for name in known if bytes_ or name != DIGITS)
+    return tuple(name for name in known if any(_has_instructions(name, target) for target in _targets()))
+
+
+def _has_instructions(name: str, target: Target) -> bool:
+    if name.endswith(ON_TILES):
+        return has_tiles(target)
+    return name != DIGITS or instruction(target) is not None
 
 
 @functools.cache
@@ -144,6 +153,10 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         return rng.choice((bytes_cases.random_bytes, halves_cases.random_halves))(rng), None
     if entry.name == "sketch.rows":
         return rows_cases.random_in_rows(rng), None
+    if entry.name == PIXELS:
+        workload = pixels_cases.random_small_image(rng)
+        plain = rng.random() < 0.4
+        return workload, None if plain else conv_cases.random_interface(rng, workload, target.lanes(4))
     if entry.name == "sketch.wide":
         return halves_cases.random_halves(rng), None
     if entry.name == "recurrent":
