@@ -160,9 +160,9 @@ class SketchSpace(ConfigSpace):
 
         Two things are not left to models that learned from kernels by themselves, with weights that caches hold, while
         in a model they come from farther away. When panels are asked for follows from the tile, and from the room for
-        the next ones beside those that are read, and that they lie apart from their being read once; and of instructions that differ in nothing but speed only the fastest
-        counts. The search tries all. A closed form, which knows what asking takes, supposes that panels are asked for:
-        loads weigh more then.
+        the next ones beside those that are read, and where they lie from how often they are read; and of instructions
+        that differ in nothing but speed only the fastest counts. The search tries all. A closed form, which knows what
+        asking takes, supposes that panels are asked for: loads weigh more then.
         """
         decoder = Decoder(self.numbers.c, self._learned, self.numbers.target)
         rough: Cost = self.cycles
