@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,17 @@ if TYPE_CHECKING:
 
 def efficientnet_b0(net: Net) -> onnx.ModelProto:
     """EfficientNet-B0 (Tan and Le 2019): inverted bottlenecks with squeeze-and-excitation, SiLU as Sigmoid and Mul."""
-    x = silu(net, net.norm(net.conv("input", 3, 32, 3, 2), 32, 1.0))
+    return _efficientnet(net, lambda x: silu(net, x), gated=True)
+
+
+def efficientnet_lite0(net: Net) -> onnx.ModelProto:
+    """EfficientNet-Lite0 (2020), made to be quantised: the same with ReLU6 and without squeeze-and-excitation."""
+    low, high = net.tensor(np.zeros((), np.float32)), net.tensor(np.full((), 6.0, np.float32))
+    return _efficientnet(net, lambda x: net.node("Clip", x, low, high), gated=False)
+
+
+def _efficientnet(net: Net, active: Callable[[str], str], *, gated: bool) -> onnx.ModelProto:
+    x = active(net.norm(net.conv("input", 3, 32, 3, 2), 32, 1.0))
     ins = 32
     settings = (
         (1, 16, 1, 1, 3),
@@ -27,14 +38,16 @@ def efficientnet_b0(net: Net) -> onnx.ModelProto:
     for expansion, outs, repeats, first_stride, kernel in settings:
         for repeat in range(repeats):
             stride, hidden = first_stride if repeat == 0 else 1, ins * expansion
-            y = silu(net, net.norm(net.conv(x, ins, hidden, 1), hidden, 1.0)) if expansion != 1 else x
-            y = silu(net, net.norm(net.conv(y, hidden, hidden, kernel, stride, groups=hidden), hidden, 1.0))
-            gate = silu(net, net.conv(net.node("GlobalAveragePool", y), hidden, ins // 4, 1, bias=True))
-            gate = net.node("Sigmoid", net.conv(gate, ins // 4, hidden, 1, bias=True))
-            y = net.norm(net.conv(net.node("Mul", y, gate), hidden, outs, 1), outs)
+            y = active(net.norm(net.conv(x, ins, hidden, 1), hidden, 1.0)) if expansion != 1 else x
+            y = active(net.norm(net.conv(y, hidden, hidden, kernel, stride, groups=hidden), hidden, 1.0))
+            if gated:
+                gate = active(net.conv(net.node("GlobalAveragePool", y), hidden, ins // 4, 1, bias=True))
+                gate = net.node("Sigmoid", net.conv(gate, ins // 4, hidden, 1, bias=True))
+                y = net.node("Mul", y, gate)
+            y = net.norm(net.conv(y, hidden, outs, 1), outs)
             x = net.node("Add", y, x) if stride == 1 and ins == outs else y
             ins = outs
-    x = silu(net, net.norm(net.conv(x, ins, 1280, 1), 1280, 1.0))
+    x = active(net.norm(net.conv(x, ins, 1280, 1), 1280, 1.0))
     return net.finish(net.classifier(x, 1280))
 
 

@@ -18,7 +18,14 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.convnets import convnext_tiny, efficientnet_b0, mobilenetv3_large, resnext50, yolov5s
+from benchmarks.convnets import (
+    convnext_tiny,
+    efficientnet_b0,
+    efficientnet_lite0,
+    mobilenetv3_large,
+    resnext50,
+    yolov5s,
+)
 from benchmarks.decoders import gpt2, llama
 from benchmarks.deep import darknet53, fcn_resnet50, resnet101, resnet152, wide_resnet50
 from benchmarks.inception import inception_v3, inception_v4
@@ -285,6 +292,7 @@ WRITTEN: dict[str, Callable[[Net], onnx.ModelProto]] = {
     "convnext_tiny": convnext_tiny,
     "darknet53": darknet53,
     "efficientnet_b0": efficientnet_b0,
+    "efficientnet_lite0": efficientnet_lite0,
     "fcn_resnet50": fcn_resnet50,
     "gpt2": gpt2,
     "inception_v3": inception_v3,

@@ -25,6 +25,7 @@ def kernels(name: str) -> tuple[Counter[str], float]:
     ("name", "convolutions", "others", "gflop"),
     [
         ("efficientnet_b0", 81, {"reduce_mean": 17, "mul": 16, "matmul": 1}, 0.81),
+        ("efficientnet_lite0", 49, {"reduce_mean": 1, "matmul": 1}, 0.79),
         ("mobilenetv3_large", 62, {"reduce_mean": 9, "mul": 8, "matmul": 2}, 0.45),
         ("resnext50", 53, {"max_pool": 1, "reduce_mean": 1, "matmul": 1}, 8.5),
         ("yolov5s", 60, {"max_pool": 3, "transpose": 3, "resize": 2}, 4.14),
