@@ -187,7 +187,9 @@ class SketchSpace(ConfigSpace):
                 ahead = turns_ahead(height, vectors, stream, self.numbers.target, steps, times)
                 if t.upright >= 0:  # tiles: many lines in a turn, which come fast enough from the second cache
                     ahead = AHEAD[0 if stream else 1]
-                config = config.replace(ahead=ahead, stream=stream, apart=times == 1 and vectors > 1)
+                apart = times == 1 and vectors > 1
+                apart = apart if self._has("apart", apart) else not apart  # as panels of others lie
+                config = config.replace(ahead=ahead, stream=stream, apart=apart)
             if self.numbers.c.lanewise:
                 config = self._whole_lines(config)
             found[self.canonical(config)] = None

@@ -14,7 +14,7 @@ from autotune.graph.builder import GraphBuilder
 from autotune.graph.ir import Array, Output, Value
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
-from autotune.search_spaces import Config, alike, check_config, default_config
+from autotune.search_spaces import Config, alike, check_config, default_config, lookup, make_schedule
 from autotune.target import Target
 from tests.targets import fixed
 
@@ -28,7 +28,7 @@ def product(rows: int) -> Workload:
 
 def panels(config: Config) -> tuple[object, ...]:
     tile = config.get_ints("tile")
-    return config.get("vector"), config.get("lanes"), tile[-1]
+    return config.get("vector"), config.get("lanes"), tile[-1], config.get("apart", False)
 
 
 def test_products_of_other_extents_have_panels_alike() -> None:
@@ -43,6 +43,20 @@ def test_products_of_other_extents_have_panels_alike() -> None:
     assert alike(product(24), like, ZEN, gap=-100.0) is None  # never that much faster than the default
     other = default_config(parse_workload("relu data=64"), ZEN)
     assert alike(product(24), other, ZEN, gap=100.0) is None
+
+
+def test_panels_that_lie_apart_for_one_row_do_so_for_many_and_the_reverse() -> None:
+    one, many = (parse_workload(f"matmul a={rows},1024 b=const:1024,4096") for rows in (1, 96))
+    sketch = lookup("sketch.contraction")
+    likes = [sketch.default(workload, ZEN).replace(template=sketch.name) for workload in (one, many)]
+    assert [like.get("apart") for like in likes] == [True, False]
+    likes = [like.replace(tile=(rows, 4)) for like, rows in zip(likes, (1, 4))]  # a tile that either may have
+    for workload, like, of in ((many, likes[0], one), (one, likes[1], many)):
+        found = alike(workload, like, ZEN, gap=100.0)
+        assert found is not None and panels(found) == panels(like)
+        states = [make_schedule(x, config, ZEN).state for x, config in ((workload, found), (of, like))]
+        here, there = (state.layout(state.tensor("in1")) for state in states)
+        assert here == there
 
 
 def test_the_first_kernel_decides_and_what_reads_no_weights_is_left_alone() -> None:

@@ -19,9 +19,11 @@ from autotune.search_spaces.library.afar import turns_ahead
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Decoder
 from autotune.search_spaces.sketch.contraction import Contraction, contraction
+from autotune.search_spaces.sketch.panels import of_single_vectors
 from autotune.search_spaces.sketch.space import SketchSpace, tiling
 from autotune.search_spaces.sketch.tiling import NO
 from autotune.target import Target
+from autotune.tensor.layout import Layout
 from tests.conftest import Golden
 from tests.search_spaces.contraction_cases import mixture, random_contraction
 from tests.search_spaces.generic_cases import random_interface
@@ -336,6 +338,27 @@ def test_panels_that_are_streamed_into_the_second_cache_are_asked_for_from_there
     space = space_of("matmul a=var:128,768 b=const:768,768")
     config = space.default()
     assert config.get("stream") and config.get("ahead") == 32 // space.tiling(config).tile[1]
+
+
+def test_panels_that_are_read_once_lie_apart() -> None:
+    once, again = (space_of(f"matmul a=var:{rows},1024 b=const:1024,4096").default() for rows in (1, 128))
+    assert once.get("apart") is True and again.get("apart") is False
+    assert "apart" not in space_of("matmul a=var:1,64 b=const:64,64").default(), "which caches hold"
+    space = space_of("matmul a=var:1,1024 b=const:1024,4096")
+    single = once.replace(tile=(*once.get_ints("tile")[:-1], 1))
+    assert space.canonical(single).get("apart") is False, "of one vector there is one place"
+
+
+def test_what_tiles_read_first_lies_together() -> None:
+    """Columns in panels of 32 of two vectors: (which of two, panel, row, column)."""
+    form = of_single_vectors(Layout.blocked(2, [(1, 32)], order=(1, 0)), 1, 16)
+    assert form.order == ((1, 32), (1, 0), (0, 0), (1, 16))
+    assert form.physical_shape((5, 96)) == (2, 3, 5, 16)
+    array = np.arange(5 * 96).reshape(5, 96)
+    np.testing.assert_array_equal(form.pack(array)[1, 2], array[:, 80:96])
+    np.testing.assert_array_equal(form.unpack(form.pack(array), (5, 96)), array)
+    alone = Layout.blocked(2, [(1, 16)], order=(1, 0))
+    assert of_single_vectors(alone, 1, 16) == alone
 
 
 def test_what_is_read_often_is_asked_for_only_where_loads_leave_room() -> None:

@@ -55,6 +55,17 @@ def test_one_row_is_decoded_once_and_loaded_whole() -> None:
     assert counts == {"vperm(?:ps|d)": tile, "vpsrld": shifted, "vpandd": 0, "vcvtdq2ps": 0, "vgatherdps": 0}
 
 
+def test_a_tile_reads_on_at_as_many_places_as_it_has_vectors() -> None:
+    workload = coded(1, 256, 256, 32, "i8")
+    found = scaled_sum(workload)
+    assert found is not None
+    for name in found.panels:
+        tensor = found.schedule.state.tensor(name)
+        rows, columns = tensor.shape[:-1], tensor.shape[-1]
+        assert found.panel(tensor, 16, 4).physical_shape(tensor.shape) == (4, columns // 64, *rows, 16)
+        assert found.panel(tensor, 16, 1).physical_shape(tensor.shape) == (columns // 16, *rows, 16)
+
+
 def test_what_is_no_sum_of_scaled_parts() -> None:
     for text in ("matmul a=4,64 b=64,32", "softmax data=8,16", "conv2d data=1,8,9,9 weight=8,8,3,3"):
         assert scaled_sum(parse_workload(text)) is None
