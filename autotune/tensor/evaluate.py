@@ -12,7 +12,6 @@ from autotune.tensor.contraction import contract, factors
 from autotune.tensor.digits import split_digits
 from autotune.tensor.dtype import DType
 from autotune.tensor.externs import evaluate_extern
-from autotune.tensor.halves import converted
 from autotune.tensor.interpret import Array, Box, Interpreter
 from autotune.tensor.reducer import Reducer, is_builtin
 from autotune.tensor.stage import Axis, Stage
@@ -52,7 +51,7 @@ def evaluate(
                 continue
             small = split_digits(stage)
             for t, found in zip(stage.outputs, _block(interpreter, small, Box.of(small.axes)), strict=True):
-                held[t.name] = np.array(converted(found, interpreter.storage(t.dtype))).reshape(t.shape)
+                held[t.name] = found.astype(interpreter.storage(t.dtype)).reshape(t.shape)
     return held if all_tensors else {name: held[name] for name in compute_def.outputs}
 
 
@@ -75,7 +74,7 @@ def evaluate_parts(
         with np.errstate(all="ignore"):
             part = Box.of(stage.axes).part(dimension, start, min(extent, size - start))
             (found,) = _block(interpreter, stage, part)
-        yield converted(found, interpreter.storage(stage.outputs[0].dtype))
+        yield found.astype(interpreter.storage(stage.outputs[0].dtype), copy=False)
 
 
 def _inputs(compute_def: ComputeDef, arrays: Mapping[str, Array]) -> dict[str, Array]:

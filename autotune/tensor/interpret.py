@@ -17,7 +17,6 @@ import numpy.typing as npt
 from autotune.errors import WorkloadError
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Lookup, Read, Reinterpret, Select, Table, Unary, Var
-from autotune.tensor.halves import converted
 from autotune.tensor.linear import Linear, Range, conjunction, nonnegatives, to_linear
 from autotune.tensor.stage import Axis
 
@@ -94,7 +93,7 @@ class Interpreter:
         if isinstance(e, Read):
             otherwise = e.otherwise.value if isinstance(e.otherwise, Const) else None
             found = self._element(self.arrays[e.tensor.name], e, e.indices, e.when, otherwise, box)
-            return converted(found, self.number(e.dtype))
+            return found.astype(self.number(e.dtype), copy=False)
         if isinstance(e, Const):
             return np.asarray(e.value).astype(self.number(e.dtype))  # that a type has not may stand where nobody goes
         if isinstance(e, Var):
@@ -115,7 +114,7 @@ class Interpreter:
             source = self.value(e.a, box)
             if e.dtype.is_int and source.dtype.kind == "f":
                 return _saturated(source, e.dtype)
-            return converted(converted(source, self.storage(e.dtype)), self.number(e.dtype))
+            return source.astype(self.storage(e.dtype)).astype(self.number(e.dtype), copy=False)
         if isinstance(e, Reinterpret):
             bits = self.value(e.a, box).astype(e.a.dtype.numpy)
             return bits.view(e.dtype.numpy).astype(self.number(e.dtype), copy=False)
