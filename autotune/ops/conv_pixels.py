@@ -46,8 +46,8 @@ def pitches(size: Conv) -> tuple[int, ...]:
     return tuple(math.prod(extents[d + 1 :]) for d in range(size.rank))
 
 
-def count(size: Conv) -> int:
-    """Sums, from the first window's to the last one's."""
+def number_of_sums(size: Conv) -> int:
+    """From the first window's to the last one's, those of windows that begin in the border included."""
     return sum((out - 1) * pitch for out, pitch in zip(size.out, pitches(size), strict=True)) + 1
 
 
@@ -84,7 +84,7 @@ def _pixels(op: str) -> None:
                 p = p + tap.var * (dilation * step)
             return sum_(cast(total, copy[n, p, c.var]) * cast(total, filters[(k, c, *taps)]), (*taps, c))
 
-        sums = compute((size.n, size.k, count(size)), body, SUMS, ("n", "k", "p"))
+        sums = compute((size.n, size.k, number_of_sums(size)), body, SUMS, ("n", "k", "p"))
 
         def result(n: Expr, k: Expr, *o: Expr) -> Expr:
             place = o[-1]

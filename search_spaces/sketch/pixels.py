@@ -6,9 +6,10 @@ import functools
 import math
 from dataclasses import replace
 
+from autotune.cost_model.expected import behind_caches
 from autotune.errors import ScheduleError, WorkloadError
 from autotune.ops.conv import CONVOLUTIONS, Conv
-from autotune.ops.conv_pixels import NAME, PIXELS, SUMS, count, has_one_axis, spans
+from autotune.ops.conv_pixels import NAME, PIXELS, SUMS, number_of_sums, spans
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.dot_products import TILE_LANES, TILE_ROWS
@@ -22,18 +23,20 @@ from autotune.search_spaces.sketch.layouts import usual_layouts
 from autotune.target import Target
 from autotune.tensor.layout import Layout
 
-FULLER = 1.25
-"""Times as full tiles must be as those along rows of the image, for two passes over memory."""
-
 
 @functools.lru_cache(maxsize=512)
 def of_pixels(workload: Workload, target: Target) -> Contraction | None:
-    """The contraction of the copy; None where tiles are about as full without, channels fill no row of one, there are
-    no tiles for its types, or the end is for data to decide."""
-    anchor, plain = workload.anchor, contraction(workload, target)
-    if anchor is None or anchor.op not in CONVOLUTIONS or plain is None or plain.ended or not has_tiles(target):
+    """The contraction of the copy; None where that takes longer than what it saves, channels fill no row of a tile,
+    there are no tiles for its types, or the end is for data to decide."""
+    anchor = workload.anchor
+    if anchor is None or anchor.op not in CONVOLUTIONS or not has_tiles(target):
         return None
-    if not _fuller(sizes(workload)) or with_one_output(workload, NAME) is None:
+    plain = contraction(workload, target)
+    if plain is None or plain.ended or with_one_output(workload, NAME) is None:
+        return None
+    size = sizes(workload)
+    along, one = _tiles(size)
+    if one >= along:  # nothing to save
         return None
     try:
         a = anchored(workload, NAME, PIXELS)
@@ -52,17 +55,28 @@ def of_pixels(workload: Workload, target: Target) -> Contraction | None:
     found = analysed(schedule, usual_layouts(workload, target), f"{SUMS}.c", SUMS, target)
     if found is None:
         return None
-    foldings = tuple(f for f in found.foldings if f.dot.tiled)
-    return replace(found, foldings=foldings, folded=True) if foldings else None
+    found = replace(found, foldings=tuple(f for f in found.foldings if f.dot.tiled), folded=True)
+    return found if found.foldings and _saves(found, size, target) else None
 
 
-def _fuller(size: Conv) -> bool:
-    """Whether that much more of each tile are windows of the image than where rows of tiles are of one row of it."""
-    if not has_one_axis(size):
+def _tiles(size: Conv) -> tuple[int, int]:
+    """How many tiles the pixels of an image are, along rows and as one axis."""
+    along = math.prod(size.out[:-1]) * -(-size.ow // TILE_ROWS)
+    return along, -(-number_of_sums(size) // TILE_ROWS)
+
+
+def _saves(c: Contraction, size: Conv, target: Target) -> bool:
+    """Whether the products of tiles that are saved take longer than the copy and the sums, each written and read."""
+    dot = c.foldings[0].dot
+    pipe = target.core.pipe(dot.pipe, target.vector_bits)
+    if pipe is None:
         return False
-    pixels, rows = count(size), size.ow
-    of_all = math.prod(size.out) / (-(-pixels // TILE_ROWS) * TILE_ROWS)
-    return of_all >= FULLER * rows / (-(-rows // TILE_ROWS) * TILE_ROWS)
+    along, one = _tiles(size)
+    each = size.n * -(-size.k // TILE_LANES) * size.taps * -(-size.c // dot.depth)
+    state = c.schedule.state
+    moved = sum(math.prod(t.shape) * t.dtype.bytes for t in (state.tensor(PIXELS), state.tensor(SUMS)))
+    (_, rate), *_ = behind_caches(target)
+    return (along - one) * each * max(TILE_ROWS / pipe.per_cycle, pipe.latency) > 2 * moved / rate
 
 
 def passed(schedule: Schedule, workload: Workload) -> Schedule:

@@ -21,6 +21,7 @@ from autotune.search_spaces.library.anchored import with_layouts
 from autotune.search_spaces.library.register_tile import HIDDEN, Steps
 from autotune.search_spaces.library.unread import skip_what_nobody_reads
 from autotune.search_spaces.sketch.contraction import with_one_output
+from autotune.search_spaces.sketch.panels import of_single_vectors
 from autotune.search_spaces.sketch.rules import MOST_BODY
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.interface import Interface
@@ -40,7 +41,7 @@ UNROLL = (1, 2, 4, 8, 16)
 AHEAD = (0, 32, 64, 128, 256)
 """Lines that are asked for, into the second cache, before they are read: of all panels of a tile of each constant.
 
-Untuned `FETCHED`, but none of a single panel: a core foresees one stream by itself."""
+Untuned `FETCHED`, but none where there is one constant: a core foresees what is read of that by itself."""
 FETCHED = 128
 DECODE = 2
 """Instructions that decode a vector of weights: a shift and a permutation, or a widening and a conversion."""
@@ -86,17 +87,10 @@ class ScaledSum:
         return (self.rows + 1) // 2 if self.ended else self.rows
 
     def panel(self, t: Tensor, lanes: int, vectors: int) -> Layout:
-        """Panels of one vector; those that tiles read first lie behind each other, then those that they read second.
-
-        So a tile reads on at as many places as it has vectors: a core fetches ahead at each of them, but only so far,
-        which of one alone is less than memory gives.
-        """
+        """So many vectors of columns, in panels of one each that tiles read together and that lie far apart."""
         last, first = len(t.shape) - 1, int(self.batched)
-        if vectors == 1:
-            return Layout.blocked(last + 1, [(last, lanes)], order=(*range(first), last, *range(first, last)))
-        around, inside = ([(d, 0) for d in dims] for dims in (range(first), range(first, last)))
-        order = (*around, (last, lanes * vectors), (last, 0), *inside, (last, lanes))
-        return Layout(order, ((0, 0),) * len(t.shape))
+        order = (*range(first), last, *range(first, last))
+        return of_single_vectors(Layout.blocked(last + 1, [(last, lanes * vectors)], order=order), last, lanes)
 
     @property
     def turns(self) -> int:

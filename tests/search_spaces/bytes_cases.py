@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from autotune.errors import WorkloadError
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
+from tests.search_spaces.fitting import first_that_fits
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 20, 33, 64)
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2", "x86 -mcpu=alderlake -num-cores=2")
@@ -14,11 +14,7 @@ TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2", "x86 -mcpu=a
 
 def random_bytes(rng: random.Random) -> Workload:
     """A product, or a convolution."""
-    while True:
-        try:
-            return parse_workload(rng.choice((product, convolution, convolution))(rng))
-        except WorkloadError:  # the window does not fit
-            continue
+    return first_that_fits(lambda rng: rng.choice((product, convolution, convolution))(rng), rng)
 
 
 def random_windows_of_three(rng: random.Random) -> Workload:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import random
 
-from autotune.errors import WorkloadError
-from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
 from tests.search_spaces.bytes_cases import EXTENTS
+from tests.search_spaces.fitting import first_that_fits
 
 
 def random_halves(rng: random.Random) -> Workload:
     """A product, or a convolution."""
-    while True:
-        try:
-            return parse_workload(rng.choice((_product, _convolution))(rng))
-        except WorkloadError:  # the window does not fit
-            continue
+    return first_that_fits(lambda rng: rng.choice((_product, _convolution))(rng), rng)
 
 
 def _product(rng: random.Random) -> str:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import random
 
-from autotune.errors import WorkloadError
-from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
+from tests.search_spaces.fitting import first_that_fits
 
 TYPES = (("u8", "i8"), ("u8", "i8"), ("i8", "i8"), ("bf16", "bf16"), ("bf16", "bf16"))
 
 
 def random_small_image(rng: random.Random) -> Workload:
     """Of two or three dimensions, with any border, with what is fused behind."""
-    while True:
-        try:
-            return parse_workload(_convolution(rng))
-        except WorkloadError:  # the window does not fit
-            continue
+    return first_that_fits(_convolution, rng)
 
 
 def _convolution(rng: random.Random) -> str:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import random
 
-from autotune.errors import WorkloadError
-from autotune.ops import parse_workload
 from autotune.ops.conv_rows import FEW
 from autotune.ops.workload import Workload
+from tests.search_spaces.fitting import first_that_fits
 
 TYPES = (("u8", "i8"), ("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("bf16", "bf16"), ("bf16", "bf16"))
 
 
 def random_in_rows(rng: random.Random) -> Workload:
     """A convolution of one to three dimensions, whose data is rounded before or not."""
-    while True:
-        try:
-            return parse_workload(_convolution(rng))
-        except WorkloadError:  # the window does not fit
-            continue
+    return first_that_fits(_convolution, rng)
 
 
 def _convolution(rng: random.Random) -> str:

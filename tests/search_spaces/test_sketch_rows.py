@@ -86,9 +86,8 @@ def test_blocks_copy_their_rows_unless_most_of_them_are_the_next_blocks_too(bloc
     workload, template = parse_workload(FIRST), lookup(ROWS)
     space = template.space(workload, TILES)
     assert isinstance(space, SketchSpace)
-    drawn = template.default(workload, TILES)
-    rows_of_tile = drawn.get_ints("tile")[2]
-    config = drawn.replace(**{"block.o0": block // rows_of_tile or 1, "block.o1": 0, "outer": (2, 1, 3)})
+    config = template.default(workload, TILES).replace(tile=(1, 1, 1, 1))
+    config = config.replace(**{"block.o0": block, "block.o1": 0, "outer": (2, 1, 3)})
     space.validate(config)
     program = lower(template.schedule(workload, config, TILES, None), check=False)
     (rows,) = (b for b in program.buffers if b.name == "rows")
