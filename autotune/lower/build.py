@@ -446,7 +446,7 @@ class NestBuilder:
         variable = s.variable(loop)
         inside = s.loops[s.position(loop) + 1 :]
         around = [(s.variable(x.name), x.extent) for x in reversed(s.loops[: s.position(loop) + 1])]
-        for name, _, distance, level in (f for f in s.prefetch if f.loop == loop):
+        for name, _, distance, level, near in (f for f in s.prefetch if f.loop == loop):
             ranges = {**self.ranges, variable: (0, self.ranges[variable][1] + distance)}
             for r in (r for r in s.reads() if r.tensor.name == name):
                 moving = {v for i in r.indices for v in to_linear(i, self.ranges, values).variables()}
@@ -458,7 +458,7 @@ class NestBuilder:
                 if any(i.is_opaque for i in logical):  # reading an index early could leave its tensor
                     continue
                 place = self._physical(r.tensor, logical, self.ranges)
-                now = Prefetch(self.buffers[name], place, level, coming=not distance)
+                now = Prefetch(self.buffers[name], place, level, coming=near)
                 farther = [i.substitute({variable: Linear.var(variable) + distance}, ranges) for i in logical]
                 then = replace(now, indices=self._physical(r.tensor, farther, ranges))
                 stmt: Stmt = onward(now, then, around, distance)

@@ -16,9 +16,6 @@ from autotune.core import LINE
 from autotune.lower.ir import Buffer, For, Load, Prefetch, Stmt, Store, body_of, expressions, statements, with_body
 from autotune.tensor.linear import Linear
 
-NEAR = 1 << 18
-"""Bytes that a second cache holds beside all else."""
-
 STREAMS = range(4, 9)
 """Places that a turn asks for lines at, where it asks for so many: a core fetches ahead at each of them, but only so
 far, which of one alone is less than memory gives."""
@@ -89,7 +86,7 @@ class _Asking:
         streams = min((n for n in STREAMS if n <= many), key=lambda n: -many % n, default=many)
         lines, apart = -(-many // streams), -(-part // (streams * line)) * line
         first = start + here * (lines * line if streams > 1 else each)
-        made = replace(self.request, coming=False, early=True)
+        made = replace(self.request, coming=0, early=True)
         return tuple(made.at(first + n * apart + m * line) for m in range(lines) for n in range(streams))
 
 
@@ -116,7 +113,7 @@ def spread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     one behind the other; without those for which there is no such loop.
 
     Of several such loops it is the outermost whose parts stay near, since what others come to has been read before;
-    where no part does, the innermost.
+    where no part does, the innermost. What is far ahead is gone from a cache that is full before it is read.
     """
     if not any(isinstance(stmt, Prefetch) and stmt.coming for stmt in statements(body)):
         return body
@@ -124,20 +121,21 @@ def spread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _visit(stmt: Stmt) -> Stmt:
-    near = _each_settled(stmt, NEAR)
-    return _each_settled(with_body(near, tuple(map(_visit, body_of(near)))), math.inf)
+    near = _each_settled(stmt, near=True)
+    return _each_settled(with_body(near, tuple(map(_visit, body_of(near)))), near=False)
 
 
-def _each_settled(stmt: Stmt, most: float) -> Stmt:
+def _each_settled(stmt: Stmt, *, near: bool) -> Stmt:
     if isinstance(stmt, For):
         asking = list(_asking(stmt.body, ()))
         for name in dict.fromkeys(one.request.buffer.name for one in asking):
-            stmt = _settled(stmt, [one for one in asking if one.request.buffer.name == name], most)
+            stmt = _settled(stmt, [one for one in asking if one.request.buffer.name == name], near)
     return stmt
 
 
-def _settled(loop: For, asking: Sequence[_Asking], most: float) -> For:
-    """With the requests for one buffer, if turns of this loop read parts of it, of so many bytes at most, one by one.
+def _settled(loop: For, asking: Sequence[_Asking], near: bool) -> For:
+    """With the requests for one buffer, if turns of this loop read parts of it one by one, only such as stay near or
+    any.
 
     Where a part is longer than the way to the next, loops inside go through memory in larger steps than this one: what
     lies between their steps is read in other turns of this loop, and would be asked for in each of them.
@@ -146,7 +144,7 @@ def _settled(loop: For, asking: Sequence[_Asking], most: float) -> For:
     part = sum(starts.values())  # those that begin elsewhere read another piece of it
     if not 0 < part <= min(steps) or len(steps) > 1 or sum(one.read for one in asking) < READ_AGAIN * part:
         return loop
-    if part * asking[0].request.buffer.dtype.bytes > most:
+    if near and part * asking[0].request.buffer.dtype.bytes > asking[0].request.coming:
         return loop
     each = -(-part // sum(one.turns for one in asking))
     made, before = list[tuple[Stmt, ...]](), 0

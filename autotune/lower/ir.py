@@ -133,14 +133,14 @@ class Store:
 class Prefetch:
     """Ask for the cache line of an element, into cache `level` (1: the nearest).
 
-    `coming`: it stands for requests that `lower.coming` makes; `early`: it is one of those, made while something else
-    is worked on, and not a few turns ahead.
+    `coming`: it stands for requests that `lower.coming` makes, in parts of so many bytes if possible; `early`: it is
+    one of those, made while something else is worked on, and not a few turns ahead.
     """
 
     buffer: Buffer
     indices: tuple[Linear, ...]
     level: int
-    coming: bool = False
+    coming: int = 0
     early: bool = False
 
     @property

@@ -7,7 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from autotune.core import LINE
-from autotune.lower.ir import REGISTER, Buffer, For, Load, Prefetch, Stmt, Store, body_of, expressions, loop_ranges
+from autotune.lower.ir import (
+    REGISTER,
+    Buffer,
+    For,
+    Load,
+    Prefetch,
+    Stmt,
+    Store,
+    body_of,
+    expressions,
+    loop_ranges,
+    statements,
+)
+from autotune.schedule.state import UNROLL
 from autotune.tensor.linear import Linear, Range, Ranges
 
 
@@ -17,28 +30,35 @@ class Region:
 
     Attributes:
         counts: how many elements there are along each dimension, where loops leave gaps; empty where none has any.
+        parts: so many times that, each somewhere else in the box.
     """
 
     buffer: Buffer
     box: tuple[Range, ...]
     counts: tuple[int, ...] = ()
+    parts: int = 1
 
     @property
     def bytes(self) -> int:
-        return math.prod(self._spans()) * self.buffer.dtype.bytes
+        each = math.prod(self._spans())
+        return (min(each * self.parts, math.prod(self._whole())) if self.parts > 1 else each) * self.buffer.dtype.bytes
 
     def lines(self, size: int) -> int:
         """Bytes of the lines, each of `size` bytes, that it lies on: its rows are runs of memory."""
+        each = self._lines(self._spans(), size)
+        return min(each * self.parts, self._lines(self._whole(), size)) if self.parts > 1 else each
+
+    def _lines(self, spans: Sequence[int], size: int) -> int:
         run, rows = 1, 1
         whole = True  # all dimensions further in
-        for span, extent in zip(reversed(self._spans()), reversed(self.buffer.shape)):
+        for span, extent in zip(reversed(spans), reversed(self.buffer.shape)):
             run, rows = (run * span, rows) if whole else (run, rows * span)
             whole &= span >= extent
         return rows * -(-run * self.buffer.dtype.bytes // size) * size
 
     def joined(self, other: Region | None) -> Region:
         """The box around both; gaps of one are left where the other fills no more than it has."""
-        if other is None or (other.box == self.box and other.counts == self.counts):
+        if other is None or other == self:
             return self
         box = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(self.box, other.box))
         if not self.counts and not other.counts:
@@ -50,7 +70,10 @@ class Region:
         return _region(self.buffer, box, counts)
 
     def _spans(self) -> Sequence[int]:
-        return self.counts or [max(high - low + 1, 0) for low, high in self.box]
+        return self.counts or self._whole()
+
+    def _whole(self) -> list[int]:
+        return [max(high - low + 1, 0) for low, high in self.box]
 
 
 def _region(buffer: Buffer, box: tuple[Range, ...], counts: Sequence[int]) -> Region:
@@ -78,16 +101,49 @@ def touched(
 
 def _add(body: Iterable[Stmt], ranges: Ranges, known: dict[int, list[Place]], found: dict[str, Region]) -> None:
     for stmt in body:
-        places = known.get(id(stmt))
-        if places is None:
-            places = known[id(stmt)] = _places(stmt)
-        for buffer, indices in places:
+        for buffer, indices in _remembered(stmt, known):
             box = tuple([_range(i, ranges, n) for i, n in zip(indices, buffer.shape)])
             region = _region(buffer, box, _counts(buffer, indices, box, ranges))
             found[buffer.name] = region.joined(found.get(buffer.name))
         inside = body_of(stmt)
-        if inside:
+        if isinstance(stmt, For) and stmt.mark == UNROLL and _divided(inside, stmt.var, known):
+            turns = range(stmt.begin, stmt.begin + stmt.extent)
+            each = [touched(inside, {**ranges, stmt.var: (turn, turn)}, known) for turn in turns]
+            for name in dict.fromkeys(name for regions in each for name in regions):
+                region = _parts([regions[name] for regions in each if name in regions])
+                found[name] = region.joined(found.get(name))
+        elif inside:
             _add(inside, loop_ranges(stmt, ranges) if isinstance(stmt, For) else ranges, known, found)
+
+
+def _parts(regions: Sequence[Region]) -> Region:
+    """What the turns of a loop touch that lie anywhere, as the quotients of their numbers do."""
+    distinct = list(dict.fromkeys(regions))
+    if len(distinct) == 1:
+        return distinct[0]
+    box = tuple(
+        (min(low for low, _ in ends), max(high for _, high in ends)) for ends in zip(*(r.box for r in distinct))
+    )
+    counts = tuple(max(spans) for spans in zip(*(region._spans() for region in distinct)))
+    return Region(distinct[0].buffer, box, counts, sum(region.parts for region in distinct))
+
+
+def _divided(body: Iterable[Stmt], variable: str, known: dict[int, list[Place]]) -> bool:
+    """Whether an index of what statements touch has a quotient or a rest of a variable."""
+    return any(
+        type(term) is not str and variable in Linear(0, {term: 1}).variables()
+        for stmt in statements(tuple(body))
+        for _, indices in _remembered(stmt, known)
+        for index in indices
+        for term in index.terms
+    )
+
+
+def _remembered(stmt: Stmt, known: dict[int, list[Place]]) -> list[Place]:
+    places = known.get(id(stmt))
+    if places is None:
+        places = known[id(stmt)] = _places(stmt)
+    return places
 
 
 def _places(stmt: Stmt) -> list[Place]:

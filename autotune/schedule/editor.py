@@ -85,8 +85,8 @@ class Editor:
     def prefetch(self, stage: str, tensor: str, loop: str, distance: int, level: int = 1) -> None:
         self.schedule = self.schedule.prefetch(stage, tensor, loop, distance, level)
 
-    def stream(self, stage: str, tensor: str, loop: str) -> None:
-        self.schedule = self.schedule.stream(stage, tensor, loop)
+    def stream(self, stage: str, tensor: str, loop: str, near: int) -> None:
+        self.schedule = self.schedule.stream(stage, tensor, loop, near=near)
 
     def rfactor(self, stage: str, axis: str, factor: int) -> str:
         """The new stage of partial sums over `factor` elements of an axis each, which `stage` adds up from now on."""

@@ -6,7 +6,19 @@ from dataclasses import replace
 
 from autotune.schedule.consistent import consistent
 from autotune.schedule.registry import check, primitive
-from autotune.schedule.state import PARALLEL, SERIAL, UNROLL, VECTORIZE, Fetch, Fuse, Loop, Split, StageState, State
+from autotune.schedule.state import (
+    NEAR,
+    PARALLEL,
+    SERIAL,
+    UNROLL,
+    VECTORIZE,
+    Fetch,
+    Fuse,
+    Loop,
+    Split,
+    StageState,
+    State,
+)
 from autotune.schedule.tiles import swallowed
 from autotune.tensor.reducer import is_builtin
 
@@ -257,18 +269,20 @@ def prefetch(state: State, stage: str, tensor: str, loop: str, distance: int, le
 
 
 @primitive
-def stream(state: State, stage: str, tensor: str, loop: str, level: int = 2) -> State:
+def stream(state: State, stage: str, tensor: str, loop: str, level: int = 2, near: int = NEAR) -> State:
     """Ask for what `tensor` has behind the part that loops around `loop` read again and again: a little in each turn of
     `loop`, into cache `level`, so that all of it is there when they get to it.
 
-    Nothing is asked for where no loop reads a part at least twice before another goes on to the next.
+    Nothing is asked for where no loop reads a part at least twice before another goes on to the next. Of several such
+    loops it is the outermost whose part has `near` bytes at most, else the innermost.
 
     rewrite:
         for p: for r: for i: S(T[p, i])
         -->
         for p: for r: for i: prefetch(T[p + 1, (r * I + i) / R]); S(T[p, i])
     """
-    return _fetching(state, stage, Fetch(tensor, loop, 0, level))
+    check(near >= 1, f"stream {stage}: parts of {near} bytes")
+    return _fetching(state, stage, Fetch(tensor, loop, 0, level, near))
 
 
 def _fetching(state: State, stage: str, fetch: Fetch) -> State:

@@ -16,7 +16,7 @@ from autotune.schedule import place as _place  # noqa: F401
 from autotune.schedule import skip as _skip  # noqa: F401
 from autotune.schedule import tensorize as _tensorize  # noqa: F401
 from autotune.schedule.registry import apply
-from autotune.schedule.state import LOCAL, State
+from autotune.schedule.state import LOCAL, NEAR, State
 from autotune.tensor.compute_def import ComputeDef
 from autotune.tensor.layout import Layout
 
@@ -99,8 +99,8 @@ class Schedule:
     def prefetch(self, stage: str, tensor: str, loop: str, distance: int, level: int = 1) -> Schedule:
         return self.then("prefetch", stage, tensor, loop, distance, level)
 
-    def stream(self, stage: str, tensor: str, loop: str, level: int = 2) -> Schedule:
-        return self.then("stream", stage, tensor, loop, level)
+    def stream(self, stage: str, tensor: str, loop: str, level: int = 2, near: int = NEAR) -> Schedule:
+        return self.then("stream", stage, tensor, loop, level, *((near,) if near != NEAR else ()))
 
     def inline(self, stage: str) -> Schedule:
         return self.then("inline", stage)

@@ -55,14 +55,19 @@ class Fuse:
     inner_extent: int
 
 
+NEAR = 1 << 18
+"""Bytes of the parts that `stream` goes by where a schedule does not say: those of records from before it could."""
+
+
 class Fetch(NamedTuple):
     """Cache lines of a tensor to ask for, `distance` iterations of a loop ahead of their use, into cache `level`; at a
-    distance of 0 those of the next part, see the primitive `stream`."""
+    distance of 0 those of the next part, of `near` bytes if possible, see the primitive `stream`."""
 
     tensor: str
     loop: str
     distance: int
     level: int
+    near: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,11 @@ def _term_range(term: Term, ranges: Ranges) -> Range:
         return lo // term.divisor, hi // term.divisor
     if isinstance(term, Mod):
         lo, hi = term.arg.range(ranges)
-        return (lo, hi) if 0 <= lo and hi < term.divisor else (0, term.divisor - 1)
+        return (
+            (lo % term.divisor, hi % term.divisor)
+            if lo // term.divisor == hi // term.divisor
+            else (0, term.divisor - 1)
+        )
     return _clamped(term) or UNBOUNDED
 
 

@@ -15,6 +15,9 @@ ROOM_FOR_ASKING = 0.75
 """Share of a tile's time in which loads and requests may keep the load units busy."""
 SELDOM = 8
 """Tiles that read a panel which are few enough for each to ask: the first waits longer than that takes the others."""
+PARTS_OF_L2 = 8
+"""What is asked for while something else is read again and again may take one of so many parts of the second cache: a
+quarter was 1.01 to 1.07 times as slow for Winograd's tiles (a Zen 3 with 512 KiB)."""
 TILES_AHEAD = 2
 """Tiles by which an image of more runs is asked for: one or four are as good within 5 %."""
 
@@ -23,6 +26,11 @@ def comes_from_afar(size: int, target: Target) -> bool:
     """Whether constants of so many bytes come from behind the core's own caches, which also hold what is multiplied
     with them; a model reads its other weights between two runs of a kernel."""
     return 2 * size > target.l2_bytes
+
+
+def near(target: Target) -> int:
+    """Bytes of a panel that stay in the second cache from when they are asked for until they are read."""
+    return target.l2_bytes // PARTS_OF_L2
 
 
 def is_lost_sight_of(size: int, runs: int, target: Target) -> bool:

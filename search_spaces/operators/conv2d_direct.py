@@ -15,7 +15,7 @@ from autotune.ops.conv import Conv
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import REGISTER
-from autotune.search_spaces.library.afar import TILES_AHEAD, comes_from_afar, is_lost_sight_of, turns_ahead
+from autotune.search_spaces.library.afar import TILES_AHEAD, comes_from_afar, is_lost_sight_of, near, turns_ahead
 from autotune.search_spaces.library.anchored import Anchored, anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import Steps, registers, tiles
 from autotune.search_spaces.operators.conv2d_shape import (
@@ -324,7 +324,7 @@ class RegisterTiles:
         steps = Steps.of(target, lanes=config.get_int("lanes"))
         ahead = turns_ahead(rows, vectors, stream, target, steps, pixels // rows)
         s = s.prefetch(a.anchor, weight, f"{channel}.1.1", ahead) if ahead else s
-        return s.stream(a.anchor, weight, f"{channel}.1.0") if stream else s
+        return s.stream(a.anchor, weight, f"{channel}.1.0", near=near(target)) if stream else s
 
 
 def row_cost(p: Conv, target: Target, lanes: int, vectors: int, width: int, height: int) -> float:

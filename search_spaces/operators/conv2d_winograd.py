@@ -19,7 +19,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.dot_products import DOT_PRODUCTS, PAIRS
 from autotune.schedule.state import REGISTER
-from autotune.search_spaces.library.afar import comes_from_afar
+from autotune.search_spaces.library.afar import comes_from_afar, near
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import unrolled_steps
 from autotune.search_spaces.operators.conv2d_shape import halo, image_layout, operand_layouts, sizes
@@ -162,7 +162,7 @@ class Winograd:
         s = small(s.compute_at("wino_yp", "wino_y", a.axes("wino_y")[ROW], REGISTER), "wino_yp", ROW, lanes)
         s = small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
         s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
-        s = self._products(s, a.output, block[1], config, lanes, columns, pairs(target) if self.exact else "")
+        s = self._products(s, a.output, block[1], config, lanes, columns, target)
         distant = p.n * p.c * math.prod(p.image) * DType(image.dtype).bytes > target.l2_bytes
         return self._input_transform(s, a.output, block[0], config, lanes, columns, data if distant else "")
 
@@ -213,10 +213,10 @@ class Winograd:
         return s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, AHEAD, 2) if image else s
 
     def _products(
-        self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int, dot: str
+        self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int, target: Target
     ) -> Schedule:
-        """The sums over channels, by an instruction `dot` that folds several or, if empty, one by one."""
-        m, acc = "wino_m", "wino_m.c"
+        """The sums over channels; of bytes by an instruction that folds several."""
+        m, acc, dot = "wino_m", "wino_m.c", pairs(target) if self.exact else ""
         s = s.compute_at(m, out, block).layout(m, _planes(lanes))
         n, k, th, tw, xi, nu = (x.name for x in s.state.stage(m).stage.axes)
         width, height = config.get_int("tw_tile"), config.get_int("th_tile")
@@ -239,7 +239,7 @@ class Winograd:
         for loop in (turns, th, tw, f"{k}.0"):
             s = s.unroll(acc, loop)
         if config.get_bool("stream"):
-            s = s.stream(acc, "wino_u", f"{c}.0")
+            s = s.stream(acc, "wino_u", f"{c}.0", near=near(target))
         s = s.vectorize(acc, f"{k}.1")
         return s.tensorize(acc, pair, dot) if dot else s
 

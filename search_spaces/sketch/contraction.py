@@ -18,6 +18,7 @@ from autotune.schedule.dot_products import DOT_PRODUCTS
 from autotune.schedule.skip import looked_at
 from autotune.schedule.state import StageState, State
 from autotune.search_spaces.library.access import innermost, widest
+from autotune.search_spaces.library.afar import near
 from autotune.search_spaces.library.anchored import anchored, elementwise, with_layouts
 from autotune.search_spaces.library.fusion import same_point
 from autotune.search_spaces.sketch.factor import Factor, factor_of, lies_in_memory
@@ -63,7 +64,7 @@ class Contraction:
         schedule: nothing decided yet but what is inlined; `layouts`: what operands get where nobody asks for others.
         total: the stage of the sum; `output` reads it, each element where it is itself.
         spatial, reduce: axes of the sum.
-        lanes: elements of the widest vector.
+        lanes: elements of the widest vector. `near`: bytes of a panel that stay in the second cache until read.
         foldings: the instructions that fold neighbours, of those that the CPU has and that fit.
         stored: bytes of an element of the output; `extra`: of what is read beside the sum, per element.
         last: number of the spatial axis along which the output is contiguous.
@@ -82,6 +83,7 @@ class Contraction:
     reduce: tuple[Axis, ...]
     factors: tuple[Factor, ...]
     lanes: int
+    near: int
     foldings: tuple[Folding, ...]
     stored: int
     extra: int
@@ -235,6 +237,7 @@ def analysed(
         tuple(Axis(a.name, a.extent, periods[a.name], _block(state, known, a.name)) for a in s.stage.reduce_axes),
         tuple(known),
         target.lanes(widest([s])),
+        near(target),
         tuple(x for d in DOT_PRODUCTS.values() if (x := folding_of(s, d, known, target)) is not None),
         out.dtype.bytes,
         extra,

@@ -16,6 +16,7 @@ from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
 from autotune.schedule.state import StageState
 from autotune.search_spaces.library.access import indirect, innermost, values, widest
+from autotune.search_spaces.library.afar import near
 from autotune.search_spaces.library.anchored import unordered
 from autotune.search_spaces.library.fusion import inline_cheap, same_point
 from autotune.search_spaces.sketch.contraction import Axis, Contraction, contraction
@@ -75,6 +76,7 @@ def _analysed(schedule: Schedule, target: Target) -> Contraction | None:
         tuple(Axis(a.name, a.extent) for a in s.stage.reduce_axes) or (Axis("", 1),),
         factors,
         target.lanes(widest([s, o])),
+        near(target),
         (),
         out.dtype.bytes,
         sum(r.tensor.dtype.bytes for r in o.reads() if total and r.tensor.name != total and len(r.tensor.shape) > 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
-from autotune.cost_model.expected import LATE, behind_caches
+from autotune.cost_model.expected import behind_caches
 from autotune.errors import ScheduleError
 from autotune.ops import strassen
 from autotune.ops.workload import Workload
@@ -56,28 +56,17 @@ class _Strassen(SketchedContraction):
     pixels: bool
 
     def instead(self, workload: Workload, target: Target) -> tuple[float, float]:
-        """Seven products for eight, two passes (the data and its sums, the products and the result), and what the sums
-        of weights have more than these."""
+        """Seven products for eight, and two passes: the data and its sums, the products and the result."""
         c, plain = self.look(workload, target), contraction(workload, target)
         assert c is not None and plain is not None
         state = c.schedule.state
-        sums, weights, products = (_bytes(state.tensor(n)) for n in (strassen.LEFT, strassen.RIGHT, strassen.PRODUCTS))
+        sums, products = (_bytes(state.tensor(name)) for name in (strassen.LEFT, strassen.PRODUCTS))
         given = max(_bytes(read.tensor) for read in state.stage(strassen.LEFT).reads())
         results = _bytes(state.tensor(c.schedule.compute.outputs[0]))
         (_, from_l2), (l2, from_l3), _ = behind_caches(target)
-        threads = target.num_threads
-        far = (given + sums + weights + products + results) / threads > l2
-
-        def passing(moved: float) -> float:
-            return moved / from_l3 + LATE * moved / from_l2 if far else moved / from_l2
-
-        assert workload.anchor is not None
-        given_weights = workload.inputs[workload.source(workload.anchor.inputs[1])].type
-        added = max(weights - math.prod(given_weights.shape) * DType(given_weights.dtype).bytes, 0)
-        moving = passing((given + sums) / threads) + passing((products + results) / threads)
-        if weights / threads > l2:
-            moving += added / threads / from_l3
-        return c.points / plain.points, moving + (2 * target.core.barrier_cycles if threads > 1 else 0.0)
+        moved = (given + sums + products + results) / target.num_threads
+        moving = moved / (from_l3 if moved > l2 else from_l2)
+        return c.points / plain.points, moving + (2 * target.core.barrier_cycles if target.num_threads > 1 else 0.0)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         edit = Editor(schedule)

@@ -402,7 +402,7 @@ class Tiles:
         for factor in c.streamed if t.ahead else ():
             edit.prefetch(total, factor.tensor, turns, t.ahead)
         for factor in c.streamed if t.stream else ():
-            edit.stream(total, factor.tensor, steps)
+            edit.stream(total, factor.tensor, steps, c.near)
         if uneven:  # nothing may be guarded inside of an instruction
             edit.partition(total, [x for x in (*loops, steps) if self._cut(x) or (self.folding and x == steps)])
         edit.vectorize(total, lane)
@@ -439,7 +439,7 @@ class Tiles:
         for factor in self.c.streamed if t.ahead else ():
             edit.prefetch(total, factor.tensor, turns, t.ahead)
         for factor in self.c.streamed if t.stream else ():
-            edit.stream(total, factor.tensor, steps)
+            edit.stream(total, factor.tensor, steps, self.c.near)
 
     def _terms(self) -> tuple[list[str], bool]:
         """The loops of the sum in their order, blocked axes split; whether a block is not full."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from autotune.schedule import Schedule
     from autotune.search_spaces.space.interface import Interface
     from autotune.target import Target
-
-DOUBTED = 1.25
-"""Of the time of the plain sum, what the loops of who takes its place may say at most: of those that are as fast they
-say a tenth more (docs/adr/0018)."""
 
 
 class TemplateRules(Protocol):
@@ -165,34 +161,28 @@ def templates_for(
 
 
 def _by_time(able: list[Template], workload: Workload, target: Target) -> list[Template]:
-    """The one first whose default should take the least time. What cannot take less than the best so far is not
-    lowered: its bound is its place. Nor is what does something `instead` of the plain sum, whose time gives it its own,
-    unless it would be first: what its loops say is more by a tenth than it takes, but not by a quarter.
+    """The one first whose default should take the least time; what cannot take less than the best so far is not
+    lowered. What does something `instead` of the plain sum comes last: a share of that sum's time bounds its own.
     """
     if len(able) < 2:
         return able
     instead = {entry.name: found for entry in able if (found := entry.instead(workload, target)) is not None}
-    others = [entry for entry in able if entry.name not in instead] or able
-    times = _times(others, workload, target)
+    others = {entry.name: _least(entry, workload, target) for entry in able if entry.name not in instead}
+    times = _times(others, math.inf, workload, target)
     if instead:
-        plain = [entry for entry in others if entry.algorithm in (None, "direct")]
-        best = min(_times(plain, workload, target).values(), default=math.inf)
-        for name, (share, besides) in instead.items():
-            times.setdefault(name, share * best + besides)
-        first = min(able, key=lambda entry: times[entry.name])
-        if first.name in instead:
-            read_off = _expected(first, workload, target)
-            times[first.name] = read_off if read_off > DOUBTED * best else times[first.name]
+        plain = [entry for entry in able if entry.name in times and entry.algorithm in (None, "direct")]
+        best = min((_expected(entry, workload, target) for entry in plain), default=0.0)
+        bounds = {name: share * best + besides for name, (share, besides) in instead.items()}
+        times |= _times(bounds, min(times.values(), default=math.inf), workload, target)
     return sorted(able, key=lambda entry: times[entry.name])
 
 
-def _times(entries: list[Template], workload: Workload, target: Target) -> dict[str, float]:
+def _times(bounds: Mapping[str, float], best: float, workload: Workload, target: Target) -> dict[str, float]:
     """Cycles that each should take, or what it cannot do in less, where that is more than the least of all."""
-    times, best = {entry.name: _least(entry, workload, target) for entry in entries}, math.inf
-    for entry in sorted(entries, key=lambda entry: times[entry.name]):
-        if times[entry.name] <= best:
-            times[entry.name] = _expected(entry, workload, target)
-            best = min(best, times[entry.name])
+    times = dict[str, float]()
+    for name in sorted(bounds, key=lambda name: bounds[name]):
+        times[name] = bounds[name] if bounds[name] > best else _expected(lookup(name), workload, target)
+        best = min(best, times[name])
     return times
 
 

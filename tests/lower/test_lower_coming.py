@@ -52,7 +52,7 @@ def test_all_of_the_next_panel_is_asked_for_from_few_places(lines: int, places: 
     weights, total = Buffer("B", DType.f32, (3 * panel,), OPERAND), Buffer("C", DType.f32, (1,), REGISTER)
     here = Linear(0, {"panel": panel, "turn": 16 * lines})
     add = Store(((total, (Linear(),)),), (Load(weights, (here + Linear.var("column"),)),), "sum")
-    inside = (Prefetch(weights, (here,), 2, coming=True), For("column", 0, 16 * lines, "", (add,)))
+    inside = (Prefetch(weights, (here,), 2, coming=1 << 18), For("column", 0, 16 * lines, "", (add,)))
     (nest,) = spread((For("panel", 0, 2, "", (For("tile", 0, 2, "", (For("turn", 0, 20, "", inside),)),)),))
     places_of = [stmt.place for stmt in statements((nest,)) if isinstance(stmt, Prefetch)]
     assert {place.terms["turn"] for place in places_of} == {16 * len(places_of) // places}
@@ -120,3 +120,24 @@ def test_parts_that_lie_between_the_steps_of_loops_inside_are_asked_for_by_a_loo
     s = s.split("C", "w", 2).reorder("C", "m", "o", "i", "w.0", "w.1", "j").partition("C", "w.0")
     asked = requests(s.stream("C", "B", "w.0"))
     assert asked and all("768*D.j.0" in line and int(line.rsplit("+ ", 1)[1].rstrip("]")) >= 768 for line in asked)
+
+
+@pytest.mark.parametrize(("near", "ahead"), [(1 << 18, 2), (2 * 4 * 320, 2), (2 * 4 * 320 - 1, 1), (64, 1)])
+def test_parts_are_as_near_as_the_schedule_says(near: int, ahead: int) -> None:
+    """Both loops over panels go on to what is read twice: the outer one in pairs of 2560 bytes."""
+    weights, total = Buffer("B", DType.f32, (6 * 320,), OPERAND), Buffer("C", DType.f32, (1,), REGISTER)
+    here = Linear(0, {"pair": 640, "panel": 320, "turn": 16})
+    add = Store(((total, (Linear(),)),), (Load(weights, (here + Linear.var("column"),)),), "sum")
+    inside = (Prefetch(weights, (here,), 2, coming=near), For("column", 0, 16, "", (add,)))
+    nest: tuple[For, ...] = (For("turn", 0, 20, "", inside),)
+    for loop, turns in (("tile", 2), ("panel", 2), ("pair", 3)):
+        nest = (For(loop, 0, turns, "", nest),)
+    (asked,) = [stmt.place for stmt in statements(spread(nest)) if isinstance(stmt, Prefetch)]
+    assert asked.const == ahead * 320 and asked.terms["pair"] == 640
+
+
+def test_a_step_says_how_near_parts_are_where_it_is_not_what_records_mean() -> None:
+    assert product(16, 64, 20).stream("C", "B", "r").steps[-1] == ("stream", "C", "B", "r", 2)
+    near = product(16, 64, 20).stream("C", "B", "r", near=64)
+    assert near.steps[-1] == ("stream", "C", "B", "r", 2, 64)
+    assert Schedule(near.compute, near.steps).state == near.state

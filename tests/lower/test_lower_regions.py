@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.lower.ir import OPERAND, REGISTER, Buffer, For, Load, Stmt, Store
 from autotune.lower.regions import Region, touched
+from autotune.schedule.state import UNROLL
 from autotune.tensor.dtype import DType
 from autotune.tensor.linear import Linear
 
@@ -46,6 +47,22 @@ def test_what_loops_step_over_is_not_touched() -> None:
     (rows,) = touched([loop("p", 2, loop("q", 2, loop("lane", 16, body)))], {"i": (0, 3)}).values()
     assert rows.counts == (8, 32)
     assert found.joined(found) is found and found.joined(rows).counts == (10, 32), "no more than both together"
+
+
+def test_turns_whose_number_is_divided_are_looked_at_one_by_one() -> None:
+    """Pixels of the halves of an image: two runs in other rows, not all columns of all rows between."""
+    image = Buffer("image", DType.f32, (7, 7, 16), OPERAND)
+    pixel = Linear.var("q") * 25 + Linear.var("i")
+    ranges = {"q": (0, 1), "i": (0, 24)}
+    place = (pixel.floordiv(7, ranges), pixel.floormod(7, ranges), Linear.var("lane"))
+    quarter = loop("lane", 16, Store(((image, place),), (), ""))
+    for i in (0, 6, 24):
+        (found,) = touched([For("q", 0, 2, UNROLL, (quarter,))], {"i": (i, i)}).values()
+        assert found.parts == 2 and found.bytes == found.lines(64) == 2 * 64
+    (whole,) = touched([For("q", 0, 2, UNROLL, (quarter,))], {"i": (0, 24)}).values()
+    assert whole.bytes == 7 * 7 * 64, "no more than there is"
+    (anywhere,) = touched([loop("q", 2, quarter)], {"i": (0, 0)}).values()
+    assert anywhere.parts == 1 and anywhere.bytes == 4 * 7 * 64
 
 
 def test_steps_within_a_line_touch_all_of_it() -> None:

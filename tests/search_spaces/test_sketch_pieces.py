@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,9 +118,9 @@ def test_pieces_are_made_once_and_weights_before_any_run() -> None:
 
 def test_the_next_panels_of_weights_are_asked_for_not_the_next_pieces() -> None:
     """All rows read a panel again: what the loops over pieces come to next is there by then."""
-    workload, template = parse_workload(LAYER), lookup(f"matmul.{NAME}")
+    workload, template, server = parse_workload(LAYER), lookup(f"matmul.{NAME}"), replace(SERVER, l2_bytes=1 << 21)
     known = {"tile": (1, 2, 2), "terms": (2, 0, 1, 3), "block.i": 0, "block.j": 1, "outer": (1, 2)}
-    config = template.default(workload, SERVER).replace(**known, stream=True, ahead=0)
-    text = print_program(lower(template.schedule(workload, config, SERVER, None), check=False))
+    config = template.default(workload, server).replace(**known, stream=True, ahead=0)
+    text = print_program(lower(template.schedule(workload, config, server, None), check=False))
     asked = [line for line in text.splitlines() if "prefetch to L2 pieces_u" in line]
     assert asked and f"+ {3 * 768 * 32}]" in asked[0], asked[:1]
