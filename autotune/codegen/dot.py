@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.codegen.arithmetic import Arithmetic
+from autotune.codegen.halves import Halves
 from autotune.codegen.index import Offset, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.value import Value, stored_type
@@ -41,7 +42,7 @@ def check_instructions(program: LoopProgram, target: Target) -> None:
                 )
 
 
-def emit_dot(m: Memory, a: Arithmetic, loop: For) -> None:
+def emit_dot(m: Memory, a: Arithmetic, halves: Halves, loop: For) -> None:
     """The statement inside `loop`, whose mark names the instruction, for all lanes of the vectorized loop."""
     dot = DOT_PRODUCTS[loop.mark]
     store = loop.body[0]
@@ -54,6 +55,15 @@ def emit_dot(m: Memory, a: Arithmetic, loop: For) -> None:
     assert isinstance(product, Binary)
     factors = sorted((_factor(product.a), _factor(product.b)), key=lambda f: _dtype(f) is not dot.left)
     m.x.bind(loop.var, 0)
+    if dot.below:
+        field = factors[0]
+        if m.mask is not None or not isinstance(field, Field):
+            raise CodegenError(f"{loop.var} is tensorized with {dot.name}: it needs bits of words, and no guard; pad")
+        text = _pairs_added(m, dot, [_packed(m, a, loop, f, dot) for f in factors])
+        most = 2 * field.mask << dot.right.bits - 1
+        halves.add(buffer, m.x.offset(m.x.flat(buffer, indices)), text, most)
+        m.x.release(loop.var)
+        return
     total = m.load(buffer, indices, (), None)
     if dot.widened:
         pairs = _in_pairs(m, a, loop, factors, dot)
@@ -77,6 +87,14 @@ def _call(m: Memory, dot: DotProduct, total: str, factors: list[str], operand: s
     m.w.declare(f"{kind} {symbol}({', '.join([kind] * adds + [operand] * 2)})")
     text = m.w.value(f"call {kind} {symbol}({', '.join(arguments)})")
     return text if adds else m.w.value(f"add {kind} {total}, {text}")
+
+
+def _pairs_added(m: Memory, dot: DotProduct, factors: list[str]) -> str:
+    """`<2 * lanes x i16>`: the sums of both pairs of products of a lane."""
+    operand, made, symbol = f"<{m.lanes * dot.extent} x i8>", f"<{m.lanes * 2} x i16>", f"@{dot.symbol(m.lanes)}"
+    first, second = (m.w.value(f"bitcast <{m.lanes} x i32> {text} to {operand}") for text in factors)
+    m.w.declare(f"{made} {symbol}({operand}, {operand})")
+    return m.w.value(f"call {made} {symbol}({operand} {first}, {operand} {second})")
 
 
 def _in_pairs(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.dot import emit_dot
 from autotune.codegen.functions import Functions
+from autotune.codegen.halves import Halves
 from autotune.codegen.index import LANE, Indexer, PerLane
 from autotune.codegen.memory import Memory
 from autotune.codegen.polynomials import LDEXP
@@ -43,10 +44,13 @@ from autotune.lower.ir import (
     variables,
 )
 from autotune.schedule.dot_products import DOT_PRODUCTS, on_tiles
+from autotune.schedule.state import UNROLL, VECTORIZE
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Binary, Cast, Const, Expr, Lookup, Reinterpret, Select, Table, Unary
 
 ALIGN = 64
+_WRITTEN_OUT = frozenset({UNROLL, VECTORIZE, *DOT_PRODUCTS})
+"""Marks of loops whose turns are one straight line of code."""
 
 
 def scratch_offsets(program: LoopProgram, scope: str) -> tuple[dict[str, int], int]:
@@ -91,6 +95,7 @@ class _Emitter:
         self._shared: frozenset[str] = frozenset()  # pointers to memory that may also be another operand's
         self.tables = Tables(self.w, self.a, self.x, self.m, self.value)
         self.tiles = TileRegisters(self.m)
+        self.halves = Halves(self.m)
         outputs = {o.name for o in program.operands if o.role == "output"}
         self.m.unwritten = _unwritten(program)
         self._written = [b.name for b in program.buffers if b.scope == SHARED or b.name in outputs]
@@ -140,6 +145,8 @@ class _Emitter:
                 self.w.scopes[0].top.append(f"  {name} = {text}")
 
     def statement(self, stmt: Stmt) -> None:
+        if not isinstance(stmt, Prefetch) and not (isinstance(stmt, For) and stmt.mark in _WRITTEN_OUT):
+            self.halves.flush()
         if isinstance(stmt, For):
             self._loop(stmt)
         elif isinstance(stmt, If):
@@ -151,7 +158,7 @@ class _Emitter:
         elif isinstance(stmt, Once):
             first = self.w.value("icmp eq i64 %tid, 0")
             label = self.w.open_branch(first)
-            self._all(stmt.body)
+            self._block(stmt.body)
             self.w.close_branch(label)
         elif isinstance(stmt, Barrier):
             self.w.barrier([self.x.bases[name] for name in self._written])
@@ -160,6 +167,11 @@ class _Emitter:
         for stmt in body:
             self.statement(stmt)
 
+    def _block(self, body: tuple[Stmt, ...]) -> None:
+        """What runs from its begin to its end or not at all: a branch, or a turn of a loop."""
+        self._all(body)
+        self.halves.flush()
+
     def _loop(self, stmt: For) -> None:
         if on_tiles(stmt.mark):
             self._memo.clear()
@@ -167,7 +179,7 @@ class _Emitter:
             return
         if stmt.mark in DOT_PRODUCTS:
             self._memo.clear()
-            emit_dot(self.m, self.a, stmt)
+            emit_dot(self.m, self.a, self.halves, stmt)
             return
         if stmt.mark == "vectorize":
             if self.m.lanes:
@@ -199,7 +211,7 @@ class _Emitter:
             first, last = str(stmt.begin), str(stmt.begin + stmt.extent)
             label, variable = self.w.open_loop(first, innermost=not any(map(_branches, statements(stmt.body))))
             self.x.bind(stmt.var, self.w.in_turn(variable, first, last, self.x.bound(stmt.turn)))
-            self._all(stmt.body)
+            self._block(stmt.body)
             self.w.close_loop(label, variable, last)
         self.x.release(stmt.var)
 
@@ -239,7 +251,7 @@ class _Emitter:
             first, last = (self.w.hoisted(depth, f"add i64 {end}, {stmt.begin}") for end in (first, last))
         label, variable = self.w.open_loop(first)
         self.x.bind(stmt.var, self.w.in_turn(variable, first, last, self.x.bound(stmt.turn)))
-        self._all(stmt.body)
+        self._block(stmt.body)
         self.w.close_loop(label, variable, last)
 
     def _guard(self, stmt: If) -> None:
@@ -257,7 +269,7 @@ class _Emitter:
         for mask in masks:
             self.m.mask = mask if self.m.mask is None else self.a.binary("and", self.m.mask, mask)
         if self.m.mask is None or self.m.mask.const is None:
-            self._all(stmt.body)
+            self._block(stmt.body)
         self.m.mask = saved
         for label in reversed(labels):
             self.w.close_branch(label)

@@ -3,7 +3,7 @@
 A model touches all its weights between two runs of one kernel, so they come from L3 or DRAM. One large block
 of random numbers stands for the model's weights; each pass takes the next slices of it. What the numbers are
 does not matter (the kernel is verified before), only that they are ordinary: denormals would be slow, and
-equal bytes would let the CPU clock higher.
+equal bytes would let the CPU clock higher. Words of 32 bits hold scales among codes, so they are those of floats.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ class WeightBlock:
     def __init__(self, size: int, dtype: npt.DTypeLike, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         kind = np.dtype(dtype)
-        if np.issubdtype(kind, np.integer):
+        if np.issubdtype(kind, np.integer) and kind != np.uint32:
             tile = rng.integers(0, 128, _TILE).astype(kind)
         else:
-            tile = (0.05 * rng.standard_normal(_TILE)).astype(kind)
+            tile = 0.05 * rng.standard_normal(_TILE)
+            tile = tile.astype(np.float32).view(kind) if kind == np.uint32 else tile.astype(kind)
         self.dtype = kind
         self.bytes = aligned_empty(size)
         pattern = tile.view(np.uint8)

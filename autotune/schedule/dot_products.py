@@ -45,6 +45,8 @@ class DotProduct:
             lane, then those between.
         adds: whether it adds to the accumulator by itself; else another instruction does.
         steps: instructions that multiply, of its pipe.
+        below: of an instruction that adds pairs of products in 16 bits, which saturate: what its first factor must be
+            less than; 0 where any will do. Another one adds them up, once for as many as 16 bits hold.
         rows, groups: of an instruction of tiles, at most; 1 of one of vectors.
         swapped: of an instruction of tiles, LLVM's intrinsic where the rows are of the right type.
     """
@@ -60,6 +62,7 @@ class DotProduct:
     widened: bool = False
     adds: bool = True
     steps: int = 1
+    below: int = 0
     rows: int = 1
     groups: int = 1
     swapped: str = ""
@@ -83,10 +86,18 @@ class DotProduct:
         bits = lanes * self.total.bits
         return next(f.symbol for f in self.forms if lanes in f.lanes).format(bits=bits)
 
-    def multiplies(self, left: DType | None, right: DType | None) -> bool:
-        """Whether factors of these types are what it multiplies, in this order or the other."""
+    def halves(self, below: int) -> int:
+        """How many sums of two products 16 bits hold, whose first factors are less."""
+        return MOST_HALF // (2 * (below - 1) << self.right.bits - 1)
+
+    def multiplies(self, left: DType | None, right: DType | None, below: int = 256) -> bool:
+        """Whether factors of these types are what it multiplies, in this order or the other.
+
+        Args:
+            below: than which all bytes without a sign are less.
+        """
         known = ((self.left, self.right), *self.others)
-        return (left, right) in known or (right, left) in known
+        return ((left, right) in known or (right, left) in known) and not 0 < self.below < below
 
 
 LANES = (4, 8, 16)
@@ -121,6 +132,9 @@ PAIRS = "vpmaddwd.pairs"
 ADDED_PAIRS = "vpdpwssd.pairs"
 """The same, and adds to the sum by itself."""
 
+MOST_HALF = 2**15 - 1
+"""The largest sum that 16 bits hold."""
+
 DOT_PRODUCTS = {
     d.name: d
     for d in (
@@ -150,6 +164,13 @@ DOT_PRODUCTS = {
             (Form(("avx2",), (4,), "llvm.x86.sse2.pmadd.wd"), Form(("avx2",), (8,), "llvm.x86.avx2.pmadd.wd"),
              Form(("avx512bw",), (16,), "llvm.x86.avx512.pmaddw.d.512")),
             others=((DType.i8, DType.i8), (DType.u8, DType.u8)), widened=True, adds=False, steps=2,
+        ),
+        DotProduct(
+            "vpmaddubsw", 4, DType.u8, DType.i8, DType.i32, "fma.f32",
+            (Form(("avx2",), (4,), "llvm.x86.ssse3.pmadd.ub.sw.128"),
+             Form(("avx2",), (8,), "llvm.x86.avx2.pmadd.ub.sw"),
+             Form(("avx512bw",), (16,), "llvm.x86.avx512.pmaddubs.w.512")),
+            adds=False, below=128,
         ),
         DotProduct(
             PAIRS, 2, DType.i16, DType.i16, DType.i32, "fma.f32",

@@ -20,7 +20,8 @@ def tensorize(state: State, stage: str, loop: str, instruction: str) -> State:
 
     "vpdpbusd" multiplies 4 pairs of u8 and i8 per i32 lane, "vdpbf16ps" 2 pairs of bf16 per f32 lane. The elements
     that the loop reads must lie next to each other, and the lanes either share them or follow one another; bytes may
-    also be the same few bits of each byte of a word.
+    also be the same few bits of each byte of a word. "vpmaddubsw" needs such, of 7 bits at most: sums of two products
+    saturate in 16 bits.
 
     "tdpbusd" and its kind do so for up to 16 rows and 16 groups of neighbours; `loop` is the one over the rows, and
     the sum is kept in tiles. "tilestored" copies such rows to scratch memory.
@@ -79,14 +80,15 @@ def _fits(s: StageState, dot: DotProduct) -> bool:
         return False
     if not isinstance(body, Binary) or body.op != "mul":
         return False
-    return dot.multiplies(_source(body.a), _source(body.b))
+    (left, below), (right, no_more) = _source(body.a), _source(body.b)
+    return dot.multiplies(left, right, max(below, no_more))
 
 
-def _source(e: Expr) -> DType | None:
-    """The dtype of the tensor that a widened read comes from; bytes are also fields of a word that is read."""
-    if not isinstance(e, Cast):
-        return None
-    field = field_of(e.a)
+def _source(e: Expr) -> tuple[DType | None, int]:
+    """The dtype of the tensor that a widened read comes from, and what bytes without a sign are less than; bytes are
+    also fields of a word that is read."""
+    field = field_of(e.a) if isinstance(e, Cast) else None
     if field is not None and isinstance(field.word, Read):
-        return DType.u8
-    return e.a.dtype if isinstance(e.a, Read) else None
+        return DType.u8, field.mask + 1
+    dtype = e.a.dtype if isinstance(e, Cast) and isinstance(e.a, Read) else None
+    return dtype, 256 if dtype is DType.u8 else 0

@@ -45,6 +45,8 @@ Untuned `FETCHED`, but none where there is one constant: a core foresees what is
 FETCHED = 128
 DECODE = 2
 """Instructions that decode a vector of weights: a shift and a permutation, or a widening and a conversion."""
+FOLDING = 4
+"""Registers of a mask, of what is multiplied with codes, of a product, and of ones."""
 NEAR = 1.05
 """Times the least that is foreseen: closer than this the cycles of a tile are not known."""
 
@@ -178,7 +180,7 @@ class ScaledTiles:
         """What there is to schedule; None where there is nothing."""
         raise NotImplementedError
 
-    def busy(self, c: ScaledSum, rows: int, vectors: int, target: Target) -> float:
+    def busy(self, c: ScaledSum, rows: int, vectors: int, unroll: int, target: Target) -> float:
         """Cycles in which a tile decodes a step's codes and multiplies by them."""
         raise NotImplementedError
 
@@ -228,11 +230,11 @@ class ScaledTiles:
 
         def cycles(config: Config) -> float:
             """To decode and multiply, or to wait for the step before; loads are mostly hidden."""
-            rows, vectors = config.get_int("rows"), config.get_int("vectors")
+            rows, vectors, unroll = (config.get_int(name) for name in ("rows", "vectors", "unroll"))
             units = c.batch * math.ceil(c.columns / (lanes * vectors))
             turns = math.ceil(c.usual_rows / rows) * math.ceil(units / target.num_threads)
             loads = HIDDEN * (c.sums * rows + vectors / c.turns) / steps.loads
-            return turns * (self.busy(c, rows, vectors, target) + loads)
+            return turns * (self.busy(c, rows, vectors, unroll, target) + loads)
 
         def size(config: Config) -> tuple[bool, int, bool, bool, bool, int]:
             """Without a last one that is not full, if possible; its accumulators; then what costs least.
@@ -242,9 +244,14 @@ class ScaledTiles:
             """
             rows, vectors, unroll = (config.get_int(name) for name in ("rows", "vectors", "unroll"))
             ragged = bool(c.columns % (lanes * vectors) or c.rows % rows)
-            costly = not config.get_bool("registers"), config.get_int("ahead") != asked
+            costly = config.get_bool("registers") is crowded(rows, vectors), config.get_int("ahead") != asked
             short = rows * vectors * unroll * c.sums * c.turns < steps.pipe.in_flight
             return ragged, rows * vectors, *costly, short, unroll
+
+        def crowded(rows: int, vectors: int) -> bool:
+            """Whether totals, each of which is wanted once a block, would drive out what is folded all the time."""
+            codes, totals = 2 * vectors, (c.sums + 1) * rows * vectors
+            return c.folded > 1 and totals + codes + FOLDING >= target.num_vector_registers
 
         known = {x: cycles(x) for x in space.enumerate() if x.get_int("lanes") == lanes}
         least = min(known.values())
@@ -342,6 +349,6 @@ class SketchedScaledSum(ScaledTiles):
     def found(self, workload: Workload, target: Target) -> ScaledSum | None:
         return scaled_sum(workload)
 
-    def busy(self, c: ScaledSum, rows: int, vectors: int, target: Target) -> float:
+    def busy(self, c: ScaledSum, rows: int, vectors: int, unroll: int, target: Target) -> float:
         pipe = Steps.of(target).pipe
         return max((rows + DECODE) * vectors, pipe.in_flight) / pipe.per_cycle

@@ -9,28 +9,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autotune.ops.coded import NAME
+from autotune.ops.coded import NAME, WORDS, code_bits
 from autotune.ops.coded_digits import MIXED, PREPARED
 from autotune.ops.workload import Workload
 from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
 from autotune.schedule.editor import Editor
+from autotune.search_spaces.sketch.instructions import turns
 from autotune.search_spaces.sketch.scaled import ScaledSum, ScaledTiles, scaled_sum
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.stage import Stage
 
+_CODES = 1 << max(code_bits(form) for form in WORDS)
+"""All codes that words hold are less."""
 _STAGES = frozenset(f"{NAME}_{what}" for what in PREPARED)
 
 
-def instruction(target: Target) -> DotProduct | None:
-    """What multiplies bytes as they lie in one step, on the widest vectors; None where the CPU has no such thing."""
-    fitting = (
+def instruction(target: Target) -> DotProduct:
+    """What multiplies codes as they lie in words, on the widest vectors: without one for bytes that of AVX2, which all
+    targets have."""
+    return next(
         d for d in DOT_PRODUCTS.values()
-        if d.multiplies(DType.u8, DType.i8) and not d.tiled and not d.widened
+        if d.multiplies(DType.u8, DType.i8, _CODES) and not d.tiled and not d.widened
         and d.runs(target.features, target.lanes(d.total.bytes))
     )  # fmt: skip
-    return next(fitting, None)
 
 
 @template("sketch.scaled_digits", op=NAME, priority=1.0, strict=False)
@@ -40,21 +43,19 @@ class SketchedDigits(ScaledTiles):
     algorithm = "digits"
 
     def found(self, workload: Workload, target: Target) -> ScaledSum | None:
-        dot = instruction(target)
-        c = scaled_sum(workload, self.algorithm, _STAGES, MIXED) if dot is not None else None
-        return replace(c, folded=dot.extent) if c is not None and dot is not None else None
+        c = scaled_sum(workload, self.algorithm, _STAGES, MIXED)
+        return c and replace(c, folded=instruction(target).extent)
 
-    def busy(self, c: ScaledSum, rows: int, vectors: int, target: Target) -> float:
+    def busy(self, c: ScaledSum, rows: int, vectors: int, unroll: int, target: Target) -> float:
         dot = instruction(target)
-        pipe = target.core.pipe(dot.pipe, target.vector_bits) if dot is not None else None
+        pipe = target.core.pipe(dot.pipe, target.vector_bits)
         assert pipe is not None  # it has the instruction
         decode = 2 - 1 / c.turns  # instructions that take a vector of bytes out of words: a mask, and a shift but once
-        return max((c.sums * rows + decode) * vectors, pipe.in_flight) / pipe.per_cycle
+        multiply = turns(dot, target) + (1 / min(c.turns * unroll, dot.halves(_CODES)) if dot.below else 0)
+        return max((c.sums * rows * multiply + decode) * vectors, pipe.in_flight) / pipe.per_cycle
 
     def fold(self, edit: Editor, c: ScaledSum, loop: str, target: Target) -> None:
-        dot = instruction(target)
-        assert dot is not None
-        edit.tensorize(c.part, loop, dot.name)
+        edit.tensorize(c.part, loop, instruction(target).name)
 
     def prepare(self, edit: Editor, c: ScaledSum, target: Target) -> None:
         for s in edit.schedule.state.stages:

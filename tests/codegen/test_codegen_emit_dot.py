@@ -10,7 +10,7 @@ from autotune.errors import CodegenError, ScheduleError
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.tensor import ComputeDef, Expr, Layout, cast, compute, placeholder, read, reduce_axis, sum_
-from autotune.tensor.expr import binary
+from autotune.tensor.expr import binary, const
 from tests.conftest import Right
 
 
@@ -197,9 +197,12 @@ def test_refusals() -> None:
         s.tensorize("C", "k.1", "vpdpbusd").unroll("C", "k.1")
 
 
-def fields(shift: int, mask: int = 15) -> Schedule:
-    """Bytes times the same bits of each byte of a word."""
-    a, b = placeholder((8, 64), "i8", "in0"), placeholder((16, 32), "u32", "in1", constant=True)
+def fields(shift: int, mask: int = 15, lanes: int = 16, unroll: int = 1, extreme: bool = False) -> Schedule:
+    """Bytes times the same bits of each byte of a word; those that give the largest sums where they are `extreme`."""
+    x, y = placeholder((8, 64), "i8", "in0"), placeholder((16, 32), "u32", "in1", constant=True)
+    least, ones = const(-128, "i8"), const(2**32 - 1, "u32")
+    a = compute((8, 64), lambda i, k: binary("min", x[i, k], least), name="A") if extreme else x
+    b = compute((16, 32), lambda g, j: binary("or", y[g, j], ones), name="B") if extreme else y
     g, q = reduce_axis(16, "g"), reduce_axis(4, "q")
 
     def term(i: Expr, j: Expr) -> Expr:
@@ -208,10 +211,10 @@ def fields(shift: int, mask: int = 15) -> Schedule:
 
     c = compute((8, 32), term, name="C")
     d = compute((8, 32), lambda i, j: c[i, j] + c[i, j] * 2, name="D")
-    s = Schedule(ComputeDef.build([a, b], [d])).layout("in1", Layout.blocked(2, [(1, 16)]))
-    s = s.split("D", "i", 4).split("D", "j", 16).reorder("D", "i.0", "j.0", "i.1", "j.1")
-    s = s.unroll("D", "i.1").vectorize("D", "j.1").compute_at("C", "D", "j.0", "register")
-    return s.reorder("C", "g", "i", "j", "q").unroll("C", "i").vectorize("C", "j")
+    s = Schedule(ComputeDef.build([x, y], [d])).layout("B" if extreme else "in1", Layout.blocked(2, [(1, lanes)]))
+    s = s.split("D", "i", 4).split("D", "j", lanes).reorder("D", "i.0", "j.0", "i.1", "j.1")
+    s = s.unroll("D", "i.1").vectorize("D", "j.1").compute_at("C", "D", "j.0", "register").split("C", "g", unroll)
+    return s.reorder("C", "g.0", "g.1", "i", "j", "q").unroll("C", "g.1").unroll("C", "i").vectorize("C", "j")
 
 
 @pytest.mark.isa("avx512vnni")
@@ -226,3 +229,29 @@ def test_fields_that_are_no_bytes() -> None:
         generate(fields(4).tensorize("C", "q", "vpdpbusd"), target)
     with pytest.raises(ScheduleError, match="needs a sum of"):
         fields(8, 511).tensorize("C", "q", "vpdpbusd")
+
+
+@pytest.mark.isa("avx2")
+@pytest.mark.parametrize("extreme", [False, True])
+@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize(("mask", "unroll"), [(15, 16), (15, 1), (3, 16), (127, 4), (21, 8)])
+def test_pairs_are_added_in_16_bits_while_they_fit(
+    mask: int, unroll: int, lanes: int, extreme: bool, right: Right
+) -> None:
+    s = fields(8, mask, lanes, unroll, extreme)
+    right(s.tensorize("C", "q", "vpmaddubsw"), target="x86 -mcpu=haswell -num-cores=2")
+
+
+@pytest.mark.parametrize(("mask", "unroll", "times"), [(15, 16, 2), (15, 4, 1), (3, 16, 1), (127, 4, 4), (21, 8, 2)])
+def test_as_many_pairs_as_16_bits_hold_are_added_up_at_once(mask: int, unroll: int, times: int) -> None:
+    """Of one place, in a turn: 8 sums of two products of 15 and -128, 42 of 3, 1 of 127, 6 of 21."""
+    target, s = Target.parse("x86 -mcpu=haswell -num-cores=1"), fields(8, mask, 8, unroll)
+    ir = generate(s.tensorize("C", "q", "vpmaddubsw"), target).ir
+    text = assembly(ir, cpu=target.cpu, features=target.llvm_features)
+    assert text.count("\tvpmaddubsw\t") == 4 * unroll and text.count("\tvpmaddwd\t") == 4 * times
+
+
+def test_sums_that_could_saturate_are_refused() -> None:
+    for s, loop in ((fields(8, 255, 8), "q"), (tiled(product(8, 32, 64), 8, 4), "k.1")):
+        with pytest.raises(ScheduleError, match="vpmaddubsw needs a sum of"):
+            s.tensorize("C", loop, "vpmaddubsw")

@@ -44,3 +44,9 @@ def test_numbers_are_ordinary_and_differ(dtype: type) -> None:
     if np.issubdtype(dtype, np.floating):
         assert np.isfinite(numbers).all()
         assert np.mean(np.abs(numbers) > 1e-4) > 0.9
+
+
+def test_words_are_ordinary_numbers_too() -> None:
+    """Scales lie among words of codes: bits of small integers would be denormal, and CPUs multiply such slowly."""
+    numbers = WeightBlock(4096, np.uint32).bytes.view(np.float32)
+    assert np.isfinite(numbers).all() and (np.abs(numbers) >= np.finfo(np.float32).smallest_normal).all()

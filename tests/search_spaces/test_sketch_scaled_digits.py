@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autotune.codegen.jit import assembly
 from autotune.codegen.kernel import generate
 from autotune.ops import parse_workload
-from autotune.search_spaces import lookup, make_schedule, task_space
+from autotune.search_spaces import default_config, lookup, make_schedule, task_space
 from autotune.search_spaces.sketch.scaled_digits import instruction
 from autotune.target import Target
 from tests.search_spaces.coded_cases import coded, random_coded
@@ -22,7 +22,7 @@ from tests.targets import fixed
 NAME = "sketch.scaled_digits"
 
 
-@pytest.mark.isa("avx512vnni")
+@pytest.mark.isa("avx2")
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_tiles_of_random_products(seed: int) -> None:
@@ -35,7 +35,7 @@ def test_random_tiles_of_random_products(seed: int) -> None:
     assert failure is None, f"{workload.to_json()} {config.to_json()}: {failure}"
 
 
-@pytest.mark.isa("avx512vnni")
+@pytest.mark.isa("avx2")
 @pytest.mark.parametrize("form", ["i4", "u4", "i2", "u2"])
 @pytest.mark.parametrize(("rows", "depth", "block"), [(1, 200, 32), (3, 200, 32), (17, 512, 512), (2, 96, 16)])
 def test_untuned_choices_are_right(rows: int, depth: int, block: int, form: str) -> None:
@@ -91,12 +91,24 @@ def test_other_scales_lie_apart(depth: int, block: int, scale: str) -> None:
 
 
 def test_where_there_is_no_such_instruction() -> None:
-    """Neither for words that stand for no integers, nor for CPUs that widen bytes before they multiply."""
+    """Not for words that stand for no integers."""
     haswell, vnni = fixed("x86 -mcpu=haswell"), fixed("x86 -mcpu=icelake-server")
-    assert instruction(haswell) is None and instruction(vnni) is not None
-    assert not lookup(NAME).applies(coded(1, 64, 64, 32, "i4"), haswell)
+    assert [instruction(target).name for target in (haswell, vnni)] == ["vpmaddubsw", "vpdpbusd"]
     for form in ("nf4", "f4e2m1", "i8"):
         assert not lookup(NAME).applies(coded(1, 64, 64, 32, form), vnni)
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "znver3"])
+def test_pairs_are_added_up_once_a_block(cpu: str) -> None:
+    """AVX2: of each digit and vector, all products of pairs in a turn: 16 bits hold 8 of them."""
+    target, workload = fixed(f"x86 -mcpu={cpu}"), coded(1, 256, 256, 32, "i4")
+    assert default_config(workload, target).template == NAME
+    config = lookup(NAME).default(workload, target).replace(template=NAME)
+    text = assembly(
+        generate(make_schedule(workload, config, target), target).ir, cpu=target.cpu, features=target.llvm_features
+    )
+    sums = 3 * config.get_int("vectors")
+    assert text.count("\tvpmaddubsw\t") == 2 * config.get_int("unroll") * sums and text.count("\tvpmaddwd\t") == sums
 
 
 def test_what_an_untuned_token_takes() -> None:
