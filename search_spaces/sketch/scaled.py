@@ -41,7 +41,7 @@ UNROLL = (1, 2, 4, 8, 16)
 AHEAD = (0, 32, 64, 128, 256)
 """Lines that are asked for, into the second cache, before they are read: of all panels of a tile of each constant.
 
-Untuned `FETCHED`, but none where there is one constant: a core foresees what is read of that by itself."""
+Untuned `FETCHED`, but none where a core foresees what is read by itself (`ScaledTiles.foresees`)."""
 FETCHED = 128
 DECODE = 2
 """Instructions that decode a vector of weights: a shift and a permutation, or a widening and a conversion."""
@@ -184,6 +184,10 @@ class ScaledTiles:
         """Cycles in which a tile decodes a step's codes and multiplies by them."""
         raise NotImplementedError
 
+    def foresees(self, c: ScaledSum, target: Target) -> bool:
+        """Whether a core has asked for what tiles read next: of one constant, not of several."""
+        return len(c.panels) == 1
+
     def prepare(self, edit: Editor, c: ScaledSum, target: Target) -> None:
         """Schedule what is computed before all else."""
 
@@ -226,7 +230,7 @@ class ScaledTiles:
         """Of the tiles that take about the least time by what the core does in a cycle, the smallest."""
         c, space = self._known(workload, target), self.space(workload, target)
         lanes, steps = target.lanes(DType.f32.bytes), Steps.of(target)
-        asked = FETCHED if len(c.panels) > 1 else 0
+        asked = 0 if self.foresees(c, target) else FETCHED
 
         def cycles(config: Config) -> float:
             """To decode and multiply, or to wait for the step before; loads are mostly hidden."""
