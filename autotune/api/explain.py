@@ -15,7 +15,7 @@ from autotune.errors import InputError
 from autotune.ops import Workload, parse_workload
 from autotune.records import Tier
 from autotune.report.explain import Explanation
-from autotune.search_spaces import Config
+from autotune.search_spaces import Config, default_of
 from autotune.search_spaces.space.limit import limit
 from autotune.target import Target
 
@@ -31,6 +31,7 @@ def explain(
     *,
     node: str | None = None,
     config: Config | None = None,
+    template: str | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     inputs: Mapping[str, object] | None = None,
     precision: str = "model",
@@ -43,13 +44,16 @@ def explain(
         target, database: as for `autotune.compile`.
         node: of a model: an ONNX node that the kernel computes, or the beginning of its workload's key; None for the
             kernel in which most of the model's least time is.
-        config: explain this schedule instead of the one that would be used.
+        config: explain this schedule instead of the one that would be used; `template`: that of this template, untuned.
         shapes, inputs, precision, max_error: as for `autotune.tasks`.
 
     Raises:
-        InputError: the model has no such node.
+        InputError: the model has no such node; both a config and a template are given.
+        ConfigError: there is no such template, or it cannot compute this.
         WorkloadError, ModelError, TargetError, DatabaseError, ScheduleError: as their names say.
     """
+    if config is not None and template is not None:
+        raise InputError("give a config or a template, not both: a config names its template")
     wanted = Target.parse(target)
     if isinstance(what, Workload) or (isinstance(what, str) and " " in what and not os.path.exists(what)):
         workload = parse_workload(what) if isinstance(what, str) else what
@@ -59,10 +63,13 @@ def explain(
             what, wanted, shapes=shapes, inputs=inputs, precision=precision, max_error=max_error, database=database
         )
         task = _named(found, node) if node is not None else _heaviest(found, wanted)
-    with reading(database) as opened:
-        choice = Chooser(wanted, opened)(task.workload, task.interface)
+    if template is not None:
+        config = default_of(template, task.workload, wanted)
     if config is not None:
         choice = Choice(config, Tier.MISS, "asked for")
+    else:
+        with reading(database) as opened:
+            choice = Chooser(wanted, opened)(task.workload, task.interface)
     return Explanation.of(task.workload, wanted, choice, task.interface)
 
 

@@ -44,10 +44,15 @@ def explain(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="CONFIG", help="How the loops differ from a config's, or `default`'s."),
+        typer.Option(
+            "--against", metavar="CONFIG", help="How the loops differ from a config's, a template's, or `default`'s."
+        ),
     ] = None,
     config: Annotated[
         str | None, typer.Option("--config", metavar="JSON", help="Explain this schedule, not the one that is used.")
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option("--template", metavar="NAME", help="Explain what this template does untuned.")
     ] = None,
     *,
     asked: Asked,
@@ -56,7 +61,7 @@ def explain(
     """Say why a kernel is as fast as it is: its loops beside the caches, its code, what the cost model makes of it."""
     with working("starting"):
         from autotune.api.explain import explain as find
-        from autotune.search_spaces import Config, default_config
+        from autotune.search_spaces import Config, default_config, default_of
 
         wanted = asked.parsed_target()
     if (model is None) == (op is None):
@@ -65,12 +70,17 @@ def explain(
     what = str(op) if model is None else model
     with working(f"compiling {what}"):
         found = find(
-            what, wanted, asked.database, node=node, config=chosen, shapes=asked.shapes, inputs=asked.arrays(),
-            precision=asked.precision, max_error=asked.max_error,
+            what, wanted, asked.database, node=node, config=chosen, template=template, shapes=asked.shapes,
+            inputs=asked.arrays(), precision=asked.precision, max_error=asked.max_error,
         )  # fmt: skip
     other = None
     if against is not None:
-        rival = default_config(found.workload, wanted) if against == "default" else Config.from_json(against)
+        if against == "default":
+            rival = default_config(found.workload, wanted)
+        elif against.lstrip().startswith("{"):
+            rival = Config.from_json(against)
+        else:
+            rival = default_of(against, found.workload, wanted)
         other = find(found.workload, wanted, asked.database, config=rival)
         if found.interface is not None:
             other = type(other).of(found.workload, wanted, other.choice, found.interface)
@@ -98,13 +108,16 @@ _TITLES = {
 
 
 def _summary(e: Explanation, target: Target) -> None:
-    least = e.limit
+    from autotune.records import Tier
+
+    least, choice = e.limit, e.choice
+    why = choice.reason if choice.tier is Tier.MISS else f"{choice.tier.value}: {choice.reason}"
     bound = "arithmetic" if least.arithmetic >= least.memory else "moving its operands"
     rows = [
         ("kernel", e.workload.describe()),
         ("target", str(target)),
         ("work", f"{work(e.workload.flops)}, at least {duration(least.seconds)} by {bound}"),
-        ("schedule", f"{e.choice.config.template or 'stored steps'}, {e.choice.tier.value}: {e.choice.reason}"),
+        ("schedule", f"{choice.config.template or 'stored steps'}, {why}"),
     ]
     if e.choice.seconds is not None:
         share = f"{percent(least.seconds / e.choice.seconds)} of what the limit allows"

@@ -256,6 +256,19 @@ def default_config(workload: Workload, target: Target, *, strict_fp: bool = Fals
     return first.default(workload, target).replace(template=first.name)
 
 
+def default_of(name: str, workload: Workload, target: Target) -> Config:
+    """What an untuned kernel of one template uses, with its name in it.
+
+    Raises:
+        ConfigError: there is no such template, or it cannot compute the workload.
+    """
+    chosen = lookup(name)
+    if not chosen.applies(workload, target):
+        able = ", ".join(entry.name for entry in templates_for(workload, target)) or "none"
+        raise ConfigError(f"template {name!r} cannot compute {workload.describe()} on this target; these can: {able}")
+    return chosen.default(workload, target).replace(template=name)
+
+
 def alike(workload: Workload, like: Config, target: Target, gap: float, own: Config | None = None) -> Config | None:
     """A config whose constants lie in memory as those of `like`, a config of the same operator on other extents.
 

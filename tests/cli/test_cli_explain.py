@@ -54,6 +54,14 @@ def test_a_schedule_is_compared_with_another() -> None:
     assert same.exit_code == 0 and "the loops are those of default" in same.stdout
 
 
+def test_a_template_is_explained_and_compared_with_another() -> None:
+    done = invoke("explain", *PRODUCT, *TARGET, "--template", "generic", "--against", "sketch.contraction")
+    assert done.exit_code == 0, done.stderr
+    assert "generic, asked for" in done.stdout and "loops, from sketch.contraction to this" in done.stdout
+    itself = invoke("explain", *PRODUCT, *TARGET, "--template", "generic", "--against", "generic")
+    assert "the loops are those of generic" in itself.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint", "code"),
     [
@@ -63,6 +71,9 @@ def test_a_schedule_is_compared_with_another() -> None:
         ((*PRODUCT, "--config", "{"), "not JSON", 1),
         ((*PRODUCT, "--config", '{"template":"no.such"}'), "no.such", 1),
         ((*PRODUCT, "--show", "everything"), "everything", 2),
+        ((*PRODUCT, "--template", "conv2d.direct"), "cannot compute matmul", 1),
+        ((*PRODUCT, "--against", "generc"), "did you mean 'generic'", 1),
+        ((*PRODUCT, "--template", "generic", "--config", "{}"), "give a config or a template, not both", 1),
     ],
 )
 def test_wrong_uses_are_one_line(arguments: tuple[str, ...], complaint: str, code: int) -> None:
