@@ -68,7 +68,7 @@ def expected_cycles(program: LoopProgram, target: Target) -> float:
         early = set[str]() if _multiplies_tiles(stmts) else _asked(stmts)
         asked = sum(traffic.touches[name].lines(LINE) for name in early & traffic.touches.keys())
         late = [max(cycles - asked / rate, 0.0) for cycles, rate in zip(moving[1:], (from_l3, memory / threads))]
-        total += max(arithmetic, *moving) + LATE * (moving[0] + sum(late))
+        total += overlapped(arithmetic, *moving, late=moving[0] + sum(late))
     return total + (_meetings(program.body) * core.barrier_cycles if threads > 1 else 0.0)
 
 
@@ -96,7 +96,7 @@ def least_cycles(compute: ComputeDef, target: Target) -> float:
             constants += sum(math.prod(t.shape) * t.dtype.bytes for t in read_once.values())
     moving = [constants / rate for _, rate in behind_caches(target)]
     late = moving[0]  # what comes from behind the second cache may be asked for in good time
-    return (max(starting, *moving) + LATE * late) / target.num_threads
+    return overlapped(starting, *moving, late=late) / target.num_threads
 
 
 def _started(reads: Sequence[Read], narrow: set[str], target: Target) -> float:
@@ -125,9 +125,15 @@ def behind_caches(target: Target) -> tuple[tuple[int, float], ...]:
     )
 
 
-def overlapped(arithmetic: float, *moving: float) -> float:
-    """Cycles of arithmetic while bytes are moved: what takes longest, and what of moving is not hidden."""
-    return max(arithmetic, *moving) + LATE * sum(moving)
+def overlapped(arithmetic: float, *moving: float, late: float | None = None) -> float:
+    """Cycles of arithmetic while bytes are moved: what takes longest, and what of moving is not hidden; but no more than
+    one after the other.
+
+    Args:
+        moving: cycles of each level of memory. `late`: of them all, those of what nobody asks for in time; None for all.
+    """
+    hidden = max(arithmetic, *moving) + LATE * (sum(moving) if late is None else late)
+    return min(hidden, arithmetic + max(moving))
 
 
 def _asked(stmts: Sequence[Stmt]) -> set[str]:
