@@ -126,11 +126,11 @@ def behind_caches(target: Target) -> tuple[tuple[int, float], ...]:
 
 
 def overlapped(arithmetic: float, *moving: float, late: float | None = None) -> float:
-    """Cycles of arithmetic while bytes are moved: what takes longest, and what of moving is not hidden; but no more than
-    one after the other.
+    """Cycles of arithmetic while bytes are moved: what takes longest, and what of moving is not hidden; but no more
+    than one after the other.
 
     Args:
-        moving: cycles of each level of memory. `late`: of them all, those of what nobody asks for in time; None for all.
+        moving: cycles of each level of memory. `late`: of all, those of what nobody asks for in time; None: all.
     """
     hidden = max(arithmetic, *moving) + LATE * (sum(moving) if late is None else late)
     return min(hidden, arithmetic + max(moving))
