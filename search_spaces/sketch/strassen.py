@@ -55,18 +55,20 @@ class _Strassen(SketchedContraction):
 
     pixels: bool
 
-    def instead(self, workload: Workload, target: Target) -> tuple[float, float]:
-        """Seven products for eight, and two passes: the data and its sums, the products and the result."""
+    def instead(self, workload: Workload, target: Target) -> tuple[float, float, float]:
+        """Seven products for eight, two passes (the data and its sums, the products and the result), and seven quarters
+        of weights in place of four, which memory brings."""
         c, plain = self.look(workload, target), contraction(workload, target)
         assert c is not None and plain is not None
         state = c.schedule.state
-        sums, products = (_bytes(state.tensor(name)) for name in (strassen.LEFT, strassen.PRODUCTS))
+        sums, weights, products = (_bytes(state.tensor(n)) for n in (strassen.LEFT, strassen.RIGHT, strassen.PRODUCTS))
         given = max(_bytes(read.tensor) for read in state.stage(strassen.LEFT).reads())
         results = _bytes(state.tensor(c.schedule.compute.outputs[0]))
         (_, from_l2), (l2, from_l3), _ = behind_caches(target)
         moved = (given + sums + products + results) / target.num_threads
-        moving = moved / (from_l3 if moved > l2 else from_l2)
-        return c.points / plain.points, moving + (2 * target.core.barrier_cycles if target.num_threads > 1 else 0.0)
+        passes = moved / (from_l3 if moved > l2 else from_l2)
+        passes += 2 * target.core.barrier_cycles if target.num_threads > 1 else 0.0
+        return c.points / plain.points, passes, weights / target.core.from_dram(target.num_threads)
 
     def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
         edit = Editor(schedule)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -95,9 +95,9 @@ class Template:
         found = getattr(self.rules, "promising", None)
         return list(found(workload, target, count)) if found else []
 
-    def instead(self, workload: Workload, target: Target) -> tuple[float, float] | None:
-        """Where its kernels compute the sums of others, but fewer: the share of them that is left, and the cycles of
-        what they do besides."""
+    def instead(self, workload: Workload, target: Target) -> tuple[float, float, float] | None:
+        """Where its kernels compute the sums of others, but fewer: the share of them that is left, the cycles of what
+        they do besides, and those that the sums take at least."""
         found = getattr(self.rules, "instead", None)
         return found(workload, target) if found else None
 
@@ -162,28 +162,24 @@ def templates_for(
 
 def _by_time(able: list[Template], workload: Workload, target: Target) -> list[Template]:
     """The one first whose default should take the least time; what cannot take less than the best so far is not
-    lowered. What does something `instead` of the plain sum comes last: a share of that sum's time bounds its own.
+    lowered. What does something `instead` of the plain sum, by the same tiles, takes a share of that sum's time; of who
+    would be first so, its loops are the second opinion, and the mean of both counts.
     """
     if len(able) < 2:
         return able
-    instead = {entry.name: found for entry in able if (found := entry.instead(workload, target)) is not None}
-    others = {entry.name: _least(entry, workload, target) for entry in able if entry.name not in instead}
-    times = _times(others, math.inf, workload, target)
-    if instead:
-        plain = [entry for entry in able if entry.name in times and entry.algorithm in (None, "direct")]
-        best = min((_expected(entry, workload, target) for entry in plain), default=0.0)
-        bounds = {name: share * best + besides for name, (share, besides) in instead.items()}
-        times |= _times(bounds, min(times.values(), default=math.inf), workload, target)
-    return sorted(able, key=lambda entry: times[entry.name])
-
-
-def _times(bounds: Mapping[str, float], best: float, workload: Workload, target: Target) -> dict[str, float]:
-    """Cycles that each should take, or what it cannot do in less, where that is more than the least of all."""
-    times = dict[str, float]()
-    for name in sorted(bounds, key=lambda name: bounds[name]):
-        times[name] = bounds[name] if bounds[name] > best else _expected(lookup(name), workload, target)
-        best = min(best, times[name])
-    return times
+    instead = {entry: found for entry in able if (found := entry.instead(workload, target)) is not None}
+    bounds = {entry: _least(entry, workload, target) for entry in able if entry not in instead}
+    times, best = dict[Template, float](), math.inf
+    for entry in sorted(bounds, key=lambda entry: bounds[entry]):
+        times[entry] = bounds[entry] if bounds[entry] > best else _expected(entry, workload, target)
+        best = min(best, times[entry])
+    plain = [entry for entry in times if entry.algorithm in (None, "direct")] if instead else []
+    usual = min((_expected(entry, workload, target) for entry in plain), default=math.inf)
+    for entry, (share, besides, least) in instead.items():
+        times[entry] = max(share * usual, least) + besides
+        if times[entry] < best:
+            times[entry] = (times[entry] + _expected(entry, workload, target)) / 2
+    return sorted(able, key=lambda entry: times[entry])
 
 
 def _able(workload: Workload, target: Target, strict_fp: bool, shared: bool) -> tuple[list[Template], list[Template]]:
