@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from autotune.core import LINE
 from autotune.lower.ir import For, Stmt, Store, body_of, loop_ranges
-from autotune.lower.regions import Place, Region, touched
+from autotune.lower.regions import Places, Region, touched
 from autotune.schedule.state import UNROLL, VECTORIZE
 from autotune.tensor.linear import Range, Ranges
 
@@ -27,7 +27,7 @@ class Traffic:
         self._body, self._count = body, len(nests)
         self._nest = {id(stmt): n for n, stmts in enumerate(nests) for stmt in stmts}
         self._turns: dict[int, int] = {}
-        self._places: dict[int, list[Place]] = {}
+        self._places: dict[int, Places] = {}
         self._known: dict[tuple[int, tuple[tuple[str, Range], ...]], dict[str, Region]] = {}
         self.touches = touched(body, {}, self._places)
 

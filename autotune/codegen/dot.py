@@ -60,8 +60,7 @@ def emit_dot(m: Memory, a: Arithmetic, halves: Halves, loop: For) -> None:
         if m.mask is not None or not isinstance(field, Field):
             raise CodegenError(f"{loop.var} is tensorized with {dot.name}: it needs bits of words, and no guard; pad")
         text = _pairs_added(m, dot, [_packed(m, a, loop, f, dot) for f in factors])
-        most = 2 * field.mask << dot.right.bits - 1
-        halves.add(buffer, m.x.offset(m.x.flat(buffer, indices)), text, most)
+        halves.add(buffer, m.x.offset(m.x.flat(buffer, indices)), text, dot.pair(field.mask + 1))
         m.x.release(loop.var)
         return
     total = m.load(buffer, indices, (), None)

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from autotune.core import LINE
-from autotune.lower.ir import (
-    REGISTER,
-    Buffer,
-    For,
-    Load,
-    Prefetch,
-    Stmt,
-    Store,
-    body_of,
-    expressions,
-    loop_ranges,
-    statements,
-)
+from autotune.lower.ir import REGISTER, Buffer, For, Load, Prefetch, Stmt, Store, body_of, expressions, loop_ranges
 from autotune.schedule.state import UNROLL
-from autotune.tensor.linear import Linear, Range, Ranges
+from autotune.tensor.linear import Div, Linear, Mod, Range, Ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +28,7 @@ class Region:
 
     @property
     def bytes(self) -> int:
-        each = math.prod(self._spans())
-        return (min(each * self.parts, math.prod(self._whole())) if self.parts > 1 else each) * self.buffer.dtype.bytes
+        return self.lines(self.buffer.dtype.bytes)
 
     def lines(self, size: int) -> int:
         """Bytes of the lines, each of `size` bytes, that it lies on: its rows are runs of memory."""
@@ -57,11 +44,12 @@ class Region:
         return rows * -(-run * self.buffer.dtype.bytes // size) * size
 
     def joined(self, other: Region | None) -> Region:
-        """The box around both; gaps of one are left where the other fills no more than it has."""
+        """The box around both; gaps of one are left where the other fills no more than it has, but of those with parts,
+        which lie anywhere in theirs."""
         if other is None or other == self:
             return self
         box = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(self.box, other.box))
-        if not self.counts and not other.counts:
+        if self.parts > 1 or other.parts > 1 or not (self.counts or other.counts):
             return Region(self.buffer, box)
         counts = [
             max(a, b) if one == two else min(a + b, high - low + 1)
@@ -85,8 +73,15 @@ Place = tuple[Buffer, tuple[Linear, ...]]
 """A buffer in memory, and where in it."""
 
 
+class Places(NamedTuple):
+    """What a statement touches itself, each once; and variables of which indices, in it or inside, have a quotient."""
+
+    own: list[Place]
+    divided: frozenset[str]
+
+
 def touched(
-    body: Iterable[Stmt], ranges: Ranges, known: dict[int, list[Place]] | None = None
+    body: Iterable[Stmt], ranges: Ranges, known: dict[int, Places] | None = None
 ) -> dict[str, Region]:  # fmt: skip
     """What statements read or write in memory, by buffer; registers are left out.
 
@@ -99,14 +94,15 @@ def touched(
     return found
 
 
-def _add(body: Iterable[Stmt], ranges: Ranges, known: dict[int, list[Place]], found: dict[str, Region]) -> None:
+def _add(body: Iterable[Stmt], ranges: Ranges, known: dict[int, Places], found: dict[str, Region]) -> None:
     for stmt in body:
-        for buffer, indices in _remembered(stmt, known):
+        places = _remembered(stmt, known)
+        for buffer, indices in places.own:
             box = tuple([_range(i, ranges, n) for i, n in zip(indices, buffer.shape)])
             region = _region(buffer, box, _counts(buffer, indices, box, ranges))
             found[buffer.name] = region.joined(found.get(buffer.name))
         inside = body_of(stmt)
-        if isinstance(stmt, For) and stmt.mark == UNROLL and _divided(inside, stmt.var, known):
+        if isinstance(stmt, For) and stmt.mark == UNROLL and stmt.var in places.divided:
             turns = range(stmt.begin, stmt.begin + stmt.extent)
             each = [touched(inside, {**ranges, stmt.var: (turn, turn)}, known) for turn in turns]
             for name in dict.fromkeys(name for regions in each for name in regions):
@@ -128,26 +124,18 @@ def _parts(regions: Sequence[Region]) -> Region:
     return Region(distinct[0].buffer, box, counts, sum(region.parts for region in distinct))
 
 
-def _divided(body: Iterable[Stmt], variable: str, known: dict[int, list[Place]]) -> bool:
-    """Whether an index of what statements touch has a quotient or a rest of a variable."""
-    return any(
-        type(term) is not str and variable in Linear(0, {term: 1}).variables()
-        for stmt in statements(tuple(body))
-        for _, indices in _remembered(stmt, known)
-        for index in indices
-        for term in index.terms
-    )
-
-
-def _remembered(stmt: Stmt, known: dict[int, list[Place]]) -> list[Place]:
+def _remembered(stmt: Stmt, known: dict[int, Places]) -> Places:
     places = known.get(id(stmt))
     if places is None:
-        places = known[id(stmt)] = _places(stmt)
+        own = _places(stmt)
+        divisions = (t for _, indices in own for i in indices for t in i.terms if isinstance(t, (Div, Mod)))
+        inside = [_remembered(inner, known).divided for inner in body_of(stmt)]
+        divided = frozenset(name for t in divisions for name in t.arg.variables()).union(*inside)
+        places = known[id(stmt)] = Places(own, divided)
     return places
 
 
 def _places(stmt: Stmt) -> list[Place]:
-    """What a statement touches itself, each once."""
     if isinstance(stmt, Prefetch):
         return []
     places = [(e.buffer, e.indices) for e in expressions(stmt) if isinstance(e, Load)]

@@ -86,11 +86,11 @@ class DotProduct:
         bits = lanes * self.total.bits
         return next(f.symbol for f in self.forms if lanes in f.lanes).format(bits=bits)
 
-    def halves(self, below: int) -> int:
-        """How many sums of two products 16 bits hold, whose first factors are less."""
-        return MOST_HALF // (2 * (below - 1) << self.right.bits - 1)
+    def pair(self, below: int) -> int:
+        """The most that two products come to whose first factors are less."""
+        return 2 * (below - 1) << self.right.bits - 1
 
-    def multiplies(self, left: DType | None, right: DType | None, below: int = 256) -> bool:
+    def multiplies(self, left: DType | None, right: DType | None, *, below: int = 256) -> bool:
         """Whether factors of these types are what it multiplies, in this order or the other.
 
         Args:

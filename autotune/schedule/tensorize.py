@@ -81,7 +81,7 @@ def _fits(s: StageState, dot: DotProduct) -> bool:
     if not isinstance(body, Binary) or body.op != "mul":
         return False
     (left, below), (right, no_more) = _source(body.a), _source(body.b)
-    return dot.multiplies(left, right, max(below, no_more))
+    return dot.multiplies(left, right, below=max(below, no_more))
 
 
 def _source(e: Expr) -> tuple[DType | None, int]:

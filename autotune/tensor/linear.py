@@ -262,11 +262,8 @@ def _term_range(term: Term, ranges: Ranges) -> Range:
         return lo // term.divisor, hi // term.divisor
     if isinstance(term, Mod):
         lo, hi = term.arg.range(ranges)
-        return (
-            (lo % term.divisor, hi % term.divisor)
-            if lo // term.divisor == hi // term.divisor
-            else (0, term.divisor - 1)
-        )
+        same = lo // term.divisor == hi // term.divisor
+        return (lo % term.divisor, hi % term.divisor) if same else (0, term.divisor - 1)
     return _clamped(term) or UNBOUNDED
 
 

@@ -43,7 +43,7 @@ class Folding:
 
 def has_tiles(target: Target, *types: DType) -> bool:
     """Whether the CPU has instructions on tile registers; if types are given, one that multiplies these two."""
-    known = (d for d in DOT_PRODUCTS.values() if d.tiled and (not types or d.multiplies(types[0], types[-1])))
+    known = (d for d in DOT_PRODUCTS.values() if d.tiled and (not types or d.multiplies(*types)))
     return any(d.runs(target.features, TILE_LANES) for d in known)
 
 
@@ -53,8 +53,7 @@ def folding_of(s: StageState, dot: DotProduct, factors: list[Factor], target: Ta
     lanes = tuple(n for n in LANES if n <= most and dot.runs(target.features, n))
     if not lanes or body.dtype is not dot.total or not isinstance(body, Binary) or body.op != "mul":
         return None
-    left, right = (e.a.dtype if isinstance(e, Cast) else None for e in (body.a, body.b))
-    if not dot.multiplies(left, right):
+    if not dot.multiplies(*(e.a.dtype if isinstance(e, Cast) else None for e in (body.a, body.b))):
         return None
     upright = tuple(_upright(s, a, factors) for a in s.stage.axes) if dot.tiled else ()
     if dot.tiled and max(upright) < 0:

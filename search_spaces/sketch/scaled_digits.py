@@ -12,7 +12,7 @@ from dataclasses import replace
 from autotune.ops.coded import NAME, WORDS, code_bits
 from autotune.ops.coded_digits import MIXED, PREPARED
 from autotune.ops.workload import Workload
-from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
+from autotune.schedule.dot_products import DOT_PRODUCTS, MOST_HALF, DotProduct
 from autotune.schedule.editor import Editor
 from autotune.search_spaces.sketch.instructions import turns
 from autotune.search_spaces.sketch.scaled import ScaledSum, ScaledTiles, scaled_sum
@@ -31,7 +31,7 @@ def instruction(target: Target) -> DotProduct:
     targets have."""
     return next(
         d for d in DOT_PRODUCTS.values()
-        if d.multiplies(DType.u8, DType.i8, _CODES) and not d.tiled and not d.widened
+        if d.multiplies(DType.u8, DType.i8, below=_CODES) and not d.tiled and not d.widened
         and d.runs(target.features, target.lanes(d.total.bytes))
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ class SketchedDigits(ScaledTiles):
         pipe = target.core.pipe(dot.pipe, target.vector_bits)
         assert pipe is not None  # it has the instruction
         decode = 2 - 1 / c.turns  # instructions that take a vector of bytes out of words: a mask, and a shift but once
-        multiply = turns(dot, target) + (1 / min(c.turns * unroll, dot.halves(_CODES)) if dot.below else 0)
+        multiply = turns(dot, target) + (1 / min(c.turns * unroll, MOST_HALF // dot.pair(_CODES)) if dot.below else 0)
         return max((c.sums * rows * multiply + decode) * vectors, pipe.in_flight) / pipe.per_cycle
 
     def foresees(self, c: ScaledSum, target: Target) -> bool:

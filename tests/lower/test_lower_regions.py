@@ -69,3 +69,9 @@ def test_steps_within_a_line_touch_all_of_it() -> None:
     body = Store(((SOURCE, (Linear.var("i"), Linear.var("j") * 4)),), (), "")
     (found,) = touched([loop("i", 2, loop("j", 5, body))], {}).values()
     assert not found.counts and found.box == ((0, 1), (0, 16))
+
+
+def test_parts_that_lie_anywhere_leave_no_gaps_beside_others() -> None:
+    parts = Region(SOURCE, ((0, 7), (0, 99)), (1, 16), 4)
+    assert parts.joined(parts) is parts and parts.bytes == 4 * 64
+    assert parts.joined(Region(SOURCE, ((0, 0), (0, 15)))) == Region(SOURCE, ((0, 7), (0, 99)))

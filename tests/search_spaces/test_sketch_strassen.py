@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,8 @@ def test_weights_that_come_slowly_are_not_made_more() -> None:
     """Seven quarters in place of four, of a product that takes no longer than to read them: 4 bytes a cycle."""
     server = fixed("x86 -mcpu=icelake-server -num-cores=1")
     assert not templates_for(parse_workload(SMALL_IMAGE), server)[0].name.endswith("strassen")
+    slow = replace(server, core=replace(server.core, dram=server.core.dram / 4))
+    assert not templates_for(parse_workload(LAYER), slow)[0].name.endswith("strassen")
 
 
 def test_whole_tiles_of_small_images_count_for_it() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Var, cast
-from autotune.tensor.linear import Linear, clamp, low_bits, to_linear, undivided
+from autotune.tensor.linear import Linear, Mod, clamp, low_bits, to_linear, undivided
 
 X = Linear.var("x")
 
@@ -49,3 +49,8 @@ def test_a_sum_of_products_is_what_adding_one_after_the_other_gives() -> None:
     found = Linear.combined(parts)
     assert found == one_by_one and list(found.terms.items()) == list(one_by_one.terms.items())
     assert Linear.combined([]) == Linear()
+
+
+def test_a_rest_whose_quotient_is_known_has_tight_bounds() -> None:
+    rest = Linear(0, {Mod(Linear.var("i") + 9, 8): 1})
+    assert rest.range({"i": (0, 3)}) == (1, 4) and rest.range({"i": (5, 8)}) == (0, 7)
