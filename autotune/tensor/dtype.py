@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import enum
+import functools
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class DType(str, enum.Enum):
         Raises:
             IncompleteInstallError: ml_dtypes, which has it, is not installed.
         """
-        found = _NUMPY.get(self)
+        found = _OWN[self] if self in _OWN else _others().get(self)
         if found is None:
             raise lacking("ml_dtypes", f"the element type {self}")
         return found
@@ -69,8 +70,8 @@ class DType(str, enum.Enum):
     @property
     def bytes(self) -> int:
         """Width in memory in bytes."""
-        found = _BYTES.get(self)
-        return self.numpy.itemsize if found is None else found
+        own = _OWN.get(self)
+        return 1 + (self is DType.bf16) if own is None else own.itemsize
 
     @property
     def is_float(self) -> builtins.bool:
@@ -96,22 +97,23 @@ class DType(str, enum.Enum):
         Raises:
             KeyError: for dtypes that tensors cannot have (strings, complex, objects).
         """
-        return _FROM_NUMPY[np.dtype(array_dtype)]
+        wanted = np.dtype(array_dtype)
+        return _OF_OWN.get(wanted) or _of_others()[wanted]
 
 
-_OWN = {
-    DType.f64: np.float64,
-    DType.f32: np.float32,
-    DType.f16: np.float16,
-    DType.i8: np.int8,
-    DType.u8: np.uint8,
-    DType.i16: np.int16,
-    DType.u16: np.uint16,
-    DType.i32: np.int32,
-    DType.u32: np.uint32,
-    DType.i64: np.int64,
-    DType.u64: np.uint64,
-    DType.bool: np.bool_,
+_OWN: dict[DType, np.dtype[Any]] = {
+    DType.f64: np.dtype(np.float64),
+    DType.f32: np.dtype(np.float32),
+    DType.f16: np.dtype(np.float16),
+    DType.i8: np.dtype(np.int8),
+    DType.u8: np.dtype(np.uint8),
+    DType.i16: np.dtype(np.int16),
+    DType.u16: np.dtype(np.uint16),
+    DType.i32: np.dtype(np.int32),
+    DType.u32: np.dtype(np.uint32),
+    DType.i64: np.dtype(np.int64),
+    DType.u64: np.dtype(np.uint64),
+    DType.bool: np.dtype(np.bool_),
 }
 _OTHERS = {  # in ml_dtypes
     DType.bf16: "bfloat16",
@@ -130,18 +132,21 @@ _OTHERS = {  # in ml_dtypes
 }
 
 
-def _known() -> dict[DType, np.dtype[Any]]:
-    """NumPy's own, and the others where ml_dtypes is installed: a compiled file may run without."""
-    found: dict[DType, np.dtype[Any]] = {dtype: np.dtype(scalar) for dtype, scalar in _OWN.items()}
+@functools.cache
+def _others() -> dict[DType, np.dtype[Any]]:
+    """Those of ml_dtypes where it is installed, which a compiled file may run without; imported by who needs one."""
     with contextlib.suppress(ModuleNotFoundError):
         import ml_dtypes
 
-        found |= {dtype: np.dtype(getattr(ml_dtypes, name)) for dtype, name in _OTHERS.items()}
-    return found
+        return {dtype: np.dtype(getattr(ml_dtypes, name)) for dtype, name in _OTHERS.items()}
+    return {}
 
 
-_NUMPY = _known()
-_BYTES = {dtype: numpy_dtype.itemsize for dtype, numpy_dtype in _NUMPY.items()}
-_FROM_NUMPY = {numpy_dtype: dtype for dtype, numpy_dtype in _NUMPY.items()}
+@functools.cache
+def _of_others() -> dict[np.dtype[Any], DType]:
+    return {numpy_dtype: dtype for dtype, numpy_dtype in _others().items()}
+
+
+_OF_OWN = {numpy_dtype: dtype for dtype, numpy_dtype in _OWN.items()}
 _FLOATS = frozenset({DType.f64, DType.f32, DType.f16, DType.bf16})
 _STORAGE = frozenset(list(DType)[list(DType).index(DType.i4) :])
