@@ -23,6 +23,7 @@ from autotune.measure.builder import algorithm_of
 from autotune.ops import parse_workload
 from autotune.ops.family import family_key
 from autotune.records import Database, TuningRecord, stats
+from autotune.records.fields import rounded
 from autotune.search.task import TuningTask
 from autotune.search_spaces import Config
 from autotune.search_spaces.space.code_version import version_mark
@@ -74,11 +75,11 @@ def drawn(text: str, count: int, target: Target, rng: random.Random) -> Iterator
             config_key=f"{rng.getrandbits(64):016x}", config=config.to_json(), template=config.template or "",
             algorithm=algorithm_of(workload, schedule), steps=schedule.steps_json(),
             ir_hash=f"{rng.getrandbits(256):064x}",
-            seconds=None if failed else seconds, spread=rng.random() / 10, number=rng.randrange(1, 999),
-            batches=5, probe_gflops=rng.uniform(100, 120), max_abs_err=rng.random() * 1e-5,
-            max_rel_err=rng.random() * 1e-5, tolerance=2.5e-05, verified=not failed,
+            seconds=None if failed else seconds, spread=rounded(rng.random() / 10), number=rng.randrange(1, 999),
+            batches=5, probe_gflops=rounded(rng.uniform(100, 120)), max_abs_err=rounded(rng.random() * 1e-5),
+            max_rel_err=rounded(rng.random() * 1e-5), tolerance=2.5e-05, verified=not failed,
             failure_kind="timeout" if failed else None, failure_message="longer than 10 s" if failed else None,
-            predicted=rng.uniform(1e-4, 1e-2), session_id=session,
+            predicted=rounded(rng.uniform(1e-4, 1e-2)), session_id=session,
             created=1.7e9 + rng.random() * 1e7, llvm_version="20.1.8",
             autotune_version=f"0.1.0{version_mark(workload, config)}",
         )  # fmt: skip

@@ -20,6 +20,8 @@ from autotune.errors import DatabaseError
 MAX_KEY = 128
 MAX_MESSAGE = 4096
 MAX_SHOWN = 60
+FIGURES = 4
+"""Of numbers that describe a time: digits that mean nothing are half of what millions of rows take."""
 _KEY = re.compile(r"[!-~]+\Z")
 _KIND = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -45,6 +47,11 @@ class Canonical(str):
 def dump_json(value: object) -> Canonical:
     """Canonical JSON: sorted keys, no spaces, ASCII; ValueError for NaN and infinity."""
     return Canonical(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
+
+
+def rounded(value: float | None) -> float | None:
+    """A number that describes a time (its spread, its errors, what was expected), in digits that mean something."""
+    return None if value is None else float(f"{value:.{FIGURES}g}")
 
 
 def embed(text: str) -> object:

@@ -19,6 +19,7 @@ from autotune.measure.types import BuildResult, MeasureResult
 from autotune.ops.family import family_key
 from autotune.ops.registry import known_algorithm
 from autotune.records import TEMPLATE_INTERFACE, Database, Session, SessionState, TuningRecord
+from autotune.records.fields import rounded
 from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
 from autotune.search_spaces.space.code_version import untuned_mark, version_mark
@@ -89,7 +90,7 @@ class Recorder:
             algorithm=build.algorithm if build else "",
             steps=build.steps if build else None,
             ir_hash=build.kernel.ir_hash if build else "",
-            predicted=predicted,
+            predicted=rounded(predicted),
             session_id=self.session_id,
             created=now,
             llvm_version=self._llvm,
@@ -181,12 +182,12 @@ def _outcome(result: MeasureResult | Failure) -> dict[str, Any]:
         return {"failure_kind": result.kind, "failure_message": result.message}
     return {
         "seconds": result.seconds,
-        "spread": result.spread,
+        "spread": rounded(result.spread),
         "number": result.number,
         "batches": result.batches,
-        "probe_gflops": result.probe_gflops or None,
-        "max_abs_err": result.max_abs_err,
-        "max_rel_err": result.max_rel_err,
+        "probe_gflops": rounded(result.probe_gflops or None),
+        "max_abs_err": rounded(result.max_abs_err),
+        "max_rel_err": rounded(result.max_rel_err),
         "tolerance": result.tolerance,
         "disturbed": result.disturbed,
         "verified": True,  # a runner times nothing that it has not verified

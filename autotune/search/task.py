@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -83,16 +84,17 @@ class TaskSearch:
         batch: how many configs to take from the strategy at a time.
         seeds: valid configs that were good elsewhere; tried right after the default.
 
+    `started`: trials finished or under way; one that is timed again is one.
     `default_alone`: seconds of the default in a trial of its own, once it was timed in turn with others, too.
     """
 
     def __init__(self, task: TuningTask, strategy: Strategy, *, batch: int = 8, seeds: Iterable[Config] = ()) -> None:
         self.task = task
-        self.default = task.space.default()
         self.flops = task.workload.flops
         self.trials: dict[Config, Trial] = {}
         self.best: Trial | None = None
         self.pending: set[Config] = set()
+        self.started = 0
         self.stopped: str | None = None
         self.since_gain = 0
         self.default_alone: float | None = None
@@ -102,18 +104,19 @@ class TaskSearch:
         self._spent: deque[float] = deque(maxlen=PRICED)
         self._strategy = strategy
         self._batch = batch
-        self._queue = deque([self.default, *seeds])
+        self._queue = deque(seeds)
+        self._begun = False  # the default, which is found when it is asked for, comes before all others
         self._again = False  # the default was disturbed, and is timed once more before all others
 
-    @property
-    def started(self) -> int:
-        """Trials finished or under way; one that is timed again is one."""
-        return len(self.trials) + sum(config not in self.trials for config in self.pending)
+    @functools.cached_property
+    def default(self) -> Config:
+        """The untuned choice; of a thousand tasks, finding all of them takes half a minute."""
+        return self.task.space.default()
 
     @property
     def has_proposals(self) -> bool:
-        """Whether the next config is there already, and need not be thought of."""
-        return bool(self._queue)
+        """Whether the next config is there already, and need not be bred."""
+        return not self._begun or bool(self._queue)
 
     @property
     def gflops(self) -> float | None:
@@ -139,11 +142,15 @@ class TaskSearch:
     def hold(self, trial: Trial, recorded: Recorded) -> None:
         """Keeps an earlier trial whose config the space lacks or gives other code: it may win, and teaches nothing."""
         self._recorded[trial.config] = recorded
+        self.started += trial.config not in self.trials
         self._keep(trial)
 
     def next_config(self) -> Config | None:
         """A config that was never started, or a default that was disturbed; it is pending now. None when the space is
         exhausted."""
+        if not self._begun:
+            self._begun = True
+            self._queue.appendleft(self.default)
         while True:
             if not self._queue:
                 self._queue.extend(self._strategy.propose(self._batch))
@@ -154,9 +161,11 @@ class TaskSearch:
             again = trial is not None and trial.disturbed and config == self.default
             if (trial is None or again) and config not in self.pending:
                 self.pending.add(config)
+                self.started += trial is None
                 return config
 
     def observe(self, trial: Trial) -> None:
+        self.started += trial.config not in self.pending and trial.config not in self.trials
         self.pending.discard(trial.config)
         if trial.spent is not None:
             self._spent.append(trial.spent)

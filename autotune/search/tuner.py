@@ -16,6 +16,7 @@ from autotune.errors import ConfigError
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import Measurement
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
+from autotune.ops.workload import Workload
 from autotune.records import Database
 from autotune.search.budget import Budget
 from autotune.search.effort import Effort
@@ -43,6 +44,7 @@ from autotune.search.strategies import DEFAULT_STRATEGY, make_strategy
 from autotune.search.task import TaskSearch, TuningTask
 from autotune.search.trial import SKIPPED, Trial, best_trial
 from autotune.search_spaces.space.config import Config
+from autotune.search_spaces.space.interface import Interface
 
 HEARTBEAT_SECONDS = 15.0
 SETTLE_SHARE = 0.25
@@ -154,6 +156,7 @@ class _Run:
         self._shares = TimeShares(clock)
         self._searches: dict[tuple[str, str], TaskSearch] = {}
         self._new: dict[TaskSearch, int] = {}
+        self._known = self._fresh = 0  # trials that there were before, and that this run has made, of all tasks
         self._failures: dict[TaskSearch, tuple[str, int]] = {}
         self._timed: set[tuple[str, str]] = set()
         for number, task in enumerate(tasks):
@@ -161,7 +164,7 @@ class _Run:
             model = TimedModel(make_model(task.space, options.seed + number), self._shares)
             strategy = make_strategy(options.strategy, task.space, model, rng)
             search = TaskSearch(task, strategy, batch=options.batch, seeds=seeds(database, task))
-            if self._searches.setdefault(_identity(task.candidate(search.default)), search) is not search:
+            if self._searches.setdefault(_identity(task.workload, task.interface), search) is not search:
                 raise ConfigError(f"the task {task.name} is given twice; add up the weights instead")
             self._new[search] = 0
 
@@ -182,6 +185,7 @@ class _Run:
             elif search.trials:
                 self._tell(TaskResumed(search.task, len(search.trials), best.seconds if best else None))
             self._stop_if_hopeless(search)
+        self._known = sum(len(search.trials) for search in self._searches.values())
 
     def search(self, recorder: Recorder) -> None:
         """Measures candidates until there are none."""
@@ -192,7 +196,8 @@ class _Run:
                     measurement = next(measurements, None)
                 if measurement is None:
                     return
-                search, config = self._searches[_identity(measurement.candidate)], measurement.candidate.config
+                candidate = measurement.candidate
+                search, config = self._searches[_identity(candidate.workload, candidate.interface)], candidate.config
                 with self._shares.spending("record"):
                     build, result, score = measurement.build, measurement.result, search.predicted(config)
                     recorder.add(search.task, config, build, result, self._wall(), score)
@@ -280,7 +285,9 @@ class _Run:
                 disturbed=result.disturbed,
             )
             message = ""
-        self._new[search] += config not in search.trials
+        new = config not in search.trials
+        self._new[search] += new
+        self._fresh += new
         with self._shares.spending("search"):
             search.observe(trial)
         self._account(search, build, result)
@@ -289,13 +296,13 @@ class _Run:
                 task=search.task,
                 trial=trial,
                 message=message,
-                number=self._finished(),
+                number=self._known + self._fresh,
                 task_number=len(search.trials),
                 incumbent_seconds=search.best.seconds if search.best else None,
                 default_seconds=search.default_trial.seconds if search.default_trial else None,
                 gflops=search.gflops,
                 elapsed=self._elapsed(),
-                eta=self._budget.eta(self._finished(), sum(self._new.values()), self._elapsed()),
+                eta=self._budget.eta(self._known + self._fresh, self._fresh, self._elapsed()),
             )
         )
         self._count_failure(search, config, result)
@@ -344,9 +351,6 @@ class _Run:
     def _started(self) -> int:
         return sum(search.started for search in self._searches.values())
 
-    def _finished(self) -> int:
-        return sum(len(search.trials) for search in self._searches.values())
-
 
 def _model_seconds(search: TaskSearch) -> float:
     """Seconds per inference that depend on the task."""
@@ -361,5 +365,5 @@ def _lost_seconds(search: TaskSearch) -> float:
     return search.task.weight * max(counts.cost - default.cost, 0.0)
 
 
-def _identity(candidate: MeasureInput) -> tuple[str, str]:
-    return candidate.workload.key, candidate.interface.to_json() if candidate.interface else ""
+def _identity(workload: Workload, interface: Interface | None) -> tuple[str, str]:
+    return workload.key, interface.to_json() if interface else ""

@@ -15,6 +15,7 @@ from autotune.measure.failure import Failure
 from autotune.measure.types import MeasureInput
 from autotune.ops.parse import parse_workload
 from autotune.records import Database, SessionState, Tier
+from autotune.records.fields import rounded
 from autotune.search import recording
 from autotune.search.budget import Budget
 from autotune.search.events import (
@@ -30,7 +31,7 @@ from autotune.search.task import TuningTask
 from autotune.search.tuner import TuneOptions, tune
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.knobs import Choice
-from autotune.search_spaces.space.space import ConfigSpace
+from autotune.search_spaces.space.space import ConfigSpace, Space, TaskSpace
 from autotune.target import Target
 from tests.search.conftest import landscape, synthetic_trial
 from tests.search.simulated import LINE, TARGET, SimulatedPipeline, make_task
@@ -429,6 +430,26 @@ def test_wrong_calls_are_refused(task: TuningTask, database: Database) -> None:
     assert database.sessions() == []
 
 
+def test_a_tasks_untuned_choice_is_found_when_it_is_its_turn(
+    database: Database, space: ConfigSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, seen, default = list[Space](), list[int](), TaskSpace.default
+
+    def finding(space: TaskSpace) -> Config:
+        found.append(space)
+        return default(space)
+
+    def note(event: Event) -> None:
+        seen.append(len(found))
+
+    monkeypatch.setattr(TaskSpace, "default", finding)
+    tasks = [make_task(space, channels) for channels in (8, 16, 24, 32, 40, 48)]
+    options = TuneOptions(strategy="random", finalists=0)
+    pipeline, budget = SimulatedPipeline(landscape, ahead=1), Budget(trials=6)
+    tune(tasks, pipeline=pipeline, database=database, budget=budget, options=options, callbacks=[note])
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
 def test_what_the_model_expected_is_kept_with_the_trials(database: Database, task: TuningTask) -> None:
     def run(trials: int) -> TuneOutcome:
         pipeline = SimulatedPipeline(landscape)
@@ -442,6 +463,7 @@ def test_what_the_model_expected_is_kept_with_the_trials(database: Database, tas
     outcome = run(60)
     found = expected()
     assert sum(seconds is not None for seconds in found.values()) >= 30
+    assert all(seconds == rounded(seconds) for seconds in found.values())  # in figures that mean something
     seen = outcome.foresight
     assert seen is not None and seen.trials >= 30 and 0 <= seen.error < 0.5 and 0.3 < seen.order <= 1
     again = run(64)
