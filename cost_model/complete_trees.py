@@ -49,10 +49,10 @@ class CompleteTrees:
 
     def leaves(self, values: Array) -> Array:
         """(rows, trees) the leaf that each row ends in, of (rows, columns) values; NaN goes to the first child."""
-        rows = len(values)
+        rows, columns = len(values), np.ascontiguousarray(values.T)
         answers = np.empty((len(self._thresholds), rows), np.bool_)
         for column, asked in self._asked:
-            np.greater_equal(np.ascontiguousarray(values[:, column]), self._thresholds[asked], out=answers[asked])
+            np.greater_equal(columns[column], self._thresholds[asked], out=answers[asked])
         words = np.zeros((len(answers), -(-rows // _WORD)), np.uint64)
         packed = np.packbits(answers, axis=1, bitorder="little")
         words.view(np.uint8)[:, : packed.shape[1]] = packed

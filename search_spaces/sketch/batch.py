@@ -72,6 +72,10 @@ class Batch:
         dot = np.array([instructions(c).index(t.dot) for t in tilings], np.int64)
         return Batch(**columns, packs=packs, dot=dot)
 
+    def take(self, rows: Integers) -> Batch:
+        """The rows of these numbers, in their order."""
+        return Batch(*(getattr(self, each.name)[rows] for each in fields(Batch)))
+
     def turns(self, c: Contraction) -> Integers:
         """(rows,) turns of the loops of the sum that are written out."""
         return np.asarray(np.where(self.unroll == ALL, math.prod(a.extent for a in c.reduce), self.unroll))

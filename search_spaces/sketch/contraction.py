@@ -56,7 +56,7 @@ class Term:
     part: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Contraction:
     """A schedule in which only the sum, what it reads and the output are left, and what is to be known about them.
 
@@ -103,7 +103,7 @@ class Contraction:
         """Products that are summed up."""
         return math.prod(a.extent for a in (*self.spatial, *self.reduce))
 
-    @property
+    @functools.cached_property
     def lanewise(self) -> bool:
         """Whether each lane has factors of its own and the sum is short: the window of a depthwise convolution."""
         along = [self.spatial[n].name for n in self.vector_axes()]

@@ -34,44 +34,54 @@ def foreseen(decoder: Decoder, rough: Cost, careful: Cost, seed: str) -> Integer
         seed: of the sample; the same for the same seed.
     """
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
-    sample = _sampled(decoder, rng)
-    order = np.argsort(rough(decoder.batch(sample)), kind="stable")
-    known = sample[np.concatenate([order[:LIKED], rng.permutation(order[LIKED:])[:CHANCE]])]
+    sample, tilings = _sampled(decoder, rng)
+    order = np.argsort(rough(tilings), kind="stable")
+    first = np.concatenate([order[:LIKED], rng.permutation(order[LIKED:])[:CHANCE]])
+    known, costs = sample[first], careful(tilings.take(first))
     seen = {row.tobytes() for row in known}
-    costs = careful(decoder.batch(known))
     for _ in range(ROUNDS):
         best = np.argsort(costs, kind="stable")[:PARENTS]
         children = np.repeat(known[best], CHILDREN, axis=0)
         for _ in range(2):  # one knob, or two
             knob = rng.integers(0, len(decoder.sizes), len(children))
             children[np.arange(len(children)), knob] = rng.integers(0, decoder.sizes[knob])
-        fresh = _new(_distinct(children[decoder.valid(decoder.batch(children))], decoder.sizes), seen)
+        tilings = decoder.batch(children)
+        valid = np.flatnonzero(decoder.valid(tilings))
+        fresh = _new(children, valid[_distinct(children[valid], decoder.sizes)], seen)
         if len(fresh):
-            known, costs = np.concatenate([known, fresh]), np.concatenate([costs, careful(decoder.batch(fresh))])
+            known = np.concatenate([known, children[fresh]])
+            costs = np.concatenate([costs, careful(tilings.take(fresh))])
     return np.asarray(known[np.argsort(costs, kind="stable")])
 
 
-def _sampled(decoder: Decoder, rng: np.random.Generator) -> Integers:
-    """Valid tilings, at least a share of `SAMPLES` where there are so many."""
+def _sampled(decoder: Decoder, rng: np.random.Generator) -> tuple[Integers, Batch]:
+    """Valid tilings, at least a share of `SAMPLES` where there are so many, as numbers of values, and what they say."""
     found = np.empty((0, len(decoder.sizes)), np.int64)
     for _ in range(TRIES):
         drawn = decoder.draw(rng, SAMPLES)
-        found = _distinct(np.concatenate([found, drawn[decoder.valid(decoder.batch(drawn))]]), decoder.sizes)
+        tilings = decoder.batch(drawn)
+        valid = np.flatnonzero(decoder.valid(tilings))
+        if len(found):  # those of before, too
+            drawn = np.concatenate([found, drawn[valid]])
+            tilings, valid = decoder.batch(drawn), np.arange(len(drawn))
+        kept = valid[_distinct(drawn[valid], decoder.sizes)]
+        found, tilings = drawn[kept], tilings.take(kept)
         if len(found) >= SAMPLES // TRIES:
             break
-    return found
+    return found, tilings
 
 
 def _distinct(rows: Integers, sizes: Integers) -> Integers:
-    """The rows, sorted, each once; `sizes` are above the numbers of each column."""
+    """The places of the rows, sorted, each once; `sizes` are above the numbers of each column."""
     if math.prod(sizes.tolist()) > np.iinfo(np.int64).max:
-        return np.unique(rows, axis=0)
+        return np.asarray(np.unique(rows, axis=0, return_index=True)[1])
     steps = np.append(np.cumprod(sizes[:0:-1])[::-1], 1)  # rows as one number each, which sort as the rows do
-    return np.asarray(rows[np.unique(rows @ steps, return_index=True)[1]])
+    return np.asarray(np.unique(rows @ steps, return_index=True)[1])
 
 
-def _new(rows: Integers, seen: set[bytes]) -> Integers:
-    """Those of distinct rows that nobody has seen; they are seen now."""
-    fresh = [row for row in rows if row.tobytes() not in seen]
-    seen.update(row.tobytes() for row in fresh)
-    return np.array(fresh, np.int64).reshape(-1, rows.shape[1])
+def _new(rows: Integers, places: Integers, seen: set[bytes]) -> Integers:
+    """Of the places of distinct rows those that nobody has seen; they are seen now."""
+    texts = [rows[place].tobytes() for place in places]
+    fresh = [place for place, text in zip(places.tolist(), texts) if text not in seen]
+    seen.update(texts)
+    return np.array(fresh, np.int64)
